@@ -1,4 +1,4 @@
-"""Records of one batch that were decoded in groups, put together again in the order of the batch."""
+"""Records of one batch that were decoded in groups, merged in the order of the batch."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Group:
 
 
 def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int, limit: int) -> Decoded:
-    """The columns `fields` of a batch of `count` records, each of which is in one of the groups.
+    """Returns the columns `fields` of a batch of `count` records, each of which is in one of the groups.
 
-    limit: how many misfits are kept.
+    limit: the number of mismatches that are kept.
     """
     if len(groups) == 1 and groups[0].rows.size == count and (np.diff(groups[0].rows) > 0).all():
         return groups[0].decoded

@@ -1,7 +1,7 @@
-"""What a Protobuf schema tells of Kafka Connect's types, as Confluent's ProtobufConverter writes it.
+"""Logical types of Kafka Connect in Protobuf schemas, as Confluent's ProtobufConverter writes them.
 
-The converter has messages for Connect's decimals, dates and times, and notes a decimal's parameters in the option
-`confluent.field_meta` of the field. Names of other types, as Debezium's, are there only where somebody wrote them into it.
+The converter has messages for Connect's decimals, dates and times, and stores a decimal's parameters in the field
+option `confluent.field_meta`. Names of other types, such as Debezium's, are there only where an author added them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _Proto = descriptor_pb2.FieldDescriptorProto
 
 @functools.lru_cache(maxsize=256)
 def meanings_of_protobuf(descriptors: bytes, message: str) -> Mapping[Path, Meaning]:
-    """The types of Connect's by path of the value, in the records of one message; the descriptors were read before."""
+    """Returns the logical types of Kafka Connect by path of the value, in the records of one message; the descriptors
+    are valid.
+    """
     found: dict[Path, Meaning] = {}
     _walk(load_message(descriptors, message), (), (), found)
     return found
@@ -75,7 +77,7 @@ def _meaning_of_message(message: Any, params: Mapping[str, str]) -> Meaning | No
 
 
 def _params(each: Any) -> Mapping[str, str]:
-    """The parameters in a field's `confluent.field_meta`; the option itself is not among those that descriptors know."""
+    """Returns the parameters in a field's `confluent.field_meta`; the descriptors do not know this option."""
     raw = each.GetOptions().SerializeToString()
     if not raw:
         return {}
@@ -87,7 +89,7 @@ def _params(each: Any) -> Mapping[str, str]:
 
 @functools.lru_cache(maxsize=1)
 def _options() -> Any:
-    """A message that has of a field's options only `confluent.field_meta`, and of that only the parameters."""
+    """Returns a message class for field options with only the parameters of `confluent.field_meta`."""
     file = descriptor_pb2.FileDescriptorProto(name="options.proto", package="frazil", syntax="proto3")
     options, meta = file.message_type.add(name="Options"), file.message_type.add(name="Meta")
     entry = meta.nested_type.add(name="ParamsEntry")

@@ -1,7 +1,8 @@
-"""Schemas of Kafka Connect: the one that JSON messages carry with them, and what Connect's converter notes in Avro ones.
+"""Schemas of Kafka Connect: those inside JSON messages, and the attributes that Connect's converter adds to Avro
+schemas.
 
-Connect has few types of its own and gives others a name: `io.debezium.time.MicroTimestamp` is a long. The types here are
-those as written, and `meanings` says which fields have such a name (docs/reference/debezium.md).
+Connect has few types of its own and gives others a name: `io.debezium.time.MicroTimestamp` is a long. The types here
+are those as written, and `meanings` has the fields with such a name (docs/reference/debezium.md).
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 @dataclass(frozen=True)
 class ConnectSchema:
-    """A struct as it is written, and by path the fields whose type has a name."""
+    """A struct as it is written, and the fields with a logical type, by path."""
 
     struct: StructType
     meanings: Mapping[Path, Meaning]
@@ -82,7 +83,10 @@ class ConnectType:
 
 @functools.lru_cache(maxsize=256)
 def parse_connect_type(text: bytes) -> ConnectType:
-    """The schema of any type that a JSON message carries. Raises UnusableSchema for what is none."""
+    """Returns the schema of any type in a JSON message.
+
+    Raises: UnusableSchema for an invalid one.
+    """
     if len(text) > _MAX_TEXT_BYTES:
         raise UnusableSchema(f"the schema has more than {_MAX_TEXT_BYTES:,} bytes of text")
     meanings: dict[Path, Meaning] = {}
@@ -93,7 +97,10 @@ def parse_connect_type(text: bytes) -> ConnectType:
 
 
 def parse_connect(text: bytes) -> ConnectSchema:
-    """The schema of a struct that a JSON message carries. Raises UnusableSchema for what is none."""
+    """Returns the schema of a struct in a JSON message.
+
+    Raises: UnusableSchema for an invalid one.
+    """
     found = parse_connect_type(text)
     if not isinstance(found.kind, StructType):
         raise UnusableSchema("the member `schema` describes no struct")
@@ -103,7 +110,7 @@ def parse_connect(text: bytes) -> ConnectSchema:
 @functools.lru_cache(maxsize=256)
 def names_connect_type(text: bytes) -> bool:
     """Whether a JSON object names a type of Kafka Connect, as the schema in a message of Connect's converter does. The
-    rest of it may be no schema.
+    rest of it may be invalid.
     """
     if len(text) > _MAX_TEXT_BYTES:
         return _STRUCT.search(text[:_HEAD_BYTES]) is not None
@@ -136,8 +143,8 @@ def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) ->
 
 
 def _map_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType:
-    """The type of a map. Connect's converter writes one whose keys are no texts as an array of pairs; where its keys are
-    no plain values either, it becomes a list of these, as Connect's converter for Avro writes it.
+    """Returns the type of a map. Connect's converter writes a map whose keys are no texts as an array of pairs; where
+    its keys are not primitive either, it becomes a list of pairs, as Connect's converter for Avro writes it.
     """
     key, value = node["keys"], node["values"]
     if key["type"] in _PRIMITIVES:
@@ -150,20 +157,22 @@ def _map_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> 
 
 
 def meaning_of(name: str, parameters: Any) -> Meaning:
-    """The type of Connect's with a name and, of a decimal, the parameters that come with it."""
+    """Returns the logical type with a name and, of a decimal, its parameters."""
     given = parameters if isinstance(parameters, dict) else {}
     if name != _DECIMAL:
         return Meaning(name)
     try:
         scale, precision = int(given.get("scale", 0)), int(given.get("connect.decimal.precision") or 38)
-    except (TypeError, ValueError, OverflowError):  # Numbers are what a converter writes there; others mean nothing.
+    except (TypeError, ValueError, OverflowError):  # A converter writes numbers there; other values are ignored.
         return Meaning("")
     return Meaning(name, scale, min(precision, 38))
 
 
 @functools.lru_cache(maxsize=256)
 def meanings_of_avro(text: str, references: tuple[str, ...] = ()) -> Mapping[Path, Meaning]:
-    """The names that Connect's converter noted in an Avro schema, by path of the value; the texts were parsed before."""
+    """Returns the logical types that Connect's converter stored in an Avro schema, by path of the value; the texts are
+    valid.
+    """
     found: dict[Path, Meaning] = {}
     for each in types_of(text, references):
         if isinstance(each.node.get("connect.name"), str):
@@ -176,9 +185,10 @@ TypeAt = Callable[[Path], IcebergType | None]
 
 @dataclass
 class _Reading:
-    """Columns on their way to what they mean. wanted: the type of the table's column for a field."""
+    """Columns while they are converted to their logical types."""
 
     meanings: Mapping[Path, Meaning]
+    #: Returns the type of the table's column for a field.
     wanted: TypeAt
     fault: NDArray[np.uint8]
     faults: list[Fault]
@@ -188,7 +198,7 @@ class _Reading:
     def read(
         self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
     ) -> tuple[pa.Array, IcebergType]:
-        """One column; `owner` is the record that each of its values belongs to."""
+        """Returns one column; `owner` is the record that each of its values belongs to."""
         meaning, wanted = self.meanings.get(path), self.wanted(path)
         if meaning is not None and wanted != kind and not _is_as_written(kind, wanted):
             meant = read_meaning(array, meaning, wanted)
@@ -221,7 +231,7 @@ class _Reading:
         keys, key_kind = self.read(array.keys, kind.key_type, (*path, "key"), of_entry)
         items, of = self.read(array.items, kind.value_type, (*path, "value"), of_entry)
         arrow = pa.map_(keys.type, pa.field("value", items.type))
-        # The record of a key that cannot be read is a bad one; Arrow ends the process over a key that is null.
+        # The record of an unreadable key is refused; Arrow aborts the process over a null key.
         entries = pa.StructArray.from_arrays([filled(keys), items], fields=[arrow.key_field, arrow.item_field])
         made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
         return made, MapType(0, key_kind, 0, of, kind.value_required)
@@ -239,7 +249,7 @@ class _Reading:
         arrow = pa.struct([pa.field(f.name, one.type) for f, (one, _) in zip(fields, read, strict=True)])
         children = [one for one, _ in read]
         made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
-        return made, type(kind)(*fields)  # A union stays one.
+        return made, type(kind)(*fields)  # A union is kept as a union.
 
     def _note(self, array: pa.Array, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
         if not meant.bad.any():
@@ -254,31 +264,36 @@ class _Reading:
     def _refuse(
         self, array: pa.Array, bad: NDArray[np.bool_], fault: Fault, path: Path, owner: NDArray[np.int64]
     ) -> None:
-        """Makes records bad ones; of a record with several such values the first counts."""
+        """Refuses records; of a record with several such values the first counts."""
         places = np.flatnonzero(bad & (self.fault[owner] == 0))
         rows, first = np.unique(owner[places], return_index=True)
         if not rows.size:
             return
         if fault not in self.faults:
-            self.faults.append(fault)  # Of a type and a table's type there are few, and a byte numbers them.
+            # There are few pairs of a logical type and a column's type, so that a byte can number their faults.
+            self.faults.append(fault)
         self.fault[rows] = self.faults.index(fault) + 1
         for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
             self.paths[row], self.values[row] = ".".join(path), json_text(array[place])
 
 
 def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
-    """Whether a column is for values as they are written, whatever the name of their type means."""
+    """Whether a column is declared for values as they are written, whatever their logical type."""
     families = ((IntegerType, LongType, FloatType, DoubleType, DecimalType), (BinaryType, FixedType), (StructType,))
     return any(isinstance(kind, family) and isinstance(wanted, family) for family in families)
 
 
 def without_units(meanings: Mapping[Path, Meaning], units: Mapping[Path, str]) -> Mapping[Path, Meaning]:
-    """The meanings without those of columns whose numbers the pipeline file gives a unit: that counts. units: by path."""
+    """Returns the logical types without those of columns for which the pipeline file declares a unit of numbers: that
+    takes precedence. units: by path.
+    """
     return {path: meaning for path, meaning in meanings.items() if path not in units} if units else meanings
 
 
 def with_keys(meanings: Mapping[Path, Meaning], keys: Collection[Path]) -> Mapping[Path, Meaning]:
-    """The meanings, of fields that identify rows with a mark. keys: their paths; the empty one is all of a key."""
+    """Returns the logical types, with a mark for fields that identify rows. keys: their paths; the empty path is an
+    entire key.
+    """
     if not keys:
         return meanings
     return {
@@ -290,7 +305,7 @@ def with_keys(meanings: Mapping[Path, Meaning], keys: Collection[Path]) -> Mappi
 def give_meaning(
     struct: StructType, columns: Columns, meanings: Mapping[Path, Meaning], wanted: TypeAt
 ) -> tuple[StructType, Columns]:
-    """The columns as what their types' names mean. A value that its type cannot hold is a fault of its record."""
+    """Returns the columns converted to their logical types. A value that its type cannot hold is a fault of its record."""
     if not meanings:
         return struct, columns
     fault = columns.fault.copy()

@@ -1,5 +1,5 @@
-"""Values of Kafka Connect's and Debezium's own types, as they are written, to what they mean: exact, but for parts of a
-microsecond, which are cut off; a column at once.
+"""Values of Kafka Connect's and Debezium's logical types converted from their written form, a column at once:
+losslessly, except for parts of a microsecond, which are truncated.
 """
 
 from __future__ import annotations
@@ -48,25 +48,29 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class Meaning:
-    """The name of a type of Connect's or Debezium's, and its parameters: scale and precision of a decimal. is_key: whether
-    its values identify rows, so that equal ones must be written alike.
-    """
+    """A logical type of Kafka Connect or Debezium."""
 
+    #: The name of the type.
     name: str
+    #: The scale of a decimal.
     scale: int = 0
+    #: The precision of a decimal.
     precision: int = MOST_DIGITS
+    #: Whether its values identify rows, so that equal values must be written alike.
     is_key: bool = False
 
 
 @dataclass(frozen=True)
 class Meant:
-    """Values with their type, and which of the written ones it cannot hold (null then). far: those among them that are
-    values beyond its range; None: none is.
-    """
+    """Converted values."""
 
+    #: The values, null where the type cannot hold the written value.
     array: pa.Array
+    #: Their type.
     kind: IcebergType
+    #: Which written values the type cannot hold: bool of shape (n_values,).
     bad: NDArray[np.bool_]
+    #: Which of these are out of the type's range; None: none.
     far: NDArray[np.bool_] | None = None
 
 
@@ -74,7 +78,9 @@ _Read = Callable[[pa.Array, Meaning, IcebergType | None], Meant | None]
 
 
 def read_meaning(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
-    """What the values mean; None for a type that means what is written. wanted: the type of the table's column."""
+    """Returns the values converted to their logical type; None for a type that is used as written. wanted: the type of
+    the table's column.
+    """
     read = _READERS.get(meaning.name)
     return read(array, meaning, wanted) if read is not None else None
 
@@ -84,7 +90,7 @@ def _lost(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
 
 
 def _whole(before: pa.Array, after: pa.Array, kind: IcebergType) -> Meant:
-    """What whole numbers mean: those that mean nothing are beyond the type's range."""
+    """Returns converted integers: those that have no value are out of the type's range."""
     bad = _lost(before, after)
     return Meant(after, kind, bad, bad)
 
@@ -151,7 +157,7 @@ def _iso_date(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | No
 
 
 def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: IcebergType) -> Meant:
-    """Times that texts spell, without those outside of the years 1 to 9999."""
+    """Returns times parsed from texts, without those outside the years 1 to 9999."""
     found, outside = inside_years(times)
     bad = _lost(array, found)
     return Meant(found, kind, bad, outside | (bad & spell_far_years(words)) if bad.any() else None)
@@ -162,10 +168,10 @@ def _without_zone(texts: pa.Array) -> pa.Array:
 
 
 def strict_cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values that the texts spell; null where one spells none."""
+    """Returns the values parsed from texts; null where a text is invalid."""
     try:
         return texts.cast(target)
-    except pa.ArrowInvalid:  # It refuses all for some of them.
+    except pa.ArrowInvalid:  # Arrow refuses all of them for some invalid ones.
         fits = pa.array([_can_cast(text, target) for text in texts], pa.bool_())
         return pc.if_else(fits, texts, None).cast(target)
 
@@ -203,7 +209,7 @@ def _decimal(array: pa.Array, meaning: Meaning, _: IcebergType | None) -> Meant 
 
 
 def _round_decimal(array: pa.Array, meaning: Meaning) -> Meant:
-    """Numbers with zeros before their point that are not written, which no decimal of Iceberg's has."""
+    """Returns numbers with a negative scale, which no Iceberg decimal has."""
     kind = DecimalType(min(meaning.precision - meaning.scale, MOST_DIGITS), 0)
     scales = pa.repeat(pa.scalar(meaning.scale, pa.int32()), len(array))
     found = scaled_decimals(array, scales, kind.precision, 0).array
@@ -212,7 +218,9 @@ def _round_decimal(array: pa.Array, meaning: Meaning) -> Meant:
 
 
 def _variable_decimal(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
-    """A number with a scale of its own: as its digits, or as the decimal that the column is declared as."""
+    """Returns numbers with a scale of their own: as digits, or as the decimal that the column is declared as.
+    (GOOGLE_DATE, GOOGLE_TIME)> Messages that Confluent's ProtobufConverter has for Connect's dates and times.
+    """
     places = [array.type.get_field_index(name) for name in ("scale", "value")] if pa.types.is_struct(array.type) else []
     if not places or min(places) < 0:
         return None
@@ -237,7 +245,7 @@ _UNKNOWN = -1
 
 
 def confluent_decimal(precision: str | None, scale: str | None) -> Meaning:
-    """A decimal in a message with its own scale, with the parameters of its field, as far as they are noted."""
+    """Returns the logical type of a decimal in a message with its own scale, with the parameters of its field, if any."""
     whole = scale is not None and scale.isdecimal() and (precision is None or precision.isdecimal())
     if not whole or scale is None:
         return Meaning(CONFLUENT_DECIMAL, _UNKNOWN)
@@ -245,7 +253,7 @@ def confluent_decimal(precision: str | None, scale: str | None) -> Meaning:
 
 
 def _decimal_message(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
-    """Numbers in messages, each with a scale of its own: of the type that the field notes, else their digits as text."""
+    """Returns numbers in messages, each with a scale of its own: as the type in the field's parameters, else as digits."""
     if not 0 <= meaning.scale <= meaning.precision or meaning.precision < 1:
         return _variable_decimal(array, meaning, wanted)
     scales, values = member(array, "scale"), member(array, "value")

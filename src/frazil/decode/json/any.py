@@ -1,4 +1,4 @@
-"""JSON texts that need not be objects, as those of keys and headers: the whole of each becomes a value of one column."""
+"""JSON texts of any type, as those of keys and headers: each entire text becomes a value of one column."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def decode_any(
     what: str = "the key",
     is_spelt: bool = False,
 ) -> Decoded:
-    """The column `name` of the type `kind` from one JSON value per text, none of them null.
+    """Returns the column `name` of the type `kind` from one JSON value per text, none of them null.
 
-    kind: None: there is no such column yet, and its type is inferred, as wanted. Paths of misfits begin with `name`. what:
-    is read, for words.
+    kind: None while there is no such column: its type is inferred and requested. Paths of mismatches begin with `name`.
+    what: the input, for messages.
     """
     texts, error, slices = texts_of(values, options, is_spelt), unreadable(values), whole_slices(values)
     scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
