@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.change_parts import (
+from frazil.cdc.change_plan import (
     CREATE,
     REMOVE,
     UPDATE,
@@ -20,13 +20,13 @@ from frazil.cdc.change_parts import (
     Plan,
     Records,
 )
-from frazil.cdc.document_ids import ID
 from frazil.cdc.envelope import (
     FAULTS,
     IMAGES,
     NO_BEFORE,
     NO_KEY,
 )
+from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.envelope import OLD_KEY
 from frazil.decode.regroup import member_at
 from frazil.upsert.changes import DELETE

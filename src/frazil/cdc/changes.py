@@ -24,7 +24,7 @@ from frazil.cdc.change_keys import (
     key_arrays,
     old_keys_of,
 )
-from frazil.cdc.change_parts import (
+from frazil.cdc.change_plan import (
     CREATE,
     EMPTY,
     REMOVE,
@@ -39,7 +39,6 @@ from frazil.cdc.change_parts import (
     Records,
     Rows,
 )
-from frazil.cdc.document_ids import fill_from_keys
 from frazil.cdc.envelope import (
     BARE,
     BY_KEY,
@@ -55,8 +54,10 @@ from frazil.cdc.envelope import (
     needed_facts,
     opened_fields,
 )
-from frazil.cdc.json import united
+from frazil.cdc.envelope_metadata import Facts, change_times, own_values
+from frazil.cdc.json.envelopes import united
 from frazil.cdc.message_rows import gather, spread, well_messages
+from frazil.cdc.mongodb.document_ids import fill_from_keys
 from frazil.cdc.primary_key_updates import has_key_updates, key_update_parts_of
 from frazil.cdc.primary_keys import (
     check_primary_keys,
@@ -64,7 +65,6 @@ from frazil.cdc.primary_keys import (
     may_get_document_key,
     takes_primary_keys,
 )
-from frazil.cdc.source_fields import Facts, change_times, own_values
 from frazil.decode.cast import Fitting, Place, require
 from frazil.decode.columns import Decoded
 from frazil.decode.envelope import Envelope

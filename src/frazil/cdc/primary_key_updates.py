@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.change_parts import CREATE, REMOVE, Bools, Opened, Records
+from frazil.cdc.change_plan import CREATE, REMOVE, Bools, Opened, Records
 from frazil.cdc.envelope import BARE
 from frazil.decode.envelope import NEW_KEY, OLD_KEY
 

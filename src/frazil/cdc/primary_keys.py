@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
-from frazil.cdc.change_parts import EMPTY, Bools, Check, Opened
-from frazil.cdc.document_ids import ID
+from frazil.cdc.change_plan import EMPTY, Bools, Check, Opened
 from frazil.cdc.envelope import BARE
-from frazil.cdc.images import MONGODB
+from frazil.cdc.json.row_images import MONGODB
+from frazil.cdc.mongodb.document_ids import ID
 from frazil.schema.evolve import type_at
 from frazil.upsert.key_names import leaves_of, name_columns
 from frazil.write.target import TableTarget

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from frazil.cdc.document_ids import ID
+from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.envelope import Envelope

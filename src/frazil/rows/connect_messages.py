@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.columns import open_columns
+from frazil.cdc.envelope_columns import open_columns
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded, Fault, Mismatch
 from frazil.decode.connect.schema import (

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.cdc.canal import open_canal
-from frazil.cdc.json import open_json
-from frazil.cdc.json_members import json_options
+from frazil.cdc.canal.messages import open_canal
+from frazil.cdc.json.envelopes import open_json
+from frazil.cdc.json.members import json_options
 from frazil.cdc.message_rows import MessageRows
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases

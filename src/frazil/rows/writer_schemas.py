@@ -17,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import DateType, IcebergType, NestedField, StructType, TimeType
 
-from frazil.cdc.columns import has_documents, is_wrapped, open_columns
-from frazil.cdc.documents import open_documents
 from frazil.cdc.envelope import opened_fields
-from frazil.cdc.json_members import json_options
-from frazil.cdc.json_schema import open_framed, row_of
+from frazil.cdc.envelope_columns import has_documents, is_wrapped, open_columns
+from frazil.cdc.json.json_schema import open_framed, row_of
+from frazil.cdc.json.members import json_options
+from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.json_scan import write_values
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.cast import Fitting, fit_columns

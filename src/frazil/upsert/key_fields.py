@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.cdc.document_ids import ID
-from frazil.cdc.json_members import either
+from frazil.cdc.json.members import either
 from frazil.cdc.maxwell_keys import PRIMARY
+from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT

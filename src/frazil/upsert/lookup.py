@@ -30,7 +30,7 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
-from frazil.cdc.positions import split_read
+from frazil.cdc.source.positions import split_read
 from frazil.upsert.bloom import KeyFilters
 from frazil.upsert.bounds import bounds_of
 from frazil.upsert.deduplicate import KeySet

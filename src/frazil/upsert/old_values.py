@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
-from frazil.cdc.positions import split_read
+from frazil.cdc.source.positions import split_read
 from frazil.upsert.buffered_rows import BufferedRows, Givers
 from frazil.upsert.change_rows import WAITING
 from frazil.upsert.changes import UPSERT

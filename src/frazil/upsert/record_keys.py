@@ -19,8 +19,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.cdc.document_ids import ID, read_ids
 from frazil.cdc.maxwell_keys import PRIMARY, flat_keys
+from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.cast import Fitting
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_meaning

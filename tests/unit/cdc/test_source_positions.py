@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.cdc.changes import read_envelope
-from frazil.cdc.positions import format_position
+from frazil.cdc.source.positions import format_position
 from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Reading
 from tests.unit.cdc.envelope_messages import AVRO, LOG, MIRROR, avro, debezium, read_changes

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from frazil.cdc.placeholders import json_forms, unsent_of
+from frazil.cdc.source.placeholders import json_forms, unsent_of
 from frazil.decode.envelope import PLACEHOLDER, Envelope
 from tests.unit.cdc.envelope_messages import MIRROR, debezium, read_changes
 

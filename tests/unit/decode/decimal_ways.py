@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import DecimalType, NestedField, StringType
 
-from frazil.cdc.mysql_types import SourceType
-from frazil.cdc.mysql_values import read_texts
+from frazil.cdc.canal.mysql_types import SourceType
+from frazil.cdc.canal.mysql_values import read_texts
 from frazil.decode.connect.values import VARIABLE_SCALE, Meaning, read_meaning
 from frazil.decode.decimals import read_decimals
 from frazil.decode.json.any import decode_any

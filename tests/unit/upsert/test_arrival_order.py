@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.cdc.positions import mark_read, split_read
+from frazil.cdc.source.positions import mark_read, split_read
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.upsert.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import Ranked, concat_ranked, deduplicate, dump_ranked, load_ranked, previous_places

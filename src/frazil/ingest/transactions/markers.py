@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 
 from frazil.cdc.envelope import BARE, opened_fields
-from frazil.cdc.source_log import bare_id, bare_ids
+from frazil.cdc.source.commit_order import bare_id, bare_ids
 from frazil.decode.envelope import Envelope
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.json import open_json
+from frazil.cdc.json.envelopes import open_json
 from frazil.decode.columns import Decoded
 from frazil.decode.envelope import Envelope
 from frazil.decode.json_schema.refusals import refused_changes

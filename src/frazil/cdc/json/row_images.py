@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pyiceberg.types import StringType, StructType
 
 from frazil.cdc.envelope import BY_KEY, NO_OBJECT
-from frazil.cdc.json_members import (
+from frazil.cdc.json.attributes import members_of
+from frazil.cdc.json.members import (
     Parts,
     Stretch,
     either,
@@ -23,8 +24,7 @@ from frazil.cdc.json_members import (
     read_word,
     where,
 )
-from frazil.cdc.json_source_fields import members_of
-from frazil.cdc.placeholders import json_forms, take_unsent
+from frazil.cdc.source.placeholders import json_forms, take_unsent
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
 from frazil.decode.json.extended import quote_bare_words

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.cdc.canal_images import ImageRows, group_rows, read_group
-from frazil.cdc.change_parts import WORDS
+from frazil.cdc.canal.rows import ImageRows, group_rows, read_group
+from frazil.cdc.change_plan import WORDS
 from frazil.cdc.envelope import (
     HEARTBEAT,
     IMAGES,
@@ -30,10 +30,10 @@ from frazil.cdc.envelope import (
     TOMBSTONE,
     TRANSACTION,
 )
-from frazil.cdc.json import put_together
-from frazil.cdc.json_members import Stretch, json_options, read_number, read_word, where
+from frazil.cdc.json.envelopes import put_together
+from frazil.cdc.json.members import Stretch, json_options, read_number, read_word, where
 from frazil.cdc.message_rows import MessageRows
-from frazil.cdc.origins import IN_MESSAGES
+from frazil.cdc.source.origins import IN_MESSAGES
 from frazil.decode.columns import Fault, Mismatch
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan

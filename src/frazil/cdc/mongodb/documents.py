@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField, StringType, StructType
 
-from frazil.cdc.columns import IMAGES_OF, open_columns
 from frazil.cdc.envelope import BY_KEY
-from frazil.cdc.images import read_documents
-from frazil.cdc.json_members import Stretch, json_options
+from frazil.cdc.envelope_columns import IMAGES_OF, open_columns
+from frazil.cdc.json.members import Stretch, json_options
+from frazil.cdc.json.row_images import read_documents
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.json.columns import Findings

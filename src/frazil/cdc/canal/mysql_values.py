@@ -25,7 +25,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.cdc.mysql_types import SourceType
+from frazil.cdc.canal.mysql_types import SourceType
 from frazil.decode.json.grammar import STRING
 from frazil.decode.json.latin1_text import read_latin1
 from frazil.decode.json.text import TEXT_READERS, TextColumn

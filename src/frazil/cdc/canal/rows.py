@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
-from frazil.cdc.json_members import Group, Stretch, either, where
-from frazil.cdc.mysql_types import UNKNOWN, SourceType, parse_type
-from frazil.cdc.mysql_values import read_texts, reading_type
+from frazil.cdc.canal.mysql_types import UNKNOWN, SourceType, parse_type
+from frazil.cdc.canal.mysql_values import read_texts, reading_type
+from frazil.cdc.json.members import Group, Stretch, either, where
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Fault, bitmap
 from frazil.decode.json import values as json_values

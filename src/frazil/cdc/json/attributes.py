@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.cdc.envelope import BARE, FLAT_MOMENTS
-from frazil.cdc.json_members import (
+from frazil.cdc.json.members import (
     Parts,
     Stretch,
     read_number,
     read_word,
 )
-from frazil.cdc.origins import (
+from frazil.cdc.source.commit_order import ORDER_FIELDS, format_commit_position, format_transaction
+from frazil.cdc.source.origins import (
     BESIDE,
     IN_MESSAGES,
     IN_SOURCE,
@@ -25,8 +26,7 @@ from frazil.cdc.origins import (
     flat_origins_of,
     origins_of,
 )
-from frazil.cdc.positions import FACT_TYPES, POSITION_FIELDS, format_position, format_source_order
-from frazil.cdc.source_log import ORDER_FIELDS, format_commit_position, format_transaction
+from frazil.cdc.source.positions import FACT_TYPES, POSITION_FIELDS, format_position, format_source_order
 from frazil.decode.columns import Fault
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json.grammar import ABSENT, ESCAPED, INT, STRING

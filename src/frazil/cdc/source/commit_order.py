@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.positions import format_position, padded
+from frazil.cdc.source.positions import format_position, padded
 
 ORDER_FIELDS = (
     "lsn", "commit_lsn", "change_lsn", "event_serial_no", "file", "pos", "row", "sequence", "txId", "gtid",

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.change_parts import (
+from frazil.cdc.change_plan import (
     EMPTY,
     REMOVE,
     SNAPSHOT,
@@ -19,7 +19,7 @@ from frazil.cdc.change_parts import (
 from frazil.cdc.envelope import (
     BARE,
 )
-from frazil.cdc.positions import mark_read
+from frazil.cdc.source.positions import mark_read
 from frazil.decode.envelope import OWN_TYPES
 from frazil.schema.arrow import arrow_type
 from frazil.upsert.changes import Changes

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.columns import FLAT, SIGNS, operation_of
 from frazil.cdc.envelope import (
     BARE,
     HEARTBEAT,
@@ -21,8 +20,10 @@ from frazil.cdc.envelope import (
     TOMBSTONE,
     TRANSACTION,
 )
-from frazil.cdc.images import marks_of, note_told_by_keys, read_image, watcher
-from frazil.cdc.json_members import (
+from frazil.cdc.envelope_columns import FLAT, SIGNS, operation_of
+from frazil.cdc.json.attributes import read_facts
+from frazil.cdc.json.connect_schemas import NAMES, open_with_schemas
+from frazil.cdc.json.members import (
     Group,
     Parts,
     Stretch,
@@ -32,8 +33,7 @@ from frazil.cdc.json_members import (
     read_word,
     where,
 )
-from frazil.cdc.json_source_fields import read_facts
-from frazil.cdc.schemas import NAMES, open_with_schemas
+from frazil.cdc.json.row_images import marks_of, note_told_by_keys, read_image, watcher
 from frazil.decode.columns import Decoded
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings

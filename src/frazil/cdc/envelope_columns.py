@@ -29,10 +29,10 @@ from frazil.cdc.envelope import (
     SCHEMA_CHANGE,
     TRANSACTION,
 )
-from frazil.cdc.origins import flat_origins_of, origins_of
-from frazil.cdc.placeholders import unsent_of
-from frazil.cdc.positions import POSITION_FIELDS, format_position, format_source_order
-from frazil.cdc.source_log import ORDER_FIELDS, format_commit_position, format_transaction
+from frazil.cdc.source.commit_order import ORDER_FIELDS, format_commit_position, format_transaction
+from frazil.cdc.source.origins import flat_origins_of, origins_of
+from frazil.cdc.source.placeholders import unsent_of
+from frazil.cdc.source.positions import POSITION_FIELDS, format_position, format_source_order
 from frazil.decode.columns import Columns, Fault
 from frazil.decode.connect.schema import give_meaning
 from frazil.decode.connect.values import Meaning

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, ListType, NestedField, StringType, StructType
 
 from frazil.cdc.envelope import BY_KEY
-from frazil.cdc.images import put_in
+from frazil.cdc.json.row_images import put_in
 from frazil.decode.columns import Decoded
 from frazil.decode.json.bare_keys import bare_keys
 from frazil.decode.json.records import JsonOptions, decode_json

@@ -9,14 +9,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import StructType
 
-from frazil.cdc.columns import has_documents, has_images, open_columns
-from frazil.cdc.json_members import (
+from frazil.cdc.envelope_columns import has_documents, has_images, open_columns
+from frazil.cdc.json.members import (
     Group,
     Stretch,
 )
-from frazil.cdc.origins import IN_SOURCE, ORIGINS
-from frazil.cdc.positions import POSITION_FIELDS
-from frazil.cdc.source_log import ORDER_FIELDS
+from frazil.cdc.source.commit_order import ORDER_FIELDS
+from frazil.cdc.source.origins import IN_SOURCE, ORIGINS
+from frazil.cdc.source.positions import POSITION_FIELDS
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded, Fault
 from frazil.decode.connect.schema import ConnectSchema, parse_connect
