@@ -1,6 +1,5 @@
 """Values of columns as text, as the pipeline file has them, and times as text for messages. The check of the file and
-the tasks use the same functions. (_FIRST_DAY, _LAST_DAY)> The days 0001-01-01 and 10000-01-01, counted from 1970-01-01.
-(_CALENDAR_YEARS, _CALENDAR_US)> The period of the Gregorian calendar, in years and in microseconds.
+the tasks use the same functions.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", r
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_897
-"""The days of 0001-01-01 and 10000-01-01."""
+"""The days 0001-01-01 and 10000-01-01, counted from 1970-01-01."""
 _CALENDAR_YEARS, _CALENDAR_US = 400, 146_097 * _DAY_US
-"""After so many years the calendar repeats."""
+"""The period of the Gregorian calendar, in years and in microseconds."""
 
 
 def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:

@@ -2,7 +2,6 @@
 of it.
 
 A record is one row of these columns. `note` is the kind of record; the other columns are null where it is no change.
-(IMAGES, BARE)> Notes: a change with images of the row before and after it; the row itself with its operation.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from frazil.decode.columns import Fault
 from frazil.decode.envelope import Envelope
 
 IMAGES, BARE = 0, 1
-"""A change with images of the row before and after it; the row itself with its operation beside it."""
+"""Notes: a change with images of the row before and after it; the row itself with its operation."""
 BY_KEY = 7
 """Note: a delete whose row only the record's key identifies, as of MongoDB documents."""
 IGNORED = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message"}

@@ -1,8 +1,7 @@
 """Decimal texts to decimals of a precision and a scale: losslessly, or not at all.
 
 Arrow's own cast is not used. It does not detect an overflow while it rescales, and it reads beyond its table of powers
-for scales below -76 (pyarrow 26). Digits and the exponent are counted here before any of them is multiplied. (FITS,
-NO_NUMBER, NO_FIT)> The values of `Decimals.state`.
+for scales below -76 (pyarrow 26). Digits and the exponent are counted here before any of them is multiplied.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from frazil.decode.columns import bitmap
 from frazil.decode.memory import COMPILED, I32, U8, high64, is_on_disk, load8
 
 FITS, NO_NUMBER, NO_FIT = range(3)
-"""What `Decimals.state` says of a text."""
+"""The values of `Decimals.state`."""
 
 MOST_DIGITS = 38
 # Exponents are added in 64 bits: one beyond this bound fits no decimal, whatever the digits before it.

@@ -1,6 +1,4 @@
-"""The CDC envelope of a table's records, as the pipeline file declares it: small and comparable, for tasks. Pure.
-(OLD_KEY, NEW_KEY)> Headers of Debezium for primary-key updates: the old key on the insert, the new key on the delete.
-"""
+"""The CDC envelope of a table's records, as the pipeline file declares it: small and comparable, for tasks. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, String
 
 PLACEHOLDER = "__debezium_unavailable_value"
 OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
-"""Headers of an insert whose row had another key before, and of a delete whose row has another key from now on."""
+"""Headers of Debezium for primary-key updates: the old key on the insert, the new key on the delete."""
 Path = tuple[str, ...]
 
 

@@ -32,12 +32,13 @@ MAX_ITEMS = 1_000_000
 
 MAX_EMPTY_ITEMS = 1_000
 """The largest number of items of one record that take no bytes (null, records without fields): without a limit 4 bytes
-are a million items. (FREE_CELLS, CELLS_PER_BYTE)> The number of values, absent ones included, that a record's array
-elements may take, and the additional number for each byte of the record.
+are a million items.
 """
 
 FREE_CELLS, CELLS_PER_BYTE = 100_000, 64
-"""A record's array elements may take this many values, absent ones included, and this many more per byte of it."""
+"""The number of values, absent ones included, that a record's array elements may take, and the additional number for
+each byte of the record.
+"""
 
 MAX_JSON_CHARACTERS = 16 * 2**20
 """The largest number of characters in names of fields, branches and symbols of one value that is written as JSON."""

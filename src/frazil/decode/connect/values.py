@@ -218,9 +218,7 @@ def _round_decimal(array: pa.Array, meaning: Meaning) -> Meant:
 
 
 def _variable_decimal(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
-    """Returns numbers with a scale of their own: as digits, or as the decimal that the column is declared as.
-    (GOOGLE_DATE, GOOGLE_TIME)> Messages that Confluent's ProtobufConverter has for Connect's dates and times.
-    """
+    """Returns numbers with a scale of their own: as digits, or as the decimal that the column is declared as."""
     places = [array.type.get_field_index(name) for name in ("scale", "value")] if pa.types.is_struct(array.type) else []
     if not places or min(places) < 0:
         return None
@@ -240,7 +238,7 @@ def _has_bytes(array: pa.Array) -> NDArray[np.bool_]:
 
 CONFLUENT_DECIMAL = "confluent.type.Decimal"
 GOOGLE_DATE, GOOGLE_TIME = "google.type.Date", "google.type.TimeOfDay"
-"""Messages that Confluent's ProtobufConverter has for Connect's decimals, dates and times."""
+"""Messages that Confluent's ProtobufConverter has for Connect's dates and times."""
 _UNKNOWN = -1
 
 
