@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 
 CREATE, UPDATE, REMOVE, SNAPSHOT, EMPTY = range(5)
-WORDS = ("c", "u", "d", "r", "t")
+OPERATIONS = ("c", "u", "d", "r", "t")
 """The values of the column `_op`, by the code of the operation."""
 
 
@@ -33,7 +33,7 @@ class Opened:
     #: The operation of each change, an index of WORDS.
     op: NDArray[np.int64]
     #: The operation as the record has it.
-    words: pa.Array
+    op_texts: pa.Array
     #: The row after the change, a struct.
     after: pa.Array
     #: The row before the change, a struct; None where no record has it.
@@ -74,7 +74,7 @@ class Plan:
         return Plan(self.records[kept], self.ops[kept], self.is_after[kept], self.is_before[kept])
 
 
-class Check:
+class BadRecords:
     """The bad records of a stretch found so far. refused: which records are bad; missing: ids of schemas that must be
     fetched.
     """
@@ -114,7 +114,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Making:
+class ChangeContext:
     """The inputs from which changes are made."""
 
     target: TableTarget
@@ -122,4 +122,4 @@ class Making:
     opened: Opened
     row: Sequence[NestedField]
     records: Records
-    check: Check
+    check: BadRecords

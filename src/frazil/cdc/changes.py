@@ -20,27 +20,26 @@ from pyiceberg.types import IcebergType, NestedField
 from frazil.cdc.change_keys import (
     check_keys,
     check_old_keys,
-    is_needless,
+    find_redundant_deletes,
     key_arrays,
     old_keys_of,
 )
 from frazil.cdc.change_plan import (
     CREATE,
     EMPTY,
+    OPERATIONS,
     REMOVE,
     SNAPSHOT,
     UPDATE,
-    WORDS,
+    BadRecords,
     Bools,
-    Check,
-    Making,
+    ChangeContext,
     Opened,
     Plan,
     Records,
     Rows,
 )
 from frazil.cdc.envelope import (
-    BARE,
     BY_KEY,
     FAULTS,
     IGNORED,
@@ -49,14 +48,15 @@ from frazil.cdc.envelope import (
     NO_AFTER,
     NO_BEFORE,
     NO_OPERATION,
+    ROW,
     TOMBSTONE,
     UNKNOWN_OPERATION,
     needed_facts,
     opened_fields,
 )
 from frazil.cdc.envelope_metadata import Facts, change_times, own_values
-from frazil.cdc.json.envelopes import united
-from frazil.cdc.message_rows import gather, spread, well_messages
+from frazil.cdc.json.envelopes import merge_widest
+from frazil.cdc.message_rows import gather, good_messages, spread
 from frazil.cdc.mongodb.document_ids import fill_from_keys
 from frazil.cdc.primary_key_updates import has_key_updates, key_update_parts_of
 from frazil.cdc.primary_keys import (
@@ -77,7 +77,7 @@ from frazil.schema.name_mapping import tops_of, under
 from frazil.schema.projection import Shaping, unfold
 from frazil.schema.selection import Path, Selection
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.last_deletes import TOLD, ends_of_runs
+from frazil.upsert.last_deletes import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 
 _UNKNOWN = 100
@@ -92,18 +92,20 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISMAT
     """
     assert target.envelope is not None
     row = target.fields if target.shaping is None else target.layout.fields
-    is_told = target.envelope.needs_headers and has_key_updates(records)
-    opened = _open(target, row, _facts(target, is_told), records, limit)
+    has_key_updates_by_header = target.envelope.needs_headers and has_key_updates(records)
+    opened = _open(target, row, _facts(target, has_key_updates_by_header), records, limit)
     if opened.owner is None:
         return _changes(target, row, opened, records, limit)
     changes = _changes(target, row, opened, spread(records, opened.owner), limit)
     return gather(changes, opened.owner, len(records["value"]))
 
 
-def _facts(target: TableTarget, is_told: bool) -> tuple[str, ...]:
-    """Returns the values of changes to read besides their images. is_told: whether headers announce primary-key updates."""
+def _facts(target: TableTarget, has_key_updates_by_header: bool) -> tuple[str, ...]:
+    """Returns the values of changes to read besides their images. has_key_updates_by_header: whether headers announce
+    primary-key updates.
+    """
     own = {name for name, _ in target.metadata}
-    if is_told:
+    if has_key_updates_by_header:
         own.add("position")
     if takes_primary_keys(target):
         own.add("primary_key")
@@ -120,12 +122,12 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
         found = bindings_of(target.shaping, target.layout, seen)
         if found:  # The batch is planned again with the fields that feed these columns.
             return _nothing(target, replace(opened.decoded, requested_fields=found))
-    check = Check(opened, limit)
+    check = BadRecords(opened, limit)
     _check_notes(check, opened, envelope)
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
     check_old_keys(check, opened, target, records)
     plan = _plan(envelope, opened, check.refused)
-    changes = _shape(Making(target, envelope, opened, row, records, check), plan)
+    changes = _shape(ChangeContext(target, envelope, opened, row, records, check), plan)
     changes.own = own_values(Facts(target, opened, records, own), changes)
     changes.key_columns = keys
     if envelope.needs_headers and has_key_updates(records):
@@ -144,14 +146,14 @@ def _tombstones(opened: Opened, records: Records, refused: Bools) -> tuple[Bools
     """
     found: Bools = np.asarray((opened.note == TOMBSTONE) & ~refused, np.bool_)
     keys, partitions = records["key"], np.asarray(records["partition"])
-    is_gone = (opened.note <= BARE) & (opened.op == REMOVE) & ~refused
+    is_gone = (opened.note <= ROW) & (opened.op == REMOVE) & ~refused
     ends = ends_of_runs(partitions)
     last_deletes: list[int] = ends[is_gone[ends] & np.asarray(keys.is_valid())[ends]].tolist()
     if found.any():
         is_same = np.asarray(pc.fill_null(pc.equal(keys[1:], keys[:-1]), False)) & (partitions[1:] == partitions[:-1])
         found[1:] &= ~(is_gone[:-1] & is_same)
-        if TOLD in records:
-            found &= ~np.asarray(records[TOLD])
+        if FOLLOWS_DELETE in records:
+            found &= ~np.asarray(records[FOLLOWS_DELETE])
     return found, last_deletes
 
 
@@ -179,9 +181,9 @@ def _open(
     note[note == BY_KEY] = IMAGES
     note[nothing] = TOMBSTONE
     if envelope.kind == "debezium":
-        note[(note <= BARE) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
+        note[(note <= ROW) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
     return Opened(
-        replace(decoded, requested_fields=united(_in_rows(decoded.requested_fields)), made_optional=set()),
+        replace(decoded, requested_fields=merge_widest(_in_rows(decoded.requested_fields)), made_optional=set()),
         note,
         _codes(envelope, columns["op"]),
         columns["op"],
@@ -260,11 +262,11 @@ def _selection(
     """Returns the fields to take of opened envelopes: of the row after the change those of the table, of the row before
     it the key, if it is known and nothing more is needed.
     """
-    asked = shaping.selection if shaping is not None else Selection()
-    exclude += tuple((image, *path) for path in asked.exclude for image in _IMAGES_OF)
-    if not asked.include and not keys:
+    requested = shaping.selection if shaping is not None else Selection()
+    exclude += tuple((image, *path) for path in requested.exclude for image in _IMAGES_OF)
+    if not requested.include and not keys:
         return Selection((), exclude)
-    of_row = asked.include or ((),)
+    of_row = requested.include or ((),)
     include = [("after", *path) for path in of_row]
     include += [("before", key) for key in keys] or [("before", *path) for path in of_row]
     return Selection((*include, *((name,) for name in others)), exclude)
@@ -280,12 +282,12 @@ def _in_rows(requested_fields: Mapping[Path, Mapping[str, IcebergType]]) -> list
 def _codes(envelope: Envelope, op: pa.Array) -> NDArray[np.int64]:
     if envelope.kind == "operation":
         lists = (envelope.insert, envelope.update, envelope.delete)
-        words = {word: code for code, words in enumerate(lists) for word in words}
+        codes_of = {text: code for code, texts in enumerate(lists) for text in texts}
     else:
-        words = {word: code for code, word in enumerate(WORDS)}
-    places = pc.index_in(op, pa.array(list(words), pa.string()))
-    codes = pa.array([*words.values(), _UNKNOWN], pa.int64())
-    return np.asarray(codes.take(pc.fill_null(places, len(words))))
+        codes_of = {text: code for code, text in enumerate(OPERATIONS)}
+    places = pc.index_in(op, pa.array(list(codes_of), pa.string()))
+    codes = pa.array([*codes_of.values(), _UNKNOWN], pa.int64())
+    return np.asarray(codes.take(pc.fill_null(places, len(codes_of))))
 
 
 def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
@@ -293,35 +295,35 @@ def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
     return Changes(columns, np.zeros(0, np.int8), np.zeros(0, np.int32), {}, decoded, None)
 
 
-def _check_notes(check: Check, opened: Opened, envelope: Envelope) -> None:
+def _check_notes(check: BadRecords, opened: Opened, envelope: Envelope) -> None:
     """Refuses records whose envelope is inconsistent."""
-    for number in np.unique(opened.note[opened.note > BARE]).tolist():
+    for number in np.unique(opened.note[opened.note > ROW]).tolist():
         if number in FAULTS:
             check.refuse(opened.note == number, FAULTS[number].kind, FAULTS[number].message)
-    change, op = opened.note <= BARE, opened.op
+    change, op = opened.note <= ROW, opened.op
     for number, bad in (
-        (NO_OPERATION, change & (op == _UNKNOWN) & np.asarray(opened.words.is_null())),
+        (NO_OPERATION, change & (op == _UNKNOWN) & np.asarray(opened.op_texts.is_null())),
         (NO_AFTER, change & np.isin(op, (CREATE, UPDATE, SNAPSHOT)) & ~opened.has_after),
     ):
         check.refuse(bad, FAULTS[number].kind, FAULTS[number].message)
     unknown = change & (op == _UNKNOWN)
-    for word in pc.unique(opened.words.filter(pa.array(unknown & ~check.refused))).to_pylist():
+    for word in pc.unique(opened.op_texts.filter(pa.array(unknown & ~check.refused))).to_pylist():
         fault = FAULTS[UNKNOWN_OPERATION]
-        same = np.asarray(pc.fill_null(pc.equal(opened.words, word), False))
+        same = np.asarray(pc.fill_null(pc.equal(opened.op_texts, word), False))
         check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(word[:60], ensure_ascii=False)}")
     if envelope.is_upsert:
         gone = change & (op == REMOVE)
         check.refuse(
             gone & (opened.note == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE].kind, FAULTS[NO_BEFORE].message
         )
-        check.refuse(gone & (opened.note == BARE) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message)
+        check.refuse(gone & (opened.note == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message)
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
     """Returns the changes of good records in their order: up to two per record, with the change of the row before an
     update first.
     """
-    good = (opened.note <= BARE) & ~refused
+    good = (opened.note <= ROW) & ~refused
     op, has_before = opened.op, opened.has_before & (opened.note == IMAGES)
     writes = good & np.isin(op, (CREATE, UPDATE, SNAPSHOT))
     gone, emptied = good & (op == REMOVE), good & (op == EMPTY)
@@ -348,27 +350,27 @@ def _leading(first: Bools, count: Rows, records: Rows) -> Bools:
     return found
 
 
-def _shape(making: Making, plan: Plan) -> Changes:
+def _shape(context: ChangeContext, plan: Plan) -> Changes:
     """Returns the columns of the changes, without the changes of bad rows."""
-    target, opened, check = making.target, making.opened, making.check
+    target, opened, check = context.target, context.opened, context.check
     rescued = opened.decoded.rescued
     count = plan.records.size
     own = Decoded(
-        _images(opened, plan, making.row),
+        _images(opened, plan, context.row),
         np.zeros(count, np.bool_),
         rescued=None if rescued is None else rescued.take(pa.array(plan.records)),
     )
-    unsent = _unsent(making, plan)
+    unsent = _unsent(context, plan)
     shaped = own
     if target.shaping is not None:
-        taken = {name: array.take(pa.array(plan.records)) for name, array in making.records.items()}
+        taken = {name: array.take(pa.array(plan.records)) for name, array in context.records.items()}
         shaped = shape_columns(target, target.shaping, own, taken, MAX_MISMATCHES)
         check.take(shaped, plan.records)
-    _require(making, plan, shaped, unsent)
+    _require(context, plan, shaped, unsent)
     keys = key_arrays(target, shaped.columns)
-    check_keys(making, plan, keys)
-    old_keys = old_keys_of(making, plan, keys, unsent)
-    kept = ~check.refused[plan.records] & ~is_needless(plan, keys)
+    check_keys(context, plan, keys)
+    old_keys = old_keys_of(context, plan, keys, unsent)
+    kept = ~check.refused[plan.records] & ~find_redundant_deletes(plan, keys)
     columns, rescued = shaped.columns, shaped.rescued
     if not kept.all():
         mask = pa.array(kept)
@@ -381,23 +383,23 @@ def _shape(making: Making, plan: Plan) -> Changes:
         ops=plan.ops,
         records=plan.records.astype(np.int32),
         unavailable={n: flags for n, flags in unsent.items() if flags.any()},
-        decoded=_told(making, shaped),
+        decoded=_without_columns(context, shaped),
         old_keys=old_keys,
         rescued=rescued,
-        ignored_records=_count_ignored(making),
+        ignored_records=_count_ignored(context),
     )
 
 
-def _told(making: Making, shaped: Decoded) -> Decoded:
+def _without_columns(context: ChangeContext, shaped: Decoded) -> Decoded:
     """Returns the result of the records, without columns."""
-    of_records, check = making.opened.decoded, making.check
+    of_records, check = context.opened.decoded, context.check
     rescued = of_records.rescued
     return replace(
         of_records,
         columns=[],
         refused=check.refused,
         mismatches=check.first(),
-        requested_fields=united([of_records.requested_fields, shaped.requested_fields]),
+        requested_fields=merge_widest([of_records.requested_fields, shaped.requested_fields]),
         made_optional=of_records.made_optional | shaped.made_optional,
         missing=of_records.missing | shaped.missing | check.missing,
         refusals=of_records.refusals | shaped.refusals,
@@ -439,10 +441,10 @@ def _member(images: pa.Array, n: int) -> pa.Array:
     return pc.struct_field(images, [n]) if images.null_count or images.offset else images.field(n)
 
 
-def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
+def _unsent(context: ChangeContext, plan: Plan) -> dict[int, Bools]:
     """Returns which changes were sent without the value, by column of the table."""
-    target, opened = making.target, making.opened
-    names = {making.row[n].name: flags for n, flags in opened.unsent.items()}
+    target, opened = context.target, context.opened
+    names = {context.row[n].name: flags for n, flags in opened.unsent.items()}
     found = {}
     for n, field in enumerate(target.fields):
         name = field.name
@@ -450,9 +452,9 @@ def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
             name = target.layout.paths.get(name, ("",))[0]
         if name in names:
             found[n] = names[name][plan.records] & plan.is_after
-    if making.envelope.is_upsert and making.envelope.marks_deletes:
+    if context.envelope.is_upsert and context.envelope.marks_deletes:
         # A struct that contains a key column has other fields, which must stay too.
-        keys = {path[0] for path in making.envelope.keys if len(path) == 1}
+        keys = {path[0] for path in context.envelope.keys if len(path) == 1}
         gone = opened.op[plan.records] == REMOVE
         for n, field in enumerate(target.fields):
             if field.name not in keys:
@@ -460,25 +462,25 @@ def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
     return found
 
 
-def _require(making: Making, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
+def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
     """Refuses rows that lack a value for a required column."""
-    fitting = Fitting(making.target.reading, "", plan.records.size, MAX_MISMATCHES)
-    for n, field in enumerate(making.target.fields):
+    fitting = Fitting(context.target.reading, "", plan.records.size, MAX_MISMATCHES)
+    for n, field in enumerate(context.target.fields):
         if field.required:
             there = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
             place = Place((), np.arange(plan.ops.size, dtype=np.int32), there)
             require(fitting, shaped.columns[n], place, (field.name,))
     shaped.made_optional.update(fitting.made_optional)
-    making.check.take(Decoded([], fitting.refused, fitting.mismatches), plan.records)
+    context.check.take(Decoded([], fitting.refused, fitting.mismatches), plan.records)
 
 
-def _count_ignored(making: Making) -> dict[str, int]:
+def _count_ignored(context: ChangeContext) -> dict[str, int]:
     """Returns the number of records that make no change, by kind of record."""
-    opened, envelope = making.opened, making.envelope
-    well = well_messages(opened.owner, making.check.refused)
+    opened, envelope = context.opened, context.envelope
+    well = good_messages(opened.owner, context.check.refused)
     found = {word: int(np.count_nonzero(well & (opened.note == number))) for number, word in IGNORED.items()}
     if not (envelope.is_log or envelope.is_upsert):
-        good = (opened.note <= BARE) & well
+        good = (opened.note <= ROW) & well
         found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))
         found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
     return {word: count for word, count in found.items() if count}

@@ -22,7 +22,7 @@ from pyiceberg.types import (
 from frazil.decode.columns import Fault
 from frazil.decode.envelope import Envelope
 
-IMAGES, BARE = 0, 1
+IMAGES, ROW = 0, 1
 """Notes: a change with images of the row before and after it; the row itself with its operation."""
 BY_KEY = 7
 """Note: a delete whose row only the record's key identifies, as of MongoDB documents."""
@@ -45,7 +45,7 @@ FAULTS = {
 }
 """The faults of inconsistent envelopes, by note."""
 
-FLAT_MOMENTS = {"source_ts": ("__source_ts_us", "__source_ts_ms"), "connector_ts": ("__ts_us", "__ts_ms")}
+FLAT_TIMES = {"source_ts": ("__source_ts_us", "__source_ts_ms"), "connector_ts": ("__ts_us", "__ts_ms")}
 """The names of these times that Debezium's unwrap transform adds to a row, the finer one first."""
 
 _FACTS: dict[str, IcebergType] = {

@@ -20,22 +20,22 @@ from pyiceberg.types import (
 )
 
 from frazil.cdc.envelope import (
-    BARE,
-    FLAT_MOMENTS,
+    FLAT_TIMES,
     HEARTBEAT,
     IMAGES,
     MESSAGE,
     NO_ENVELOPE,
+    ROW,
     SCHEMA_CHANGE,
     TRANSACTION,
 )
 from frazil.cdc.source.commit_order import ORDER_FIELDS, format_commit_position, format_transaction
 from frazil.cdc.source.origins import flat_origins_of, origins_of
-from frazil.cdc.source.placeholders import unsent_of
+from frazil.cdc.source.placeholders import find_unsent
 from frazil.cdc.source.positions import POSITION_FIELDS, format_position, format_source_order
 from frazil.decode.columns import Columns, Fault
-from frazil.decode.connect.schema import give_meaning
-from frazil.decode.connect.values import Meaning
+from frazil.decode.connect.schema import convert_logical_types
+from frazil.decode.connect.values import LogicalType
 from frazil.decode.envelope import Envelope, Path
 from frazil.decode.epochs import from_numbers
 from frazil.schema.arrow import arrow_type
@@ -47,7 +47,7 @@ FLAT = ("__op", "__deleted")
 
 
 @dataclass(frozen=True)
-class Sign:
+class RecordShape:
     """The fields by which a record that is no change is recognised."""
 
     #: The fields that it has.
@@ -56,10 +56,10 @@ class Sign:
     others: tuple[str, ...] = ()
 
 
-SIGNS = {
-    HEARTBEAT: Sign(("ts_ms",)),
-    TRANSACTION: Sign(("status", "id", "event_count"), ("data_collections", "ts_ms")),
-    SCHEMA_CHANGE: Sign(("source", "databaseName", "ddl"), ("position", "ts_ms", "schemaName", "tableChanges")),
+RECORD_SHAPES = {
+    HEARTBEAT: RecordShape(("ts_ms",)),
+    TRANSACTION: RecordShape(("status", "id", "event_count"), ("data_collections", "ts_ms")),
+    SCHEMA_CHANGE: RecordShape(("source", "databaseName", "ddl"), ("position", "ts_ms", "schemaName", "tableChanges")),
 }
 """The fields of each kind of record, by note."""
 IMAGES_OF = ("after", "before")
@@ -89,11 +89,11 @@ def open_columns(
     envelope: Envelope,
     struct: StructType,
     columns: Columns,
-    meanings: Mapping[Path, Meaning],
-    wanted: Sequence[NestedField],
+    logical_types: Mapping[Path, LogicalType],
+    requested_columns: Sequence[NestedField],
 ) -> tuple[StructType, Columns]:
-    """Returns the columns of opened envelopes, as far as the records have them. wanted: the columns to return."""
-    asked = {field.name: field.field_type for field in wanted}
+    """Returns the columns of opened envelopes, as far as the records have them. requested_columns: the columns to return."""
+    requested = {field.name: field.field_type for field in requested_columns}
     names = [field.name for field in struct.fields]
     opened = _Opened(columns.fault.size, [], [])
     is_envelope = is_wrapped(envelope, names)
@@ -102,16 +102,19 @@ def open_columns(
     else:
         is_flat = envelope.kind == "none" or any(name in names for name in FLAT)
     if not (is_envelope or is_flat):
-        opened.note(_sign(names))
+        opened.note(_note_of(names))
         return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
-    taken = FLAT if envelope.kind != "operation" else (envelope.operation,)
-    struct, columns = (_images if is_envelope else _as_image)(struct, columns, asked, taken)
-    row = asked["after"]
-    struct, columns = give_meaning(
-        struct, columns, _with_keys(envelope, _under_after(meanings, is_envelope)), lambda path: _wanted_type(row, path)
+    operation_fields = FLAT if envelope.kind != "operation" else (envelope.operation,)
+    struct, columns = (_images if is_envelope else _as_image)(struct, columns, requested, operation_fields)
+    row = requested["after"]
+    struct, columns = convert_logical_types(
+        struct,
+        columns,
+        _with_keys(envelope, _under_image(logical_types, is_envelope)),
+        lambda path: _column_type(row, path),
     )
-    opened.note(IMAGES if is_envelope else BARE)
-    _add_parts(opened, envelope, struct, columns, asked)
+    opened.note(IMAGES if is_envelope else ROW)
+    _add_columns(opened, envelope, struct, columns, requested)
     return StructType(*opened.fields), _without_far(replace(columns, arrays=opened.arrays), opened.far)
 
 
@@ -142,81 +145,83 @@ def has_documents(envelope: Envelope, struct: StructType) -> bool:
     return is_envelope and any(isinstance(kinds.get(name), StringType) for name in IMAGES_OF)
 
 
-def _sign(names: Sequence[str]) -> int:
+def _note_of(names: Sequence[str]) -> int:
     """Returns the note for records of a schema that is no envelope's."""
     if "message" in names and "op" in names:
         return MESSAGE
-    for note, sign in SIGNS.items():
-        if set(sign.needed) <= set(names) <= {*sign.needed, *sign.others}:
+    for note, shape in RECORD_SHAPES.items():
+        if set(shape.needed) <= set(names) <= {*shape.needed, *shape.others}:
             return note
     return NO_ENVELOPE
 
 
 def _images(
-    struct: StructType, columns: Columns, asked: Mapping[str, IcebergType], _: Sequence[str]
+    struct: StructType, columns: Columns, requested: Mapping[str, IcebergType], _: Sequence[str]
 ) -> tuple[StructType, Columns]:
     """Returns the members of an envelope that are read."""
-    kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in asked]
+    kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in requested]
     fields = [struct.fields[n] for n in kept]
     return StructType(*fields), replace(columns, arrays=[columns.arrays[n] for n in kept])
 
 
 def _as_image(
-    struct: StructType, columns: Columns, _: Mapping[str, IcebergType], taken: Sequence[str]
+    struct: StructType, columns: Columns, _: Mapping[str, IcebergType], operation_fields: Sequence[str]
 ) -> tuple[StructType, Columns]:
     """Returns the row itself as the image after the change, with the fields for the operation."""
-    inside = [n for n, field in enumerate(struct.fields) if field.name not in taken]
+    inside = [n for n, field in enumerate(struct.fields) if field.name not in operation_fields]
     members = [columns.arrays[n] for n in inside]
     fields = [struct.fields[n] for n in inside]
     kind = pa.struct([pa.field(f.name, one.type) for f, one in zip(fields, members, strict=True)])
     there = columns.fault == 0
     mask = pa.py_buffer(np.packbits(there, bitorder="little"))
     image = pa.Array.from_buffers(kind, there.size, [mask], children=members)
-    outside = [n for n, field in enumerate(struct.fields) if field.name in taken]
+    outside = [n for n, field in enumerate(struct.fields) if field.name in operation_fields]
     made = [NestedField(0, "after", StructType(*fields), required=False), *(struct.fields[n] for n in outside)]
     return StructType(*made), replace(columns, arrays=[image, *(columns.arrays[n] for n in outside)])
 
 
-def _under_after(meanings: Mapping[Path, Meaning], is_envelope: bool) -> Mapping[Path, Meaning]:
+def _under_image(logical_types: Mapping[Path, LogicalType], is_envelope: bool) -> Mapping[Path, LogicalType]:
     if is_envelope:
-        return {path: meaning for path, meaning in meanings.items() if path[:1] in (("after",), ("before",))}
-    return {("after", *path): meaning for path, meaning in meanings.items() if path}
+        return {
+            path: logical_type for path, logical_type in logical_types.items() if path[:1] in (("after",), ("before",))
+        }
+    return {("after", *path): logical_type for path, logical_type in logical_types.items() if path}
 
 
-def _with_keys(envelope: Envelope, meanings: Mapping[Path, Meaning]) -> Mapping[Path, Meaning]:
+def _with_keys(envelope: Envelope, logical_types: Mapping[Path, LogicalType]) -> Mapping[Path, LogicalType]:
     """Returns the logical types, with a mark for the fields that identify rows. A schema without an envelope is a
     record key's.
     """
     if not (envelope.is_upsert or envelope.kind == "none"):
-        return meanings
+        return logical_types
     keys = {(image, *path) for path in envelope.keys for image in IMAGES_OF}
     return {
-        path: replace(meaning, is_key=True) if envelope.kind == "none" or path in keys else meaning
-        for path, meaning in meanings.items()
+        path: replace(logical_type, is_key=True) if envelope.kind == "none" or path in keys else logical_type
+        for path, logical_type in logical_types.items()
     }
 
 
-def _wanted_type(row: IcebergType, path: Path) -> IcebergType | None:
+def _column_type(row: IcebergType, path: Path) -> IcebergType | None:
     assert isinstance(row, StructType)
     return type_at(row, path[1:])
 
 
-def _add_parts(
-    opened: _Opened, envelope: Envelope, struct: StructType, columns: Columns, asked: Mapping[str, IcebergType]
+def _add_columns(
+    opened: _Opened, envelope: Envelope, struct: StructType, columns: Columns, requested: Mapping[str, IcebergType]
 ) -> None:
-    parts = {field.name: (field.field_type, array) for field, array in zip(struct.fields, columns.arrays, strict=True)}
-    opened.add("op", StringType(), _operation(envelope, parts))
+    named = {field.name: (field.field_type, array) for field, array in zip(struct.fields, columns.arrays, strict=True)}
+    opened.add("op", StringType(), _operation(envelope, named))
     for name in IMAGES_OF:
-        kind, array = parts.get(name, (None, None))
-        if not isinstance(kind, StructType) or name not in asked:
+        kind, array = named.get(name, (None, None))
+        if not isinstance(kind, StructType) or name not in requested:
             continue
         array, marks = _without_unsent(envelope, kind, array)
         opened.add(name, kind, array)
         if name == "after" and marks:
-            opened.add("unavailable", *_marks(marks, asked["unavailable"], opened.rows))
-    for name, fact in _facts(parts, asked, opened.far).items():
-        if name in asked:
-            opened.add(name, asked[name], fact.cast(arrow_type(asked[name])))
+            opened.add("unavailable", *_marks(marks, requested["unavailable"], opened.rows))
+    for name, fact in _facts(named, requested, opened.far).items():
+        if name in requested:
+            opened.add(name, requested[name], fact.cast(arrow_type(requested[name])))
 
 
 def _without_unsent(
@@ -228,7 +233,7 @@ def _without_unsent(
     children = [array.field(n) for n in range(len(kind.fields))]
     marks = {}
     for n, child in enumerate(children):
-        unsent = unsent_of(child, envelope.placeholder)
+        unsent = find_unsent(child, envelope.placeholder)
         if unsent is not None:
             marks[kind.fields[n].name] = unsent
             children[n] = child.take(pa.array(np.arange(len(child)), mask=unsent))
@@ -239,30 +244,30 @@ def _without_unsent(
 
 
 def _marks(
-    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]], asked: IcebergType, rows: int
+    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]], requested: IcebergType, rows: int
 ) -> tuple[StructType, pa.Array]:
-    assert isinstance(asked, StructType)
-    known = [field.name for field in asked.fields if field.name in marks]
+    assert isinstance(requested, StructType)
+    known = [field.name for field in requested.fields if field.name in marks]
     kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
     arrow = pa.struct([pa.field(name, pa.bool_()) for name in known])
     children = [pa.array(marks[name]) for name in known]
     return kind, pa.Array.from_buffers(arrow, rows, [None], children=children)
 
 
-_Parts = Mapping[str, tuple[IcebergType, pa.Array]]
+_NamedColumns = Mapping[str, tuple[IcebergType, pa.Array]]
 
 
-def _operation(envelope: Envelope, parts: _Parts) -> pa.Array:
+def _operation(envelope: Envelope, named: _NamedColumns) -> pa.Array:
     """Returns the operations as the records have them; `d` and `u` where only deletions are marked."""
     if envelope.kind == "none":
-        return pa.nulls(len(parts["after"][1]), pa.string())
-    name = "op" if "op" in parts else "__op"
+        return pa.nulls(len(named["after"][1]), pa.string())
+    name = "op" if "op" in named else "__op"
     if envelope.kind == "operation":
         name = envelope.operation
-    if name in parts:
-        array = parts[name][1]
+    if name in named:
+        array = named[name][1]
         return array if pa.types.is_string(array.type) else _spelt(array)
-    deleted = parts["__deleted"][1]
+    deleted = named["__deleted"][1]
     word = deleted if pa.types.is_string(deleted.type) else _spelt(deleted)
     return operation_of(word, pa.nulls(len(word), pa.string()))
 
@@ -272,8 +277,8 @@ def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:
     neither `true` nor `false` is an unknown operation.
     """
     strange = pc.and_(deleted.is_valid(), pc.invert(pc.is_in(deleted, pa.array(["true", "false"]))))
-    told = pc.if_else(strange, deleted, pc.fill_null(op, "u"))
-    return pc.if_else(pc.fill_null(pc.equal(deleted, "true"), False), "d", told)
+    known_op = pc.if_else(strange, deleted, pc.fill_null(op, "u"))
+    return pc.if_else(pc.fill_null(pc.equal(deleted, "true"), False), "d", known_op)
 
 
 def _spelt(array: pa.Array) -> pa.Array:
@@ -283,9 +288,9 @@ def _spelt(array: pa.Array) -> pa.Array:
         return pa.nulls(len(array), pa.string())
 
 
-def member(parts: _Parts, path: Path) -> pa.Array | None:
+def member(named: _NamedColumns, path: Path) -> pa.Array | None:
     """Returns the values at a path; None where there are none."""
-    found = parts.get(path[0])
+    found = named.get(path[0])
     if found is None:
         return None
     kind, array = found
@@ -299,37 +304,39 @@ def member(parts: _Parts, path: Path) -> pa.Array | None:
     return array
 
 
-def _facts(parts: _Parts, asked: Collection[str], far: dict[int, str]) -> dict[str, pa.Array]:
+def _facts(named: _NamedColumns, requested: Collection[str], far: dict[int, str]) -> dict[str, pa.Array]:
     """Returns the values of an envelope other than the row, with positions in the log formatted where they are
     requested. far: receives the times that are outside the years 1 to 9999.
     """
     found = {
-        "source_ts": _moment(parts, ("source",), far if "source_ts" in asked else {}),
-        "connector_ts": _moment(parts, (), far if "connector_ts" in asked else {}),
-        "transaction_id": member(parts, ("transaction", "id")),
-        "total_order": member(parts, ("transaction", "total_order")),
-        "collection_order": member(parts, ("transaction", "data_collection_order")),
-        "connector": member(parts, ("source", "connector")),
+        "source_ts": _moment(named, ("source",), far if "source_ts" in requested else {}),
+        "connector_ts": _moment(named, (), far if "connector_ts" in requested else {}),
+        "transaction_id": member(named, ("transaction", "id")),
+        "total_order": member(named, ("transaction", "total_order")),
+        "collection_order": member(named, ("transaction", "data_collection_order")),
+        "connector": member(named, ("source", "connector")),
     }
-    if "commit_place" in asked:
-        order = {name: member(parts, ("source", name)) for name in ORDER_FIELDS}
+    if "commit_place" in requested:
+        order = {name: member(named, ("source", name)) for name in ORDER_FIELDS}
         found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
-    told = {name: member(parts, ("source", name)) for name in POSITION_FIELDS}
-    if "position" in asked:
-        found["position"] = format_position(told)
-    if "source_order" in asked:
-        found["source_order"] = format_source_order(told, found["total_order"])
-    for fact, names in FLAT_MOMENTS.items():
-        if found[fact] is None and "after" in parts:
-            beside = {name[-5:]: member(parts, ("after", name)) for name in names if name not in parts}
-            found[fact] = _finest(beside.get("ts_us"), beside.get("ts_ms"), far if fact in asked else {})
-    found |= flat_origins_of(asked, lambda name: member(parts, ("after", name)) if name not in parts else None)
-    found |= origins_of(asked, lambda name: member(parts, ("source", name)))
+    position_fields = {name: member(named, ("source", name)) for name in POSITION_FIELDS}
+    if "position" in requested:
+        found["position"] = format_position(position_fields)
+    if "source_order" in requested:
+        found["source_order"] = format_source_order(position_fields, found["total_order"])
+    for fact, names in FLAT_TIMES.items():
+        if found[fact] is None and "after" in named:
+            flat_members = {name[-5:]: member(named, ("after", name)) for name in names if name not in named}
+            found[fact] = _finest(
+                flat_members.get("ts_us"), flat_members.get("ts_ms"), far if fact in requested else {}
+            )
+    found |= flat_origins_of(requested, lambda name: member(named, ("after", name)) if name not in named else None)
+    found |= origins_of(requested, lambda name: member(named, ("source", name)))
     return {name: array for name, array in found.items() if array is not None}
 
 
-def _moment(parts: _Parts, path: Path, far: dict[int, str]) -> pa.Array | None:
-    micros, millis = (member(parts, (*path, name)) for name in ("ts_us", "ts_ms"))
+def _moment(named: _NamedColumns, path: Path, far: dict[int, str]) -> pa.Array | None:
+    micros, millis = (member(named, (*path, name)) for name in ("ts_us", "ts_ms"))
     return _finest(micros, millis, far)
 
 

@@ -33,7 +33,7 @@ def spread(records: Mapping[str, pa.Array], owner: Owner) -> dict[str, pa.Array]
     return {**found, "value": pa.nulls(owner.size, pa.binary())}
 
 
-def well_messages(owner: Owner | None, refused: Bools) -> Bools:
+def good_messages(owner: Owner | None, refused: Bools) -> Bools:
     """Returns which rows represent a message without a bad row: the first row of each. Without `owner`: the good rows."""
     if owner is None:
         return ~refused

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
-from frazil.cdc.change_plan import EMPTY, Bools, Check, Opened
-from frazil.cdc.envelope import BARE
+from frazil.cdc.change_plan import EMPTY, BadRecords, Bools, Opened
+from frazil.cdc.envelope import ROW
 from frazil.cdc.json.row_images import MONGODB
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.schema.evolve import type_at
@@ -30,24 +30,24 @@ def takes_primary_keys(target: TableTarget) -> bool:
     return is_named and target.changes is not None and target.changes.is_key_of_record
 
 
-def check_primary_keys(check: Check, opened: Opened, target: TableTarget) -> tuple[str, ...]:
+def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -> tuple[str, ...]:
     """Refuses changes whose record names no primary key, or another one than the table's. Returns the key of the first
     change, where the table has no key columns yet.
     """
     if not takes_primary_keys(target):
         return ()
     assert target.changes is not None
-    told = opened.facts["primary_key"]
-    is_row: Bools = (opened.note <= BARE) & (opened.op != EMPTY) & ~check.refused
-    check.refuse(is_row & np.asarray(told.is_null()), "no_key", _NONE)
+    primary_key = opened.facts["primary_key"]
+    is_row: Bools = (opened.note <= ROW) & (opened.op != EMPTY) & ~check.refused
+    check.refuse(is_row & np.asarray(primary_key.is_null()), "no_key", _NONE)
     is_row &= ~check.refused
-    texts = pc.unique(told.filter(pa.array(is_row))).to_pylist()
+    texts = pc.unique(primary_key.filter(pa.array(is_row))).to_pylist()
     named = {text: tuple(_column(target, name) for name in json.loads(text)) for text in texts}
     known = target.changes.key_columns
     expected = known or next(iter(named.values()), ())
     for text, columns in named.items():
         if set(columns) != set(expected):
-            same = np.asarray(pc.fill_null(pc.equal(told, text), False))
+            same = np.asarray(pc.fill_null(pc.equal(primary_key, text), False))
             check.refuse(is_row & same, "key_differs", _OTHER.format(", ".join(columns), ", ".join(expected)))
     return () if known else expected
 
@@ -67,13 +67,13 @@ def may_get_document_key(target: TableTarget) -> bool:
     return is_debezium and changes is not None and changes.is_key_of_record and not changes.key_columns
 
 
-def find_document_key(check: Check, opened: Opened, target: TableTarget) -> tuple[str, ...]:
+def find_document_key(check: BadRecords, opened: Opened, target: TableTarget) -> tuple[str, ...]:
     """Returns the key columns of a table whose changes are of MongoDB documents: their `_id`, or its members; empty
     where there are other changes, or the key is known.
     """
     if not may_get_document_key(target):
         return ()
-    is_document = np.asarray(pc.fill_null(pc.equal(opened.facts["connector"], MONGODB), False)) & (opened.note <= BARE)
+    is_document = np.asarray(pc.fill_null(pc.equal(opened.facts["connector"], MONGODB), False)) & (opened.note <= ROW)
     if not (is_document & ~check.refused).any():
         return ()
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))

@@ -22,20 +22,20 @@ from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded, Fault, Mismatch
 from frazil.decode.connect.schema import (
     ConnectType,
-    give_meaning,
+    convert_logical_types,
     names_connect_type,
     parse_connect_type,
     with_keys,
     without_units,
 )
-from frazil.decode.connect.values import Meaning
+from frazil.decode.connect.values import LogicalType
 from frazil.decode.envelope import Path
 from frazil.decode.groups import Group, in_order
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.records import JsonOptions, texts_of, unescape_keys, unreadable, whole_slices
+from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.same_texts import group_same
 from frazil.decode.json.slices import Slices, Texts, take_keys
 from frazil.decode.memory import COMPILED, load8
@@ -201,7 +201,7 @@ def _look(
     values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], is_spelt: bool = False
 ) -> _Messages | None:
     """Returns the messages; None where escaped keys must be replaced first."""
-    texts, error, whole = texts_of(values, options, is_spelt), unreadable(values), whole_slices(values)
+    texts, error, whole = texts_of(values, options, is_spelt), unreadable(values), text_slices(values)
     texts.selection, texts.is_rescuing, texts.takes_endless = None, False, True
     scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
     schema, payload = take_keys(texts, whole, (SCHEMA, PAYLOAD), error)
@@ -259,12 +259,12 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
     if message.schema is None:
         return _refused(message, fields)
     struct, columns, dropped = _read(found, message.rows, message.schema)
-    table, meanings = StructType(*fields), _paths_of(message.schema)
+    table, logical_types = StructType(*fields), _paths_of(message.schema)
     if reading.envelope is not None:
-        struct, columns = open_columns(reading.envelope, struct, columns, meanings, fields)
+        struct, columns = open_columns(reading.envelope, struct, columns, logical_types, fields)
     else:
-        meanings = with_keys(without_units(meanings, reading.unit_at), reading.keys)
-        struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
+        logical_types = with_keys(without_units(logical_types, reading.unit_at), reading.keys)
+        struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
     fitting = Fitting(reading, "", message.rows.size, found.texts.limit)
@@ -282,8 +282,8 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     written = StructType(NestedField(0, name, schema.kind, required=False))
     columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
     table = StructType(*column)
-    meanings = with_keys(_below(name, schema), reading.keys)
-    struct, columns = give_meaning(written, columns, meanings, lambda path: type_at(table, path))
+    logical_types = with_keys(_below(name, schema), reading.keys)
+    struct, columns = convert_logical_types(written, columns, logical_types, lambda path: type_at(table, path))
     decoded = fit_columns(Fitting(reading, "", message.rows.size, texts.limit), struct, columns, column)
     requested_fields = decoded.requested_fields
     if kind is None:
@@ -293,14 +293,14 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     )
 
 
-def _below(name: str, schema: ConnectType) -> dict[Path, Meaning]:
-    return {(name, *path): meaning for path, meaning in schema.meanings.items()}
+def _below(name: str, schema: ConnectType) -> dict[Path, LogicalType]:
+    return {(name, *path): logical_type for path, logical_type in schema.logical_types.items()}
 
 
-def _paths_of(schema: ConnectType) -> Mapping[Path, Meaning]:
+def _paths_of(schema: ConnectType) -> Mapping[Path, LogicalType]:
     """Returns the logical types by path in the record; a payload that is no struct is a record with one field."""
     if isinstance(schema.kind, StructType):
-        return {path: meaning for path, meaning in schema.meanings.items() if path}
+        return {path: logical_type for path, logical_type in schema.logical_types.items() if path}
     return _below(VALUE, schema)
 
 

@@ -26,9 +26,9 @@ from frazil.decode.avro.json_scan import write_values
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Mismatch, Reader
-from frazil.decode.connect.protobuf_names import meanings_of_protobuf
-from frazil.decode.connect.schema import give_meaning, meanings_of_avro, with_keys, without_units
-from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, Meaning
+from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
+from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, with_keys, without_units
+from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, LogicalType
 from frazil.decode.envelope import Envelope
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
@@ -120,7 +120,7 @@ def decode_framed(
     else:
         for number, rows in group_rows(ids):
             _read_group(batch, str(number), rows)
-    return _put_together(batch, len(values))
+    return _merge_groups(batch, len(values))
 
 
 def _read_unframed(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str, pa.Array]) -> None:
@@ -179,10 +179,10 @@ def _read_messages(
     batch: _Batch, schema_id: str, schema: WriterSchema, rows: NDArray[np.int32], bodies: Bodies, path: bytes
 ) -> None:
     """Reads Protobuf records: a schema may define many messages, and each record names its own."""
-    asked = batch.reading.message
+    declared = batch.reading.message
     if batch.reading.framing == "none":  # A header that names the schema names the message too.
         named = split_message_indexes(_bodies_of(path)).paths if path else []
-        message = asked or (named or [_FIRST])[0]
+        message = declared or (named or [_FIRST])[0]
         _read_columns(batch, schema_id, rows, bodies, partial(protobuf_reader, schema.descriptors, message))
         return
     indexed = split_message_indexes(bodies)
@@ -190,7 +190,7 @@ def _read_messages(
         batch.refuse(rows[indexed.fault == code], MESSAGE_INDEX_FAULTS[code - 1])
     for code, indexes in enumerate(indexed.paths):
         mine = np.flatnonzero((indexed.path == code) & (indexed.fault == 0)).astype(np.int32)
-        reader = partial(protobuf_reader, schema.descriptors, asked or indexes)
+        reader = partial(protobuf_reader, schema.descriptors, declared or indexes)
         _read_columns(batch, schema_id, rows[mine], take_bodies(indexed.bodies, mine), reader)
 
 
@@ -220,7 +220,7 @@ def _read_columns(
     columns, struct = reader.read(bodies), reader.struct
     table = StructType(*batch.fields)
     is_row = batch.reading.envelope is None
-    meanings = _meanings(batch.reading.schema(schema_id), reader, table if is_row else None)
+    logical_types = _logical_types(batch.reading.schema(schema_id), reader, table if is_row else None)
     if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
         batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
         return
@@ -229,10 +229,10 @@ def _read_columns(
             # The row, which is the entire record, becomes the image after the change.
             fitting.renames = fitting.renames.inside("after")
             fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
-        struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
+        struct, columns = open_columns(batch.reading.envelope, struct, columns, logical_types, batch.fields)
     else:
-        meanings = with_keys(without_units(meanings, batch.reading.unit_at), batch.reading.keys)
-        struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
+        logical_types = with_keys(without_units(logical_types, batch.reading.unit_at), batch.reading.keys)
+        struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
@@ -249,26 +249,29 @@ def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[Ne
     return forms_of(struct, fields, renames)
 
 
-def _meanings(
+def _logical_types(
     schema: WriterSchema | None, reader: Reader, table: StructType | None
-) -> Mapping[tuple[str, ...], Meaning]:
+) -> Mapping[tuple[str, ...], LogicalType]:
     """Returns the logical types of Kafka Connect in a schema, by path of the reader's fields. table: the columns; None:
     the records are in envelopes. Otherwise a Google message for a date or time stays a struct, unless the column is
     declared with a time type.
     """
     if isinstance(reader, ProtobufReader):
-        found = meanings_of_protobuf(*reader.described)
+        found = logical_types_of_protobuf(*reader.described)
         if table is None:
             return found
         return {
-            path: meaning
-            for path, meaning in found.items()
-            if meaning.name not in (GOOGLE_DATE, GOOGLE_TIME) or isinstance(type_at(table, path), DateType | TimeType)
+            path: logical_type
+            for path, logical_type in found.items()
+            if logical_type.name not in (GOOGLE_DATE, GOOGLE_TIME)
+            or isinstance(type_at(table, path), DateType | TimeType)
         }
     if schema is None or not isinstance(reader, AvroReader):
         return {}
-    found = meanings_of_avro(schema.text, tuple(text for _, text in schema.references))
-    return found if reader.names is not None else {("value", *path): meaning for path, meaning in found.items()}
+    found = logical_types_of_avro(schema.text, tuple(text for _, text in schema.references))
+    return (
+        found if reader.names is not None else {("value", *path): logical_type for path, logical_type in found.items()}
+    )
 
 
 def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
@@ -406,16 +409,18 @@ def row_struct(
     struct = struct_of(schema, message, forms) if forms else struct
     reader = _avro(schema) if schema.kind == "avro" else protobuf_reader(schema.descriptors, message or _FIRST)
     table = StructType(*fields)
-    meanings = _meanings(schema, reader, table if envelope is None else None)
+    logical_types = _logical_types(schema, reader, table if envelope is None else None)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
     if envelope is None:
-        return give_meaning(struct, nothing, without_units(meanings, units), lambda path: type_at(table, path))[0]
-    images, _ = open_columns(envelope, struct, nothing, meanings, opened)
+        return convert_logical_types(
+            struct, nothing, without_units(logical_types, units), lambda path: type_at(table, path)
+        )[0]
+    images, _ = open_columns(envelope, struct, nothing, logical_types, opened)
     kind = next((field.field_type for field in images.fields if field.name == "after"), None)
     return kind if isinstance(kind, StructType) else StructType()
 
 
-def _put_together(batch: _Batch, row_count: int) -> Decoded:
+def _merge_groups(batch: _Batch, row_count: int) -> Decoded:
     """Returns one array per field, in the order of the records."""
     groups = batch.groups
     if len(groups) == 1 and not batch.missing:

@@ -23,9 +23,9 @@ from frazil.cdc.maxwell_keys import PRIMARY, flat_keys
 from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.cast import Fitting
 from frazil.decode.columns import Decoded, Mismatch, shortened
-from frazil.decode.connect.values import VARIABLE_SCALE, read_meaning
+from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.envelope import NO_ENVELOPE
-from frazil.decode.json.bare_keys import bare_keys
+from frazil.decode.json.key_payloads import payloads_of
 from frazil.decode.json_texts import json_text
 from frazil.decode.settings import Reading
 from frazil.rows.record_keys import decode_keys, has_record
@@ -65,7 +65,7 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
         return nothing
     if _is_json(target) and target.envelope is not None:
         # Their fields have the types of the row; keys without an envelope are read with the types of their own schema.
-        bare = flat_keys if target.envelope.kind == "maxwell" else bare_keys
+        bare = flat_keys if target.envelope.kind == "maxwell" else payloads_of
         records = {**records, "key": bare(records["key"])}
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
@@ -214,7 +214,7 @@ def _unscaled(
     decoded: Decoded, array: pa.Array, place: Path, kind: IcebergType, limit: int
 ) -> tuple[Decoded, pa.Array]:
     """Numbers with a scale of their own as the key column has them; a key that it cannot hold is a bad one."""
-    meant = read_meaning(array, replace(VARIABLE_SCALE, is_key=True), kind)
+    meant = read_logical_type(array, replace(VARIABLE_SCALE, is_key=True), kind)
     assert meant is not None
     bad = np.flatnonzero(meant.bad & ~decoded.refused)
     path, reason = ".".join((_ROOT, *place)), f"{{value}} is out of the range of {kind}"
@@ -336,7 +336,7 @@ def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
     assert changes is not None
     reading = changes.key
     if reading.format == "json" or (reading.format == "raw" and not _is_whole(target, changes)):
-        keys = bare_keys(keys)
+        keys = payloads_of(keys)
         return np.asarray(pc.match_substring_regex(keys.cast(pa.binary()), r"^[ \t\r\n]*\{"))
     return np.full(len(keys), reading.format not in ("text", "raw") and has_record(reading))
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
 from frazil.cdc.canal.rows import ImageRows, group_rows, read_group
-from frazil.cdc.change_plan import WORDS
+from frazil.cdc.change_plan import OPERATIONS
 from frazil.cdc.envelope import (
     HEARTBEAT,
     IMAGES,
@@ -30,15 +30,15 @@ from frazil.cdc.envelope import (
     TOMBSTONE,
     TRANSACTION,
 )
-from frazil.cdc.json.envelopes import put_together
-from frazil.cdc.json.members import Stretch, json_options, read_number, read_word, where
+from frazil.cdc.json.envelopes import merge_groups
+from frazil.cdc.json.members import EnvelopeBatch, json_options, read_number, read_string, where
 from frazil.cdc.message_rows import MessageRows
 from frazil.cdc.source.origins import IN_MESSAGES
 from frazil.decode.columns import Fault, Mismatch
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
-from frazil.decode.json.records import FAULTS, texts_of, unescape_keys, unreadable, whole_slices
+from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.same_texts import group_same
 from frazil.decode.json.slices import Slices, Texts, elements_of, take_keys
 from frazil.decode.settings import Reading
@@ -46,7 +46,7 @@ from frazil.decode.settings import Reading
 Bools = NDArray[np.bool_]
 _NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
 _OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
-_CODES = (*WORDS, "m")
+_CODES = (*OPERATIONS, "m")
 _NOTES = {
     **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), TRANSACTION),
     **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
@@ -59,7 +59,7 @@ _NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
 class _Messages:
     """Messages while they are opened."""
 
-    stretch: Stretch
+    batch: EnvelopeBatch
     members: Mapping[str, Slices]
     #: The kind of each message, a code of `cdc.envelope`: int32 of shape (n_messages,).
     note: NDArray[np.int32]
@@ -82,7 +82,7 @@ class _Messages:
         """
         slices = self.members[name]
         kind = np.where(mask & (slices.kind == ARRAY), slices.kind, ABSENT).astype(np.uint8)
-        offsets, elements = elements_of(self.stretch.texts, replace(slices, kind=kind, sweep=None))
+        offsets, elements = elements_of(self.batch.texts, replace(slices, kind=kind, sweep=None))
         return np.diff(offsets).astype(np.int64), elements
 
 
@@ -118,12 +118,12 @@ def _open(
     outer = texts_of(values, replace(json_options(reading, limit), is_rescuing=False, selection=None), spelt_out)
     outer.refused[[mismatch.row for mismatch in large]] = True
     outer.mismatches += large
-    error, whole = unreadable(values), whole_slices(values)
+    error, whole = unreadable(values), text_slices(values)
     scan.scan_texts(outer.base, whole.start, whole.end, whole.kind, error)
     is_tombstone = error == scan.TOMBSTONE
     error[is_tombstone] = scan.OK
     members = dict(zip(_NAMES, take_keys(outer, whole, _NAMES, error), strict=True))
-    messages = _judge(Stretch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
+    messages = _judge(EnvelopeBatch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
     messages.note[is_tombstone] = TOMBSTONE
     rows = _rows(messages)
     facts = _facts(messages)
@@ -138,16 +138,16 @@ def _open(
         read_group(inner, rows, places, types, columns)
     if not _is_spelt(inner.texts, error):
         return None
-    return MessageRows(put_together(inner, rows.owner.size, limit), rows.owner)
+    return MessageRows(merge_groups(inner, rows.owner.size, limit), rows.owner)
 
 
 def _is_spelt(texts: Texts, error: NDArray[np.uint8]) -> bool:
     return texts.spelt_out or not (texts.has_slow_keys or bool((error == scan.SLOW_KEY).any()))
 
 
-def _judge(stretch: Stretch, members: Mapping[str, Slices], good: Bools) -> _Messages:
+def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> _Messages:
     """Returns the kind and the operation of each message, from its members."""
-    kind = read_word(stretch, members["type"], "type")
+    kind = read_string(batch, members["type"], "type")
     is_ddl = members["isDdl"].kind == TRUE
     code = pc.index_in(kind, pa.array(_OPS))
     # Other operations keep their own names, which are no codes.
@@ -159,7 +159,7 @@ def _judge(stretch: Stretch, members: Mapping[str, Slices], good: Bools) -> _Mes
         note[np.asarray(pc.fill_null(pc.equal(kind, word), False)) & ~is_ddl] = number
     note[members["type"].kind <= NULL] = NO_ENVELOPE
     nothing = np.zeros(good.size, np.int64)
-    return _Messages(stretch, members, note, op, good, nothing, nothing)
+    return _Messages(batch, members, note, op, good, nothing, nothing)
 
 
 def _rows(messages: _Messages) -> ImageRows:
@@ -197,36 +197,36 @@ def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slic
     return Slices(start, end, kind, np.arange(owner.size, dtype=np.int32))
 
 
-def _inner(messages: _Messages, rows: ImageRows) -> Stretch:
+def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
     """Returns the rows as a stretch to read, with the faults of their messages."""
-    outer = messages.stretch.texts
+    outer = messages.batch.texts
     texts = Texts(
         outer.buffer,
         np.zeros(rows.owner.size, np.bool_),
         outer.spelt_out,
         outer.limit,
-        messages.stretch.reading.is_rescuing,
+        messages.batch.reading.is_rescuing,
         has_slow_keys=outer.has_slow_keys,
     )
     texts.refused[messages.starts[outer.refused]] = True
     texts.mismatches += [replace(mismatch, row=int(messages.starts[mismatch.row])) for mismatch in outer.mismatches]
-    return Stretch(texts, messages.stretch.reading, messages.stretch.fields)
+    return EnvelopeBatch(texts, messages.batch.reading, messages.batch.fields)
 
 
 def _facts(messages: _Messages) -> dict[str, pa.Array]:
     """Returns the requested columns of messages other than their rows."""
-    asked = {one.name for one in messages.stretch.fields}
+    requested = {one.name for one in messages.batch.fields}
     is_change = (messages.note == IMAGES) & messages.good
     found = {}
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
-        if fact in asked:
-            found[fact] = _moments(messages.stretch, _only(messages.members[name], is_change), name)
+        if fact in requested:
+            found[fact] = _moments(messages.batch, _only(messages.members[name], is_change), name)
     for fact, name in IN_MESSAGES.items():
-        if fact in asked:
+        if fact in requested:
             words = _only(messages.members[name], is_change).only(STRING, ESCAPED)
-            found[fact] = read_word(messages.stretch, words, name)
-    if "primary_key" in asked:
-        found["primary_key"] = _primary_keys(messages.stretch.texts, _only(messages.members["pkNames"], is_change))
+            found[fact] = read_string(messages.batch, words, name)
+    if "primary_key" in requested:
+        found["primary_key"] = _primary_keys(messages.batch.texts, _only(messages.members["pkNames"], is_change))
     return found
 
 
@@ -234,9 +234,9 @@ def _only(slices: Slices, mask: Bools) -> Slices:
     return replace(slices, kind=np.where(mask, slices.kind, ABSENT).astype(np.uint8), sweep=None)
 
 
-def _moments(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
-    moments = from_numbers(read_number(stretch, slices, name), "ms")
-    stretch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
+def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
+    moments = from_numbers(read_number(batch, slices, name), "ms")
+    batch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
     return moments.micros.cast(pa.timestamp("us", tz="UTC"))
 
 

@@ -36,7 +36,7 @@ def open_framed(
     schema_id, struct = written
     decoded = open_json(values, fields, reading, limit)
     assert reading.envelope is not None
-    row, table = _taken(reading, row_of(reading.envelope, struct)), _of_table(fields)
+    row, table = _selected(reading, row_of(reading.envelope, struct)), _of_table(fields)
     refusals = refused_changes(reading, table, row, schema_id)
     known = {refusal.split(": ")[1] for refusal in refusals}
     # Fields that are not in the schema are refused too.
@@ -72,7 +72,7 @@ def row_of(envelope: Envelope, struct: StructType) -> StructType:
     return StructType(*(field for field in struct.fields if field.name not in beside))
 
 
-def _taken(reading: Reading, row: StructType) -> StructType:
+def _selected(reading: Reading, row: StructType) -> StructType:
     """Returns the fields of the row that the table takes."""
     if reading.selection is None:
         return row

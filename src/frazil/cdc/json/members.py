@@ -20,7 +20,7 @@ from frazil.decode.settings import Reading
 
 
 @dataclass
-class Parts:
+class EnvelopeMembers:
     """The members of envelopes, one slice per record and name."""
 
     #: Record numbers, int32 of shape (n_rows,).
@@ -53,7 +53,7 @@ class Group:
 
 
 @dataclass
-class Stretch:
+class EnvelopeBatch:
     """All records while they are opened."""
 
     texts: Texts
@@ -68,26 +68,26 @@ class Stretch:
         assert self.reading.envelope is not None
         return self.reading.envelope
 
-    def asks(self, name: str) -> IcebergType | None:
+    def type_of(self, name: str) -> IcebergType | None:
         """Returns the type of a column to return; None for other columns."""
         return next((one.field_type for one in self.fields if one.name == name), None)
 
 
-def read_word(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+def read_string(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the texts of a member of the envelope; another value is a mismatch at `name`."""
-    return read_value(stretch.texts, slices, StringType(), Findings(), (name,)).cast(pa.string())
+    return read_value(batch.texts, slices, StringType(), Findings(), (name,)).cast(pa.string())
 
 
-def read_code(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+def read_code(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the texts of a member, with integers as written; another value is a mismatch at `name`."""
     others = replace(slices, kind=np.where(slices.kind == INT, ABSENT, slices.kind).astype(np.uint8))
-    words, numbers = read_word(stretch, others, name), read_number(stretch, slices.only(INT), name)
+    words, numbers = read_string(batch, others, name), read_number(batch, slices.only(INT), name)
     return pc.coalesce(words, numbers.cast(pa.string()))
 
 
-def read_number(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+def read_number(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the integers of a member of the envelope; another value is a mismatch at `name`."""
-    return read_value(stretch.texts, slices, LongType(), Findings(), (name,))
+    return read_value(batch.texts, slices, LongType(), Findings(), (name,))
 
 
 def where(slices: Slices, mask: NDArray[np.bool_]) -> Slices:

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, ListType, NestedField, StringType, StructType
 
 from frazil.cdc.envelope import BY_KEY
-from frazil.cdc.json.row_images import put_in
+from frazil.cdc.json.row_images import replace_rows
 from frazil.decode.columns import Decoded
-from frazil.decode.json.bare_keys import bare_keys
+from frazil.decode.json.key_payloads import payloads_of
 from frazil.decode.json.records import JsonOptions, decode_json
 from frazil.decode.settings import Reading
 from frazil.rows.record_keys import decode_keys
@@ -63,7 +63,7 @@ def fill_from_keys(
     refused[rows[found.refused]] = True
     mismatches = [replace(one, row=int(rows[one.row]), path=_inside(one.path)) for one in found.mismatches]
     columns = list(opened.columns)
-    columns[names.index("before")] = put_in(before, lacks, image)
+    columns[names.index("before")] = replace_rows(before, lacks, image)
     requested_fields = dict(opened.requested_fields)
     for path, members in found.requested_fields.items():
         requested_fields[("before", *path)] = {**members, **requested_fields.get(("before", *path), {})}
@@ -85,7 +85,7 @@ def read_ids(reading: Reading, records: Mapping[str, pa.Array], kind: IcebergTyp
     `id`. kind: the type of `_id`, where it is known.
     """
     if reading.format == "json":
-        records = {**records, "key": bare_keys(records["key"])}
+        records = {**records, "key": payloads_of(records["key"])}
     decoded = decode_keys(replace(reading, unknown_fields="drop"), "key", _KEY, records, 0)
     ids = pc.struct_field(decoded.columns[0], [0])
     if _has_other_forms(kind):

@@ -12,7 +12,7 @@ from pyiceberg.types import NestedField, StringType, StructType
 
 from frazil.cdc.envelope import BY_KEY
 from frazil.cdc.envelope_columns import IMAGES_OF, open_columns
-from frazil.cdc.json.members import Stretch, json_options
+from frazil.cdc.json.members import EnvelopeBatch, json_options
 from frazil.cdc.json.row_images import read_documents
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded
@@ -35,11 +35,11 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
     decoded = fit_columns(fitting, *open_columns(reading.envelope, struct, columns, {}, fields), others)
     found = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
     texts = texts_of(pa.nulls(rows, pa.binary()), json_options(reading, fitting.limit))
-    stretch = Stretch(texts, reading, tuple(fields))
+    batch = EnvelopeBatch(texts, reading, tuple(fields))
     findings = Findings(reading.unknown_fields, rejected=reading.rejected_at)
     for field in fields:
         if field.name in IMAGES_OF:
-            image = _read(stretch, raw.get(field.name), field, findings)
+            image = _read(batch, raw.get(field.name), field, findings)
             found[field.name] = image
             if field.name == "before":
                 is_gone = np.asarray(pc.fill_null(pc.equal(found["op"], "d"), False)) & np.asarray(image.is_null())
@@ -55,14 +55,14 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
     )
 
 
-def _read(stretch: Stretch, raw: pa.Array | None, field: NestedField, findings: Findings) -> pa.Array:
+def _read(batch: EnvelopeBatch, raw: pa.Array | None, field: NestedField, findings: Findings) -> pa.Array:
     """Returns one image of the row per record, null where there is none."""
-    kind, rows = field.field_type, stretch.texts.refused.size
+    kind, rows = field.field_type, batch.texts.refused.size
     assert isinstance(kind, StructType)
     if raw is None:
         return pa.nulls(rows, arrow_type(kind))
     there = np.flatnonzero(np.asarray(raw.is_valid())).astype(np.int32)
-    image = read_documents(stretch, raw.drop_null(), there, kind, findings, field.name)
+    image = read_documents(batch, raw.drop_null(), there, kind, findings, field.name)
     places = np.full(rows, -1, np.int64)
     places[there] = np.arange(there.size)
     return as_written(image, arrow_type(kind)).take(pa.array(places, mask=places < 0))

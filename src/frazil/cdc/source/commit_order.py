@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.source.positions import format_position, padded
+from frazil.cdc.source.positions import format_position, pad_number
 
 ORDER_FIELDS = (
     "lsn", "commit_lsn", "change_lsn", "event_serial_no", "file", "pos", "row", "sequence", "txId", "gtid",
@@ -35,7 +35,7 @@ def format_commit_position(fields: Fields) -> pa.Array | None:
     sequence, own = fields.get("sequence"), fields.get("lsn")
     if sequence is not None and own is not None:
         commit = pc.struct_field(pc.extract_regex(sequence, _COMMIT_OF_SEQUENCE), "commit")
-        found.append(pc.binary_join_element_wise(padded(commit), padded(own), "/"))
+        found.append(pc.binary_join_element_wise(pad_number(commit), pad_number(own), "/"))
     return pc.coalesce(*found) if found else None
 
 
@@ -49,11 +49,11 @@ def format_transaction(fields: Fields) -> pa.Array | None:
     return pc.coalesce(*found) if found else None
 
 
-def bare_ids(ids: pa.Array) -> pa.Array:
+def normalize_ids(ids: pa.Array) -> pa.Array:
     """Returns Debezium's transaction ids with the same id for all changes of a transaction."""
     return pc.replace_substring_regex(ids, _PLACE_BEHIND, r"\1")
 
 
-def bare_id(text: str) -> str:
+def normalize_id(text: str) -> str:
     """Returns a single id in the same form."""
     return re.sub(_PLACE_BEHIND, r"\1", text)

@@ -16,7 +16,7 @@ ORIGINS: Mapping[str, tuple[str, ...]] = {
 collections.
 """
 IN_SOURCE = tuple(name for names in ORIGINS.values() for name in names)
-BESIDE: Mapping[str, tuple[str, ...]] = {
+FLAT_ORIGINS: Mapping[str, tuple[str, ...]] = {
     fact: tuple(f"{prefix}{name}" for prefix in ("__source_", "__") for name in names)
     for fact, names in ORIGINS.items()
 }
@@ -25,23 +25,23 @@ IN_MESSAGES: Mapping[str, str] = {"source_database": "database", "source_table":
 """The members of Maxwell's and Canal's messages."""
 
 
-def origins_of(asked: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
+def origins_of(requested: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
     """Returns the requested origins of changes. words: returns the texts of a member of `source`; None where no record
     has it.
     """
-    return _first_of({fact: names for fact, names in ORIGINS.items() if fact in asked}, words)
+    return _first_of({fact: names for fact, names in ORIGINS.items() if fact in requested}, words)
 
 
-def flat_origins_of(asked: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
+def flat_origins_of(requested: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
     """Returns the requested origins of rows that were unwrapped. words: returns the texts of a field of the row."""
-    return _first_of({fact: names for fact, names in BESIDE.items() if fact in asked}, words)
+    return _first_of({fact: names for fact, names in FLAT_ORIGINS.items() if fact in requested}, words)
 
 
 def _first_of(named: Mapping[str, tuple[str, ...]], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
     """Returns the first text that is present, for each origin. Protobuf has the empty text for an absent one."""
     found = {}
     for fact, names in named.items():
-        told = [array for name in names if (array := words(name)) is not None and pa.types.is_string(array.type)]
-        if told:
-            found[fact] = pc.coalesce(*(pc.if_else(pc.equal(one, ""), None, one) for one in told))
+        first_text = [array for name in names if (array := words(name)) is not None and pa.types.is_string(array.type)]
+        if first_text:
+            found[fact] = pc.coalesce(*(pc.if_else(pc.equal(one, ""), None, one) for one in first_text))
     return found

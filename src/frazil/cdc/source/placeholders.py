@@ -55,7 +55,7 @@ class _NoNamespace:
     bytes = b""
 
 
-def take_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, ...]) -> NDArray[np.bool_] | None:
+def remove_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, ...]) -> NDArray[np.bool_] | None:
     """Returns which of the column's values were not sent and sets them to null; None where all were sent."""
     lengths = column.end - column.start
     found: NDArray[np.bool_] | None = None
@@ -75,7 +75,7 @@ def take_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, .
     return found
 
 
-def unsent_of(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
+def find_unsent(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
     """Returns which values of a column were not sent; None where all were sent."""
     for is_kind, find in _FINDERS:
         if is_kind(array.type):

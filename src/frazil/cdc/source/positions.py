@@ -21,7 +21,7 @@ def format_position(fields: Mapping[str, pa.Array | None]) -> pa.Array | None:
 
     PostgreSQL: the LSN; SQL Server: LSNs of commit and change; Oracle: the SCN; MySQL: binlog file, position and row.
     """
-    spelt = {name: padded(array) for name, array in _told(fields).items()}
+    spelt = {name: pad_number(array) for name, array in _present(fields).items()}
     found: list[pa.Array] = []
     for names in (
         ("commit_lsn", "change_lsn", "event_serial_no"),
@@ -52,21 +52,21 @@ def format_source_order(fields: Mapping[str, pa.Array | None], total_order: pa.A
     as in Oracle under one SCN, or in MySQL in a compressed transaction, where rows are counted from zero in each event.
     A missing part is empty or zero, so that a text does not depend on the other records read with it.
     """
-    told = _told(fields)
-    if "file" in told:
-        told["file"] = _numbered(told["file"])
-    found = [_joined(told, names) for names in _ORDERED if names[0] in told]
+    present = _present(fields)
+    if "file" in present:
+        present["file"] = _pad_file_number(present["file"])
+    found = [_join(present, names) for names in _ORDERED if names[0] in present]
     if not found:
         return None
     place = pc.coalesce(*found)
-    counts = [_counted(array, len(place)) for array in (total_order, told.get("row"))]
+    counts = [_pad_count(array, len(place)) for array in (total_order, present.get("row"))]
     return pc.binary_join_element_wise(place, *counts, "/")
 
 
 _READ = r"^(?P<place>.*)/r(?P<partition>[0-9]+)$"
 
 
-def mark_read(places: pa.Array, is_read: pa.Array, partitions: pa.Array) -> pa.Array:
+def mark_snapshot_rows(places: pa.Array, is_read: pa.Array, partitions: pa.Array) -> pa.Array:
     """Returns the positions, with a mark at the end of those of snapshot rows: the partition of the record. A
     transaction that was open at that time has changes with an older position, which come behind them in that partition.
     """
@@ -76,7 +76,7 @@ def mark_read(places: pa.Array, is_read: pa.Array, partitions: pa.Array) -> pa.A
     return pc.if_else(is_read, marked, places)
 
 
-def split_read(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+def split_snapshot_marks(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """Returns the positions without their marks, and the partition of each mark, -1 where there is none: int64 of shape
     (n_changes,).
     """
@@ -88,34 +88,34 @@ def split_read(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     return bare, np.asarray(pc.fill_null(partitions, -1))
 
 
-def _told(fields: Mapping[str, pa.Array | None]) -> dict[str, pa.Array]:
+def _present(fields: Mapping[str, pa.Array | None]) -> dict[str, pa.Array]:
     """Returns the fields that are present; of rows that an incremental snapshot of PostgreSQL read, the LSN is the last
     one in `sequence`.
     """
-    told = {name: array for name, array in fields.items() if array is not None}
-    sequence, own = told.pop("sequence", None), told.get("lsn")
+    present = {name: array for name, array in fields.items() if array is not None}
+    sequence, own = present.pop("sequence", None), present.get("lsn")
     if sequence is None or not pa.types.is_string(sequence.type) or not (own is None or own.null_count):
-        return told
-    last = padded(pc.struct_field(pc.extract_regex(sequence, _LSN_OF_SEQUENCE), "lsn"))
+        return present
+    last = pad_number(pc.struct_field(pc.extract_regex(sequence, _LSN_OF_SEQUENCE), "lsn"))
     if last.null_count < len(last):
-        told["lsn"] = last if own is None else pc.coalesce(padded(own), last)
-    return told
+        present["lsn"] = last if own is None else pc.coalesce(pad_number(own), last)
+    return present
 
 
-def _joined(told: Mapping[str, pa.Array], names: tuple[str, ...]) -> pa.Array:
-    first = padded(told[names[0]])
-    others = [pc.fill_null(padded(told[name]), "") if name in told else "" for name in names[1:]]
+def _join(present: Mapping[str, pa.Array], names: tuple[str, ...]) -> pa.Array:
+    first = pad_number(present[names[0]])
+    others = [pc.fill_null(pad_number(present[name]), "") if name in present else "" for name in names[1:]]
     return pc.binary_join_element_wise(first, *others, "/") if others else first
 
 
-def _counted(numbers: pa.Array | None, rows: int) -> pa.Array:
+def _pad_count(numbers: pa.Array | None, rows: int) -> pa.Array:
     """Returns integers padded with zeros; absent ones as zero."""
     if numbers is None:
         return pa.repeat(pa.scalar("0" * _DIGITS), rows)
-    return pc.fill_null(padded(numbers), "0" * _DIGITS)
+    return pc.fill_null(pad_number(numbers), "0" * _DIGITS)
 
 
-def _numbered(files: pa.Array) -> pa.Array:
+def _pad_file_number(files: pa.Array) -> pa.Array:
     """Returns names of binlog files with padded numbers, as a server that has written a million files needs a seventh
     digit.
     """
@@ -124,7 +124,7 @@ def _numbered(files: pa.Array) -> pa.Array:
     return pc.coalesce(pc.binary_join_element_wise(pc.struct_field(parts, "name"), number, ""), files)
 
 
-def padded(array: pa.Array) -> pa.Array:
+def pad_number(array: pa.Array) -> pa.Array:
     """Returns numbers, and texts that are numbers, padded with zeros; other texts unchanged."""
     if pa.types.is_string(array.type):
         is_number = pc.fill_null(pc.match_substring_regex(array, "^[0-9]+$"), False)

@@ -10,7 +10,7 @@ from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_value
 from frazil.decode.json.grammar import MAX_DEPTH
 from frazil.decode.json.infer import infer_type
-from frazil.decode.json.records import JsonOptions, texts_of, unescape_keys, unreadable, whole_slices
+from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
 
 
 def decode_any(
@@ -26,7 +26,7 @@ def decode_any(
     kind: None while there is no such column: its type is inferred and requested. Paths of mismatches begin with `name`.
     what: the input, for messages.
     """
-    texts, error, slices = texts_of(values, options, is_spelt), unreadable(values), whole_slices(values)
+    texts, error, slices = texts_of(values, options, is_spelt), unreadable(values), text_slices(values)
     scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
     findings = Findings(options.unknown_fields)
     columns = []

@@ -47,7 +47,7 @@ MOMENT = ARRAY + 1
 ENDLESS = MOMENT + 1
 """The kind of a double that is not finite; its slice is the text NaN, Infinity or -Infinity with its quotes."""
 _NAMES = (b"oid", b"date", b"numberInt", b"numberLong", b"numberDouble", b"numberDecimal")
-_OID, _DATE, _WHOLE, _LONG, _DOUBLE, _DECIMAL = range(6)
+_OID, _DATE, _INT32, _LONG, _DOUBLE, _DECIMAL = range(6)
 _SPELT = np.frombuffer(b"".join(_NAMES), np.uint8)
 _ENDS = np.cumsum([len(name) for name in _NAMES])
 _NESTED = (StructType, ListType, MapType)
@@ -115,7 +115,7 @@ def _held_at(i: int, end: int) -> tuple[int, int, int, int]:
     kind = _scalar(i, last) if name >= 0 else ABSENT
     if name == _DOUBLE and kind == STRING and _which_of(_SPELT_WORDS, _WORD_ENDS, i + 1, last - 1) >= 0:
         return form, i, last, ENDLESS
-    if name == _WHOLE or name == _LONG or name == _DOUBLE:  # noqa: SIM109
+    if name == _INT32 or name == _LONG or name == _DOUBLE:  # noqa: SIM109
         i += 1
         last -= 1
         kind = _scalar(i, last) if kind == STRING else ABSENT
@@ -143,7 +143,7 @@ def as_held(texts: Texts, slices: Slices, wanted: IcebergType, path: tuple[str, 
     """
     if isinstance(wanted, _NESTED) or not (slices.kind == OBJECT).any():
         return slices
-    forms = [_WHOLE, _LONG, _DOUBLE]
+    forms = [_INT32, _LONG, _DOUBLE]
     if isinstance(wanted, DecimalType | StringType):
         forms.append(_DECIMAL)
     if isinstance(wanted, StringType):

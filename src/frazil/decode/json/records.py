@@ -148,7 +148,7 @@ def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[tuple[str, ...]
 
 def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[tuple[str, ...], bool]]:
     error = unreadable(values)
-    slices = whole_slices(values)
+    slices = text_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
     found: list[tuple[tuple[str, ...], bool]] = []
     waiting: list[tuple[tuple[str, ...], Slices, NDArray[Any]]] = [((), slices, error)]
@@ -171,7 +171,7 @@ def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[
 
 def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...], options: JsonOptions) -> Decoded:
     error = unreadable(values)
-    slices = whole_slices(values)
+    slices = text_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
     findings = Findings(options.unknown_fields, rejected=options.rejected)
     columns = read_members(texts, slices, fields, findings, (), error)
@@ -210,7 +210,7 @@ def texts_of(
         is_extended=options.is_extended,
         coerced=options.coerced,
         sent=sent if options.coerced else None,
-        starts=whole_slices(values).start if sent is not None and options.coerced else None,
+        starts=text_slices(values).start if sent is not None and options.coerced else None,
         numbers=options.numbers,
         rejected=options.rejected,
         hints=_by_spelling(options.hints),
@@ -230,7 +230,7 @@ def _buffer(values: pa.BinaryArray) -> NDArray[Any]:
     return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
 
 
-def whole_slices(values: pa.BinaryArray) -> Slices:
+def text_slices(values: pa.BinaryArray) -> Slices:
     """Returns every text as one slice of unknown kind."""
     rows = len(values)
     offsets = (
