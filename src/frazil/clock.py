@@ -1,4 +1,4 @@
-"""The only clock, the only source of ids and of chance, so that tests can own time and runs can be repeated."""
+"""The only source of time, of ids and of randomness, so that tests can control time and repeat runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _chance = _random.Random()
 
 
 class Clock(Protocol):
-    """What the service needs of time."""
+    """The time functions that the service uses."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, for humans and for comparison with record timestamps."""
+        """Returns milliseconds since 1970, for people and for comparison with record timestamps."""
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back, for intervals."""
+        """Returns seconds that never go back, for intervals."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Waits."""
 
 
 class SystemClock:
@@ -37,15 +37,15 @@ class SystemClock:
 
 
 def new_id() -> str:
-    """A fresh UUID, as text."""
+    """Returns a new random UUID as text."""
     return str(_uuid.uuid4())
 
 
 def jitter(seconds: float) -> float:
-    """`seconds`, moved at random by up to a fifth either way, so that many processes do not retry in step."""
+    """Returns `seconds` changed at random by up to a fifth, so that many processes do not retry at the same moment."""
     return seconds * _chance.uniform(0.8, 1.2)
 
 
-def repeat_chance(seed: int) -> None:
-    """From now on all chance is that of the seed."""
+def seed_randomness(seed: int) -> None:
+    """Seeds the randomness of this module, so that a run can be repeated."""
     _chance.seed(seed)

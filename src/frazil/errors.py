@@ -1,6 +1,6 @@
-"""The six errors, told apart by what the operator does about them.
+"""The six errors, each for one reaction of the operator.
 
-Each says what is wrong, what to do, and where. The first line of a class's docstring is its default message, the second
+Each names the fault, the remedy and the place. The first line of a class's docstring is its default message, the second
 its default remedy. The command line prints `message`, `where` and `remedy`; a stack trace only with `--debug`.
 """
 
@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 
 class FrazilError(Exception):
-    """Base of the six; never raised itself.
-
-    `message`: one sentence of what is wrong, lower case, values last as key=`value`.
-    `remedy`: one sentence of what to do.
+    """The base class of the six errors; never raised itself.
+    `message`: one sentence that names the fault, lower case, values last as key=`value`.
+    `remedy`: one sentence that says what to do.
     `where`: file and line, or topic, partition and offset, or the table; empty when there is no place to name.
     """
 
@@ -86,5 +85,5 @@ class InvariantError(FrazilError):
 
 
 def unforeseen(error: BaseException, where: str) -> InvariantError:
-    """Any other error as one of the six."""
+    """Returns any other error as an InvariantError."""
     return InvariantError(f"{type(error).__name__}: {error}", where=where)

@@ -1,10 +1,11 @@
-"""Named points where a test can make a real process die, stall or fail.
+"""Named points in the code where a test can make a real process die, stall or fail.
 
-Off (no FRAZIL_FAILPOINTS in the environment) a point costs one test of an empty dictionary. On, the variable holds
-`name=action[@when]` pairs separated by `;`. when: a number (the n-th time that this process reaches the point, 1 when
-not given), or the absolute path of a file: every time while it exists; FILE.reached then holds the pid of the process.
+Without FRAZIL_FAILPOINTS in the environment a point costs one test of an empty dictionary. Otherwise the variable holds
+`name=action[@when]` pairs separated by `;`. when: a number (the n-th time that this process reaches the point, 1 by
+default), or the absolute path of a file: every time while it exists; FILE.reached then holds the pid of the process.
 Actions: `kill` (SIGKILL of this process), `stop` (SIGSTOP of this process), `hold` (waits while the file exists),
-`enospc` (OSError as on a full disk), `error` (RuntimeError), `reset` (ConnectionResetError, as when an answer is lost).
+`enospc` (OSError as on a full disk), `error` (RuntimeError), `reset` (ConnectionResetError, as when a response is
+lost).
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ _lock = threading.Lock()
 
 @dataclass
 class _Armed:
-    """What happens at a point, and when: at the `nth` time, or while `file` exists."""
+    """The action at a point, and when it happens."""
 
     action: str
+    #: The action happens when the point is reached for this time.
     nth: int = 1
+    #: The action happens every time while this file exists, instead of at the `nth` time.
     file: Path | None = None
     count: int = 0
 
@@ -53,13 +56,13 @@ _active = _parse(os.environ.get(VARIABLE, ""))
 
 
 def arm(environment: Mapping[str, str]) -> None:
-    """Takes the failpoints of `environment`: for tests inside one process."""
+    """Switches on the failpoints of `environment`: for tests inside one process."""
     _active.clear()
     _active.update(_parse(environment.get(VARIABLE, "")))
 
 
 def hit(name: str) -> None:
-    """Marks that the process is at the point `name`; does nothing unless a test armed it."""
+    """Marks that the process is at the point `name`; does nothing unless a test switched it on."""
     if not _active:
         return
     for armed in _active.get(name, ()):
@@ -68,7 +71,7 @@ def hit(name: str) -> None:
 
 
 def reached(file: Path) -> Path:
-    """The file that says which process came to a point that `file` has switched on."""
+    """Returns the path of the file that holds the pid of the process that reached a point switched on by `file`."""
     return file.with_name(f"{file.name}.reached")
 
 

@@ -1,5 +1,5 @@
-"""Values of columns as text: as the pipeline file writes them, the same when it is checked and when rows get them, and times
-as people are told of them.
+"""Values of columns as text, as the pipeline file has them, and times as text for messages. The check of the file and
+the tasks use the same functions.
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", r
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_897
-"""The days of 0001-01-01 and 10000-01-01."""
+"""The days 0001-01-01 and 10000-01-01, counted from 1970-01-01."""
 _CALENDAR_YEARS, _CALENDAR_US = 400, 146_097 * _DAY_US
-"""After so many years the calendar repeats."""
+"""The period of the Gregorian calendar, in years and in microseconds."""
 
 
 def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
-    """The value of a constant column. Raises SpecError for what is no value of its type."""
+    """Returns the value of a constant column.
+
+    Raises: SpecError for a text that is no value of the type.
+    """
     target = _CONSTANT_TYPES.get(type(kind))
     if isinstance(kind, DecimalType):
         return _parse_decimal(text, kind)
@@ -66,7 +69,7 @@ def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
 
 
 def _parse_decimal(text: str, kind: DecimalType) -> pa.Scalar:
-    """Arrow's own cast gives other numbers where there are too many digits."""
+    """Returns the decimal. Arrow's own cast returns another number where there are too many digits."""
     if _NUMBER.fullmatch(text):
         with localcontext(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             number, unit = Decimal(text), Decimal((0, (1,), -kind.scale))
@@ -80,9 +83,9 @@ def _is_multiple(number: Decimal, unit: Decimal) -> bool:
     return isinstance(last, int) and isinstance(least, int) and last >= least
 
 
-def spell_moment(micros: int, timespec: str = "auto") -> str:
-    """A time in ISO 8601, of microseconds since 1970, without a zone, as Python spells times: also one before the year 1 or
-    after 9999, for which Python has none.
+def format_moment(micros: int, timespec: str = "auto") -> str:
+    """Returns a time as ISO 8601 text without a zone, from microseconds since 1970, also before the year 1 and after
+    9999, which Python's `datetime` does not have.
     """
     times, rest = divmod(micros, _CALENDAR_US)
     found = _EPOCH + timedelta(microseconds=rest)
@@ -91,6 +94,6 @@ def spell_moment(micros: int, timespec: str = "auto") -> str:
     return words + found.isoformat(timespec=timespec)[4:].removesuffix("+00:00")
 
 
-def spell_day(days: int) -> str:
-    """The same of a day, of days since 1970."""
-    return spell_moment(days * _DAY_US)[: -len("T00:00:00")]
+def format_day(days: int) -> str:
+    """Returns a day as ISO 8601 text, from days since 1970."""
+    return format_moment(days * _DAY_US)[: -len("T00:00:00")]

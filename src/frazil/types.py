@@ -1,6 +1,7 @@
 """The values that flow through Frazil: frozen, without I/O, the same in the driver, in a task and in a test.
 
-An *offset* is always the next one to read, a range is half-open. All timestamps are milliseconds since the epoch.
+An *offset* is always the next one to read; an offset range is half-open. All timestamps are milliseconds since
+1970-01-01 UTC.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Offsets = Mapping[str, Mapping[int, int]]
-"""Per topic and partition the next offset to read."""
+"""The next offset to read, by topic and partition."""
 
 
 RESCUED_COLUMN = "_rescued"
-"""The column for what does not fit its own, as JSON: path to value and reason."""
+"""The column for values that do not fit their own column: JSON, from the path to the value and the reason."""
 
 RESERVED_COLUMNS = frozenset(
     (
@@ -24,26 +25,28 @@ RESERVED_COLUMNS = frozenset(
         "_change_type", "_change_ordinal", "_commit_snapshot_id",
     )
 )  # fmt: skip
-"""Names of Iceberg's own metadata columns (its class MetadataColumns), in whatever capitals: Spark refuses to read a table,
-or its changes, that has such a column itself.
+"""Names of Iceberg's own metadata columns (class `MetadataColumns` of the Java library), compared without regard to
+case. Spark refuses to read a table, or its changes, that has a column with such a name.
 """
 
 FORMATS_OF_REGISTRY = ("avro", "protobuf", "json_schema")
 """Formats of values and keys whose schemas are in the schema registry."""
 
 MOST_NAMES = 100
-"""So many names of fields, or changes of a table, are remembered: producers can make up new ones for ever."""
+"""The number of names of fields, or of changes of a table, that are remembered: producers can make up new names without
+end.
+"""
 
 MORE_NAMES = "and more"
-"""Stands for the names beyond MOST_NAMES."""
+"""The entry that stands for all names beyond MOST_NAMES."""
 
 FIRST_PLACEHOLDER_ID = 1000
-"""Ids from here on stand for fields that no table has given one yet."""
+"""Field ids from here on stand for fields that have no id in any table yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Records `start` (included) to `end` (excluded) of one partition."""
+    """The records from `start` (included) to `end` (excluded) of one partition."""
 
     topic: str
     partition: int
@@ -52,148 +55,164 @@ class OffsetRange:
 
     @property
     def span(self) -> int:
-        """Offsets covered: at least the number of records (compaction and transactions leave gaps)."""
+        """The number of offsets covered: at least the number of records, as compaction and transactions leave gaps."""
         return self.end - self.start
 
 
 @dataclass(frozen=True)
 class Watermark:
-    """Up to which record timestamp a table is complete, in all and per topic and partition."""
+    """The record timestamp up to which a table is complete."""
 
+    #: The timestamp by topic and partition, in milliseconds.
     partitions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    #: The timestamp of the whole table; None while it is unknown.
     complete_to_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that a task wrote. content: Iceberg's own JSON of it (ContentFileParser)."""
+    """A data file that a task wrote."""
 
     path: str
     record_count: int
     size_bytes: int
+    #: The file as JSON of Iceberg's `ContentFileParser`.
     content: str
 
 
 @dataclass(frozen=True)
 class DeleteFile:
-    """A file that says which rows of a data file are no longer there. kind: `vector` (a deletion vector of format 3),
-    `positions` (of format 2), `equality` (of another writer; Frazil writes none). data_file: the one that it speaks of,
-    empty where it may speak of several. content: Iceberg's own JSON of it.
-    """
+    """A file that lists deleted rows of data files (Iceberg spec, "Row-level Deletes")."""
 
     path: str
+    #: `vector` (deletion vector, format version 3), `positions` (position deletes, format version 2) or `equality`
+    #: (written by other writers only; Frazil writes none).
     kind: str
+    #: Path of the data file whose rows are deleted; empty where the file may refer to several.
     data_file: str
     record_count: int
+    #: The file as JSON of Iceberg's `ContentFileParser`.
     content: str
 
     @property
     def is_of_one_file(self) -> bool:
-        """Whether it speaks of one data file alone: it goes with that file, and new deletes of it can take its place."""
+        """Whether the file refers to exactly one data file: it is removed together with that data file, and a newer
+        delete file can replace it.
+        """
         return self.kind == "vector" or (self.kind == "positions" and bool(self.data_file))
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the file is one: others may write their deletes as Avro or ORC."""
+        """Whether the file is a Parquet file: other writers may write delete files as Avro or ORC."""
         return str(json.loads(self.content)["file-format"]).lower() == "parquet"
 
 
 @dataclass(frozen=True)
 class Touched:
-    """What the changes of one task ask of an upsert table, folded to the last change of each key.
+    """The changes of one task for an upsert table, reduced to the latest change of each key."""
 
-    keys: the keys, as `ingest.fold` writes them; buffered: rows that wait for values of the rows they replace, the same way,
-    empty when there are none. files: paths of the files that all other rows went to. change_count: before folding.
-    first: the only change is that of this tombstone, and none at all if it is right behind the delete of its key.
-    """
-
+    #: The keys with their latest changes, as `upsert.deduplicate` serialises them.
     keys: str
+    #: Rows that wait for values of the rows they replace, serialised in the same way; empty without such rows.
     buffered: str = ""
+    #: Paths of the data files that hold all other rows.
     files: tuple[str, ...] = ()
+    #: The number of changes before deduplication.
     change_count: int = 0
+    #: The tombstone that is the only change of the task. It is no change at all if it comes right behind the delete of
+    #: its key.
     first: FirstTombstone | None = None
 
 
 @dataclass(frozen=True)
 class PendingDeadLetters:
-    """Bad records of one batch, written to files of the dead-letter table `table`: promised by the commit of the
-    batch, kept by a commit of that table under the same commit id. since: per topic and partition where the batch
-    began. topic: a Kafka topic that they go to as well; empty for none.
+    """Bad records of one batch, written to data files of a dead-letter table and not committed there yet.
+
+    The commit of the batch records the files; a second commit, in the dead-letter table and with the same commit id,
+    adds them.
     """
 
+    #: Name of the dead-letter table.
     table: str
+    #: The data files with the records.
     files: tuple[DataFile, ...]
+    #: The offsets at which the batch began, by topic and partition.
     since: Offsets = field(default_factory=dict)
+    #: A Kafka topic that receives the records as well; empty for none.
     topic: str = ""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a table's newest ingest snapshot says about itself.
+    """The progress that a table's newest ingest snapshot records in its summary."""
 
-    offsets: the full vector. topic_ids: Kafka's ids, so that a topic made anew is not read on by offset alone. skipped:
-    offsets that this commit passed over because Kafka no longer has them (from, to). schemas: ids of what the values
-    were decoded with, or their format. bad_skipped: bad records left out since the table began, as `on_bad_record:
-    skip` says. ignored_records: records since the table began that are no change of a row, by what they are. dead_letters:
-    dead letters of this batch, still to be committed unless the dead-letter table has them already. epoch, run_id: who
-    wrote it; a later start of the same pipeline has a greater epoch. places: of a table that shows transactions whole, the
-    newest place among the source's commits that each partition has seen. emptied: of a table whose changes are in their
-    source's order, the place of its newest truncate; changes from before it count no more. last_deletes: of a mirror that
-    takes tombstones, what its batches have ended with where that is a delete. snapshot_id: None before the first commit,
-    together with an empty vector.
-    """
-
+    #: The next offset to read of every partition.
     offsets: Offsets = field(default_factory=dict)
+    #: Kafka's topic ids by topic: a topic that was deleted and recreated is not read on by offset alone.
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str = ""
     commit_id: str = ""
+    #: The epoch of the writer: a later start of the same pipeline has a greater one.
     epoch: int = 0
+    #: The id of the writer's run.
     run_id: str = ""
     watermark: Watermark = field(default_factory=Watermark)
+    #: Offsets (from, to) that this commit skipped because Kafka no longer has their records, by topic and partition.
     skipped: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    #: Ids of the schemas that values were decoded with, or the name of their format.
     schemas: tuple[str, ...] = ("json",)
+    #: The number of bad records skipped since the table was created, with `on_bad_record: skip`.
     bad_skipped: int = 0
+    #: The number of records since the table was created that are no change of a row, by kind of record.
     ignored_records: Mapping[str, int] = field(default_factory=dict)
+    #: Dead letters of this batch: still to be committed unless the dead-letter table has them already.
     dead_letters: PendingDeadLetters | None = None
+    #: The newest commit position of the source that each partition has reached, of a table whose transactions are
+    #: atomic.
     places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    #: The source position of the table's newest truncate, of a table in source order: older changes no longer count.
     emptied: str = ""
+    #: The records that ended the table's batches where they are deletes, of an upsert table that accepts tombstones.
     last_deletes: tuple[LastDelete, ...] = ()
+    #: Id of the snapshot; None before the first commit, together with empty offsets.
     snapshot_id: int | None = None
     committed_at_ms: int | None = None
 
     @property
     def writer(self) -> tuple[int, str]:
-        """Order of writers: of two that meet, the greater one goes on."""
+        """The order of writers: of two that meet, the greater one continues."""
         return (self.epoch, self.run_id)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one table will read next. is_small: its records have been small, so they travel to the tasks without being
-    measured; one that is not small sends the batch back (`TaskReport.has_oversized`). most_tasks: that it may be split into,
-    so that files get the size that was asked for; None for as many as are quickest. is_apart: it shares no read with another
-    table of its topics, as it must end where it ends, or be read by one task.
-    """
+    """The offset ranges that one table reads next."""
 
     table: str
     ranges: tuple[OffsetRange, ...]
+    #: Whether the table's records have been small, so that they are sent to tasks without being measured. An oversized
+    #: record fails such a batch (`TaskReport.has_oversized`).
     is_small: bool = False
+    #: The number of tasks to split the batch into at most, for files of the target size; None for as many as are
+    #: fastest.
     most_tasks: int | None = None
+    #: Whether the batch shares no read with other tables of its topics, as it must end at a fixed offset or be read by
+    #: one task.
     is_apart: bool = False
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics it reads."""
+        """The topics of the batch."""
         return frozenset(r.topic for r in self.ranges)
 
     @property
     def span(self) -> int:
-        """Offsets covered."""
+        """The number of offsets covered."""
         return sum(r.span for r in self.ranges)
 
     @property
     def place(self) -> str:
-        """Its ranges, in words."""
+        """The offset ranges as text for messages."""
         return "; ".join(
             f"topic {r.topic}, partition {r.partition}, offsets {r.start} to {r.end - 1}" for r in self.ranges
         )
@@ -201,53 +220,56 @@ class Batch:
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that cannot become a row, where it is and why. kind: the class of error (docs/reference/dead-letters.md).
-    path: of the field, empty for the whole record.
-    """
+    """A record that cannot become a row, with its position and the reason."""
 
     topic: str
     partition: int
     offset: int
+    #: The class of the error (docs/reference/dead-letters.md).
     kind: str
+    #: Path of the field; empty for the whole record.
     path: str
     reason: str
 
 
 @dataclass(frozen=True)
 class LastDelete:
-    """The last record that was read of a partition, where that is a delete whose tombstone may come behind it. key: a hash
-    of the record's key.
-    """
+    """The last record read of a partition, where it is a delete that a tombstone may follow."""
 
     topic: str
     partition: int
     offset: int
+    #: A hash of the record's key.
     key: str
 
 
 @dataclass(frozen=True)
 class FirstTombstone:
-    """The first record that a task has read of a partition, where that is a tombstone: another task may have read its delete
-    last. key: as in LastDelete.
+    """The first record that a task read of a partition, where it is a tombstone: another task may have read its delete
+    last.
     """
 
     topic: str
     partition: int
     offset: int
+    #: A hash of the record's key, as in LastDelete.
     key: str
 
 
 @dataclass(frozen=True)
 class KeyUpdatePart:
-    """One of the two records that tell of a row which gets another key: the delete of the old one, or the insert of the new
-    one. Both are at the same `position` of the source's log, in what may be two partitions.
+    """One of the two records of a primary-key update: the delete of the old key, or the insert of the new one.
+
+    Both have the same position in the source's log, and may be in two partitions.
     """
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
+    #: The position in the source's log.
     position: str
+    #: Whether this is the delete of the old key.
     is_delete: bool
 
     @property
@@ -258,117 +280,128 @@ class KeyUpdatePart:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What a task (or, merged, all tasks of a batch) found out about one table's ranges.
-
-    value_bytes: of all record values; largest_bytes: of one. has_oversized: a light batch had a record that is not small,
-    and must be read again as one that is not light. latest_ms: per topic and partition the latest record timestamp
-    seen. wanted: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`); loosened: JSON
-    lists, the paths of required columns that records have no value for. bad: the first bad records; bad_count: all of
-    them. missing: ids of schemas that were not there to read with. refusals: changes of the table that its policy does
-    not allow. scattered: where there are rows of more partitions than one batch may write, two of them by name; there are
-    no files then. dead_letters: files of the dead-letter table; dead_letter_count: bad records in them. touched: of an
-    upsert table, what the changes ask of it. key_columns: of an upsert table that does not know its key yet, the fields of
-    the records' keys. ignored_records: records that are no change of a row, by what they are. has_key_updates: rows get
-    another key, and what belongs together may be in the ranges of two tasks, so one must read the batch. unpaired: topic,
-    partition and offset of records whose row had another key, and the row of that key is not known. key_update_parts: of a
-    batch that one task has read, those without their other half; ends: where the batch must end in some partitions so that
-    it has both halves or none. emptied: as in Progress, of the batch's newest truncate. last_deletes: as there, of what was
-    read. unplaced: topic, partition and offset of truncates that have no place among the changes of other partitions.
-    """
+    """The results of a task, or of all tasks of a batch after `merge_reports`, for one table's ranges."""
 
     table: str
     files: tuple[DataFile, ...] = ()
     record_count: int = 0
+    #: Bytes of all record values.
     value_bytes: int = 0
+    #: Bytes of the largest record value.
     largest_bytes: int = 0
+    #: Whether a batch planned with small records had an oversized one, and must be planned again.
     has_oversized: bool = False
+    #: The latest record timestamp, by topic and partition.
     latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    wanted: tuple[str, ...] = ()
-    loosened: frozenset[str] = frozenset()
+    #: Fields that the table lacks, as JSON of `schema.evolve.dump_requested_fields`.
+    requested_fields: tuple[str, ...] = ()
+    #: JSON lists: paths of required columns for which records have no value.
+    made_optional: frozenset[str] = frozenset()
+    #: Paths of fields that were left out.
     dropped: frozenset[str] = frozenset()
+    #: The first bad records, by position.
     bad: tuple[BadRecord, ...] = ()
+    #: The number of all bad records.
     bad_count: int = 0
+    #: Data files of the dead-letter table.
     dead_letters: tuple[DataFile, ...] = ()
+    #: The number of bad records in these files.
     dead_letter_count: int = 0
+    #: Ids of schemas that the task did not have.
     missing: frozenset[str] = frozenset()
+    #: Schema changes that the table's settings do not allow.
     refusals: frozenset[str] = frozenset()
+    #: Names of two partitions, where the rows have more partitions than one batch may write; there are no files then.
     scattered: tuple[str, ...] = ()
+    #: The changes for an upsert table.
     touched: tuple[Touched, ...] = ()
+    #: The fields of the records' keys, of an upsert table whose key columns are not known yet.
     key_columns: tuple[str, ...] = ()
+    #: The number of records that are no change of a row, by kind of record.
     ignored_records: Mapping[str, int] = field(default_factory=dict)
+    #: Whether the batch has primary-key updates. Their two parts may be in the ranges of two tasks, so one task must
+    #: read the batch.
     has_key_updates: bool = False
+    #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
     unpaired: tuple[tuple[str, int, int], ...] = ()
+    #: Parts of primary-key updates whose other part is not in the batch, of a batch read by one task.
     key_update_parts: tuple[KeyUpdatePart, ...] = ()
+    #: The offsets at which the batch must end so that it has both parts of each primary-key update, or none.
     ends: Offsets = field(default_factory=dict)
+    #: The source position of the batch's newest truncate, as in Progress.
     emptied: str = ""
+    #: The last records of the partitions that are deletes, as in Progress.
     last_deletes: tuple[LastDelete, ...] = ()
+    #: Topic, partition and offset of truncates that have no position among the changes of other partitions.
     unplaced: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class RowDelta:
-    """What a commit takes away, as it was found in the snapshot `read_at` (None: there was none).
+    """The deletes of one commit, computed from the snapshot `read_at`."""
 
-    deletes: new delete files; replaced: those whose deletes they have taken over; removed: data files that go as a whole.
-    touched: pre-existing data files that `deletes` speak of.
-    """
-
+    #: Id of that snapshot; None where the table had none.
     read_at: int | None
+    #: New delete files.
     deletes: tuple[DeleteFile, ...] = ()
+    #: Delete files whose deletes are included in the new ones.
     replaced: tuple[DeleteFile, ...] = ()
+    #: Data files that are removed entirely.
     removed: tuple[DataFile, ...] = ()
+    #: Existing data files that the new delete files refer to.
     touched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a batch of changes did to its table.
+    """Statistics of one upsert batch."""
 
-    changes: as they were read; keys: distinct ones. deleted: rows that were taken away; late: changes that an older row
-    outlived; missing_required: values that a change left to the old row, and there was none. files: at the snapshot;
-    inspected: those whose keys were read. tries: how often the rows were looked up.
-    """
-
+    #: The number of changes read.
     changes: int = 0
+    #: The number of distinct keys.
     keys: int = 0
+    #: The number of rows deleted.
     deleted: int = 0
+    #: The number of changes that were older than the row in the table.
     late: int = 0
+    #: The number of values that a change left to the old row, where there was no old row.
     missing_required: int = 0
+    #: The number of data files of the snapshot.
     files: int = 0
+    #: The number of data files whose keys were read.
     inspected: int = 0
+    #: The number of times the rows were looked up.
     tries: int = 0
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One snapshot to be: its files and the progress it carries, valid only on top of `expected`.
-
-    delta: of an upsert table, the rows that it takes away; None: nothing but rows come. shape: the ids of the schema,
-    partition spec and sort order that the files were written for; None: whatever the table has.
-    """
+    """One snapshot to be committed: its files and its progress, valid only on top of `expected`."""
 
     table: str
     files: tuple[DataFile, ...]
     progress: Progress
     expected: Progress
+    #: The rows that the commit deletes, of an upsert table; None for a commit that only appends.
     delta: RowDelta | None = None
+    #: Ids of the schema, partition spec and sort order that the files were written for; None: those of the table.
     shape: tuple[int, int, int] | None = None
 
 
 def dump_offsets(offsets: Offsets) -> str:
-    """Canonical JSON: equal vectors are equal strings. Topics by name, partitions by number."""
+    """Returns the offsets as canonical JSON, topics by name and partitions by number: equal offsets are equal strings."""
     ordered = {t: {str(p): offsets[t][p] for p in sorted(offsets[t])} for t in sorted(offsets)}
     return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False)
 
 
 def load_offsets(text: str) -> dict[str, dict[int, int]]:
-    """The vector that `dump_offsets` wrote."""
+    """Returns the offsets from the JSON of `dump_offsets`."""
     parsed: dict[str, dict[str, int]] = json.loads(text)
     return {topic: {int(p): int(o) for p, o in partitions.items()} for topic, partitions in parsed.items()}
 
 
 def advance(offsets: Offsets, ranges: Iterable[OffsetRange]) -> dict[str, dict[int, int]]:
-    """The vector after `ranges` have been read."""
+    """Returns the offsets after `ranges` have been read."""
     moved = {topic: dict(partitions) for topic, partitions in offsets.items()}
     for r in ranges:
         moved.setdefault(r.topic, {})[r.partition] = r.end
@@ -376,7 +409,7 @@ def advance(offsets: Offsets, ranges: Iterable[OffsetRange]) -> dict[str, dict[i
 
 
 def later(one: Mapping[str, Mapping[int, int]], other: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
-    """Per topic and partition the greater of two numbers."""
+    """Returns the greater of two numbers, by topic and partition."""
     merged = {topic: dict(partitions) for topic, partitions in one.items()}
     for topic, partitions in other.items():
         mine = merged.setdefault(topic, {})
@@ -386,12 +419,14 @@ def later(one: Mapping[str, Mapping[int, int]], other: Mapping[str, Mapping[int,
 
 
 def add_counts(*many: Mapping[str, int]) -> dict[str, int]:
-    """Per word the sum of all its numbers."""
+    """Returns the sum of the counts, by name."""
     return dict(sum(map(Counter, many), Counter()))
 
 
 def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) -> TaskReport:
-    """All that the tasks of one batch said about `table`; of the bad records the first by place, `limit` at most."""
+    """Returns the reports of all tasks of one batch for `table` as one; of the bad records the first `limit` by
+    position.
+    """
     mine = [report for report in reports if report.table == table]
     latest: dict[str, dict[int, int]] = {}
     for report in mine:
@@ -405,8 +440,8 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         largest_bytes=max((report.largest_bytes for report in mine), default=0),
         has_oversized=any(report.has_oversized for report in mine),
         latest_ms=latest,
-        wanted=tuple(dict.fromkeys(w for report in mine for w in report.wanted)),
-        loosened=frozenset().union(*(report.loosened for report in mine)),
+        requested_fields=tuple(dict.fromkeys(w for report in mine for w in report.requested_fields)),
+        made_optional=frozenset().union(*(report.made_optional for report in mine)),
         dropped=frozenset().union(*(report.dropped for report in mine)),
         bad=tuple(bad[:limit]),
         bad_count=sum(report.bad_count for report in mine),
@@ -429,12 +464,12 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
 
 
 def as_json(value: Any) -> str:
-    """Compact JSON with sorted keys, for summaries and logs."""
+    """Returns compact JSON with sorted keys, for summaries and logs."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
-def note_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
-    """`known` and what is found besides: MOST_NAMES in all, and MORE_NAMES when there are others."""
+def add_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
+    """Returns `known` with the names found: at most MOST_NAMES, and MORE_NAMES where some were left out."""
     new = sorted(set(found) - known)
     if not new or MORE_NAMES in known:
         return known
@@ -445,5 +480,5 @@ def note_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
 
 
 def list_names(names: Iterable[str]) -> list[str]:
-    """Sorted, MORE_NAMES at the end."""
+    """Returns the names sorted, MORE_NAMES last."""
     return sorted(names, key=lambda name: (name == MORE_NAMES, name))

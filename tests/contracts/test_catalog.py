@@ -117,11 +117,11 @@ def test_a_table_that_was_dropped_and_made_anew_is_another_table(lake: Lake, is_
 
 def test_a_schema_grows_at_every_depth_and_keeps_its_ids(catalog: Catalog, lake: Lake) -> None:
     before = create(catalog).schema
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {
+    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {
         (): {"x": DoubleType(), "l": ListType(0, LongType(), False)},
         ("s",): {"b": StringType()},
     }
-    after = catalog.evolve(TABLE, lambda schema: extend_schema(schema, wanted)).schema
+    after = catalog.evolve(TABLE, lambda schema: extend_schema(schema, requested_fields)).schema
     names = {after.find_column_name(field_id): field_id for field_id in after.field_ids}
     assert set(names) == {"id", "s", "s.a", "s.b", "x", "l", "l.element"}
     assert {before.find_column_name(i): i for i in before.field_ids}.items() <= names.items()
@@ -210,13 +210,13 @@ def test_decimals_lists_and_maps_change_inside(lake: Lake) -> None:
         ]
     )
     before = catalog.create(TABLE, before, {}, 2).schema
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {
+    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {
         (): {"d": DecimalType(12, 2)},
         ("l", "element"): {"b": StringType(), "d": DecimalType(7, 1)},
         ("m", "value"): {"a": LongType(), "c": parse_type("list<double>")},
     }
-    loosened = [("l", "element"), ("m", "value")]
-    after = catalog.evolve(TABLE, lambda schema: extend_schema(schema, wanted, loosened)).schema
+    made_optional = [("l", "element"), ("m", "value")]
+    after = catalog.evolve(TABLE, lambda schema: extend_schema(schema, requested_fields, made_optional)).schema
     found = {str(after.find_column_name(n)): after.find_type(n) for n in after.field_ids}
     assert {name: str(kind) for name, kind in found.items() if kind.is_primitive} == {
         "d": "decimal(12, 2)",

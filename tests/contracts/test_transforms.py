@@ -17,7 +17,7 @@ from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import PartitionTerm, check_type
 from frazil.spec.types import parse_type
-from frazil.write.partition_values import path_of, words_of
+from frazil.write.partition_values import partition_texts, path_of
 from frazil.write.transforms import transformed
 from tests.fixtures.jvms import light_jvm
 
@@ -184,13 +184,13 @@ def test_partition_values_are_those_of_java(java: Java, kind: str) -> None:
     column = _array(kind, raw)
     schema, identity = java.table(kind, "identity")
     # Java's own values come from the identity's JSON: what is wrong with that shows first.
-    rows = [java.file(identity, [value]).partition() for value, _ in words_of("identity", iceberg_type, column)]
+    rows = [java.file(identity, [value]).partition() for value, _ in partition_texts("identity", iceberg_type, column)]
     for word in [word for word in _WORDS if _is_accepted(word, kind) and word != "void"]:
         _, spec = java.table(kind, word)
         values = transformed(word, column)
         made = java.transformed(schema, spec, rows)
         for (expected, path), (value, name), source in zip(
-            made, words_of(word, iceberg_type, values), raw, strict=True
+            made, partition_texts(word, iceberg_type, values), raw, strict=True
         ):
             assert java.words(java.file(spec, [value]), spec) == expected, (word, source, value)
             if kind not in ("float", "double") and len(path) < 150:

@@ -13,7 +13,7 @@ from frazil.catalog.history import LoggedSnapshot
 from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.scans import Scan
-from frazil.clock import repeat_chance
+from frazil.clock import seed_randomness
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.isolate import Found
 from frazil.ingest.shared_reads import read_once
@@ -32,7 +32,7 @@ class Fate:
     """Decides at every step whether it goes well. Probabilities per step; `calm` ends all trouble."""
 
     def __init__(self, seed: int) -> None:
-        repeat_chance(seed)
+        seed_randomness(seed)
         self.chance = np.random.default_rng(seed)
         self.crash = float(self.chance.choice([0.0, 0.005, 0.02, 0.05]))
         self.outage = float(self.chance.choice([0.0, 0.01, 0.05, 0.2]))

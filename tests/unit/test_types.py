@@ -22,6 +22,7 @@ from frazil.types import (
     LastDelete,
     OffsetRange,
     TaskReport,
+    add_names,
     advance,
     as_json,
     dump_offsets,
@@ -29,7 +30,6 @@ from frazil.types import (
     list_names,
     load_offsets,
     merge_reports,
-    note_names,
 )
 
 _vectors = st.dictionaries(
@@ -140,7 +140,7 @@ def test_summaries_are_compact_and_sorted() -> None:
 def test_a_hundred_names_are_remembered_however_many_come(tmp_path: Path) -> None:
     known: frozenset[str] = frozenset()
     for batch in range(1000):
-        known = note_names(known, {f"{batch:04}.{number}" for number in range(3)})
+        known = add_names(known, {f"{batch:04}.{number}" for number in range(3)})
     assert len(known) == MOST_NAMES + 1
     assert list_names(known)[0] == "0000.0"
     assert list_names(known)[-1] == MORE_NAMES
@@ -152,9 +152,9 @@ def test_a_hundred_names_are_remembered_however_many_come(tmp_path: Path) -> Non
 
 
 def test_names_that_a_task_has_left_out_are_not_forgotten() -> None:
-    of_task = note_names(frozenset(), map(str, range(MOST_NAMES + 1)))
+    of_task = add_names(frozenset(), map(str, range(MOST_NAMES + 1)))
     assert MORE_NAMES in of_task
-    assert note_names(frozenset(), of_task) == of_task
-    assert note_names(frozenset({"x"}), [MORE_NAMES]) == {"x", MORE_NAMES}
-    assert note_names(frozenset({"x"}), ["x"]) == {"x"}
-    assert MORE_NAMES not in note_names(frozenset(), map(str, range(MOST_NAMES)))
+    assert add_names(frozenset(), of_task) == of_task
+    assert add_names(frozenset({"x"}), [MORE_NAMES]) == {"x", MORE_NAMES}
+    assert add_names(frozenset({"x"}), ["x"]) == {"x"}
+    assert MORE_NAMES not in add_names(frozenset(), map(str, range(MOST_NAMES)))

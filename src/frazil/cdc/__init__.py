@@ -1,1 +1,3 @@
-"""Records that wrap a change of their source: opened to one form, and made changes of the table."""
+"""Change data capture: records that wrap a change of their source in an envelope are opened to one common form, and
+become changes of the table.
+"""

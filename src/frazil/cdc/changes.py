@@ -1,8 +1,8 @@
-"""Records that wrap a change of their source, to the changes that they ask of the table.
+"""Records that wrap a change of their source, to the changes of the table.
 
-An envelope is opened (`opened`), each image of the row in it is read as a record of its own, and what the operation needs is
-looked for. A record that does not hold together is a bad one with a reason of its own; one that is no change of a row is
-passed over and counted.
+An envelope is opened (`cdc.envelope`), each image of the row in it is read as a record of its own, and the fields that
+the operation needs are checked. An inconsistent record is a bad record with its own reason; one that is no change of a
+row is ignored and counted.
 """
 
 from __future__ import annotations
@@ -20,28 +20,26 @@ from pyiceberg.types import IcebergType, NestedField
 from frazil.cdc.change_keys import (
     check_keys,
     check_old_keys,
-    is_needless,
+    find_redundant_deletes,
     key_arrays,
     old_keys_of,
 )
-from frazil.cdc.change_parts import (
+from frazil.cdc.change_plan import (
     CREATE,
     EMPTY,
+    OPERATIONS,
     REMOVE,
     SNAPSHOT,
     UPDATE,
-    WORDS,
+    BadRecords,
     Bools,
-    Check,
-    Making,
+    ChangeContext,
     Opened,
     Plan,
     Records,
     Rows,
 )
-from frazil.cdc.document_ids import fill_from_keys
 from frazil.cdc.envelope import (
-    BARE,
     BY_KEY,
     FAULTS,
     IGNORED,
@@ -50,13 +48,16 @@ from frazil.cdc.envelope import (
     NO_AFTER,
     NO_BEFORE,
     NO_OPERATION,
+    ROW,
     TOMBSTONE,
     UNKNOWN_OPERATION,
     needed_facts,
     opened_fields,
 )
-from frazil.cdc.json import united
-from frazil.cdc.message_rows import gather, spread, well_messages
+from frazil.cdc.envelope_metadata import Facts, change_times, own_values
+from frazil.cdc.json.envelopes import merge_widest
+from frazil.cdc.message_rows import gather, good_messages, spread
+from frazil.cdc.mongodb.document_ids import fill_from_keys
 from frazil.cdc.primary_key_updates import has_key_updates, key_update_parts_of
 from frazil.cdc.primary_keys import (
     check_primary_keys,
@@ -64,7 +65,6 @@ from frazil.cdc.primary_keys import (
     may_get_document_key,
     takes_primary_keys,
 )
-from frazil.cdc.source_fields import Facts, change_times, own_values
 from frazil.decode.cast import Fitting, Place, require
 from frazil.decode.columns import Decoded
 from frazil.decode.envelope import Envelope
@@ -77,7 +77,7 @@ from frazil.schema.name_mapping import tops_of, under
 from frazil.schema.projection import Shaping, unfold
 from frazil.schema.selection import Path, Selection
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.last_deletes import TOLD, ends_of_runs
+from frazil.upsert.last_deletes import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 
 _UNKNOWN = 100
@@ -85,24 +85,27 @@ _IMAGES_OF = ("after", "before")
 
 
 def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> Changes:
-    """The changes that these records ask of the table. What is wanted is by the paths of fields in the row.
+    """Returns the changes of the table in these records; requested fields are by their paths in the row.
 
-    Raises nothing for bad records: they make no change, and `decoded` tells of them. limit: how many misfits are noted.
+    Bad records raise nothing: they make no change, and `decoded` has their mismatches. limit: the number of mismatches
+    that are kept.
     """
     assert target.envelope is not None
     row = target.fields if target.shaping is None else target.layout.fields
-    is_told = target.envelope.needs_headers and has_key_updates(records)
-    opened = _open(target, row, _facts(target, is_told), records, limit)
+    has_key_updates_by_header = target.envelope.needs_headers and has_key_updates(records)
+    opened = _open(target, row, _facts(target, has_key_updates_by_header), records, limit)
     if opened.owner is None:
         return _changes(target, row, opened, records, limit)
     changes = _changes(target, row, opened, spread(records, opened.owner), limit)
     return gather(changes, opened.owner, len(records["value"]))
 
 
-def _facts(target: TableTarget, is_told: bool) -> tuple[str, ...]:
-    """What must be known of changes besides their images. is_told: headers tell of rows that get another key."""
+def _facts(target: TableTarget, has_key_updates_by_header: bool) -> tuple[str, ...]:
+    """Returns the values of changes to read besides their images. has_key_updates_by_header: whether headers announce
+    primary-key updates.
+    """
     own = {name for name, _ in target.metadata}
-    if is_told:
+    if has_key_updates_by_header:
         own.add("position")
     if takes_primary_keys(target):
         own.add("primary_key")
@@ -115,16 +118,16 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     envelope, own = target.envelope, frozenset(name for name, _ in target.metadata)
     assert envelope is not None
     if target.shaping is not None and target.layout.unbound:
-        seen = unfold(opened.decoded.wanted, target.shaping.depth)
+        seen = unfold(opened.decoded.requested_fields, target.shaping.depth)
         found = bindings_of(target.shaping, target.layout, seen)
-        if found:  # The batch is planned again when it is known which fields feed these columns.
-            return _nothing(target, replace(opened.decoded, wanted=found))
-    check = Check(opened, limit)
+        if found:  # The batch is planned again with the fields that feed these columns.
+            return _nothing(target, replace(opened.decoded, requested_fields=found))
+    check = BadRecords(opened, limit)
     _check_notes(check, opened, envelope)
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
     check_old_keys(check, opened, target, records)
     plan = _plan(envelope, opened, check.refused)
-    changes = _shape(Making(target, envelope, opened, row, records, check), plan)
+    changes = _shape(ChangeContext(target, envelope, opened, row, records, check), plan)
     changes.own = own_values(Facts(target, opened, records, own), changes)
     changes.key_columns = keys
     if envelope.needs_headers and has_key_updates(records):
@@ -138,19 +141,19 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
 
 
 def _tombstones(opened: Opened, records: Records, refused: Bools) -> tuple[Bools, list[int]]:
-    """Records without a value; not those right after the delete of their key, which say nothing new. And the deletes that
-    are the last of their partition here.
+    """Returns which records have no value, except those right after the delete of their key, which repeat it; and the
+    deletes that are the last records of their partition here.
     """
     found: Bools = np.asarray((opened.note == TOMBSTONE) & ~refused, np.bool_)
     keys, partitions = records["key"], np.asarray(records["partition"])
-    is_gone = (opened.note <= BARE) & (opened.op == REMOVE) & ~refused
+    is_gone = (opened.note <= ROW) & (opened.op == REMOVE) & ~refused
     ends = ends_of_runs(partitions)
     last_deletes: list[int] = ends[is_gone[ends] & np.asarray(keys.is_valid())[ends]].tolist()
     if found.any():
         is_same = np.asarray(pc.fill_null(pc.equal(keys[1:], keys[:-1]), False)) & (partitions[1:] == partitions[:-1])
         found[1:] &= ~(is_gone[:-1] & is_same)
-        if TOLD in records:
-            found &= ~np.asarray(records[TOLD])
+        if FOLLOWS_DELETE in records:
+            found &= ~np.asarray(records[FOLLOWS_DELETE])
     return found, last_deletes
 
 
@@ -171,16 +174,16 @@ def _open(
     else:
         decoded = decode_values(reading, fields, records, limit)
         if envelope.needs_keys:
-            decoded = fill_from_keys(reading, target.told_by or Reading(), records, decoded, fields)
+            decoded = fill_from_keys(reading, target.before_key or Reading(), records, decoded, fields)
     decoded = _without_tombstones(decoded, nothing)
     columns = dict(zip(names, decoded.columns, strict=True))
     note = np.array(columns["note"].fill_null(0))
     note[note == BY_KEY] = IMAGES
     note[nothing] = TOMBSTONE
     if envelope.kind == "debezium":
-        note[(note <= BARE) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
+        note[(note <= ROW) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
     return Opened(
-        replace(decoded, wanted=united(_in_rows(decoded.wanted)), loosened=set()),
+        replace(decoded, requested_fields=merge_widest(_in_rows(decoded.requested_fields)), made_optional=set()),
         note,
         _codes(envelope, columns["op"]),
         columns["op"],
@@ -193,7 +196,7 @@ def _open(
 
 
 def _unsent_marks(marks: pa.Array) -> dict[int, Bools]:
-    """By place of the row's field which records did not send its value."""
+    """Returns which records did not send the value, by position of the row's field."""
     found = {}
     for n in range(marks.type.num_fields):
         flags: Bools = np.asarray(marks.field(n).fill_null(False))
@@ -203,18 +206,18 @@ def _unsent_marks(marks: pa.Array) -> dict[int, Bools]:
 
 
 def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
-    """Records without a value are no bad ones here: they follow a delete."""
+    """Returns the result without records that have no value, which are no bad records here: they follow a delete."""
     mismatches = [mismatch for mismatch in decoded.mismatches if not is_tombstone[mismatch.row]]
     return replace(decoded, refused=decoded.refused & ~is_tombstone, mismatches=mismatches)
 
 
 def _key_fields(target: TableTarget) -> list[str]:
-    """The fields of the row that the key columns come from."""
+    """Returns the fields of the row that feed the key columns."""
     return [path[0] for path in _key_paths(target)]
 
 
 def _key_paths(target: TableTarget) -> tuple[Path, ...]:
-    """The paths in the row of the fields that the key columns come from."""
+    """Returns the paths in the row of the fields that feed the key columns."""
     assert target.envelope is not None
     keys = target.envelope.keys
     if target.shaping is None:
@@ -223,8 +226,8 @@ def _key_paths(target: TableTarget) -> tuple[Path, ...]:
 
 
 def _before_fields(target: TableTarget) -> list[str]:
-    """The fields that are looked at in the row before its change: those of the key, where it is known, and the one that
-    orders deletes which are marked.
+    """Returns the fields to read in the row before its change: the key's, where it is known, and the one that orders
+    deletes that are marked.
     """
     names, changes = _key_fields(target), target.changes
     if not names or changes is None or not (changes.marks_deletes and changes.order_by):
@@ -234,7 +237,7 @@ def _before_fields(target: TableTarget) -> list[str]:
 
 
 def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> Reading:
-    """The table's reading, its paths those of opened envelopes."""
+    """Returns the table's reading with paths of opened envelopes."""
     shaping, reading = target.shaping, target.reading
     read_as = target.layout if shaping is not None else reading
     taken = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
@@ -256,35 +259,35 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
 def _selection(
     shaping: Shaping | None, exclude: tuple[Path, ...], keys: tuple[str, ...], others: Sequence[str]
 ) -> Selection:
-    """What counts of opened envelopes: of the row what the table takes, of the one before its change the key, if that is
-    known and no more is asked for.
+    """Returns the fields to take of opened envelopes: of the row after the change those of the table, of the row before
+    it the key, if it is known and nothing more is needed.
     """
-    asked = shaping.selection if shaping is not None else Selection()
-    exclude += tuple((image, *path) for path in asked.exclude for image in _IMAGES_OF)
-    if not asked.include and not keys:
+    requested = shaping.selection if shaping is not None else Selection()
+    exclude += tuple((image, *path) for path in requested.exclude for image in _IMAGES_OF)
+    if not requested.include and not keys:
         return Selection((), exclude)
-    of_row = asked.include or ((),)
+    of_row = requested.include or ((),)
     include = [("after", *path) for path in of_row]
     include += [("before", key) for key in keys] or [("before", *path) for path in of_row]
     return Selection((*include, *((name,) for name in others)), exclude)
 
 
-def _in_rows(wanted: Mapping[Path, Mapping[str, IcebergType]]) -> list[dict[Path, Mapping[str, IcebergType]]]:
-    """What is wanted of the images, by the paths of fields in the row."""
-    after = {path[1:]: members for path, members in wanted.items() if path[:1] == ("after",)}
-    before = {path[1:]: members for path, members in wanted.items() if path[:1] == ("before",)}
+def _in_rows(requested_fields: Mapping[Path, Mapping[str, IcebergType]]) -> list[dict[Path, Mapping[str, IcebergType]]]:
+    """Returns the fields requested by images, by their paths in the row."""
+    after = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("after",)}
+    before = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("before",)}
     return [after, before]
 
 
 def _codes(envelope: Envelope, op: pa.Array) -> NDArray[np.int64]:
     if envelope.kind == "operation":
         lists = (envelope.insert, envelope.update, envelope.delete)
-        words = {word: code for code, words in enumerate(lists) for word in words}
+        codes_of = {text: code for code, texts in enumerate(lists) for text in texts}
     else:
-        words = {word: code for code, word in enumerate(WORDS)}
-    places = pc.index_in(op, pa.array(list(words), pa.string()))
-    codes = pa.array([*words.values(), _UNKNOWN], pa.int64())
-    return np.asarray(codes.take(pc.fill_null(places, len(words))))
+        codes_of = {text: code for code, text in enumerate(OPERATIONS)}
+    places = pc.index_in(op, pa.array(list(codes_of), pa.string()))
+    codes = pa.array([*codes_of.values(), _UNKNOWN], pa.int64())
+    return np.asarray(codes.take(pc.fill_null(places, len(codes_of))))
 
 
 def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
@@ -292,33 +295,35 @@ def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
     return Changes(columns, np.zeros(0, np.int8), np.zeros(0, np.int32), {}, decoded, None)
 
 
-def _check_notes(check: Check, opened: Opened, envelope: Envelope) -> None:
-    """Records whose envelope does not hold together."""
-    for number in np.unique(opened.note[opened.note > BARE]).tolist():
+def _check_notes(check: BadRecords, opened: Opened, envelope: Envelope) -> None:
+    """Refuses records whose envelope is inconsistent."""
+    for number in np.unique(opened.note[opened.note > ROW]).tolist():
         if number in FAULTS:
             check.refuse(opened.note == number, FAULTS[number].kind, FAULTS[number].message)
-    change, op = opened.note <= BARE, opened.op
+    change, op = opened.note <= ROW, opened.op
     for number, bad in (
-        (NO_OPERATION, change & (op == _UNKNOWN) & np.asarray(opened.words.is_null())),
+        (NO_OPERATION, change & (op == _UNKNOWN) & np.asarray(opened.op_texts.is_null())),
         (NO_AFTER, change & np.isin(op, (CREATE, UPDATE, SNAPSHOT)) & ~opened.has_after),
     ):
         check.refuse(bad, FAULTS[number].kind, FAULTS[number].message)
     unknown = change & (op == _UNKNOWN)
-    for word in pc.unique(opened.words.filter(pa.array(unknown & ~check.refused))).to_pylist():
+    for word in pc.unique(opened.op_texts.filter(pa.array(unknown & ~check.refused))).to_pylist():
         fault = FAULTS[UNKNOWN_OPERATION]
-        same = np.asarray(pc.fill_null(pc.equal(opened.words, word), False))
+        same = np.asarray(pc.fill_null(pc.equal(opened.op_texts, word), False))
         check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(word[:60], ensure_ascii=False)}")
     if envelope.is_upsert:
         gone = change & (op == REMOVE)
         check.refuse(
             gone & (opened.note == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE].kind, FAULTS[NO_BEFORE].message
         )
-        check.refuse(gone & (opened.note == BARE) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message)
+        check.refuse(gone & (opened.note == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message)
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
-    """The changes of good records, in their order: up to two of each, the one of the row before its update first."""
-    good = (opened.note <= BARE) & ~refused
+    """Returns the changes of good records in their order: up to two per record, with the change of the row before an
+    update first.
+    """
+    good = (opened.note <= ROW) & ~refused
     op, has_before = opened.op, opened.has_before & (opened.note == IMAGES)
     writes = good & np.isin(op, (CREATE, UPDATE, SNAPSHOT))
     gone, emptied = good & (op == REMOVE), good & (op == EMPTY)
@@ -338,34 +343,34 @@ def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
 
 
 def _leading(first: Bools, count: Rows, records: Rows) -> Bools:
-    """Which changes are the first of the two of their record."""
+    """Returns which changes are the first of the two changes of their record."""
     starts = np.cumsum(count) - count
     found = np.zeros(records.size, np.bool_)
     found[starts[first]] = True
     return found
 
 
-def _shape(making: Making, plan: Plan) -> Changes:
-    """The columns of the changes, and those taken out whose rows turn out to be bad ones."""
-    target, opened, check = making.target, making.opened, making.check
+def _shape(context: ChangeContext, plan: Plan) -> Changes:
+    """Returns the columns of the changes, without the changes of bad rows."""
+    target, opened, check = context.target, context.opened, context.check
     rescued = opened.decoded.rescued
     count = plan.records.size
     own = Decoded(
-        _images(opened, plan, making.row),
+        _images(opened, plan, context.row),
         np.zeros(count, np.bool_),
         rescued=None if rescued is None else rescued.take(pa.array(plan.records)),
     )
-    unsent = _unsent(making, plan)
+    unsent = _unsent(context, plan)
     shaped = own
     if target.shaping is not None:
-        taken = {name: array.take(pa.array(plan.records)) for name, array in making.records.items()}
+        taken = {name: array.take(pa.array(plan.records)) for name, array in context.records.items()}
         shaped = shape_columns(target, target.shaping, own, taken, MAX_MISMATCHES)
         check.take(shaped, plan.records)
-    _require(making, plan, shaped, unsent)
+    _require(context, plan, shaped, unsent)
     keys = key_arrays(target, shaped.columns)
-    check_keys(making, plan, keys)
-    old_keys = old_keys_of(making, plan, keys, unsent)
-    kept = ~check.refused[plan.records] & ~is_needless(plan, keys)
+    check_keys(context, plan, keys)
+    old_keys = old_keys_of(context, plan, keys, unsent)
+    kept = ~check.refused[plan.records] & ~find_redundant_deletes(plan, keys)
     columns, rescued = shaped.columns, shaped.rescued
     if not kept.all():
         mask = pa.array(kept)
@@ -378,24 +383,24 @@ def _shape(making: Making, plan: Plan) -> Changes:
         ops=plan.ops,
         records=plan.records.astype(np.int32),
         unavailable={n: flags for n, flags in unsent.items() if flags.any()},
-        decoded=_told(making, shaped),
+        decoded=_without_columns(context, shaped),
         old_keys=old_keys,
         rescued=rescued,
-        ignored_records=_count_ignored(making),
+        ignored_records=_count_ignored(context),
     )
 
 
-def _told(making: Making, shaped: Decoded) -> Decoded:
-    """What there is to say of the records, none of their columns."""
-    of_records, check = making.opened.decoded, making.check
+def _without_columns(context: ChangeContext, shaped: Decoded) -> Decoded:
+    """Returns the result of the records, without columns."""
+    of_records, check = context.opened.decoded, context.check
     rescued = of_records.rescued
     return replace(
         of_records,
         columns=[],
         refused=check.refused,
         mismatches=check.first(),
-        wanted=united([of_records.wanted, shaped.wanted]),
-        loosened=of_records.loosened | shaped.loosened,
+        requested_fields=merge_widest([of_records.requested_fields, shaped.requested_fields]),
+        made_optional=of_records.made_optional | shaped.made_optional,
         missing=of_records.missing | shaped.missing | check.missing,
         refusals=of_records.refusals | shaped.refusals,
         dropped=_bare_paths(of_records.dropped) | shaped.dropped,
@@ -408,7 +413,7 @@ def _bare_paths(paths: set[str]) -> set[str]:
 
 
 def _images(opened: Opened, plan: Plan, row: Sequence[NestedField]) -> list[pa.Array]:
-    """The fields of the row, of the image that each change has."""
+    """Returns the fields of the row, from the image that each change takes."""
     count = opened.note.size
     is_plain = plan.is_after.all() and plan.records.size == count
     places = np.where(plan.is_before, plan.records + count, plan.records)
@@ -436,10 +441,10 @@ def _member(images: pa.Array, n: int) -> pa.Array:
     return pc.struct_field(images, [n]) if images.null_count or images.offset else images.field(n)
 
 
-def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
-    """By column of the table the changes whose value of it was not sent."""
-    target, opened = making.target, making.opened
-    names = {making.row[n].name: flags for n, flags in opened.unsent.items()}
+def _unsent(context: ChangeContext, plan: Plan) -> dict[int, Bools]:
+    """Returns which changes were sent without the value, by column of the table."""
+    target, opened = context.target, context.opened
+    names = {context.row[n].name: flags for n, flags in opened.unsent.items()}
     found = {}
     for n, field in enumerate(target.fields):
         name = field.name
@@ -447,9 +452,9 @@ def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
             name = target.layout.paths.get(name, ("",))[0]
         if name in names:
             found[n] = names[name][plan.records] & plan.is_after
-    if making.envelope.is_upsert and making.envelope.marks_deletes:
-        # A struct that has a key has more than the key, which stays too.
-        keys = {path[0] for path in making.envelope.keys if len(path) == 1}
+    if context.envelope.is_upsert and context.envelope.marks_deletes:
+        # A struct that contains a key column has other fields, which must stay too.
+        keys = {path[0] for path in context.envelope.keys if len(path) == 1}
         gone = opened.op[plan.records] == REMOVE
         for n, field in enumerate(target.fields):
             if field.name not in keys:
@@ -457,25 +462,25 @@ def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
     return found
 
 
-def _require(making: Making, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
-    """Rows that lack a value for a required column are bad ones."""
-    fitting = Fitting(making.target.reading, "", plan.records.size, MAX_MISMATCHES)
-    for n, field in enumerate(making.target.fields):
+def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
+    """Refuses rows that lack a value for a required column."""
+    fitting = Fitting(context.target.reading, "", plan.records.size, MAX_MISMATCHES)
+    for n, field in enumerate(context.target.fields):
         if field.required:
             there = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
             place = Place((), np.arange(plan.ops.size, dtype=np.int32), there)
             require(fitting, shaped.columns[n], place, (field.name,))
-    shaped.loosened.update(fitting.loosened)
-    making.check.take(Decoded([], fitting.refused, fitting.mismatches), plan.records)
+    shaped.made_optional.update(fitting.made_optional)
+    context.check.take(Decoded([], fitting.refused, fitting.mismatches), plan.records)
 
 
-def _count_ignored(making: Making) -> dict[str, int]:
-    """How many records make no change, by what they are."""
-    opened, envelope = making.opened, making.envelope
-    well = well_messages(opened.owner, making.check.refused)
+def _count_ignored(context: ChangeContext) -> dict[str, int]:
+    """Returns the number of records that make no change, by kind of record."""
+    opened, envelope = context.opened, context.envelope
+    well = good_messages(opened.owner, context.check.refused)
     found = {word: int(np.count_nonzero(well & (opened.note == number))) for number, word in IGNORED.items()}
     if not (envelope.is_log or envelope.is_upsert):
-        good = (opened.note <= BARE) & well
+        good = (opened.note <= ROW) & well
         found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))
         found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
     return {word: count for word, count in found.items() if count}

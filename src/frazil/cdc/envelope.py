@@ -1,6 +1,7 @@
-"""An opened envelope: the columns that every kind of envelope and every format is brought to before changes are made of it.
+"""The opened envelope: the columns that every kind of envelope and every format is brought to before changes are made
+of it.
 
-A record is one row of them. `note` says what the record is; the others are null where it is no change.
+A record is one row of these columns. `note` is the kind of record; the other columns are null where it is no change.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from pyiceberg.types import (
 from frazil.decode.columns import Fault
 from frazil.decode.envelope import Envelope
 
-IMAGES, BARE = 0, 1
-"""A change with images of the row before and after it; the row itself with its operation beside it."""
+IMAGES, ROW = 0, 1
+"""Notes: a change with images of the row before and after it; the row itself with its operation."""
 BY_KEY = 7
-"""A delete that leaves it to its record's key to tell the row, as of MongoDB's documents."""
+"""Note: a delete whose row only the record's key identifies, as of MongoDB documents."""
 IGNORED = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message"}
-"""Records that make no change of a row, by note."""
+"""Kinds of records that make no change of a row, by note."""
 TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE = IGNORED
 (
     NO_ENVELOPE, NO_OPERATION, NO_OBJECT, UNKNOWN_OPERATION, NO_AFTER, NO_BEFORE, NO_KEY, NO_ROWS, OTHER_ROWS,
@@ -42,10 +43,10 @@ FAULTS = {
     NO_ROWS: Fault("missing_image", "the message has no rows, as of a source that does not log rows (`binlog_format`)"),
     OTHER_ROWS: Fault("missing_image", "`old` has not as many rows as `data`, so whose values they were is not known"),
 }
-"""Why a record is no envelope that holds together, by note."""
+"""The faults of inconsistent envelopes, by note."""
 
-FLAT_MOMENTS = {"source_ts": ("__source_ts_us", "__source_ts_ms"), "connector_ts": ("__ts_us", "__ts_ms")}
-"""What Debezium's unwrap transform calls these times beside a row, the finer one first."""
+FLAT_TIMES = {"source_ts": ("__source_ts_us", "__source_ts_ms"), "connector_ts": ("__ts_us", "__ts_ms")}
+"""The names of these times that Debezium's unwrap transform adds to a row, the finer one first."""
 
 _FACTS: dict[str, IcebergType] = {
     "source_ts": TimestamptzType(),
@@ -66,7 +67,7 @@ _FACTS: dict[str, IcebergType] = {
 
 
 def needed_facts(own: Collection[str]) -> tuple[str, ...]:
-    """What is to be read of a change besides its images. own: the fields of `metadata` that the table has."""
+    """Returns the values of a change to read besides its images. own: the fields of `metadata` that the table has."""
     wanted = set(own)
     if "deleted_at" in wanted:
         wanted.add("source_ts")
@@ -76,12 +77,12 @@ def needed_facts(own: Collection[str]) -> tuple[str, ...]:
 
 
 def needs_before(envelope: Envelope) -> bool:
-    """Whether anything is asked of images of rows before their change."""
+    """Whether images of rows before their change are needed."""
     return envelope.is_log or envelope.is_upsert
 
 
 def opened_fields(envelope: Envelope, row: Sequence[NestedField], facts: Collection[str]) -> tuple[NestedField, ...]:
-    """The columns of opened envelopes for rows with these fields."""
+    """Returns the columns of opened envelopes for rows with these fields."""
     loose = tuple(field.model_copy(update={"required": False}) for field in row)
     keys = {path[0] for path in envelope.keys}
     is_brief = bool(keys) and not envelope.is_log

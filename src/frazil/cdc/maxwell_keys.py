@@ -1,6 +1,6 @@
-"""Record keys of Maxwell's: objects that name the table, and the columns of its primary key with `pk.` before them.
+"""Record keys of Maxwell: objects that name the table, and the columns of its primary key with the prefix `pk.`.
 
-With `kafka_key_format: array` they are lists of the same: `["shop", "orders", [{"id": 7}]]`.
+With `kafka_key_format: array` they are lists with the same contents: `["shop", "orders", [{"id": 7}]]`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 PRIMARY = "pk."
-"""What names of the primary key's columns begin with."""
+"""The prefix of the names of primary-key columns."""
 
 
 def flat_keys(keys: pa.Array) -> pa.Array:
-    """The keys as objects. What is neither form stays as it is, for whoever reads the keys."""
+    """Returns the keys as objects. A key in neither form is returned unchanged, for the reader of the keys to refuse."""
     is_list = pc.fill_null(pc.starts_with(keys.cast(pa.binary()), b"["), False)
     if not pc.any(is_list).as_py():
         return keys

@@ -1,4 +1,4 @@
-"""Messages that tell of several rows: read row by row, and put together again, as a message is good or bad as a whole."""
+"""Messages with several rows each: read row by row, and gathered again, as a message is good or bad as one."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class MessageRows:
-    """What messages were read to. decoded: of rows, in the order of their messages, and one for each message that has
-    none. owner: the record of each row.
-    """
+    """The rows of messages."""
 
+    #: The result per row, in the order of their messages, with one row for each message that has none.
     decoded: Decoded
+    #: The record of each row: shape (n_rows,).
     owner: Owner
 
 
 def spread(records: Mapping[str, pa.Array], owner: Owner) -> dict[str, pa.Array]:
-    """The records' columns, a row for each of their rows. Values are read already, and are left out."""
+    """Returns the records' columns with one row for each of their rows. Values are read already, and are left out."""
     places = pa.array(owner)
     found = {name: array.take(places) for name, array in records.items() if name != "value"}
     return {**found, "value": pa.nulls(owner.size, pa.binary())}
 
 
-def well_messages(owner: Owner | None, refused: Bools) -> Bools:
-    """Which rows stand for a message none of whose rows is a bad one: the first of each. Without `owner`: good ones."""
+def good_messages(owner: Owner | None, refused: Bools) -> Bools:
+    """Returns which rows represent a message without a bad row: the first row of each. Without `owner`: the good rows."""
     if owner is None:
         return ~refused
     bad = np.zeros(int(owner.max(initial=-1)) + 1, np.bool_)
@@ -43,7 +43,9 @@ def well_messages(owner: Owner | None, refused: Bools) -> Bools:
 
 
 def gather(changes: Changes, owner: Owner, count: int) -> Changes:
-    """The changes by their records, of which there are `count`. Where one row of a message is bad, none of it counts."""
+    """Returns the changes by their records, of which there are `count`. Where one row of a message is bad, the entire
+    message is.
+    """
     decoded = changes.decoded
     refused = np.zeros(count, np.bool_)
     refused[owner[decoded.refused]] = True

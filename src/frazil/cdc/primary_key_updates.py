@@ -1,6 +1,4 @@
-"""Records that tell of a row which gets another key, known by their headers: a delete of the old one, an insert of the new
-one.
-"""
+"""Records of primary-key updates, recognised by their headers: a delete of the old key and an insert of the new key."""
 
 from __future__ import annotations
 
@@ -8,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.change_parts import CREATE, REMOVE, Bools, Opened, Records
-from frazil.cdc.envelope import BARE
+from frazil.cdc.change_plan import CREATE, REMOVE, Bools, Opened, Records
+from frazil.cdc.envelope import ROW
 from frazil.decode.envelope import NEW_KEY, OLD_KEY
 
 
 def has_key_updates(records: Records) -> bool:
-    """Whether a record tells of such a row."""
+    """Whether a record is part of a primary-key update."""
     if "headers" not in records:
         return False
     names = records["headers"].flatten().field("key")
@@ -22,10 +20,10 @@ def has_key_updates(records: Records) -> bool:
 
 
 def key_update_parts_of(records: Records, opened: Opened) -> list[tuple[int, str, bool]]:
-    """The index of each such record, where it is in the log of the source, and whether it is the delete. Bad records are
-    among them: they are told, whatever becomes of them.
+    """Returns the index of each such record, its position in the source's log, and whether it is the delete. Bad
+    records are included.
     """
-    positions, is_change = opened.facts["position"], opened.note <= BARE
+    positions, is_change = opened.facts["position"], opened.note <= ROW
     is_delete = is_change & (opened.op == REMOVE) & _has(records, NEW_KEY)
     is_insert = is_change & (opened.op == CREATE) & _has(records, OLD_KEY)
     is_key_update_part = (is_delete | is_insert) & np.asarray(positions.is_valid())

@@ -1,5 +1,5 @@
-"""Keys of a source's table, where records name them themselves: the same in all, or no row is found by them. And those of
-documents, which records' keys call otherwise.
+"""Primary keys of the source's table, where records name them: they must be the same in all records. And the keys of
+MongoDB documents, which record keys name differently.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
-from frazil.cdc.change_parts import EMPTY, Bools, Check, Opened
-from frazil.cdc.document_ids import ID
-from frazil.cdc.envelope import BARE
-from frazil.cdc.images import MONGODB
+from frazil.cdc.change_plan import EMPTY, BadRecords, Bools, Opened
+from frazil.cdc.envelope import ROW
+from frazil.cdc.json.row_images import MONGODB
+from frazil.cdc.mongodb.document_ids import ID
 from frazil.schema.evolve import type_at
 from frazil.upsert.key_names import leaves_of, name_columns
 from frazil.write.target import TableTarget
@@ -30,30 +30,30 @@ def takes_primary_keys(target: TableTarget) -> bool:
     return is_named and target.changes is not None and target.changes.is_key_of_record
 
 
-def check_primary_keys(check: Check, opened: Opened, target: TableTarget) -> tuple[str, ...]:
-    """Refuses changes whose record names no primary key, or another than the table's. The key of the first change, where the
-    table knows none yet.
+def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -> tuple[str, ...]:
+    """Refuses changes whose record names no primary key, or another one than the table's. Returns the key of the first
+    change, where the table has no key columns yet.
     """
     if not takes_primary_keys(target):
         return ()
     assert target.changes is not None
-    told = opened.facts["primary_key"]
-    is_row: Bools = (opened.note <= BARE) & (opened.op != EMPTY) & ~check.refused
-    check.refuse(is_row & np.asarray(told.is_null()), "no_key", _NONE)
+    primary_key = opened.facts["primary_key"]
+    is_row: Bools = (opened.note <= ROW) & (opened.op != EMPTY) & ~check.refused
+    check.refuse(is_row & np.asarray(primary_key.is_null()), "no_key", _NONE)
     is_row &= ~check.refused
-    texts = pc.unique(told.filter(pa.array(is_row))).to_pylist()
+    texts = pc.unique(primary_key.filter(pa.array(is_row))).to_pylist()
     named = {text: tuple(_column(target, name) for name in json.loads(text)) for text in texts}
     known = target.changes.key_columns
     expected = known or next(iter(named.values()), ())
     for text, columns in named.items():
         if set(columns) != set(expected):
-            same = np.asarray(pc.fill_null(pc.equal(told, text), False))
+            same = np.asarray(pc.fill_null(pc.equal(primary_key, text), False))
             check.refuse(is_row & same, "key_differs", _OTHER.format(", ".join(columns), ", ".join(expected)))
     return () if known else expected
 
 
 def _column(target: TableTarget, name: str) -> str:
-    """The column that a field of the row feeds."""
+    """Returns the column that a field of the row feeds."""
     if target.shaping is None:
         return name
     found = next((column for column, path in target.layout.paths.items() if path == (name,)), None)
@@ -61,23 +61,23 @@ def _column(target: TableTarget, name: str) -> str:
 
 
 def may_get_document_key(target: TableTarget) -> bool:
-    """Whether the table's key columns are not known yet, and may turn out to be those of documents."""
+    """Whether the table's key columns are not known yet, and may be those of documents."""
     is_debezium = target.envelope is not None and target.envelope.kind == "debezium"
     changes = target.changes
     return is_debezium and changes is not None and changes.is_key_of_record and not changes.key_columns
 
 
-def find_document_key(check: Check, opened: Opened, target: TableTarget) -> tuple[str, ...]:
-    """The key columns of a table whose changes are of MongoDB's documents: their `_id`, or what is in it. Nothing where
-    other changes are, or the key is known.
+def find_document_key(check: BadRecords, opened: Opened, target: TableTarget) -> tuple[str, ...]:
+    """Returns the key columns of a table whose changes are of MongoDB documents: their `_id`, or its members; empty
+    where there are other changes, or the key is known.
     """
     if not may_get_document_key(target):
         return ()
-    is_document = np.asarray(pc.fill_null(pc.equal(opened.facts["connector"], MONGODB), False)) & (opened.note <= BARE)
+    is_document = np.asarray(pc.fill_null(pc.equal(opened.facts["connector"], MONGODB), False)) & (opened.note <= ROW)
     if not (is_document & ~check.refused).any():
         return ()
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
-    kind = opened.decoded.wanted.get((), {}).get(ID) or type_at(row, (ID,))
+    kind = opened.decoded.requested_fields.get((), {}).get(ID) or type_at(row, (ID,))
     if kind is None:
         check.refuse(is_document, "no_key", _NO_ID, ID)
         return ()

@@ -24,7 +24,7 @@ from frazil.ingest.failures import TableStopped, named_jvm_death
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.reader import KafkaReader
-from frazil.literals import spell_moment
+from frazil.literals import format_moment
 from frazil.ops.dead_letters import DeadLetterClass, classes_of, count_dead_letters, find_tables, newest_dead_letters
 from frazil.ops.state_file import StateFile
 from frazil.ops.units import plural
@@ -271,4 +271,4 @@ def _plain(text: str) -> str:
 
 
 def _time(micros: int | None) -> str | None:
-    return None if micros is None else f"{spell_moment(micros, 'milliseconds')}+00:00"
+    return None if micros is None else f"{format_moment(micros, 'milliseconds')}+00:00"

@@ -13,7 +13,7 @@ from frazil.ingest.no_op_changes import find_no_op_change
 from frazil.ingest.schema_changes import accept_columns, adder, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, note_key_columns
-from frazil.schema.evolve import NamesClash, Wanted, merge_wanted
+from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_fields
 
 
 @dataclass
@@ -21,23 +21,23 @@ class Needs:
     """What letters were found to need. key_columns: of an upsert table that does not know its key yet."""
 
     missing: set[str] = field(default_factory=set)
-    wanted: list[Wanted] = field(default_factory=list)
-    loosened: set[tuple[str, ...]] = field(default_factory=set)
+    requested_fields: list[RequestedFields] = field(default_factory=list)
+    made_optional: set[tuple[str, ...]] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     key_columns: tuple[str, ...] = ()
 
     def note(self, decoded: Decoded, topics: Iterable[str], fixed: frozenset[tuple[str, ...]]) -> None:
         """What some letters need. fixed: the columns that cannot become optional."""
         self.missing |= decoded.missing
-        self.loosened |= decoded.loosened - fixed
+        self.made_optional |= decoded.made_optional - fixed
         self.topics |= set(topics)
-        if decoded.wanted:
-            self.wanted.append(decoded.wanted)
+        if decoded.requested_fields:
+            self.requested_fields.append(decoded.requested_fields)
 
     @property
     def is_met(self) -> bool:
         """Whether all of it is there."""
-        return not (self.missing or self.wanted or self.loosened or self.key_columns)
+        return not (self.missing or self.requested_fields or self.made_optional or self.key_columns)
 
 
 def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], topics: Iterable[str]) -> None:
@@ -57,17 +57,17 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         return
     assert table.state is not None
     try:
-        accepted, rejected = accept_columns(table, merge_wanted(needs.wanted, keeps_first=True))
+        accepted, rejected = accept_columns(table, merge_requested_fields(needs.requested_fields, keeps_first=True))
         if rejected.keys() - table.schema.rejected.keys():
             table.schema.rejected |= rejected
             return
-        change = within_limit(table, adder(table.spec, accepted, sorted(needs.loosened)))
+        change = within_limit(table, adder(table.spec, accepted, sorted(needs.made_optional)))
         hit("retry.evolving")
         state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
         table.schema.no_op_change = find_no_op_change(
-            table.state, state, accepted, needs.loosened, table.schema.no_op_change
+            table.state, state, accepted, needs.made_optional, table.schema.no_op_change
         )
         table.state = state
-    except NamesClash as error:
+    except NameConflict as error:
         remedy = "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`"
         raise SpecError(str(error), remedy=remedy, where=table.name) from None

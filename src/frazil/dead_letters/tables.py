@@ -26,7 +26,7 @@ from frazil.ingest.failures import TableStopped
 from frazil.ingest.old_metadata import DELETES_OLD
 from frazil.ingest.table import Table
 from frazil.kafka.port import Outbox, OutRecord
-from frazil.literals import spell_moment
+from frazil.literals import format_moment
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit, DataFile, PendingDeadLetters, Progress, later
 from frazil.write.plain_target import plain_target
@@ -197,7 +197,7 @@ def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
             name: row[name] for name in ("topic", "partition", "offset", "schema_id", "error_class", "message", "path")
         }
         words[FAR_TIME] = row.get(FAR_TIME)
-        words["timestamp"] = None if micros is None else f"{spell_moment(micros)}+00:00"
+        words["timestamp"] = None if micros is None else f"{format_moment(micros)}+00:00"
         own = [(f"frazil.{name}", str(word).encode()) for name, word in words.items() if word is not None]
         headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
         yield OutRecord(row["key"], row["value"], [*headers, *own])

@@ -1,4 +1,4 @@
-"""Values of fields that records have under several names, put together in one column."""
+"""Values of fields that records have under several names, joined in one column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from frazil.decode.cast import Fitting, Place, require, require_inside
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type, as_written
-from frazil.schema.evolve import merge_wanted
+from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.name_mapping import column_names, column_path
 from frazil.schema.selection import Path
 
@@ -24,7 +24,7 @@ _BOTH = "the record has the field under two of the names that `schema.name-mappi
 
 @dataclass
 class _Joining:
-    """Columns on their way from several names to one."""
+    """Columns while they are joined from several names to one."""
 
     fitting: Fitting
     aliases: dict[Path, tuple[str, ...]]
@@ -32,7 +32,7 @@ class _Joining:
     def members(
         self, wide: Sequence[pa.Array], fields: Sequence[NestedField], path: Path, owner: NDArray[np.int32]
     ) -> list[pa.Array]:
-        """The arrays of `fields` from those of the same fields with others beside them."""
+        """Returns the arrays of `fields` from those of the same fields and their other names."""
         found, at = [], 0
         for member in fields:
             inner = (*path, member.name)
@@ -43,7 +43,7 @@ class _Joining:
         return found
 
     def _one(self, arrays: list[pa.Array], path: Path, owner: NDArray[np.int32]) -> pa.Array:
-        """The first value that is there; a record that has two is a bad one."""
+        """Returns the first value that is present; a record with two values is refused."""
         found = arrays[0]
         for array in arrays[1:]:
             both = np.asarray(found.is_valid()) & np.asarray(array.is_valid())
@@ -81,7 +81,7 @@ class _Joining:
 
 
 def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decoded, limit: int) -> Decoded:
-    """The columns `fields` of records that were decoded with the other names beside them."""
+    """Returns the columns `fields` of records that were decoded with the fields' other names as additional columns."""
     count = decoded.refused.size
     fitting = Fitting(reading, "", count, limit)
     owner = np.arange(count, dtype=np.int32)
@@ -94,15 +94,15 @@ def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decod
         kind = member.field_type
         require_inside(fitting, as_written(column, arrow_type(kind)), kind, place.inside(member.name))
     names = column_names(reading.aliases)
-    wanted = [
+    requested_fields = [
         {column_path(path, names): {column_path((*path, name), names)[-1]: kind for name, kind in members.items()}}
-        for path, members in decoded.wanted.items()
+        for path, members in decoded.requested_fields.items()
     ]
     return replace(
         decoded,
         columns=columns,
         refused=decoded.refused | fitting.refused,
         mismatches=sorted([*decoded.mismatches, *fitting.mismatches], key=lambda mismatch: mismatch.row)[:limit],
-        wanted=merge_wanted(wanted, keeps_first=True),
-        loosened={column_path(path, names) for path in decoded.loosened} | fitting.loosened,
+        requested_fields=merge_requested_fields(requested_fields, keeps_first=True),
+        made_optional={column_path(path, names) for path in decoded.made_optional} | fitting.made_optional,
     )

@@ -1,7 +1,8 @@
-"""Columns as they were written, by a schema of the writer's, to the table's columns.
+"""Columns as they were written, with a writer's schema, to the table's columns.
 
-Matched by name at every level. A value goes over when nothing of it is lost; what the table lacks or has too narrow is
-wanted, or refused where the table may not change; everything else is a misfit with its record and path.
+Fields are matched by name at every level. A value is converted when the conversion is lossless. Fields that the table
+lacks or has in a type that is too narrow are requested, or refused where the table may not change; everything else is a
+type mismatch with its record and path.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, shortened, without_empty
-from frazil.decode.conversions import DAY, convert, readable, spell_type
+from frazil.decode.conversions import DAY, convert, format_type, readable
 from frazil.decode.epochs import from_numbers, inside_years
 from frazil.decode.json_texts import json_text
 from frazil.decode.limits import check_cells, leaf_count, long_name_fault, rejected_fault
@@ -40,68 +41,73 @@ from frazil.decode.lossless import cast_exactly, may_convert
 from frazil.decode.renames import Renames
 from frazil.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.decode.settings import Reading
-from frazil.decode.zones import convert_zone, differ_in_zone, to_local, zone_exits
-from frazil.name_length import is_long, long_name_in, shorten, without_long_names
+from frazil.decode.zones import convert_zone, differ_in_zone, to_local, zone_settings
+from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
-from frazil.schema.name_case import Spellings, both_reason, clash_reason, fraction_exits
+from frazil.schema.name_case import Spellings, both_reason, conflict_reason, fraction_settings
 from frazil.schema.rejected_changes import declaration_for
 from frazil.schema.selection import list_with, map_with
 
 Path = tuple[str, ...]
 Owner = NDArray[np.int32]
 NOT_ADDED = "not added: `schema_evolution` is `freeze`"
-"""How the refusal of a new field ends."""
+"""The end of the refusal of a new field."""
 
 _NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` lets it have none"
 
 
 @dataclass
 class Fitting:
-    """What is found out while one group of records is fitted. schema_id: of the schema they were written with; branches: by
-    path of a value what a union with its type calls it; members: of `_rescued`, of all records at once; rescued: single
-    ones; cells: of nulls that were made; the rest as in Decoded.
-    """
+    """The results while one group of records is converted; other fields are as in Decoded."""
 
     reading: Reading
+    #: The id of the schema that the records were written with.
     schema_id: str
     row_count: int
     limit: int
     renames: Renames = field(default_factory=Renames)
+    #: The name that a union gives to the type of its value, by the value's path.
     branches: Mapping[Path, str] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)
+    #: Members of `_rescued`, each array for all records at once.
     members: list[pa.Array] = field(default_factory=list)
+    #: Single rescued values.
     rescued: list[Mismatch] = field(default_factory=list)
-    wanted: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
-    loosened: set[Path] = field(default_factory=set)
+    requested_fields: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
+    made_optional: set[Path] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
+    #: The number of nulls that were made.
     cells: int = 0
 
     def __post_init__(self) -> None:
         self.refused = np.zeros(self.row_count, np.bool_)
 
     def spend(self, kind: IcebergType, count: int) -> None:
-        """Counts the cells of so many values that are to be made of nothing. Raises TooMuch."""
+        """Counts the cells of `count` nulls that are to be made.
+
+        Raises: TooMuch.
+        """
         self.cells += leaf_count(kind) * count
         check_cells(self.cells)
 
     def in_row(self, path: Path) -> Path:
-        """A path as a pipeline file writes it: from the row's top, and not from an envelope's."""
+        """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""
         return path if self.reading.envelope is None else path[1:]
 
     def want(self, path: Path, kind: IcebergType) -> None:
-        """The table should have this field, at least as wide."""
-        self.wanted.setdefault(path[:-1], {})[path[-1]] = kind
+        """Requests this field, at least in this type."""
+        self.requested_fields.setdefault(path[:-1], {})[path[-1]] = kind
 
     def refuse_change(self, path: Path, what: str) -> None:
-        """A change of the table that may not be: said once, with the schema that asks for it."""
+        """Adds a refused schema change, with the schema that requests it."""
         by = f"schema {self.schema_id}: " if self.schema_id else ""
         self.refusals.add(f"{by}column {'.'.join(path)}: {what}")
 
     def refuse(self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: str, reason: str) -> None:
-        """Puts values aside, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
+        """Rescues values, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
         rows = np.flatnonzero(bad)
         is_rescued = kind != "missing" and (
             self.reading.unknown_fields == "rescue" if kind == "unknown_field" else self.reading.is_rescuing
@@ -116,18 +122,18 @@ class Fitting:
             found.append(Mismatch(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
 
     def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
-        """Puts all values of a field aside that the table lacks; of each record there is one at most."""
+        """Rescues all values of a field that the table lacks; each record has at most one."""
         if there.any():
             self.members.append(members_at(path, array, there))
 
     def rescued_column(self) -> pa.Array | None:
-        """What was put aside, an object for each record; None where nothing was."""
+        """Returns the rescued values, a JSON object for each record; None without any."""
         singles = [members_of(self.rescued, self.row_count)] if self.rescued else []
         return join_members([*self.members, *singles], self.row_count) if self.members or singles else None
 
 
 def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
-    """What a reader made of some records as columns of the table."""
+    """Returns the columns of a reader as columns of the table."""
     fitting.refused |= columns.fault != 0
     for row in np.flatnonzero(columns.fault)[: fitting.limit].tolist():
         fault = columns.explain(row)
@@ -139,9 +145,9 @@ def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: 
         columns=arrays,
         refused=fitting.refused,
         mismatches=sorted(fitting.mismatches, key=lambda mismatch: mismatch.row)[: fitting.limit],
-        # Where not one record can be read, it is not said that the schema is theirs.
-        wanted={} if count and not (columns.fault == 0).any() else fitting.wanted,
-        loosened=fitting.loosened,
+        # Where no record can be read, the records may not be of this schema.
+        requested_fields={} if count and not (columns.fault == 0).any() else fitting.requested_fields,
+        made_optional=fitting.made_optional,
         dropped=fitting.dropped,
         rescued=fitting.rescued_column(),
         refusals=fitting.refusals,
@@ -151,7 +157,7 @@ def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: 
 def fit_struct(
     fitting: Fitting, struct: StructType, arrays: Sequence[pa.Array], fields: Sequence[NestedField], place: Place
 ) -> list[pa.Array]:
-    """The table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
+    """Returns the table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
     written = {member.name: n for n, member in enumerate(struct.fields)}
     known, spellings = {member.name for member in fields}, Spellings(member.name for member in fields)
     renamed = {column: written[name] for column, name in fitting.renames.of_columns(struct, known, place.path).items()}
@@ -174,7 +180,7 @@ def fit_struct(
         member = fitting.renames.under_first(struct.fields[n], place.path, written.keys() | known)
         if new.others(member.name) and fitting.reading.unknown_fields == "add":
             path = (*place.path, member.name)
-            fitting.refuse_change(path, clash_reason(fitting.in_row(path), new.others(member.name)[:1]))
+            fitting.refuse_change(path, conflict_reason(fitting.in_row(path), new.others(member.name)[:1]))
         new.add(member.name)
         _meet_unknown(fitting, member, arrays[n], place, spellings)
     return found
@@ -188,7 +194,7 @@ def _fit_member(
     place: Place,
     at: Sequence[int],
 ) -> pa.Array:
-    """The values of one column, from the field of the writer's that is at the place `at`, if there is one."""
+    """Returns the values of one column, from the writer's field at the position `at`, if there is one."""
     if not at:
         fitting.spend(member.field_type, len(place.owner))
         return pa.nulls(len(place.owner), arrow_type(member.field_type))
@@ -203,8 +209,8 @@ def _with_respelt(
     place: Place,
     column: pa.Array | None,
 ) -> pa.Array:
-    """A column, and where it has no value that of a field whose name differs in capitals alone. A record with values of both
-    is refused, unless the table leaves other fields out. column: None where no other field feeds it.
+    """Returns a column, filled where it has no value from the field whose name differs in case alone. A record with
+    values of both is refused, unless the table leaves other fields out. column: None where no other field feeds it.
     """
     struct, arrays, n = written
     array, path = arrays[n], (*place.path, struct.fields[n].name)
@@ -222,7 +228,7 @@ def _with_respelt(
 
 
 def _either(one: pa.Array, other: pa.Array) -> pa.Array:
-    """The values of one column, and those of the other where it has none."""
+    """Returns the values of one column, and those of the other where it has none."""
     count = len(one)
     is_null = np.asarray(one.is_null())
     places = np.where(is_null, np.arange(count, 2 * count), np.arange(count))
@@ -233,7 +239,7 @@ def _meet_second(
     fitting: Fitting, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
 ) -> None:
     if fitting.reading.unknown_fields == "add":
-        fitting.refuse_change(path, clash_reason(fitting.in_row(path), [column]))
+        fitting.refuse_change(path, conflict_reason(fitting.in_row(path), [column]))
         reason = both_reason(fitting.in_row(path), column)
         fitting.refuse(array, is_second, place.owner, path, "name_taken", reason)
     elif fitting.reading.unknown_fields == "drop":
@@ -245,14 +251,16 @@ def _meet_second(
 
 @dataclass(frozen=True)
 class Place:
-    """Where values are: their path, the record each belongs to, and which of the structs they are members of are there."""
+    """The place of values in the record."""
 
     path: Path
+    #: The record that each value belongs to.
     owner: Owner
+    #: Which of the structs around the values are present.
     there: NDArray[np.bool_]
 
     def inside(self, name: str) -> Place:
-        """One level down, in a struct."""
+        """Returns the place one level down, in a struct."""
         return Place((*self.path, name), self.owner, self.there)
 
 
@@ -263,12 +271,13 @@ def fit_value(
     place: Place,
     top: tuple[Path, IcebergType],
 ) -> pa.Array:
-    """One column in the table's type. kinds: the writer's and the table's. top: path and written type of the nearest field
-    that a change of the table would name.
+    """Returns one column in the table's type. kinds: the writer's and the table's. top: path and written type of the
+    nearest field that a schema change would name.
     """
     written, wanted = kinds
     if array.offset:
-        array = pa.concat_arrays([array])  # What is inside is taken as it lies in memory.
+        # The children are used as they are in memory: an array that is a slice is copied first.
+        array = pa.concat_arrays([array])
     if isinstance(written, DateType | TimestampType | TimestamptzType):
         array = _near(fitting, array, place)
     if isinstance(written, StructType) and isinstance(wanted, StructType):
@@ -285,7 +294,7 @@ def fit_value(
 
 
 def _near(fitting: Fitting, array: pa.Array, place: Place) -> pa.Array:
-    """The days or timestamps of the years 1 to 9999; others are put aside or refused."""
+    """Returns the days or timestamps of the years 1 to 9999; others are rescued or refused."""
     near, is_far = inside_years(array)
     if is_far.any():
         reason = "{value} is a time outside of the years 1 to 9999"
@@ -300,7 +309,7 @@ def _fit_other(
     place: Place,
     top: tuple[Path, IcebergType],
 ) -> pa.Array:
-    """Values of another type than the table's."""
+    """Returns values of another type than the table's."""
     written, wanted = kinds
     branch = fitting.branches.get(place.path)
     if branch is not None and isinstance(wanted, StructType) and branch in {member.name for member in wanted.fields}:
@@ -320,7 +329,7 @@ def _fit_branches(
     place: Place,
     top: tuple[Path, IcebergType],
 ) -> pa.Array:
-    """Values of a union in a column of one type: each goes over as if its branch were all there is."""
+    """Returns values of a union in a column of one type: each is converted as a value of its branch's type."""
     written, wanted = kinds
     fitting.spend(wanted, len(array))
     found = pa.nulls(len(array), arrow_type(wanted))
@@ -333,7 +342,9 @@ def _fit_branches(
 
 
 def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
-    """The type of a field that is a union, or has one in its lists and maps, with one branch in the union's place."""
+    """Returns the type of a field that is a union, or has one in its lists and maps, with one branch in place of the
+    union.
+    """
     if isinstance(kind, ListType):
         return list_with(kind, _with_branch(kind.element_type, branch), False)
     if isinstance(kind, MapType):
@@ -344,7 +355,7 @@ def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
 def _fit_into_branch(
     fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, StructType], place: Place, branch: str
 ) -> pa.Array:
-    """Values of one type in the column of a union that has it: each goes to the member of that branch."""
+    """Returns values of one type in the column of a union that has it: each becomes the member of that branch."""
     struct = pa.StructArray.from_arrays([array], [branch], mask=array.is_null())
     written = StructType(NestedField(0, branch, kinds[0], required=False))
     return _fit_inner_struct(fitting, struct, written, kinds[1], place)
@@ -390,7 +401,8 @@ def _fit_map(
         target = arrow_type(wanted.key_type)
         if not may_convert(keys.type, target):
             return _convert(fitting, array, kinds, place)
-        if can_promote(wanted.key_type, written.key_type):  # Iceberg lets values of maps become wider, and no keys.
+        # Iceberg widens the types of map values, but not of map keys.
+        if can_promote(wanted.key_type, written.key_type):
             what = f"{wanted.key_type} is not widened to {written.key_type}"
             fitting.refuse_change((*place.path, "key"), what)
         keys = cast_exactly(keys, target)
@@ -408,7 +420,9 @@ def _fit_map(
 def _without_mismatches(
     fitting: Fitting, array: pa.MapArray, keys: pa.Array, wanted: IcebergType, place: Place
 ) -> tuple[pa.MapArray, Place, pa.Array]:
-    """The maps whose keys all fit, the others null: an entry without its key would be lost. keys: null where they do not."""
+    """Returns the maps whose keys all fit, null for the others: an entry without its key would be lost. keys: null
+    where they do not fit.
+    """
     of_map = np.repeat(np.arange(len(array)), np.diff(np.asarray(array.offsets)))
     bad = np.zeros(len(array), np.bool_)
     bad[of_map[np.asarray(keys.is_null())]] = True
@@ -427,22 +441,23 @@ def _elements(array: pa.Array, place: Place, name: str) -> Place:
 
 
 def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> None:
-    """Refuses the records that have no value for a required column, and asks for it to become optional."""
+    """Refuses the records without a value for a required column, and requests that it becomes optional."""
     missing = np.asarray(column.is_null()) & place.there & ~fitting.refused[place.owner]
     if not missing.any():
         return
     if fitting.reading.may_widen:
-        fitting.loosened.add(path)
+        fitting.made_optional.add(path)
     reason = "the column is required and the record has no value for it"
     fitting.refuse(column, missing, place.owner, path, "missing", reason)
 
 
 def require_inside(fitting: Fitting, column: pa.Array, kind: IcebergType, place: Place) -> None:
-    """The same of the fields inside a column, of which some may have been left out."""
+    """Applies `require` to the fields inside a column, of which some may have been left out."""
     if not _requires(kind):
         return
     if column.offset:
-        column = pa.concat_arrays([column])  # What is inside is taken as it lies in memory.
+        # The children are used as they are in memory: an array that is a slice is copied first.
+        column = pa.concat_arrays([column])
     for values, inner_kind, is_required, inner in _inside(column, kind, place):
         if is_required:
             require(fitting, values, inner, inner.path)
@@ -450,7 +465,7 @@ def require_inside(fitting: Fitting, column: pa.Array, kind: IcebergType, place:
 
 
 def _inside(column: pa.Array, kind: IcebergType, place: Place) -> Iterator[tuple[pa.Array, IcebergType, bool, Place]]:
-    """What is one level down in a column: the values, their type, whether they are required, and where they are."""
+    """Yields the values one level down in a column, their type, whether they are required, and their place."""
     if isinstance(kind, StructType):
         there = np.asarray(column.is_valid())
         for n, member in enumerate(kind.fields):
@@ -478,7 +493,7 @@ def _meet_unknown(
     place: Place,
     spellings: Spellings,
 ) -> None:
-    """spellings: the names of the columns that are there."""
+    """Handles a field without a column. spellings: the names of the existing columns."""
     path, unknown_fields = (*place.path, member.name), fitting.reading.unknown_fields
     shown = array if unknown_fields == "add" else readable(array, member.field_type)
     if unknown_fields == "add":
@@ -497,12 +512,12 @@ def _meet_unknown(
 
 
 def _add_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: Place, spellings: Spellings) -> None:
-    """Wants a column for a field, or refuses the records that have a value in it."""
+    """Requests a column for a field, or refuses the records that have a value in it."""
     path, rejected = (*place.path, member.name), fitting.reading.rejected_at
     there = np.asarray(array.is_valid()) & place.there
     long = _long_name(member)
     if spellings.others(member.name):
-        reason = clash_reason(fitting.in_row(path), spellings.others(member.name))
+        reason = conflict_reason(fitting.in_row(path), spellings.others(member.name))
         fitting.refuse_change(path, reason)
         fitting.refuse(array, there, place.owner, path, "name_taken", reason)
     elif path in rejected:
@@ -519,25 +534,25 @@ def _add_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: 
         kind = without_empty(
             type_without_rejected(member.field_type, rejected, path) if rejected else member.field_type
         )
-        if kind is not None:  # Of a struct without fields nothing can be stored until it has one.
+        if kind is not None:  # A struct without fields cannot be stored until it has one.
             fitting.want(path, kind)
 
 
 def _long_name(member: NestedField) -> str | None:
-    """A name of the field, or of one in it, that no column may have."""
+    """Returns a name of the field, or of one inside it, that is too long for a column."""
     return member.name if is_long(member.name) else long_name_in(member.field_type)
 
 
 def _want_rest(fitting: Fitting, member: NestedField, path: Path) -> None:
-    """Of a field with such a name in it what the table can have: records without that one fit it then."""
-    rest = without_long_names(StructType(member)).fields
+    """Requests the part of a field that has no name too long: records without the long name fit it then."""
+    rest = drop_long_names(StructType(member)).fields
     kind = without_empty(rest[0].field_type) if rest else None
     if kind is not None:
         fitting.want(path, kind)
 
 
 def _refuse_rejected(fitting: Fitting, array: pa.Array, kind: IcebergType, place: Place) -> None:
-    """Refuses the records with values in fields that are kept out, inside a field that the table lacks."""
+    """Refuses the records with values in rejected fields, inside a field that the table lacks."""
     rejected = fitting.reading.rejected_at
     if place.path in rejected:
         there = np.asarray(array.is_valid()) & place.there
@@ -548,12 +563,12 @@ def _refuse_rejected(fitting: Fitting, array: pa.Array, kind: IcebergType, place
 
 
 def _is_of_each(owner: Owner) -> bool:
-    """Whether the values are one of each record, in order: they are in no list and no map."""
+    """Whether the values are one per record, in order: they are in no list and no map."""
     return bool((owner == np.arange(len(owner))).all())
 
 
 def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place) -> pa.Array:
-    """Values in another type where each of them is one of it exactly; the others are misfits."""
+    """Returns values in another type where the conversion is lossless; the others are type mismatches."""
     written, wanted = kinds
     target = arrow_type(wanted)
     unit = fitting.reading.unit_at.get(place.path) if fitting.reading.units else None
@@ -569,9 +584,9 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     remedy = ""
     converted = convert(array, written, wanted, unit, fitting.reading.coerces(place.path))
     if converted is None and not may_convert(array.type, target):
-        # A message that has got its first field is spelt in full: the remedy is a column of that type.
+        # A message that has got its first field is formatted with its fields: the remedy is a column of that type.
         is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
-        words = spell_type(written) if is_first else _word(written)
+        words = format_type(written) if is_first else _word(written)
         fitting.refuse_change(place.path, f"{words} does not fit {_word(wanted)}")
         declared = declaration_for(fitting.in_row(place.path), words, _word(wanted))
         remedy = declared and f"; {declared}"
@@ -587,9 +602,9 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
         fault, fits_not = ("out_of_range", "is out of the range of") if is_number else ("does_not_fit", "does not fit")
         reason = f"{{value}} ({_word(written)}) {fits_not} {_word(wanted)}"
         if differ_in_zone(written, wanted):
-            remedy = f": {zone_exits(fitting.in_row(place.path), wanted)}"
+            remedy = f": {zone_settings(fitting.in_row(place.path), wanted)}"
         if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
-            remedy = f": {fraction_exits(fitting.in_row(place.path), is_json=False)}"
+            remedy = f": {fraction_settings(fitting.in_row(place.path), is_json=False)}"
         fitting.refuse(shown, bad, place.owner, place.path, fault, reason + remedy)
     return back
 

@@ -1,4 +1,4 @@
-"""What readers of binary formats take and give: where the records lie, and the columns they make of them."""
+"""The inputs and outputs of readers of binary formats: the bodies of records, and the columns made of them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class UnionStruct(StructType):
 
 
 class EmptyStruct(StructType):
-    """The struct of a message or record without fields. PyIceberg takes a struct without fields for none."""
+    """The struct of a message or record without fields. PyIceberg treats a struct without fields as false."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def without_empty(kind: IcebergType) -> IcebergType | None:
-    """The type without structs that have no fields, which no file can hold; None where nothing is left."""
+    """Returns the type without structs that have no fields, which no file can have; None where nothing is left."""
     if isinstance(kind, StructType):
         found = [(member, without_empty(member.field_type)) for member in kind.fields]
         if all(of is member.field_type for member, of in found):
@@ -48,7 +48,7 @@ def without_empty(kind: IcebergType) -> IcebergType | None:
 
 @dataclass(frozen=True)
 class Bodies:
-    """Records side by side in one buffer: the body of the n-th, without its frame, is `buffer[start[n]:end[n]]`."""
+    """Records in one buffer: the body of the n-th, without its wire-format header, is `buffer[start[n]:end[n]]`."""
 
     buffer: NDArray[np.uint8]
     start: NDArray[np.int32]
@@ -59,100 +59,108 @@ class Bodies:
 
     @property
     def base(self) -> int:
-        """Address of the buffer's first byte; the buffer must be kept alive while it is used."""
+        """The address of the buffer's first byte; the buffer must be kept alive while it is used."""
         return int(self.buffer.ctypes.data)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a record cannot be read. kind: its class, one of docs/reference/dead-letters.md. message: lower case, no dot."""
+    """The reason why a record cannot be read."""
 
+    #: The class of error, one of docs/reference/dead-letters.md.
     kind: str
+    #: The message: lower case, no full stop.
     message: str
 
 
 @dataclass(frozen=True)
 class Columns:
-    """One array per field of the reader's struct, as long as there were records.
-
-    fault: per record 0, or the 1-based place of its Fault in `faults`. A record with a fault is null in every array and
-    changes nothing of its neighbours. paths: of faulty records the field where it went wrong, where that is known. values:
-    what is in that field, as JSON, which stands for `{value}` in the message.
-    """
+    """One array per field of the reader's struct, each with a value per record."""
 
     arrays: list[pa.Array]
+    #: 0 for each record without a fault, else the 1-based index of its Fault in `faults`. A faulty record is null in
+    #: every array and does not affect its neighbours.
     fault: NDArray[np.uint8]
     faults: Sequence[Fault]
+    #: The field at fault by record, where it is known.
     paths: Mapping[int, str] = field(default_factory=dict)
+    #: The value of that field as JSON, by record: `{value}` in the message.
     values: Mapping[int, str] = field(default_factory=dict)
 
     def explain(self, row: int) -> Fault:
-        """Why a record with a fault cannot be read, with the value that it is about."""
+        """Returns the fault of a record, with its value in the message."""
         fault = self.faults[int(self.fault[row]) - 1]
         return Fault(fault.kind, fault.message.replace("{value}", shortened(self.values.get(row, "a value"))))
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One value that cannot become a value of its column. `row` counts from 0 in the decoded array; kind: the class of
-    error. text: of a rescued value, as it is written.
-    """
+    """One value that cannot become a value of its column."""
 
+    #: The row in the decoded array, from 0.
     row: int
     path: str
+    #: The class of error.
     kind: str
     reason: str
+    #: The value as it is written, of a rescued value.
     text: str = ""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What became of an array of record values.
+    """The result of decoding an array of record values."""
 
-    columns: one Arrow array per field asked for, as long as the input. refused: per record, whether it cannot become a
-    row. mismatches: what is wrong with the first of them, in row order. wanted: fields with their types that the struct
-    lacks, or has in a narrower type, by path. loosened: paths of required columns that records have no value for. dropped:
-    paths of fields left out. rescued: per record a JSON object of what was put aside; None when nothing was. missing: ids of
-    schemas that were not there to decode with. refusals: changes of the table that its policy does not allow.
-    """
-
+    #: One Arrow array per requested column, as long as the input.
     columns: list[pa.Array]
+    #: Which records cannot become a row: bool of shape (n_records,).
     refused: NDArray[np.bool_]
+    #: The first mismatches, in row order.
     mismatches: list[Mismatch] = field(default_factory=list)
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
-    loosened: set[tuple[str, ...]] = field(default_factory=set)
+    #: Fields that the table lacks, or has in a narrower type, by path of their struct.
+    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
+    #: Paths of required columns for which records have no value.
+    made_optional: set[tuple[str, ...]] = field(default_factory=set)
+    #: Paths of fields that were left out.
     dropped: set[str] = field(default_factory=set)
+    #: A JSON object of the rescued values for each record; None without any.
     rescued: pa.Array | None = None
+    #: Ids of schemas that are needed and missing.
     missing: set[str] = field(default_factory=set)
+    #: Schema changes that the table's settings do not allow.
     refusals: set[str] = field(default_factory=set)
 
     @property
     def mismatch_count(self) -> int:
-        """The records that cannot become rows."""
+        """The number of records that cannot become rows."""
         return int(np.count_nonzero(self.refused))
 
 
 class Reader(Protocol):
-    """Reads records that were written with one schema. Made once per schema, kept, and used by one thread at a time."""
+    """Reads records that were written with one schema. A reader is made once per schema, cached, and used by one thread
+    at a time.
+    """
 
     @property
     def struct(self) -> StructType:
-        """The Iceberg type of a record (field ids are placeholders); of a value that is no record one field `value`."""
+        """The Iceberg type of a record (field ids are placeholders); a value that is no record is a field `value`."""
 
     def read(self, records: Bodies) -> Columns:
-        """The records' columns. Raises nothing for bad records; deterministic, bounded in time and memory by the bytes."""
+        """Returns the records' columns. Bad records raise nothing; the result is deterministic, and time and memory are
+        bounded by the number of bytes.
+        """
 
 
 def bitmap(valid: NDArray[Any]) -> pa.Buffer:
-    """Arrow's validity bitmap of a row of flags."""
+    """Returns Arrow's validity bitmap for an array of flags."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def shortened(text: str) -> str:
-    """A value as messages quote it."""
+    """Returns a value as messages quote it."""
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def as_text(words: str) -> str:
-    """Words that quote a record as a column holds them: half of a surrogate pair, which is no text, is an escape."""
+    """Returns a message that quotes a record as valid text: single surrogates are escaped."""
     return words.encode("utf-8", "backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""Values of a writer's type in a column of another one that holds them by a rule of their own: UUIDs and their texts, days
-and times of day as the numbers that a declared column counts, everything as text where a column is declared so.
+"""Lossless conversions with rules of their own: UUIDs and their texts, days and times of day as numbers in a declared
+column, and any value as text where a column is declared so.
 
-What is a number, or bytes, in both types is `exact`'s.
+Conversions between numbers, and between bytes, are in `lossless`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyiceberg.types import (
 from frazil.decode.columns import as_text
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.json_texts import as_json, json_texts
-from frazil.decode.uuid_text import read_uuids, spell_uuids
+from frazil.decode.uuid_text import format_uuids, read_uuids
 
 DAY = "d"
 """The unit of numbers in a column of days."""
@@ -42,24 +42,26 @@ _NO_TEXT = (StringType, BinaryType, FixedType)
 
 @dataclass(frozen=True)
 class Converted:
-    """Values in the column's type, null where one is not of it; and which of them are out of the type's range."""
+    """Converted values."""
 
+    #: The values in the column's type, null where a value cannot be converted.
     array: pa.Array
+    #: Which values are out of the type's range: bool of shape (n_values,).
     is_outside: NDArray[np.bool_]
 
 
 def convert(
     array: pa.Array, written: IcebergType, wanted: IcebergType, unit: str | None, is_coerced: bool
 ) -> Converted | None:
-    """The values in the column's type; None where no rule is for these two types.
+    """Returns the values in the column's type; None where there is no rule for these two types.
 
-    unit: of numbers in a declared column of days or times of day. is_coerced: whether the column is declared to take
+    unit: of numbers in a declared column of days or times of day. is_coerced: whether the column is declared to accept
     values of other types as text.
     """
     if isinstance(written, StringType) and isinstance(wanted, UUIDType):
         return _converted(read_uuids(array)[0])
     if isinstance(written, UUIDType) and isinstance(wanted, StringType):
-        return _converted(spell_uuids(array))
+        return _converted(format_uuids(array))
     if isinstance(wanted, StringType) and is_coerced and not isinstance(written, _NO_TEXT):
         return _converted(texts_of(array, written))
     if isinstance(written, IntegerType | LongType) and unit is not None:
@@ -75,7 +77,7 @@ def _converted(array: pa.Array) -> Converted:
 
 
 def days_of(numbers: pa.Array) -> Converted:
-    """The days that whole numbers count since 1970-01-01: of the years 1 to 9999."""
+    """Returns the days from integers that count days since 1970-01-01, of the years 1 to 9999."""
     found = np.asarray(numbers.fill_null(0)).astype(np.int64)
     is_outside = (found < FIRST_US // _DAY_US) | (found >= LAST_US // _DAY_US)
     mask = is_outside | np.asarray(numbers.is_null())
@@ -84,7 +86,7 @@ def days_of(numbers: pa.Array) -> Converted:
 
 
 def times_of(numbers: pa.Array, unit: str) -> Converted:
-    """The times of day that whole numbers of a unit count since midnight; what is less than a microsecond is cut off."""
+    """Returns the times of day from integers that count `unit` since midnight; parts of a microsecond are truncated."""
     found = np.asarray(numbers.fill_null(0)).astype(np.int64)
     of_day = _DAY_US * 1000 if unit == "ns" else _DAY_US // _PARTS[unit]
     is_outside = (found < 0) | (found >= of_day)
@@ -95,7 +97,7 @@ def times_of(numbers: pa.Array, unit: str) -> Converted:
 
 
 def texts_of(array: pa.Array, kind: IcebergType) -> pa.Array:
-    """Each value as text: a scalar as it is, everything nested as JSON; null stays null."""
+    """Returns each value as text: a scalar as it is, everything nested as JSON; null for null."""
     there = readable(array, kind).drop_null()
     if isinstance(kind, (StructType, ListType, MapType)):
         texts = _of_nested(there)
@@ -117,7 +119,7 @@ def _of_nested(array: pa.Array) -> pa.Array:
 
 
 def _of_floats(array: pa.Array) -> pa.Array:
-    """With the fewest digits that are the same number in the array's own width."""
+    """Returns the shortest digits that read back as the same number in the array's own width."""
     texts = pc.replace_substring_regex(array.cast(pa.string()), r"^(-?[0-9]+)$", r"\1.0")
     endless = pc.if_else(pc.is_nan(array), "NaN", pc.if_else(pc.greater(array, 0), "Infinity", "-Infinity"))
     return pc.if_else(pc.is_finite(array), texts, endless)
@@ -133,13 +135,14 @@ def _of_decimals(array: pa.Array) -> pa.Array:
 
 
 def readable(array: pa.Array, kind: IcebergType) -> pa.Array:
-    """The values for people to read: UUIDs as their text, at every depth; all else as it is."""
+    """Returns the values for people to read: UUIDs as text, at every depth; others unchanged."""
     if isinstance(kind, UUIDType) and pa.types.is_fixed_size_binary(array.type):
-        return spell_uuids(array)
+        return format_uuids(array)
     if not has_uuid(kind):
         return array
     if array.offset:
-        array = pa.concat_arrays([array])  # What is inside is taken as it lies in memory.
+        # The children are used as they are in memory: an array that is a slice is copied first.
+        array = pa.concat_arrays([array])
     if isinstance(kind, StructType):
         children = [readable(array.field(n), member.field_type) for n, member in enumerate(kind.fields)]
         arrow = pa.struct([pa.field(member.name, one.type) for member, one in zip(kind.fields, children, strict=True)])
@@ -164,16 +167,16 @@ def has_uuid(kind: IcebergType) -> bool:
     return has_uuid(kind.value_type) if isinstance(kind, MapType) else isinstance(kind, UUIDType)
 
 
-def spell_type(kind: IcebergType) -> str:
-    """A type as the pipeline file writes it."""
+def format_type(kind: IcebergType) -> str:
+    """Returns a type as the pipeline file writes it."""
     if isinstance(kind, StructType):
         return f"struct<{', '.join(_member(member) for member in kind.fields)}>"
     if isinstance(kind, ListType):
-        return f"list<{spell_type(kind.element_type)}>"
+        return f"list<{format_type(kind.element_type)}>"
     if isinstance(kind, MapType):
-        return f"map<{spell_type(kind.key_type)}, {spell_type(kind.value_type)}>"
+        return f"map<{format_type(kind.key_type)}, {format_type(kind.value_type)}>"
     return str(kind)
 
 
 def _member(member: NestedField) -> str:
-    return f"{member.name}: {spell_type(member.field_type)}"
+    return f"{member.name}: {format_type(member.field_type)}"

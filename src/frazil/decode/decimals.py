@@ -1,7 +1,7 @@
-"""Texts of numbers to decimals of a precision and a scale: exactly, or not at all.
+"""Decimal texts to decimals of a precision and a scale: losslessly, or not at all.
 
-Arrow's own cast is not used. It does not notice an overflow while it rescales, and it reads beyond its table of powers for
-scales below -76 (pyarrow 26). Digits and the exponent are counted here before any of them is multiplied.
+Arrow's own cast is not used. It does not detect an overflow while it rescales, and it reads beyond its table of powers
+for scales below -76 (pyarrow 26). Digits and the exponent are counted here before any of them is multiplied.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from frazil.decode.columns import bitmap
 from frazil.decode.memory import COMPILED, I32, U8, high64, is_on_disk, load8
 
 FITS, NO_NUMBER, NO_FIT = range(3)
-"""What `Decimals.state` says of a text."""
+"""The values of `Decimals.state`."""
 
 MOST_DIGITS = 38
-# Exponents are added up in 64 bits: what is beyond this bound fits no decimal, whatever the digits before it.
+# Exponents are added in 64 bits: one beyond this bound fits no decimal, whatever the digits before it.
 _MOST_EXPONENT = 1 << 40
 
 
 @dataclass(frozen=True)
 class Decimals:
-    """array: decimal128, null where there is no text or its number does not fit. state: uint8, (n_texts,): FITS, of null
-    too; NO_NUMBER of a text that spells no number; NO_FIT of a number with too many digits before or after the point.
-    """
+    """Decimals parsed from texts."""
 
+    #: decimal128, null where there is no text or its number does not fit.
     array: pa.Array
+    #: uint8 of shape (n_texts,): FITS, also for null; NO_NUMBER for a text that is no number; NO_FIT for a number with
+    #: too many digits before or after the point.
     state: U8
 
 
 def read_decimals(texts: pa.StringArray, precision: int, scale: int) -> Decimals:
-    """The numbers that texts spell: an optional sign, digits with an optional point among, before or after them, and an
-    optional exponent of any length. Zeros at either end do not count.
+    """Returns the numbers in texts: an optional sign, digits with an optional point, and an optional exponent of any
+    length. Leading zeros and trailing zeros of a fraction do not count.
     """
-    texts = pa.concat_arrays([texts.cast(pa.string())])  # From its buffers' beginning.
+    texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffers.
     rows = len(texts)
     valid = np.asarray(texts.is_valid()).astype(np.uint8)
     state, out = np.zeros(rows, np.uint8), np.zeros(2 * rows, np.uint64)
@@ -67,7 +68,7 @@ def _skip_digits(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _read_exponent(i: int, end: int) -> tuple[int, bool]:
-    """The exponent at `i`, cut at the bound, and whether it is one that ends with the text."""
+    """Returns the exponent at `i`, cut at the bound, and whether it is valid and ends with the text."""
     is_negative = i < end and load8(i) == 0x2D
     if i < end and (load8(i) == 0x2B or load8(i) == 0x2D):
         i += 1
@@ -81,7 +82,7 @@ def _read_exponent(i: int, end: int) -> tuple[int, bool]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _times_ten(low: Any, high: Any, digit: int) -> tuple[Any, Any]:
-    """A number of 128 bits times ten, and a digit more."""
+    """Returns a number of 128 bits times ten, plus a digit."""
     ten = np.uint64(10)
     product = low * ten
     top = high * ten + np.uint64(high64(low, ten))
@@ -93,7 +94,7 @@ def _times_ten(low: Any, high: Any, digit: int) -> tuple[Any, Any]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _read_mantissa(first: int, last: int, zeros: int) -> tuple[Any, Any]:
-    """The digits from `first` to before `last`, with `zeros` more after them: 38 at most."""
+    """Returns the number of the digits from `first` to before `last`, with `zeros` more after them: 38 digits at most."""
     low = np.uint64(0)
     high = np.uint64(0)
     for i in range(first, last):

@@ -1,8 +1,8 @@
-"""The shortest decimal that means a double, compiled: the digits that Python's `repr` gives.
+"""The shortest decimal that reads back as a double, compiled: the digits that Python's `repr` gives.
 
-Source: Raffaello Giulietti, "The Schubfach way to render doubles" (2021). Of the decimals between a double's two
-neighbours' halfway points the shortest is taken, of those the nearest. A product with a power of ten of 128 bits is
-exact enough to tell on which side of a halfway point a decimal lies.
+Source: Raffaello Giulietti, "The Schubfach way to render doubles" (2021). Of the decimals between the halfway points to
+a double's two neighbours the shortest is taken, of those the nearest. A product with a power of ten of 128 bits is
+exact enough to decide on which side of a halfway point a decimal is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEAST_POWER, _MOST_POWER = -292, 324
 
 
 def _power(exponent: int) -> int:
-    """10**exponent as 128 bits, the highest of them set, rounded up."""
+    """Returns 10**exponent as 128 bits, the highest of them set, rounded up."""
     if exponent >= 0:
         shift = (10**exponent).bit_length() - 128
         return -(-(10**exponent) // 2**shift) if shift > 0 else 10**exponent << -shift
@@ -39,7 +39,9 @@ _TEN, _FORTY = np.uint64(10), np.uint64(40)
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _scaled(power: int, factor: np.uint64) -> np.uint64:
-    """factor * 10**power * 2**n for the n that leaves an integer of 64 bits; its last bit is set when it is not exact."""
+    """Returns factor * 10**power * 2**n for the n that gives an integer of 64 bits; its last bit is set when it is not
+    exact.
+    """
     high = _POWERS[power - _LEAST_POWER, 0]
     low = high64(_POWERS[power - _LEAST_POWER, 1], factor)
     middle = high * factor
@@ -52,21 +54,21 @@ def _scaled(power: int, factor: np.uint64) -> np.uint64:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def shortest_digits(bits: np.uint64) -> tuple[np.uint64, int]:
-    """Digits and exponent of ten of a finite double that is not 0, without its sign; the last digit is not 0."""
+    """Returns digits and exponent of ten of a finite double other than 0, without its sign; the last digit is not 0."""
     exponent = np.int64(bits >> np.uint64(52)) & 0x7FF
     return _shortest(bits & _FRACTION, exponent, np.uint64(52), 1075)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def shortest_float_digits(bits: np.uint64) -> tuple[np.uint64, int]:
-    """The same of a float, of which these are the 32 bits."""
+    """Returns digits and exponent of ten of a float, from its 32 bits."""
     exponent = np.int64(bits >> np.uint64(23)) & 0xFF
     return _shortest(bits & _FLOAT_FRACTION, exponent, np.uint64(23), 150)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _shortest(fraction: np.uint64, exponent: int, width: np.uint64, bias: int) -> tuple[np.uint64, int]:
-    """Of a number whose fraction has `width` bits."""
+    """Returns digits and exponent of a number whose fraction has `width` bits."""
     is_narrow = fraction == _NONE and exponent > 1  # Below a power of two the neighbour is only half as far.
     if exponent == 0:
         exponent = 1

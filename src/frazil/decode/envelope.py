@@ -1,4 +1,4 @@
-"""How a table's records wrap a change of their source: what the pipeline file says of it, as tasks need it. Pure."""
+"""The CDC envelope of a table's records, as the pipeline file declares it: small and comparable, for tasks. Pure."""
 
 from __future__ import annotations
 
@@ -9,62 +9,66 @@ from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, String
 
 PLACEHOLDER = "__debezium_unavailable_value"
 OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
-"""Headers of an insert whose row had another key before, and of a delete whose row has another key from now on."""
+"""Headers of Debezium for primary-key updates: the old key on the insert, the new key on the delete."""
 Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """What a record of the source looks like, and what is asked of its changes.
+    """The envelope of records, and what is needed of their changes."""
 
-    kind: `debezium`, `maxwell`, `canal`, or `operation` where a field of the row itself names the operation; `none`: the
-    record is a row, as the record's key is one of the key's fields. operation: that
-    field; insert, update, delete: its values. placeholder: what stands for a value that was not sent. keys: paths of the
-    key columns, where they are known. is_log: every image of every change becomes a row. marks_deletes: a deleted row
-    stays and is marked. is_upsert: rows take the place of those with their key.
-    """
-
+    #: `debezium`, `maxwell`, `canal`, or `operation` where a field of the row names the operation; `none`: the record
+    #: is a row, as record keys are.
     kind: str
+    #: The field that names the operation.
     operation: str = ""
+    #: Its values for an insert.
     insert: tuple[str, ...] = ()
+    #: Its values for an update.
     update: tuple[str, ...] = ()
+    #: Its values for a delete.
     delete: tuple[str, ...] = ()
+    #: The placeholder for a value that was not sent.
     placeholder: str = PLACEHOLDER
+    #: Paths of the key columns, where they are known.
     keys: tuple[Path, ...] = ()
+    #: Whether every image of every change becomes a row (a changelog table).
     is_log: bool = False
+    #: Whether a deleted row stays, marked as deleted (`deletes: soft`).
     marks_deletes: bool = False
+    #: Whether rows replace those with the same key.
     is_upsert: bool = False
 
     @property
     def needs_keys(self) -> bool:
-        """Whether a deleted row may be told by its record's key alone, as MongoDB's documents are."""
+        """Whether a deleted row may be identified by its record's key alone, as with MongoDB documents."""
         return self.kind == "debezium" and (self.is_log or self.is_upsert)
 
     @property
     def needs_headers(self) -> bool:
-        """Whether a row that moved to a new key may be told by a header."""
+        """Whether a primary-key update may be announced by a header."""
         return self.kind == "debezium" and self.is_upsert
 
     @property
     def names_keys(self) -> bool:
-        """Whether each record says itself which columns identify a row."""
+        """Whether each record names the columns that identify a row."""
         return self.kind == "canal"
 
     @property
     def has_many_rows(self) -> bool:
-        """Whether a record may tell of several rows."""
+        """Whether a record may have several rows."""
         return self.kind == "canal"
 
     @property
     def takes_tombstones(self) -> bool:
-        """Whether a record without a value deletes the row of its key. It may be all that is left of a delete: Debezium's
-        unwrap transform can leave the delete out, and compaction takes it away.
+        """Whether a record without a value deletes the row of its key. It may be the only remaining record of a delete:
+        Debezium's unwrap transform can drop the delete, and compaction removes it.
         """
         return self.kind in ("debezium", "operation") and self.is_upsert and not self.marks_deletes
 
 
 NO_ENVELOPE = Envelope("none")
-"""How the keys of wrapped changes are read: their fields are written as those of rows are."""
+"""The envelope for the keys of wrapped changes: their fields are written as those of rows are."""
 
 OWN_TYPES: Mapping[str, IcebergType] = {
     "op": StringType(),
@@ -83,4 +87,4 @@ OWN_TYPES: Mapping[str, IcebergType] = {
     "deleted": BooleanType(),
     "deleted_at": TimestamptzType(),
 }
-"""Fields of `metadata` that an envelope gives, with the types of their columns."""
+"""Fields of `metadata` that an envelope provides, with the types of their columns."""

@@ -1,5 +1,5 @@
-"""Times to the microsecond, which is what Iceberg's types hold: what is less is cut off, towards the past. Of numbers that
-count time since 1970-01-01T00:00:00Z in a unit that the pipeline file names, and of texts.
+"""Times to the microsecond, the precision of Iceberg's types: smaller parts are truncated towards the past. The inputs
+are texts, and numbers that count time since 1970-01-01T00:00:00Z in a declared unit.
 """
 
 from __future__ import annotations
@@ -18,28 +18,31 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 DIGITS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
-"""Digits between a unit and the microsecond."""
-# Microseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
+"""The number of digits between a unit and the microsecond."""
+# Microseconds of 0001-01-01 and 10000-01-01: numbers beyond were written in another unit.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 _DAY_US = 86_400_000_000
 FIRST_DAY, LAST_DAY = FIRST_US // _DAY_US, LAST_US // _DAY_US
-"""The days of 0001-01-01 and 10000-01-01."""
+"""The days 0001-01-01 and 10000-01-01, counted from 1970-01-01."""
 FAR_YEAR = r"^(?:0000|[+-][0-9]{4,9}|[0-9]{5,9})-(?:0[1-9]|1[0-2])-[0-9]{2}"
-"""How texts of dates begin whose year is not of 1 to 9999. Arrow reads none with a sign or with five digits."""
+"""The beginning of date texts whose year is not 1 to 9999. Arrow parses no year with a sign or with five digits."""
 _FINER = re.compile(r"(\.[0-9]{6})[0-9]+")
 
 
 @dataclass(frozen=True)
 class Moments:
-    """micros: int64, null where there is no such time. is_outside: before the year 1 or after 9999."""
+    """Times in microseconds."""
 
+    #: int64, null where there is no such time.
     micros: pa.Array
+    #: Which times are before the year 1 or after 9999: bool of shape (n_values,).
     is_outside: NDArray[np.bool_]
 
 
 def outside_years(array: pa.Array) -> NDArray[np.bool_]:
-    """Which dates or timestamps (in microseconds) are outside of the years 1 to 9999: bool, (n_values,); null is inside. It
-    is the one rule for all formats: Spark and Iceberg hold such times, Python and most readers do not.
+    """Returns which dates or timestamps (in microseconds) are outside the years 1 to 9999: bool of shape (n_values,);
+    null is inside. The rule is the same for all formats: Spark and Iceberg hold such times, Python and most readers do
+    not.
     """
     is_day = pa.types.is_date32(array.type)
     numbers = array.view(pa.int32() if is_day else pa.int64())
@@ -53,25 +56,27 @@ def outside_years(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def inside_years(array: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """The same dates or timestamps, null where they are outside of the years 1 to 9999; and where that is."""
+    """Returns the dates or timestamps, null where they are outside the years 1 to 9999; and which these are, bool of
+    shape (n_values,).
+    """
     outside = outside_years(array)
     return (pc.if_else(pa.array(outside), pa.scalar(None, array.type), array) if outside.any() else array), outside
 
 
 def spell_far_years(texts: pa.StringArray) -> NDArray[np.bool_]:
-    """Which texts begin as dates whose year is not of 1 to 9999."""
+    """Returns which texts begin as dates whose year is not 1 to 9999: bool of shape (n_texts,)."""
     return np.asarray(pc.fill_null(pc.match_substring_regex(texts, FAR_YEAR), False))
 
 
 def from_numbers(array: pa.Array, unit: str) -> Moments:
-    """The moments that numbers of any Arrow type stand for."""
+    """Returns the times from numbers of any Arrow type that count `unit` since 1970."""
     if not pa.types.is_signed_integer(array.type):
         return _one_by_one(array.to_pylist(), unit)
     numbers = np.asarray(array.fill_null(0)).astype(np.int64)
     there = np.asarray(array.is_valid())
     if unit == "ns":
         micros = np.floor_divide(numbers, 1000)
-        is_outside = np.zeros(numbers.size, np.bool_)  # 64 bits of nanoseconds end in 2262.
+        is_outside = np.zeros(numbers.size, np.bool_)  # 64 bits of nanoseconds end in the year 2262.
     else:
         factor = 10 ** DIGITS[unit]
         is_outside = ((numbers < FIRST_US // factor) | (numbers >= LAST_US // factor)) & there
@@ -93,20 +98,20 @@ def _micros(number: float | Decimal, unit: str) -> int:
         return LAST_US
     spelt = (
         number if isinstance(number, Decimal) else Decimal(repr(number))
-    )  # What was written, not the binary fraction.
+    )  # The decimal as written, not the binary fraction.
     return math.floor(Fraction(spelt) * Fraction(10) ** DIGITS[unit])
 
 
 def from_texts(texts: pa.StringArray, target: pa.TimestampType) -> pa.Array | None:
-    """The moments that texts in ISO 8601 spell; None where one of them spells none, or takes a look at each to tell."""
+    """Returns the times from ISO 8601 texts; None where one text is invalid, or must be parsed by itself."""
     is_finer = len(texts) > 0 and _FINER.search(texts[int(np.asarray(texts.is_valid()).argmax())].as_py() or "")
     for unit in ("ns", "us") if is_finer else ("us", "ns"):
-        with suppress(pa.ArrowInvalid):  # As slow as all the rest where many are refused.
+        with suppress(pa.ArrowInvalid):  # The exception is as slow as everything else where many batches are refused.
             found = texts.cast(pa.timestamp(unit, target.tz))
             return found if unit == "us" else from_numbers(found.cast(pa.int64()), unit).micros.cast(target)
     return None
 
 
 def cut_texts(texts: pa.StringArray) -> pa.StringArray:
-    """Texts of times without the digits of a second that are less than a microsecond."""
+    """Returns texts of times without the digits below a microsecond."""
     return pc.replace_substring_regex(texts, _FINER.pattern, r"\1")

@@ -1,8 +1,9 @@
-"""Forms of a writer's values: which are read in another form than the schema's own, because the table's column has that one.
+"""Forms of a writer's values: those read in another form than the schema's own, because the table's column has that
+form.
 
-Avro's logical types leave the bytes as they are, so a `timestamp-millis` is also the `long` that was written; an enum of
-Protobuf is a number on the wire; a message or record without fields fits a struct. A change from one to the other is none
-of what is written, and must not be one of what is stored.
+Avro's logical types leave the bytes unchanged, so a `timestamp-millis` is also the `long` that was written; a Protobuf
+enum is a number on the wire; a message or record without fields fits a struct. A change from one to the other does not
+change the written bytes, and must not change the stored values.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from frazil.decode.renames import NO_RENAMES, Renames
 
 Path = tuple[str, ...]
 Forms = frozenset[tuple[Path, str]]
-"""By path of the writer's value the form that its column has: `number`, `text`, `bytes` or `struct`."""
+"""The form of the column, by path of the writer's value: `number`, `text`, `bytes` or `struct`."""
 
 OWN_FORMS: Forms = frozenset()
-"""Every value is read as its schema says."""
+"""Every value is read in its schema's own form."""
 
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _BYTES = (BinaryType, FixedType)
@@ -47,9 +48,9 @@ _TIMES = (DateType, TimeType, TimestampType, TimestamptzType)
 
 
 def forms_of(struct: StructType, fields: Sequence[NestedField], renames: Renames = NO_RENAMES) -> Forms:
-    """The forms that the table's `fields` ask for of a writer's values. struct: what they are by their schema alone.
+    """Returns the forms that the table's `fields` need for a writer's values. struct: the types by their schema alone.
 
-    A reader takes up those of them that its format knows, and leaves the others.
+    A reader uses the forms that its format supports, and ignores the others.
     """
     return frozenset(_of_members(struct, fields, renames, (), ()))
 
@@ -57,7 +58,9 @@ def forms_of(struct: StructType, fields: Sequence[NestedField], renames: Renames
 def _of_members(
     struct: StructType, fields: Iterable[NestedField], renames: Renames, written_at: Path, at: Path
 ) -> Iterator[tuple[Path, str]]:
-    """written_at, at: the path of the struct in the writer's schema and in the table."""
+    """Yields forms of a struct's members. written_at, at: the path of the struct in the writer's schema and in the
+    table.
+    """
     fields = list(fields)
     written = {member.name: member for member in struct.fields}
     renamed = renames.of_columns(struct, {member.name for member in fields}, at)
@@ -66,7 +69,7 @@ def _of_members(
         inner, column = (*written_at, source), (*at, member.name)
         if source in written:
             yield from _of_value(written[source].field_type, member.field_type, renames, inner, column)
-        else:  # A record without fields has no column of its own: it may be there all the same.
+        else:  # A record without fields has no column of its own, but may be inside the column.
             yield from _structs_in(member.field_type, inner)
 
 
@@ -93,7 +96,7 @@ def _of_value(
 
 
 def _structs_in(kind: IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
-    """The struct that a type is, and those that are its members."""
+    """Yields the struct that a type is, and those among its members."""
     if isinstance(kind, StructType):
         yield path, "struct"
         for member in kind.fields:
@@ -101,7 +104,9 @@ def _structs_in(kind: IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _form_of(written: IcebergType, wanted: IcebergType) -> str:
-    """The form of the column, where a value of the written type may have it; empty where it has none, or its own."""
+    """Returns the form of the column, where a value of the written type has it; empty where it has not, or where it is
+    its own.
+    """
     if isinstance(wanted, _NUMBERS) and isinstance(written, (*_TIMES, StringType, BooleanType)):
         return "number"
     if isinstance(wanted, StringType) and isinstance(written, (UUIDType, *_BYTES)):

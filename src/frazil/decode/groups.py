@@ -1,4 +1,4 @@
-"""Records of one batch that were decoded in groups, put together again in the order of the batch."""
+"""Records of one batch that were decoded in groups, merged in the order of the batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyiceberg.types import NestedField
 
 from frazil.decode.columns import Decoded
 from frazil.schema.arrow import arrow_type, as_written
-from frazil.schema.evolve import merge_wanted
+from frazil.schema.evolve import merge_requested_fields
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Group:
 
 
 def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int, limit: int) -> Decoded:
-    """The columns `fields` of a batch of `count` records, each of which is in one of the groups.
+    """Returns the columns `fields` of a batch of `count` records, each of which is in one of the groups.
 
-    limit: how many misfits are kept.
+    limit: the number of mismatches that are kept.
     """
     if len(groups) == 1 and groups[0].rows.size == count and (np.diff(groups[0].rows) > 0).all():
         return groups[0].decoded
@@ -49,8 +49,8 @@ def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int,
         columns=[column.take(places) for column in columns],
         refused=refused,
         mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit],
-        wanted=merge_wanted([one.wanted for one in decoded], keeps_first=True),
-        loosened=set().union(*(one.loosened for one in decoded)),
+        requested_fields=merge_requested_fields([one.requested_fields for one in decoded], keeps_first=True),
+        made_optional=set().union(*(one.made_optional for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),
         rescued=_rescued(groups, places),
         missing=set().union(*(one.missing for one in decoded)),

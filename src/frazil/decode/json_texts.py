@@ -1,8 +1,7 @@
-"""Values as JSON texts, for people and for the column `_rescued`: bytes as base64, times in ISO 8601, decimals and numbers
-that JSON lacks as text.
+"""Values as JSON texts, for people and for the column `_rescued`: bytes as base64, times in ISO 8601, decimals and
+numbers that JSON lacks as text.
 
-A column of scalars becomes texts at once; of what Arrow has no words for, bytes and everything nested, each value becomes
-one.
+A column of scalars becomes texts at once; bytes and nested values, which Arrow does not format, one by one.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ import pyarrow.compute as pc
 
 from frazil.decode.columns import as_text
 from frazil.decode.epochs import FIRST_US, LAST_US
-from frazil.literals import spell_day, spell_moment
+from frazil.literals import format_day, format_moment
 
 _DAY_US = 86_400_000_000
 
 
 def as_json(value: Any) -> str:
-    """One value."""
+    """Returns one value as JSON text."""
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def json_text(value: pa.Scalar) -> str:
-    """One value of an array."""
+    """Returns one value of an array as JSON text."""
     return as_json(_python(value))
 
 
 def json_texts(array: pa.Array) -> pa.Array:
-    """Every value of an array without nulls."""
+    """Returns every value of an array without nulls as JSON text."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return json_texts(array.dictionary_decode())
@@ -63,7 +62,7 @@ def _one_by_one(array: pa.Array) -> pa.Array:
 
 
 def _is_far(array: pa.Array) -> bool:
-    """Whether some day or time is before the year 1 or after 9999, where Arrow has other words than Python."""
+    """Whether some day or time is before the year 1 or after 9999, which Arrow formats differently from Python."""
     kind, least, most = array.type, FIRST_US, LAST_US
     if pa.types.is_date32(kind):
         numbers, least, most = array.view(pa.int32()), least // _DAY_US, most // _DAY_US
@@ -76,7 +75,7 @@ def _is_far(array: pa.Array) -> bool:
 
 
 def _python(value: pa.Scalar) -> Any:
-    """The value as Python's own; days and times for which Python has none are texts."""
+    """Returns the value as Python's own; days and times that Python does not have as texts."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):
@@ -84,8 +83,8 @@ def _python(value: pa.Scalar) -> Any:
 
 
 def _of_far(value: pa.Scalar) -> Any:
-    """A day or a timestamp for which Python has none, or what has one in it: times of day all have one, as readers refuse
-    those beyond 24 hours.
+    """Returns a day or a timestamp that Python does not have as text, also inside a nested value. Python has every time
+    of day, as readers refuse those beyond 24 hours.
     """
     kind = value.type
     if pa.types.is_struct(kind):
@@ -95,8 +94,8 @@ def _of_far(value: pa.Scalar) -> Any:
     if pa.types.is_list(kind):
         return [_python(member) for member in value.values]
     if pa.types.is_date(kind):
-        return spell_day(value.value)
-    return spell_moment(value.value) + ("+00:00" if kind.tz else "")
+        return format_day(value.value)
+    return format_moment(value.value) + ("+00:00" if kind.tz else "")
 
 
 def _of_floats(array: pa.Array) -> pa.Array:
@@ -105,7 +104,7 @@ def _of_floats(array: pa.Array) -> pa.Array:
 
 
 def _of_times(array: pa.Array) -> pa.Array:
-    """As Python writes them: the fraction only where there is one."""
+    """Returns times as Python formats them: with a fraction only where there is one."""
     texts = pc.replace_substring(pc.replace_substring_regex(array.cast(pa.string()), r"\.0+(Z?)$", r"\1"), " ", "T")
     return pc.replace_substring_regex(texts, "Z$", "+00:00")
 

@@ -1,8 +1,9 @@
-"""How much one record, and one lot of records that are decoded at once, may become in memory.
+"""The limits on the memory of one record, and of the records that are decoded at once.
 
-Bytes do not bound it: two bytes are an empty message with 2,000 columns. What is counted are cells: places for values of
-columns, also of those that no record has. A lot with too many is decoded in pieces (`ingest.pieces`); a record that has too
-many by itself is a dead letter. The table of all limits is docs/reference/limits.md.
+The number of bytes is no limit: two bytes are an empty message with 2,000 columns. Cells are counted instead: places
+for values of columns, also of those that no record has. Records with too many cells together are decoded in pieces
+(`decode.pieces`); a record with too many cells of its own is a dead letter. The table of all limits is
+docs/reference/limits.md.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from dataclasses import dataclass
 from pyiceberg.types import IcebergType, StructType
 
 from frazil.decode.columns import Fault
-from frazil.name_length import is_long, say_long
+from frazil.name_length import explain_long_name, is_long
 
 MAX_BATCH_CELLS = 24_000_000
 """Cells of the records that are decoded at once: 20,000 records of 1,000 columns and some; 8 to 30 bytes each."""
 
 MAX_RECORD_CELLS = 2**24
-"""Cells of one record, besides one for each of its bytes."""
+"""Cells of one record, in addition to one for each of its bytes."""
 
 MAX_NEW_FIELDS = 10_000
-"""Fields that the table lacks, at all depths, whose types are found out from records that are decoded at once."""
+"""Fields that the table lacks, at all depths, whose types are inferred from records that are decoded at once."""
 
 _UNLIMITED = 2**62
 
 
 class TooMuch(Exception):
-    """Records that are decoded at once become more than they may. fault: what is said of a record that does so alone."""
+    """The records that are decoded at once exceed a limit. fault: the fault of a record that exceeds it by itself."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -39,10 +40,11 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the records that are being decoded may become. refusal: why none of them is read."""
+    """The limits for the records that are being decoded."""
 
     cells: int = _UNLIMITED
     new_fields: int = _UNLIMITED
+    #: The reason why none of them is read; None to read them.
     refusal: Fault | None = None
 
 
@@ -51,14 +53,14 @@ _bounds: ContextVar[Bounds] = ContextVar("bounds", default=_NONE)
 
 
 def bounds_of(record_count: int, byte_count: int, room: int) -> Bounds:
-    """The bounds of some records. room: how many columns more the table may get."""
+    """Returns the limits for some records. room: the number of columns that the table may still get."""
     cells = MAX_BATCH_CELLS if record_count > 1 else MAX_RECORD_CELLS + byte_count
     return Bounds(cells, max(MAX_NEW_FIELDS, room))
 
 
 @contextmanager
 def bounded(bounds: Bounds) -> Iterator[None]:
-    """What is decoded inside stays within these bounds, or TooMuch is raised."""
+    """Applies these limits to decoding inside the block, which raises TooMuch beyond them."""
     token = _bounds.set(bounds)
     try:
         yield
@@ -67,17 +69,17 @@ def bounded(bounds: Bounds) -> Iterator[None]:
 
 
 def refusal() -> Fault | None:
-    """Why no record is to be read at present."""
+    """Returns the reason why no record is to be read at present; None without one."""
     return _bounds.get().refusal
 
 
 def may_guess(count: int) -> bool:
-    """Whether there may be memory for so many cells before it is known how many are needed."""
+    """Whether memory for `count` cells may be allocated before the needed number is known."""
     return count <= min(MAX_BATCH_CELLS, _bounds.get().cells)
 
 
 def check_cells(count: int) -> None:
-    """Raises TooMuch where so many cells are too many. Called before there is memory for them."""
+    """Raises TooMuch where `count` cells exceed the limit. Called before the memory is allocated."""
     if count > _bounds.get().cells:
         raise TooMuch(
             Fault(
@@ -89,7 +91,7 @@ def check_cells(count: int) -> None:
 
 
 def check_new_fields(count: int) -> None:
-    """Raises TooMuch where so many fields that the table lacks are too many."""
+    """Raises TooMuch where `count` fields that the table lacks exceed the limit."""
     most = _bounds.get().new_fields
     if count > most:
         reason = (
@@ -100,17 +102,17 @@ def check_new_fields(count: int) -> None:
 
 
 def leaf_count(kind: IcebergType) -> int:
-    """The cells that one value of a type takes where nothing is in its lists and maps."""
+    """Returns the cells of one value of a type whose lists and maps are empty."""
     if isinstance(kind, StructType):
         return sum(leaf_count(member.field_type) for member in kind.fields) or 1
     return 1
 
 
 def long_name_fault(name: str) -> Fault:
-    """What is said of a record with a field of such a name."""
-    return Fault("name_too_long", say_long(name))
+    """Returns the fault of a record with a field whose name is too long."""
+    return Fault("name_too_long", explain_long_name(name))
 
 
 def rejected_fault(name: str, reason: str) -> Fault:
-    """What is said of a record with a field that the table cannot have."""
+    """Returns the fault of a record with a field that the table cannot have."""
     return Fault("name_too_long", reason) if is_long(name) else Fault("name_taken", reason)

@@ -1,4 +1,4 @@
-"""Values in another type where they are the same in it: numbers, bytes, and days as times."""
+"""Lossless conversions between Arrow types: numbers, bytes, and days as times."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Decimals of so many digits can be told from the float that is nearest (IEEE 754; FLT_DIG and DBL_DIG of C).
+# Decimals of up to this many digits are recovered from the nearest float (IEEE 754; FLT_DIG and DBL_DIG of C).
 _TOLD_DIGITS = {pa.float32(): 6, pa.float64(): 15}
 _ROOMY = 60
 _WIDEST = 76
 
 
 def may_convert(written: pa.DataType, wanted: pa.DataType) -> bool:
-    """Numbers to numbers, bytes to bytes and days to times without a zone: nothing else means the same in another type."""
+    """Whether values of one type may be equal in the other: numbers to numbers, bytes to bytes and days to times
+    without a zone.
+    """
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     is_number = [any(is_kind(kind) for is_kind in kinds) for kind in (written, wanted)]
     if pa.types.is_floating(written) and not pa.types.is_floating(wanted):
@@ -27,7 +29,7 @@ def may_convert(written: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def cast_exactly(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values that are the same in the target's type; null for the others."""
+    """Returns the values that are equal in the target type; null for the others."""
     if not may_convert(array.type, target):
         return pa.nulls(len(array), target)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
@@ -39,14 +41,14 @@ def cast_exactly(array: pa.Array, target: pa.DataType) -> pa.Array:
     same = pc.equal(array, again)
     if pa.types.is_floating(array.type):
         same = pc.or_(same, pc.is_nan(array))
-    elif pa.types.is_floating(target):  # What is rounded up to 2**63 does not come back the same on every machine.
+    elif pa.types.is_floating(target):  # A value rounded up to 2**63 does not convert back the same on every machine.
         same = pc.and_(same, pc.and_(pc.less(converted, 2.0**63), pc.greater_equal(converted, -(2.0**63))))
     return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
 
 
 def _nearest_floats(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The nearest float or double of each decimal from which the decimal can be told again; null for the others. Arrow's own
-    cast is beside the nearest one for many: 99.99 becomes 99.99000000000001.
+    """Returns the nearest float or double of each decimal that can be recovered from it; null for the others. Arrow's
+    own cast misses the nearest one for many: 99.99 becomes 99.99000000000001.
     """
     found = array.cast(pa.string()).cast(target)
     unit, digits = Decimal((0, (1,), -array.type.scale)), _TOLD_DIGITS[target]
@@ -62,20 +64,20 @@ def _nearest_floats(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _exact_by_value(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_integer(array.type):
-        # Arrow asks for room for every integer there could be.
+        # Arrow checks the precision for the largest integer of the type.
         array = array.cast(pa.decimal256(_ROOMY, target.scale))
     array = pc.if_else(_is_in_range(array, target), array, pa.scalar(None, array.type))
     back = _way_back(array.type, target)
     try:
         converted = array.cast(target, safe=not pa.types.is_decimal(array.type))
         same = pc.equal(converted.cast(back), array.cast(back))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # It refuses all for some of them.
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # Arrow refuses all of them for some.
         return _exact_one_by_one(array, target)
     return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
 
 
 def _is_in_range(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values that are not too large, or too long, for the target's type, as far as one look tells."""
+    """Returns the values that are not too large, or too long, for the target type, as far as a quick check can decide."""
     if pa.types.is_fixed_size_binary(target) and not pa.types.is_decimal(target):
         return pc.equal(pc.binary_length(array), target.byte_width)
     if not pa.types.is_decimal(array.type) or pa.types.is_floating(target):
@@ -100,7 +102,9 @@ def _is_in_range(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _way_back(written: pa.DataType, target: pa.DataType) -> pa.DataType:
-    """The type in which values and what they became are compared: Arrow asks for room for every integer there could be."""
+    """Returns the type in which values and converted values are compared: Arrow checks the precision for the largest
+    integer of a type.
+    """
     if pa.types.is_decimal(written) and pa.types.is_integer(target):
         return pa.decimal256(_WIDEST, written.scale)
     return written

@@ -1,4 +1,4 @@
-"""Keys of maps, which must not be null: Arrow ends the process over one that is."""
+"""Keys of maps, which must not be null: Arrow aborts the process over a null key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pyarrow as pa
 
 
 def filled(keys: pa.Array) -> pa.Array:
-    """The keys with some value in the place of each null. A record with such a key is a bad one, and is no row."""
+    """Returns the keys with an arbitrary value in place of each null. A record with such a key is a bad record and
+    becomes no row.
+    """
     if not keys.null_count:
         return keys
     there = keys.drop_null()
@@ -14,7 +16,7 @@ def filled(keys: pa.Array) -> pa.Array:
 
 
 def _any_of(kind: pa.DataType) -> pa.Scalar:
-    """One value of a type."""
+    """Returns an arbitrary value of a type."""
     if pa.types.is_fixed_size_binary(kind):
         return pa.scalar(bytes(kind.byte_width), kind)
     if pa.types.is_binary(kind) or pa.types.is_string(kind):

@@ -20,13 +20,15 @@ from numpy.typing import NDArray
 U8 = NDArray[np.uint8]
 I32 = NDArray[np.int32]
 COMPILED = {"cache": True, "nogil": True, "error_model": "numpy"}
-"""How every loop is compiled: once, kept on disk, without the interpreter's lock, and without checks of division."""
+"""The options of every loop: compiled once, cached on disk, without the interpreter's lock, and without checks of
+division.
+"""
 
 _I64 = ir.IntType(64)
 
 
 def is_on_disk(function: Any) -> bool:
-    """Whether a compiled function is kept on disk, so that it is there at once."""
+    """Whether a compiled function is cached on disk."""
     name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__name__}-*.nbi"
     return any(Path(function.stats.cache_path).glob(name))
 
@@ -37,7 +39,7 @@ def _pointer(builder: Any, address: Any, bits: int) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def load8(typingctx: Any, address: Any) -> Any:
-    """The byte at `address`, as int64."""
+    """Returns the byte at `address`, as int64."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.zext(builder.load(_pointer(builder, args[0], 8), align=1), _I64)
@@ -47,7 +49,7 @@ def load8(typingctx: Any, address: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def load64(typingctx: Any, address: Any) -> Any:
-    """The eight bytes from `address` on, as uint64, the first one lowest (the machine is little-endian)."""
+    """Returns the eight bytes from `address` on, as uint64, the first one lowest (the machine is little-endian)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load(_pointer(builder, args[0], 64), align=1)
@@ -79,7 +81,7 @@ def store64(typingctx: Any, address: Any, value: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(typingctx: Any, target: Any, source: Any, count: Any) -> Any:
-    """Copies `count` bytes; the two places do not overlap."""
+    """Copies `count` bytes; source and target do not overlap."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         cgutils.raw_memcpy(
@@ -92,7 +94,7 @@ def copy_bytes(typingctx: Any, target: Any, source: Any, count: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def trailing_zeros(typingctx: Any, word: Any) -> Any:
-    """Zero bits below the lowest set bit of a word that is not 0."""
+    """Returns the number of zero bits below the lowest set bit of a word other than 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -102,7 +104,7 @@ def trailing_zeros(typingctx: Any, word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def high64(typingctx: Any, one: Any, other: Any) -> Any:
-    """The high half of the product of two words."""
+    """Returns the high half of the product of two words."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         wide = ir.IntType(128)
@@ -114,7 +116,7 @@ def high64(typingctx: Any, one: Any, other: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def widen_float(typingctx: Any, bits: Any) -> Any:
-    """The bits of the double that a float, of which the low 32 bits are given, is."""
+    """Returns the bits of the double equal to a float, from the float's 32 bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         single = builder.bitcast(builder.trunc(args[0], ir.IntType(32)), ir.FloatType())

@@ -1,4 +1,4 @@
-"""Records that are decoded at once, taken apart where they become more than fits into memory (`decode.limits`)."""
+"""Records that are decoded at once, divided where they need too much memory (`decode.limits`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_ROOM = 2**31
 
 
 def plain_columns(records: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The columns by name, times in microseconds."""
+    """Returns the columns by name, times in microseconds."""
     columns = dict(zip(records.schema.names, records.columns, strict=True))
     if "timestamp" in columns:
         columns["timestamp"] = columns["timestamp"].cast(pa.timestamp("us", tz="UTC"))
@@ -28,10 +28,11 @@ def read_in_pieces(
     room: int = _NO_ROOM,
     columns_of: Callable[[pa.RecordBatch], dict[str, pa.Array]] = plain_columns,
 ) -> Iterator[Piece[Read]]:
-    """What is read of some records, in their order: of all at once, or of halves of them, and of halves of these.
+    """Yields the results of reading some records, in order: of all at once, or of halves of them, and so on.
 
-    A record that is too much by itself is read as one whose value is too large. read: must change nothing before it has
-    decoded the records. room: how many columns more the table may get. columns_of: the columns that are read.
+    A record that exceeds a limit by itself is read as one whose value is too large. read: must change nothing before it
+    has decoded the records. room: the number of columns that the table may still get. columns_of: the columns that are
+    read.
     """
     waiting = [records]
     while waiting:

@@ -1,4 +1,4 @@
-"""Values without a structure: the whole of each becomes the column `value`, as text or as bytes."""
+"""Values without a structure: each entire value becomes the column `value`, as text or as bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_TEXT = Fault("bad_text", "the value is not UTF-8")
 
 
 def read_text(values: pa.BinaryArray) -> Columns:
-    """The values as text; a null value is null, bytes that are no UTF-8 are a fault."""
+    """Returns the values as text; a null value is null, bytes that are not UTF-8 are a fault."""
     fault = np.zeros(len(values), np.uint8)
     try:
         return Columns([values.cast(pa.string())], fault, (_NOT_TEXT,))
@@ -30,12 +30,12 @@ def read_text(values: pa.BinaryArray) -> Columns:
 
 
 def plain_struct(text: bool) -> StructType:
-    """The one column."""
+    """Returns the struct of the single column."""
     return StructType(NestedField(0, "value", StringType() if text else BinaryType(), required=False))
 
 
 def decode_plain(reading: Reading, fields: tuple[NestedField, ...], values: pa.BinaryArray, limit: int) -> Decoded:
-    """The columns `fields` of values in the format `text` or `raw`."""
+    """Returns the columns `fields` of values in the format `text` or `raw`."""
     is_text = reading.format == "text"
     columns = read_text(values) if is_text else Columns([values], np.zeros(len(values), np.uint8), ())
     return fit_columns(Fitting(reading, "", len(values), limit), plain_struct(is_text), columns, fields)

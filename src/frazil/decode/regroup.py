@@ -1,4 +1,4 @@
-"""Structs taken apart and put together again, without a copy of what is in them: members left out, members taken out."""
+"""Structs regrouped without a copy of their values: members left out or moved."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from frazil.decode.columns import Columns
 from frazil.schema.arrow import arrow_type
-from frazil.schema.selection import Path, Selection, is_bare
+from frazil.schema.selection import Path, Selection, is_empty_type
 
 
 def select_columns(selection: Selection, struct: StructType, columns: Columns) -> tuple[StructType, Columns]:
-    """What a reader made of some records, as if its schema had only the fields that are taken."""
+    """Returns a reader's columns as if its schema had only the fields that the table takes."""
     pruned = selection.prune_struct(struct) or StructType()
     places = {member.name: n for n, member in enumerate(struct.fields)}
     arrays = []
@@ -28,15 +28,16 @@ def select_columns(selection: Selection, struct: StructType, columns: Columns) -
 def regroup(
     array: pa.Array, had: IcebergType, wanted: IcebergType, path: Path = (), moved: frozenset[Path] = frozenset()
 ) -> pa.Array:
-    """The array of type `had` with the members that `wanted` has, at every level; those that are not there are null, those
-    that have `moved` to columns of their own, and those of which nothing was taken.
+    """Returns the array of type `had` with the members of `wanted`, at every level. Absent members are null, as are
+    those that `moved` to columns of their own, and those of which nothing is taken.
     """
     if had == wanted and not any(other[: len(path)] == path for other in moved):
         return array
-    if is_bare(had):
+    if is_empty_type(had):
         return pa.nulls(len(array), arrow_type(wanted))
     if array.offset:
-        array = pa.concat_arrays([array])  # What is inside is taken as it lies in memory.
+        # The children are used as they are in memory: an array that is a slice is copied first.
+        array = pa.concat_arrays([array])
     if isinstance(had, StructType) and isinstance(wanted, StructType):
         return _regroup_struct(array, had, wanted, path, moved)
     if isinstance(had, ListType) and isinstance(wanted, ListType):
@@ -69,7 +70,9 @@ def _regroup_struct(
 def member_at(
     fields: Sequence[NestedField], arrays: Sequence[pa.Array], path: Path
 ) -> tuple[pa.Array, IcebergType] | None:
-    """The values of the field at `path`, null where a struct around it is; None where there is no such field."""
+    """Returns the values of the field at `path`, null where a struct around it is, and their type; None where there is
+    no such field.
+    """
     places = {member.name: n for n, member in enumerate(fields)}
     n = places.get(path[0])
     if n is None:

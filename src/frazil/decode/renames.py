@@ -1,5 +1,5 @@
-"""Fields that are called otherwise in other schemas, as the aliases of these tell: one column has them all, in whatever
-order the records come.
+"""Fields that have other names in other schemas, as aliases declare: one column for all names, in any order of the
+records.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Renames:
-    """names: by path the other names that a field has had or has since, older ones first. first: the oldest name that a
-    schema writes it under, where that is another than its own.
-    """
+    """Other names of fields."""
 
+    #: The other names that a field has had before or since, by path, older ones first.
     names: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    #: The oldest name that a schema writes the field under, by path, where that is not its own.
     first: Mapping[Path, str] = field(default_factory=dict)
 
     def inside(self, name: str) -> Renames:
-        """The same of fields that lie one level deeper, in the field `name`."""
+        """Returns the renames of fields one level deeper, in the field `name`."""
         names = {(name, *path): others for path, others in self.names.items()}
         return Renames(names, {(name, *path): oldest for path, oldest in self.first.items()})
 
     def of_columns(self, struct: StructType, columns: Collection[str], path: Path) -> dict[str, str]:
-        """Columns that a field of a writer's struct was called before, with that field. path: of the columns' struct."""
+        """Returns columns that are former names of a field in a writer's struct, with that field. path: of the columns'
+        struct.
+        """
         if not self.names:
             return {}
         names = {member.name for member in struct.fields}
@@ -43,8 +45,8 @@ class Renames:
         return found
 
     def under_first(self, member: NestedField, path: Path, beside: Collection[str]) -> NestedField:
-        """A field that no column has, it and what is in it under the names that they get columns by. path: of the struct
-        that it is in; beside: the names of the fields there.
+        """Returns a field that no column has, with the names by which it and its members get columns. path: of the
+        struct that it is in; beside: the names of the fields there.
         """
         if not self.first:
             return member
@@ -74,7 +76,8 @@ NO_RENAMES = Renames()
 def find_renames(
     schemas: Sequence[tuple[StructType, Mapping[Path, tuple[str, ...]]]], others: Iterable[StructType] = ()
 ) -> Renames:
-    """What schemas of one record together say. Of each what it writes, and by path the names that its fields had before.
+    """Returns the renames between schemas of one record. schemas: what each one writes, and the names that its fields
+    had before, by path.
 
     others: what other records write into the same table: a name that only these have there is their field's.
     """

@@ -1,4 +1,6 @@
-"""What does not fit its column, as one JSON object per record: path to value and reason, for the column `_rescued`."""
+"""Rescued values: those that do not fit their column, as one JSON object per record, from the path to the value and the
+reason, for the column `_rescued`.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ from frazil.decode.json_texts import json_texts
 from frazil.schema.selection import Path
 
 UNKNOWN_FIELD = "unknown_field"
-"""Why a field is put aside that the table does not have."""
+"""The reason for a rescued field that the table does not have."""
 
 
 def rescued_column(texts: Texts, row_count: int) -> pa.Array:
-    """One text per record, null where nothing had to be rescued.
+    """Returns one text per record, null where nothing was rescued.
 
-    Fields that the table does not have are put together column by column; values that do not fit, and what is in lists
-    and maps, one by one.
+    Fields that the table does not have are joined column by column; mismatches, and values in lists and maps, one by
+    one.
     """
     whole, singles = [], list(texts.rescued)
     for path, column in texts.unknown_fields:
@@ -39,7 +41,7 @@ def rescued_column(texts: Texts, row_count: int) -> pa.Array:
 
 
 def unknown_values(texts: Texts) -> list[Mismatch]:
-    """The values of fields that the table does not have, one by one."""
+    """Returns the values of fields that the table does not have, one by one."""
     return [one for path, column in texts.unknown_fields for one in _singles(texts, path, column)]
 
 
@@ -51,7 +53,7 @@ def _singles(texts: Texts, path: str, column: Slices) -> list[Mismatch]:
 
 
 def add_members(rescued: pa.Array | None, mismatches: Iterable[Mismatch], row_count: int) -> pa.Array | None:
-    """The column with further members; None where there still are none."""
+    """Returns the column with further members; None where there still are none."""
     found = list(mismatches)
     if not found:
         return rescued
@@ -60,7 +62,7 @@ def add_members(rescued: pa.Array | None, mismatches: Iterable[Mismatch], row_co
 
 
 def join_members(members: list[pa.Array], row_count: int) -> pa.Array:
-    """Objects of all members of each record; null where there are none."""
+    """Returns objects of all members of each record; null where there are none."""
     inner = pa.nulls(row_count, pa.string())
     for member in members:
         # Not with `null_handling="skip"`: pyarrow 26 then leaves out the rows in which all are null.
@@ -69,7 +71,7 @@ def join_members(members: list[pa.Array], row_count: int) -> pa.Array:
 
 
 def members_of(mismatches: Iterable[Mismatch], row_count: int) -> pa.Array:
-    """The members of each record, one after another; a path that a record has more than once gets a number."""
+    """Returns the members of each record, one after another; a path that a record has more than once gets a number."""
     by_row: dict[int, dict[str, str]] = {}
     for mismatch in mismatches:
         mine = by_row.setdefault(mismatch.row, {})
@@ -85,7 +87,7 @@ def members_of(mismatches: Iterable[Mismatch], row_count: int) -> pa.Array:
 
 
 def _members(texts: Texts, path: str, column: Slices) -> pa.Array:
-    """Of each record its value of a field that the table does not have; null without one."""
+    """Returns each record's member for a field that the table does not have; null without one."""
     there = column.kind > NULL
     rows = np.flatnonzero(there).astype(np.int32)
     out = np.empty(int((column.end[rows] - column.start[rows]).sum()), np.uint8)
@@ -97,12 +99,14 @@ def _members(texts: Texts, path: str, column: Slices) -> pa.Array:
 
 
 def members_at(path: Path, array: pa.Array, there: NDArray[np.bool_]) -> pa.Array:
-    """The same of values of a writer's column, one of each record. there: those that are values of the field."""
+    """Returns each record's member from a writer's column with one value per record. there: which of them are values of
+    the field.
+    """
     return _at(".".join(path), json_texts(array.filter(pa.array(there))), there)
 
 
 def _at(path: str, texts: pa.Array, there: NDArray[np.bool_]) -> pa.Array:
-    """A member with each of the texts, for the records that are `there`."""
+    """Returns a member with each of the texts, for the records in `there`."""
     before = f'{json.dumps(path, ensure_ascii=False)}:{{"value":'
     members = pc.binary_join_element_wise(before, texts, f',"reason":"{UNKNOWN_FIELD}"}}', "")
     places = np.cumsum(there) - 1

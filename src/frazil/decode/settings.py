@@ -16,15 +16,16 @@ from frazil.schema.selection import Path, Selection
 
 @dataclass(frozen=True)
 class WriterSchema:
-    """A schema of the registry, as tasks need it.
+    """A schema of the registry, as tasks need it."""
 
-    kind: avro, protobuf or json_schema; `unknown` where the registry has none of the id; `unusable` with the reason as its
-    text. references: name and text of what it refers to. descriptors: of Protobuf, the compiled FileDescriptorSet.
-    """
-
+    #: `avro`, `protobuf` or `json_schema`; `unknown` where the registry has no schema with the id; `unusable` with the
+    #: reason as its text.
     kind: str
+    #: The schema's text.
     text: str = ""
+    #: Name and text of each schema it refers to.
     references: tuple[tuple[str, str], ...] = ()
+    #: The compiled FileDescriptorSet, of Protobuf.
     descriptors: bytes = b""
 
 
@@ -33,52 +34,61 @@ Framing = Literal["confluent", "apicurio", "none"]
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table's records become rows.
+    """How a table's records become rows."""
 
-    format: of the values; framing: where they name their schema (see `decode.frames`), or in the header `header` if
-    is_by_header. message: full name of the Protobuf message, where records do not name one. schemas: by id those known
-    so far. unknown_fields: what becomes of fields that the table lacks (`add`, `drop`, `rescue`, `refuse`). is_rescuing:
-    whether values that do not fit go to the column `_rescued`. may_widen: whether a column may get a wider type.
-    on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). max_record_bytes: larger
-    values are not read. selection: the fields that count; None: all. units: of numbers in fields of time, by path;
-    without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
-    read is not the record but its opened envelope (`decode.envelopes.opened`). rejected: paths of fields that the table
-    cannot have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that
-    brings more is a bad one. is_extended: JSON is MongoDB's extended one. coerced: paths of columns that take values of
-    other types as text. numbers: what numbers of JSON become where there is no column yet; None: what their values need.
-    hints: as in `hints`, of records before these. zones: of local times, by path. infers_times: whether text of JSON that
-    is always a time becomes one where there is no column yet. aliases: by path of a column other names that its field may
-    have in records. keys: paths of fields that identify rows, where there is no envelope to say so: equal numbers in them
-    must be written alike; the empty path is all of a key.
-    """
-
+    #: The format of the values.
     format: str = "json"
+    #: The wire format that names the schema (see `decode.wire_format`).
     framing: Framing = "confluent"
+    #: Whether the record header `header` names the schema instead.
     is_by_header: bool = False
+    #: The name of that header.
     header: str = "__value_schema_id"
+    #: The full name of the Protobuf message, where records do not name one.
     message: str = ""
+    #: The schemas known so far, by id.
     schemas: tuple[tuple[str, WriterSchema], ...] = ()
+    #: The handling of fields that the table lacks: `add`, `drop`, `rescue` or `refuse`.
     unknown_fields: str = "add"
+    #: Whether values that do not fit go to the column `_rescued`.
     is_rescuing: bool = False
+    #: Whether a column may get a wider type.
     may_widen: bool = True
+    #: The handling of a record that cannot become a row: `dead_letter`, `stop` or `skip`.
     on_bad: str = "stop"
+    #: Larger values are not read.
     max_record_bytes: int = 2**31
+    #: The fields to take; None: all.
     selection: Selection | None = None
+    #: The units of numbers in time fields, by path. Without one they are milliseconds in JSON, and no times in other
+    #: formats.
     units: tuple[tuple[Path, str], ...] = ()
+    #: The envelope of the records, where opened envelopes (`cdc.envelope`) are read and not the records themselves.
     envelope: Envelope | None = None
+    #: Paths of fields that the table cannot have, with the reason: records that have them are bad records.
     rejected: tuple[tuple[Path, str], ...] = ()
+    #: The number of columns that may be added; a record that adds more is a bad record.
     room: int = 2**31
+    #: Whether JSON is MongoDB's Extended JSON.
     is_extended: bool = False
+    #: Paths of string columns that accept values of other types (`coerce: true`).
     coerced: tuple[Path, ...] = ()
+    #: The type of JSON numbers without a column; None: inferred from their values.
     numbers: IcebergType | None = None
+    #: Inference hints from earlier records (`schema.inference_hints`).
     hints: tuple[tuple[Path, str], ...] = ()
+    #: The zones of local times, by path.
     zones: tuple[tuple[Path, str], ...] = ()
+    #: Whether JSON text without a column that is always a time becomes a time column.
     infers_times: bool = False
+    #: Other names that a column's field may have in records, by path of the column.
     aliases: Aliases = ()
+    #: Paths of fields that identify rows, where there is no envelope with them: equal numbers in them must be written
+    #: alike; the empty path is an entire key.
     keys: tuple[Path, ...] = ()
 
     def schema(self, schema_id: str) -> WriterSchema | None:
-        """The schema of an id, None while it is not known."""
+        """Returns the schema of an id, None while it is not known."""
         return self._by_id.get(schema_id)
 
     @cached_property
@@ -91,7 +101,7 @@ class Reading:
         return dict(self.units)
 
     def coerces(self, path: Path) -> bool:
-        """Whether text at a path takes values of other types."""
+        """Whether the string column at a path accepts values of other types."""
         return any(path[: len(one)] == one for one in self.coerced)
 
     @cached_property
@@ -101,7 +111,7 @@ class Reading:
 
     @cached_property
     def rejected_at(self) -> Mapping[Path, str]:
-        """Why fields cannot be had, by path."""
+        """The reasons for rejected fields, by path."""
         return dict(self.rejected)
 
     @property

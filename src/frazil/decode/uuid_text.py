@@ -9,24 +9,26 @@ from numpy.typing import NDArray
 
 _UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]
-"""Where a text has its digits."""
+"""The positions of the digits in a text."""
 
 
 def read_uuids(texts: pa.StringArray) -> tuple[pa.FixedSizeBinaryArray, NDArray[np.bool_]]:
-    """The bytes, null where there is no text, and which texts are no UUID in the form 8-4-4-4-12 (null too)."""
+    """Returns the bytes, null where there is no text, and which texts are no UUID in the form 8-4-4-4-12 (null too):
+    bool of shape (n_texts,).
+    """
     good = pc.fill_null(pc.match_substring_regex(texts, _UUID), False)
     found = np.asarray(good)
-    digits = pa.concat_arrays([pc.replace_substring(texts.filter(good), "-", "")])  # From its buffer's beginning.
+    digits = pa.concat_arrays([pc.replace_substring(texts.filter(good), "-", "")])  # From the beginning of its buffer.
     raw = bytes.fromhex(digits.buffers()[2].to_pybytes().decode("ascii")) if len(digits) else b""
     every = pa.Array.from_buffers(pa.binary(16), len(digits), [None, pa.py_buffer(raw)])
     return every.take(pa.array(np.cumsum(found) - 1, mask=~found)), np.asarray(texts.is_valid()) & ~found
 
 
-def spell_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
-    """The texts of UUIDs, in small letters and the form 8-4-4-4-12; null where there is no UUID."""
+def format_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
+    """Returns the texts of UUIDs, in lower case and the form 8-4-4-4-12; null where there is no UUID."""
     rows = len(array)
     there = np.asarray(array.is_valid())
-    raw = pa.concat_arrays([array.drop_null()]).buffers()[1]  # From its buffer's beginning.
+    raw = pa.concat_arrays([array.drop_null()]).buffers()[1]  # From the beginning of its buffer.
     digits = np.frombuffer(raw.to_pybytes().hex().encode() if raw is not None else b"", np.uint8)
     spelt = np.full((digits.size // 32, 36), ord("-"), np.uint8)
     spelt[:, _DIGITS] = digits.reshape(-1, 32)

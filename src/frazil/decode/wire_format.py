@@ -1,7 +1,7 @@
-"""The frames of record values: which schema a record was written with, and where its body lies.
+"""The wire formats of record values: the id of the schema that a record was written with, and its body.
 
-Two places name the schema: the first bytes of the value (Confluent's and Apicurio's frames), or a header of the record,
-and then the value has no frame. All of it is read for a whole batch at once.
+The schema is named in one of two places: the first bytes of the value (Confluent's and Apicurio's wire formats), or a
+header of the record, and then the value is the body. A whole batch is read at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from frazil.decode.columns import Bodies, Fault
 from frazil.decode.memory import I32, U8
 
 Framing = Literal["confluent", "apicurio", "none"]
-"""confluent: a zero byte and four bytes of id, big-endian. apicurio: a zero byte and eight. none: the value is the body."""
+"""`confluent`: a zero byte and four bytes of id, big-endian. `apicurio`: a zero byte and eight. `none`: the value is
+the body.
+"""
 
 VALUE_HEADER = "__value_schema_id"
 KEY_HEADER = "__key_schema_id"
@@ -33,43 +35,41 @@ _GUID_BYTES = 16
 
 @dataclass(frozen=True)
 class Framed:
-    """Records without their frames.
+    """Records without their wire-format headers."""
 
-    ids: per record its schema's id, FAULTY where the frame is at fault, 0 where there are no frames. bodies: what
-    follows the frames; empty for faulty records. fault: per record 0, or the 1-based place of its Fault in `faults`.
-    """
-
+    #: The schema id of each record, FAULTY where the header is invalid, 0 without headers: int64 of shape (n_records,).
     ids: NDArray[np.int64]
+    #: The bytes after the header; empty for faulty records.
     bodies: Bodies
+    #: 0, or the 1-based index of the record's Fault in `faults`: uint8 of shape (n_records,).
     fault: U8
     faults: Sequence[Fault]
 
 
 @dataclass(frozen=True)
 class HeaderId:
-    """What one header value says: a GUID, or an id (then `guid` is empty), or a fault.
-
-    path: what follows in the header; of Protobuf the path to the message, which else stands before the body.
-    """
+    """The content of one header value: a GUID, or an id (then `guid` is empty), or a fault."""
 
     guid: str = ""
     id: int = FAULTY
+    #: The rest of the header: of Protobuf the path to the message, which otherwise comes before the body.
     path: bytes = b""
     fault: Fault | None = None
 
 
 @dataclass(frozen=True)
 class HeaderIds:
-    """codes: per record the place of what its header says in `found`, -1 where it has no such header."""
+    """The contents of the headers of some records."""
 
+    #: The index in `found` of each record's header, -1 without one: int32 of shape (n_records,).
     codes: I32
     found: tuple[HeaderId, ...]
 
 
 def split_frames(values: pa.BinaryArray, framing: Framing) -> Framed:
-    """The ids and bodies of a batch's values; a null value is a tombstone, which is a fault.
+    """Returns the ids and bodies of a batch's values; a null value is a tombstone, which is a fault.
 
-    Source: Confluent's wire format (magic byte 0, the id as a big-endian int), Apicurio's default one (as a long).
+    Source: the Confluent wire format (magic byte 0, the id as a big-endian int), Apicurio's default one (as a long).
     """
     width = _ID_BYTES[framing]
     buffer = _bytes_of(values)
@@ -89,7 +89,7 @@ def split_frames(values: pa.BinaryArray, framing: Framing) -> Framed:
 
 
 def group_rows(ids: NDArray[Any]) -> list[tuple[int, I32]]:
-    """The rows of each id, in order of its first record; negative ones are left out."""
+    """Returns the rows of each id, in order of its first record; negative ids are left out."""
     if (ids == ids[:1]).all():
         return [(int(ids[0]), np.arange(ids.size, dtype=np.int32))] if ids.size and ids[0] >= 0 else []
     encoded = pa.array(ids).dictionary_encode()
@@ -102,14 +102,14 @@ def group_rows(ids: NDArray[Any]) -> list[tuple[int, I32]]:
 
 
 def take_bodies(bodies: Bodies, rows: I32) -> Bodies:
-    """The bodies of some of the records, in the order of `rows`; nothing is copied but their places."""
+    """Returns the bodies of some of the records, in the order of `rows`; only their positions are copied."""
     if rows.size == len(bodies):
         return bodies
     return Bodies(bodies.buffer, bodies.start[rows], bodies.end[rows])
 
 
 def guids_of(headers: pa.ListArray, name: str = VALUE_HEADER) -> HeaderIds:
-    """What the header `name` of each record says about its schema.
+    """Returns the contents of the header `name` of each record.
 
     headers: lists of structs of `key` (text) and `value` (bytes), as the source gives them. Of several headers of that
     name the last one counts, as in Kafka's own clients; one without a value counts as none. Source: Confluent's
@@ -121,20 +121,20 @@ def guids_of(headers: pa.ListArray, name: str = VALUE_HEADER) -> HeaderIds:
         return HeaderIds(codes, ())
     encoded = pc.struct_field(headers.values, "value").take(pa.array(hits)).dictionary_encode()
     places = np.asarray(encoded.indices.fill_null(-1), np.int32)
-    codes[rows[places >= 0]] = places[places >= 0]  # Where a row stands twice, the last one stays.
+    codes[rows[places >= 0]] = places[places >= 0]  # Where a row occurs twice, the last value is kept.
     return HeaderIds(codes, tuple(_read_header(value, name) for value in encoded.dictionary.to_pylist()))
 
 
 def last_header(headers: pa.ListArray, name: str) -> pa.BinaryArray:
-    """The value of the header `name` of each record, of several the last one's; null without one."""
+    """Returns the value of the header `name` of each record, of several the last one's; null without one."""
     places = np.full(len(headers), -1, np.int64)
     hits, rows = _hits(headers, name)
-    places[rows] = hits  # Where a row stands twice, the last one stays.
+    places[rows] = hits  # Where a row occurs twice, the last value is kept.
     return pc.struct_field(headers.values, "value").take(pa.array(places, mask=places < 0))
 
 
 def _hits(headers: pa.ListArray, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where in all headers those of this name are, and the record of each."""
+    """Returns the positions of the headers of this name among all headers, and the record of each."""
     offsets = _offsets(headers)
     named = pc.fill_null(pc.equal(pc.struct_field(headers.values, "key"), name), False)
     hits = np.flatnonzero(np.asarray(named))
@@ -155,7 +155,9 @@ def _read_header(value: bytes, name: str) -> HeaderId:
 
 
 def _read_ids(buffer: U8, start: I32, end: I32, width: int) -> tuple[NDArray[np.int64], U8]:
-    """Ids and faults. A value too short for its frame is read as if it stood at the buffer's beginning, in vain."""
+    """Returns ids and faults. A value too short for a wire-format header is read at the buffer's beginning, and its id
+    ignored.
+    """
     length = end - start
     fault = np.zeros(start.size, np.uint8)
     is_short = length < 1 + width
@@ -165,7 +167,7 @@ def _read_ids(buffer: U8, start: I32, end: I32, width: int) -> tuple[NDArray[np.
     if is_short.all():
         ids = np.zeros(start.size, np.int64)
     else:
-        # Every place of the buffer as a word that begins there: one look-up per record instead of one per byte.
+        # Every position of the buffer as a word that begins there: one look-up per record instead of one per byte.
         word = np.dtype(">u4" if width == 4 else ">i8")
         words = np.ndarray((buffer.size - word.itemsize,), word, buffer, offset=1, strides=(1,))
         ids = words[place].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Times with a zone in columns that have none, and the other way round, by the zone that a declared column names."""
+"""Times with a zone in columns without one, and the other way round, by the zone that a declared column names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyiceberg.types import IcebergType, TimestampType, TimestamptzType
 from frazil.decode.epochs import FIRST_US, LAST_US
 
 HAS_ZONE = r"[0-9](Z|z|[+-][0-9]{2}(:?[0-9]{2})?)$"
-"""What a text of a time with a zone ends with; a day alone, such as 2026-01-31, has a colon nowhere."""
+"""The end of a time text with a zone; a day alone, such as 2026-01-31, has no colon."""
 _INSTANT, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 
 
 def to_local(instants: pa.Array, zone: str) -> pa.Array:
-    """The local times of moments in a zone; null outside of the years 1 to 9999."""
+    """Returns the local times of instants in a zone; null outside the years 1 to 9999."""
     local = pc.local_timestamp(instants.cast(pa.timestamp("us", tz=zone)))
     micros = local.cast(pa.int64())
     is_inside = pc.and_(pc.greater_equal(micros, FIRST_US), pc.less(micros, LAST_US))
@@ -24,8 +24,8 @@ def to_local(instants: pa.Array, zone: str) -> pa.Array:
 
 
 def to_instants(local: pa.Array, zone: str) -> pa.Array:
-    """The moments of local times of a zone; of the two that a time has when clocks go back, the first. Null for times that
-    were left out when clocks went forward, and outside of the years 1 to 9999.
+    """Returns the instants of local times in a zone; of the two that a time has when clocks go back, the first. Null
+    for times that are skipped when clocks go forward, and outside the years 1 to 9999.
     """
     zoned = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
     again = pc.local_timestamp(zoned)
@@ -36,7 +36,7 @@ def to_instants(local: pa.Array, zone: str) -> pa.Array:
 
 
 def convert_zone(array: pa.Array, wanted: IcebergType, zone: str) -> pa.Array | None:
-    """Times in the other of Iceberg's two types; None where they are no times, or need no change."""
+    """Returns times in the other of Iceberg's two timestamp types; None where they are no times, or need no change."""
     if not pa.types.is_timestamp(array.type):
         return None
     if isinstance(wanted, TimestampType) and array.type.tz is not None:
@@ -47,7 +47,7 @@ def convert_zone(array: pa.Array, wanted: IcebergType, zone: str) -> pa.Array | 
 
 
 def have_zones(texts: pa.StringArray) -> NDArray[np.bool_]:
-    """Which texts are times with a zone, if they are times."""
+    """Returns which texts are times with a zone, if they are times: bool of shape (n_texts,)."""
     ends = pc.and_(pc.match_substring_regex(texts, HAS_ZONE), pc.match_substring(texts, ":"))
     return np.asarray(pc.fill_null(ends, False))
 
@@ -57,8 +57,8 @@ def differ_in_zone(written: IcebergType, wanted: IcebergType) -> bool:
     return {type(written), type(wanted)} == {TimestampType, TimestamptzType}
 
 
-def zone_exits(path: tuple[str, ...], wanted: IcebergType) -> str:
-    """The setting that makes a column of time take times with a zone, or without. path: of the field, in the row."""
+def zone_settings(path: tuple[str, ...], wanted: IcebergType) -> str:
+    """Returns the setting by which a time column accepts times with a zone, or without. path: of the field, in the row."""
     does = "converts them" if isinstance(wanted, TimestampType) else "reads them as of that zone"
     if not path or "element" in path or "value" in path:
         return "declare the column as the other of timestamp and timestamptz in a new table"

@@ -63,7 +63,7 @@ class Loader:
         """Loads a table, and makes it when its columns are declared. Asks the catalog alone: schemas are a step of their own
         (`load_schemas`), as waits for the registry must not hold up tables that need none.
 
-        Raises TableStopped when its progress cannot be gone on from, NamesClash when its declared columns cannot be had,
+        Raises TableStopped when its progress cannot be gone on from, NameConflict when its declared columns cannot be had,
         FencedError when a later run writes it, UnavailableError and ConflictError as the catalog does.
         """
         clock = self._services.clock

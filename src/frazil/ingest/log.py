@@ -20,7 +20,7 @@ from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Held
 from frazil.schema.rejected_changes import refused_changes
-from frazil.types import BadRecord, Batch, TaskReport, note_names
+from frazil.types import BadRecord, Batch, TaskReport, add_names
 
 log = structlog.get_logger("frazil")
 
@@ -108,7 +108,7 @@ def note_interval(table: Table, pace: Pace) -> float:
 
 def note_refusals(table: Table, report: TaskReport) -> None:
     """Says once which changes of the table are refused, whichever schemas ask for them, and what to do."""
-    noted = note_names(table.schema.refusals, report.refusals)
+    noted = add_names(table.schema.refusals, report.refusals)
     if noted == table.schema.refusals:
         return
     known = {refused.change for refused in refused_changes(table.schema.refusals)}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
-from frazil.schema.evolve import Path, Wanted
-from frazil.schema.projection import KEY_ROOT, spell_path
+from frazil.schema.evolve import Path, RequestedFields
+from frazil.schema.projection import KEY_ROOT, format_path
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,11 @@ class NoOpChange:
 
 
 def find_no_op_change(
-    before: TableState, after: TableState, wanted: Wanted, loosened: Iterable[Path], last: NoOpChange | None
+    before: TableState,
+    after: TableState,
+    requested_fields: RequestedFields,
+    made_optional: Iterable[Path],
+    last: NoOpChange | None,
 ) -> NoOpChange | None:
     """What left the table as it was; None where it is another now, whoever has changed it.
 
@@ -35,11 +39,11 @@ def find_no_op_change(
     """
     if (before.uuid, before.shape, before.marks) != (after.uuid, after.shape, after.marks):
         return None
-    fields = {(*parent, name) for parent, members in wanted.items() for name in members}
-    found = NoOpChange(frozenset(fields.union(loosened)), after.uuid, after.shape, after.marks)
+    fields = {(*parent, name) for parent, members in requested_fields.items() for name in members}
+    found = NoOpChange(frozenset(fields.union(made_optional)), after.uuid, after.shape, after.marks)
     if found != last:
         return found
-    names = sorted(spell_path(("_key", *path[1:]) if path[0] == KEY_ROOT else path) for path in found.fields)
+    names = sorted(format_path(("_key", *path[1:]) if path[0] == KEY_ROOT else path) for path in found.fields)
     raise SpecError(
         f"records ask for a change of the table that leaves it as it is: field {', '.join(names)}",
         remedy="leave the field out with `exclude`, or declare a column for it or for what is around it, and report it",

@@ -89,7 +89,7 @@ class Pipeline:
             return partial(self._fetch_schemas, planned, report)
         if report.bad_count and table.spec.on_bad_record == "stop":
             return partial(self._stop, planned)
-        if report.wanted or report.loosened or report.key_columns or table.state is None:
+        if report.requested_fields or report.made_optional or report.key_columns or table.state is None:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             return partial(self._update_schema, planned, report)
         return None
@@ -243,8 +243,8 @@ class Pipeline:
         """What follows where a row has no value for a required column: as for a record that lacks one."""
         is_fixed = any((name,) in planned.table.target().fixed for name in gone.columns)
         if planned.table.spec.schema_evolution == "evolve" and not is_fixed:
-            loosened = frozenset(json.dumps([name]) for name in gone.columns)
-            return self.schema_updates.update(planned, replace(report, loosened=loosened))
+            made_optional = frozenset(json.dumps([name]) for name in gone.columns)
+            return self.schema_updates.update(planned, replace(report, made_optional=made_optional))
         places = gone.places(sorted(planned.batch.topics))
         return Replan(planned.table.state, report, (MissingRequired(places),))
 

@@ -16,7 +16,7 @@ from frazil.ingest.table import Table
 from frazil.ingest.table_layout import check_measured_columns
 from frazil.ingest.table_settings import own_columns
 from frazil.ingest.transactions.lookahead import check_partitions
-from frazil.schema.evolve import NamesClash, new_schema
+from frazil.schema.evolve import NameConflict, new_schema
 from frazil.upsert.live_rows import check_columns
 
 
@@ -45,7 +45,7 @@ def _check_declared(table: Table) -> None:
     else:
         try:
             schema = declared_adder(spec)(state.schema)
-        except NamesClash as error:
+        except NameConflict as error:
             raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
         refuse_taken_names(state.schema, schema, (state.partitioning,), table.name)
     refuse_columns(table, schema)

@@ -11,8 +11,8 @@ from frazil.errors import ConflictError, SpecError
 from frazil.ingest.table import Table
 from frazil.ingest.table_settings import own_columns, shaping_of
 from frazil.schema.conflicts import MOST_REJECTED, accept
-from frazil.schema.evolve import NamesClash, Path, Wanted, extend_schema, new_schema
-from frazil.schema.name_case import exits, fold
+from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_schema, new_schema
+from frazil.schema.name_case import column_settings, fold
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.upsert.live_rows import check_columns
@@ -27,17 +27,17 @@ WIDE_REMEDY = (
 )
 
 
-def accept_columns(table: Table, wanted: Wanted) -> tuple[Wanted, dict[Path, str]]:
-    """What of it the table can have, and the other fields with the reason. Raises NamesClash where these are too many, or
+def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[RequestedFields, dict[Path, str]]:
+    """What of it the table can have, and the other fields with the reason. Raises NameConflict where these are too many, or
     where records with them should have been refused.
     """
     spec = table.spec
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
     schema = table.state.schema if table.state is not None else new_schema(declared.items())
-    accepted, rejected = accept(wanted, lambda some: adder(spec, some)(schema))
+    accepted, rejected = accept(requested_fields, lambda some: adder(spec, some)(schema))
     is_known = not accepted and rejected.keys() <= table.schema.rejected.keys()
     if rejected and (is_known or len(rejected.keys() | table.schema.rejected.keys()) > MOST_REJECTED):
-        raise NamesClash(next(iter(rejected.values())))
+        raise NameConflict(next(iter(rejected.values())))
     return accepted, rejected
 
 
@@ -77,30 +77,34 @@ def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
     return lambda schema: extend_schema(schema, {(): {**declared, **own_columns(spec)}})
 
 
-def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Callable[[Schema], Schema]:
-    """The change that gives a table the fields that records have and it lacks. The change raises NamesClash."""
+def adder(
+    spec: TableSpec, requested_fields: RequestedFields, made_optional: Sequence[Path] = ()
+) -> Callable[[Schema], Schema]:
+    """The change that gives a table the fields that records have and it lacks. The change raises NameConflict."""
     own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.schema_evolution == "evolve"
     if shaping is not None:
-        return lambda schema: extend_shaped(schema, shaping, own, wanted, loosened, may_widen)
-    check_metadata_names(wanted, own)
+        return lambda schema: extend_shaped(schema, shaping, own, requested_fields, made_optional, may_widen)
+    check_metadata_names(requested_fields, own)
 
     def change(schema: Schema) -> Schema:
         there = {column.name for column in schema.fields}
-        for name in wanted.get((), {}):
+        for name in requested_fields.get((), {}):
             if name not in there:
                 check_reserved(name, (name,))
-        return extend_schema(schema, wanted, loosened, may_widen)
+        return extend_schema(schema, requested_fields, made_optional, may_widen)
 
     return change
 
 
-def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
-    """Raises NamesClash when records bring a field with the name of a metadata column: one of the two would be lost."""
-    fields = {fold(name): name for name in wanted.get((), {})}
+def check_metadata_names(requested_fields: RequestedFields, columns: Iterable[str]) -> None:
+    """Raises NameConflict when records bring a field with the name of a metadata column: one of the two would be lost."""
+    fields = {fold(name): name for name in requested_fields.get((), {})}
     for column in columns:
         name = fields.get(fold(column))
         if name is not None:
-            raise NamesClash(f"field {name}: the table has a column of its own with this name: {exits((name,))}")
+            raise NameConflict(
+                f"field {name}: the table has a column of its own with this name: {column_settings((name,))}"
+            )
 
 
 def same_table(before: TableState, found: TableState) -> TableState:

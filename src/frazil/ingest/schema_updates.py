@@ -25,13 +25,13 @@ from frazil.ingest.table import Table, note_key_columns
 from frazil.ingest.table_layout import check_measured_columns
 from frazil.ingest.table_settings import layout_of, own_columns
 from frazil.schema.evolve import (
-    NamesClash,
+    NameConflict,
+    RequestedFields,
     TypesDiffer,
-    Wanted,
     compare_schemas,
-    dump_wanted,
-    load_wanted,
-    merge_wanted,
+    dump_requested_fields,
+    load_requested_fields,
+    merge_requested_fields,
     new_schema,
 )
 from frazil.schema.inference_hints import hints_of
@@ -71,23 +71,25 @@ class SchemaUpdates:
         """Makes the table, or changes its schema as the report asks. Raises RecordError, SpecError, ConflictError."""
         table = planned.table
         try:
-            wanted, rejected = accept_columns(table, _wanted(planned, report))
+            requested_fields, rejected = accept_columns(table, _wanted(planned, report))
             if rejected.keys() - table.schema.rejected.keys():
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
-                    raise NamesClash(next(iter(rejected.values())))
+                    raise NameConflict(next(iter(rejected.values())))
                 # What the records with these fields bring besides is not known to be wanted by any other.
                 said = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
                 refused = replace(report, refusals=report.refusals | said)
                 return Replan(table.state, refused, (RejectedFields(rejected), *key_updates_in(report)))
             if table.state is not None:
                 hit("evolve.before")
-                loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
-                change = checked_change(table, adder(table.spec, wanted, loosened), report.key_columns)
+                made_optional = [tuple(json.loads(path)) for path in sorted(report.made_optional)]
+                change = checked_change(table, adder(table.spec, requested_fields, made_optional), report.key_columns)
                 evolved = same_table(table.state, self._catalog.evolve(table.name, change))
                 state = note_key_columns(self._catalog, evolved, report.key_columns)
-                no_op_change = find_no_op_change(table.state, state, wanted, loosened, table.schema.no_op_change)
+                no_op_change = find_no_op_change(
+                    table.state, state, requested_fields, made_optional, table.schema.no_op_change
+                )
                 return self._changed(state, report, no_op_change)
-            schema = checked_change(table, adder(table.spec, wanted), report.key_columns)(Schema())
+            schema = checked_change(table, adder(table.spec, requested_fields), report.key_columns)(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")
@@ -95,13 +97,13 @@ class SchemaUpdates:
             return self._changed(made, report, None)
         except TypesDiffer as error:
             # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
-            first = merge_wanted(map(load_wanted, report.wanted), keeps_first=True)
+            first = merge_requested_fields(map(load_requested_fields, report.requested_fields), keeps_first=True)
             schema = adder(table.spec, first)(table.state.schema if table.state else Schema())
             remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
             if error.path[0] == KEY_ROOT:
                 remedy = "write `key: {format: text}` and name another column for the key, or fix the producer"
             raise first_bad_record(self._jobs, planned, schema, remedy) from None
-        except NamesClash as error:
+        except NameConflict as error:
             raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
 
     def sampled(self, planned: Planned, report: TaskReport) -> TaskReport:
@@ -109,41 +111,48 @@ class SchemaUpdates:
         the batch itself has seen comes first.
         """
         table = planned.table
-        if not report.wanted or table.progress.snapshot_id is not None:
+        if not report.requested_fields or table.progress.snapshot_id is not None:
             return report
         record_bytes = report.value_bytes / max(1, report.record_count)
         try:
-            wanted, missing = [_wanted(planned, report)], report.missing
+            requested_fields, missing = [_wanted(planned, report)], report.missing
         except TypesDiffer:  # The table stops at a record of the batch.
             return report
         for ranges in sample_reads(planned.position, planned.batch.ranges, planned.reach, record_bytes):
             batch = Batch(table.name, tuple(ranges))
             job = with_hints(
-                job_of([replace(planned, batch=batch)], is_trial=True), hints_of(merge_wanted(wanted, True))
+                job_of([replace(planned, batch=batch)], is_trial=True),
+                hints_of(merge_requested_fields(requested_fields, True)),
             )
             try:
                 found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
             except TaskFailedError as error:  # The record that it fails for is searched once its batch is read.
                 note_unsampled(batch, error)
                 continue
-            wanted += map(load_wanted, found.wanted)
+            requested_fields += map(load_requested_fields, found.requested_fields)
             missing |= found.missing
-        if len(wanted) == 1 and not missing:
+        if len(requested_fields) == 1 and not missing:
             return report
         if table.spec.infers_timestamps:
-            wanted = agree_on_times(wanted)
-        return replace(report, wanted=(dump_wanted(merge_wanted(wanted, keeps_first=True)),), missing=missing)
+            requested_fields = agree_on_times(requested_fields)
+        return replace(
+            report,
+            requested_fields=(dump_requested_fields(merge_requested_fields(requested_fields, keeps_first=True)),),
+            missing=missing,
+        )
 
     def _changed(self, state: TableState, report: TaskReport, no_op_change: NoOpChange | None) -> Outcome:
         changed = SchemaChanged(len(state.schema.fields), no_op_change)
         return Replan(state, report, (changed, *key_updates_in(report)))
 
 
-def _wanted(planned: Planned, report: TaskReport) -> Wanted:
+def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:
     """What the tasks want together. Where they contradict each other, TypesDiffer, or what was seen first if the rest
     may be bad records or can be rescued.
     """
     spec = planned.table.spec
     keeps_first = spec.on_bad_record != "stop" or spec.rescue
-    wanted: list[Wanted] = list(map(load_wanted, report.wanted))
-    return merge_wanted(agree_on_times(wanted) if spec.infers_timestamps else wanted, keeps_first)
+    requested_fields: list[RequestedFields] = list(map(load_requested_fields, report.requested_fields))
+    return merge_requested_fields(
+        agree_on_times(requested_fields) if spec.infers_timestamps else requested_fields, keeps_first
+    )

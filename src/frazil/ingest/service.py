@@ -56,9 +56,9 @@ from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.work import Asking, Look, Search, Topics
 from frazil.ingest.workers import Done, asking_pool, pool_of, store_of
 from frazil.kafka.port import TopicDescription
-from frazil.schema.evolve import NamesClash
+from frazil.schema.evolve import NameConflict
 from frazil.spec import PipelineSpec
-from frazil.types import TaskReport, note_names
+from frazil.types import TaskReport, add_names
 
 log = structlog.get_logger("frazil")
 
@@ -567,7 +567,7 @@ class Service:
         table, report = planned.table, outcome.report
         table.schedule.failures = 0
         table.state = outcome.state
-        table.schema.dropped = note_names(table.schema.dropped, report.dropped)
+        table.schema.dropped = add_names(table.schema.dropped, report.dropped)
         note_refusals(table, report)
         table.sizes.note(report)
         table.catalog.loaded_at_s = table.schedule.batch_done_at_s = self._clock.monotonic_s()
@@ -611,7 +611,7 @@ class Service:
             self._end(error)
         elif isinstance(error, ConflictError):
             self._back_off(table, error)
-        elif isinstance(error, NamesClash):
+        elif isinstance(error, NameConflict):
             self._stop_table(table, TableStopped(str(error), "rename one of the columns", table.name))
         elif isinstance(error, (RecordError, TableStopped, SpecError)):
             self._stop_table(table, error)

@@ -55,7 +55,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         abandoned=tuple(sorted(table.key_updates.abandoned)),
         applied_early=tuple(sorted(table.key_updates.applied_early)),
         last_deletes=table.progress.last_deletes,
-        told_by=_told_by(table) if table.spec.envelope is not None else None,
+        before_key=_told_by(table) if table.spec.envelope is not None else None,
         tombstones=table.spec.tombstones if table.spec.tombstones != "delete" else "",
     )
 

@@ -25,10 +25,10 @@ from frazil.failpoints import hit
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.rows.read import ReadRecords, read_records
 from frazil.rows.record_timestamps import refuse_far_times
-from frazil.rows.wanted_columns import wanted_by_rows
+from frazil.rows.requested_fields import fields_requested_by_rows
 from frazil.runtime.release import release_memory
 from frazil.schema.arrow import pick
-from frazil.schema.evolve import dump_wanted
+from frazil.schema.evolve import dump_requested_fields
 from frazil.schema.inference_hints import hints_of
 from frazil.types import (
     BadRecord,
@@ -39,8 +39,8 @@ from frazil.types import (
     Offsets,
     TaskReport,
     Touched,
+    add_names,
     later,
-    note_names,
 )
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import Changes
@@ -54,7 +54,7 @@ from frazil.write.write import FileWriter
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
-_SETS = ("dropped", "loosened", "missing", "refusals")
+_SETS = ("dropped", "made_optional", "missing", "refusals")
 _EVERY_MISMATCH = 2**31
 _NEVER = 2**63 - 1
 _MANY_BYTES = 32 * 1024 * 1024  # Of values whose rows were all in memory: a hundred megabytes and more.
@@ -199,8 +199,8 @@ class _TableRun:
     largest_bytes: int = 0
     has_oversized: bool = False
     latest_ms: dict[str, dict[int, int]] = field(default_factory=dict)
-    wanted: dict[str, None] = field(default_factory=dict)
-    loosened: set[str] = field(default_factory=set)
+    requested_fields: dict[str, None] = field(default_factory=dict)
+    made_optional: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
     refusals: frozenset[str] = frozenset()
     dropped: frozenset[str] = frozenset()
@@ -223,7 +223,7 @@ class _TableRun:
         """Once something must change first, the rows of this attempt are of no use."""
         is_lost = self.bad_count > 0 and not self._has_place_for_bad
         is_refused = self.is_trial or self.has_oversized or bool(self.scattered or self.unplaced) or self._is_in_part
-        needs = self.wanted or self.loosened or self.missing or self.key_columns
+        needs = self.requested_fields or self.made_optional or self.missing or self.key_columns
         return not (is_refused or needs or is_lost)
 
     @property
@@ -253,14 +253,14 @@ class _TableRun:
         self.record_count += records.num_rows
         self._measure(columns["value"])
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
-        self.dropped = note_names(self.dropped, decoded.dropped)
+        self.dropped = add_names(self.dropped, decoded.dropped)
         self._note_bad(topic, columns, decoded)
-        if decoded.wanted:
-            self.wanted[dump_wanted(decoded.wanted)] = None
+        if decoded.requested_fields:
+            self.requested_fields[dump_requested_fields(decoded.requested_fields)] = None
             self._note_hints(decoded)
-        self.loosened |= {json.dumps(path) for path in decoded.loosened - self.target.fixed}
+        self.made_optional |= {json.dumps(path) for path in decoded.made_optional - self.target.fixed}
         self.missing |= decoded.missing
-        self.refusals = note_names(self.refusals, decoded.refusals)
+        self.refusals = add_names(self.refusals, decoded.refusals)
         self.ignored_records.update(read.ignored_records)
         if self.is_writing and records.num_rows:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.dead_letters):
@@ -296,7 +296,7 @@ class _TableRun:
     def _note_hints(self, decoded: Decoded) -> None:
         """Reads on with what these records have told, in a look at a table's first records."""
         if self.is_trial:
-            known = dict(hints_of(decoded.wanted)) | dict(self.target.reading.hints)
+            known = dict(hints_of(decoded.requested_fields)) | dict(self.target.reading.hints)
             reading = replace(self.target.reading, hints=tuple(known.items()))
             self.target = replace(self.target, reading=reading)
 
@@ -327,7 +327,7 @@ class _TableRun:
 
     def _by_rows(self, topic: str, columns: Mapping[str, pa.Array], decoded: Decoded) -> Decoded:
         """With the changes of the table that rows need; a second look at bad records asks for none."""
-        return wanted_by_rows(self.target, columns, decoded, partial(_look, topic)) if topic else decoded
+        return fields_requested_by_rows(self.target, columns, decoded, partial(_look, topic)) if topic else decoded
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
         if self.target.dead_letters is not None and read.decoded.refused.any():
@@ -398,8 +398,8 @@ class _TableRun:
             largest_bytes=self.largest_bytes,
             has_oversized=self.has_oversized,
             latest_ms=self.latest_ms,
-            wanted=tuple(self.wanted),
-            loosened=frozenset(self.loosened),
+            requested_fields=tuple(self.requested_fields),
+            made_optional=frozenset(self.made_optional),
             missing=frozenset(self.missing),
             refusals=self.refusals,
             dropped=self.dropped,
@@ -500,7 +500,7 @@ def load_report(text: str) -> TaskReport:
     fields["ends"] = {t: {int(p): offset for p, offset in ps.items()} for t, ps in fields["ends"].items()}
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])
     fields["latest_ms"] = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
-    fields["wanted"], fields["scattered"] = tuple(fields["wanted"]), tuple(fields["scattered"])
+    fields["requested_fields"], fields["scattered"] = tuple(fields["requested_fields"]), tuple(fields["scattered"])
     fields |= {name: frozenset(fields[name]) for name in _SETS}
     return TaskReport(**fields)
 

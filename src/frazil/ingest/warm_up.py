@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import DoubleType, ListType
 
-from frazil.cdc import schemas
+from frazil.cdc.json import connect_schemas
 from frazil.decode import decimals
 from frazil.decode.json.records import decode_json
 from frazil.decode.json.scan import scan_any
@@ -29,12 +29,12 @@ def warm_up(compiles_all: bool = False) -> None:
     compiles_all: also what few tables need, two minutes of one core where it is not on disk yet.
     """
     values = pa.array([json.dumps(_SAMPLE).encode()], pa.binary())
-    found = decode_json(values, ()).wanted.get((), {})
+    found = decode_json(values, ()).requested_fields.get((), {})
     decode_json(values, new_schema(found.items()).fields)
     may_be_messages(values)
     decimals.warm_up(compiles_all)
     writer_schemas.warm_up(compiles_all)
-    schemas.warm_up()
+    connect_schemas.warm_up()
     if compiles_all:
         _compile_rest()
 

@@ -34,7 +34,7 @@ from frazil.ops.topics import MissingTopics
 from frazil.ops.units import plural
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
-from frazil.schema.evolve import NamesClash, Wanted, compare_schemas, extend_schema
+from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.types import OffsetRange
 from frazil.upsert.text_order import text_order
@@ -323,8 +323,8 @@ def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Sche
     for _ in range(_MOST_ROUNDS):
         decoded = decode_sample(table, records, schema, schemas)
         try:
-            after = adder(table.spec, decoded.wanted)(schema)
-        except NamesClash as error:
+            after = adder(table.spec, decoded.requested_fields)(schema)
+        except NameConflict as error:
             if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                 raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
             after, decoded = _without_clashes(table, schema, decoded)
@@ -337,10 +337,10 @@ def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Sche
 def _without_clashes(table: Table, schema: Schema, decoded: Decoded) -> tuple[Schema, Decoded]:
     """With the fields that the table can have together; the others are refused."""
 
-    def add(some: Wanted) -> Schema:
+    def add(some: RequestedFields) -> Schema:
         return adder(table.spec, some)(schema)
 
-    accepted, rejected = accept(decoded.wanted, add)
+    accepted, rejected = accept(decoded.requested_fields, add)
     said = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
     return add(accepted), replace(decoded, refusals=decoded.refusals | said)
 

@@ -17,9 +17,9 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.port import ReadRecord
 from frazil.rows.read import read_records
-from frazil.rows.wanted_columns import wanted_by_rows
+from frazil.rows.requested_fields import fields_requested_by_rows
 from frazil.schema.arrow import arrow_type
-from frazil.schema.evolve import merge_wanted
+from frazil.schema.evolve import merge_requested_fields
 from frazil.upsert.read_changes import read_checked
 from frazil.write.target import METADATA_TYPES, TableTarget
 
@@ -55,7 +55,7 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
 
 def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> Decoded:
     look = partial(_look, topic)
-    return wanted_by_rows(target, columns, look(target, columns), look)
+    return fields_requested_by_rows(target, columns, look(target, columns), look)
 
 
 def _look(topic: str, target: TableTarget, columns: Mapping[str, pa.Array]) -> Decoded:
@@ -73,8 +73,8 @@ def _together(many: Sequence[Decoded]) -> Decoded:
         [],
         np.concatenate([one.refused for one in many]),
         [replace(m, row=m.row + start) for one, start in zip(many, starts[:-1], strict=True) for m in one.mismatches],
-        merge_wanted([one.wanted for one in many], keeps_first=True),
-        set().union(*(one.loosened for one in many)),
+        merge_requested_fields([one.requested_fields for one in many], keeps_first=True),
+        set().union(*(one.made_optional for one in many)),
         set().union(*(one.dropped for one in many)),
         missing=set().union(*(one.missing for one in many)),
         refusals=set().union(*(one.refusals for one in many)),

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from frazil.cdc.document_ids import ID
+from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.envelope import Envelope
@@ -30,7 +30,7 @@ from frazil.rows.project import in_column
 from frazil.rows.record_keys import is_record
 from frazil.rows.writer_schemas import row_branches, row_renames, row_struct
 from frazil.schema.arrow import arrow_type
-from frazil.schema.evolve import NamesClash, SchemaChange, compare_schemas, lacking_of, new_schema, type_at
+from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, find_missing_fields, new_schema, type_at
 from frazil.schema.name_mapping import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
 from frazil.schema.rejected_changes import remedy_of
@@ -175,8 +175,8 @@ def _become(table: Table, before: Schema, written: WriterSchema, subject: str) -
     """What a table becomes for records of a schema, None where names clash, and what its policy or its types refuse."""
     decoded = _compared(table, table.target(before), written, subject)
     try:
-        return adder(table.spec, decoded.wanted)(before), sorted(decoded.refusals)
-    except NamesClash as error:
+        return adder(table.spec, decoded.requested_fields)(before), sorted(decoded.refusals)
+    except NameConflict as error:
         return None, [str(error), *sorted(decoded.refusals)]
 
 
@@ -210,10 +210,17 @@ def _fitted(
     envelope: Envelope | None = None,
 ) -> Decoded:
     if written.kind == "json_schema":  # What the records hold is text, of which columns take more than of such types.
-        wanted = lacking_of(StructType(*fields), struct, reading.may_widen) if reading.unknown_fields == "add" else {}
+        requested_fields = (
+            find_missing_fields(StructType(*fields), struct, reading.may_widen)
+            if reading.unknown_fields == "add"
+            else {}
+        )
         refusals = refused_changes(reading, StructType(*fields), struct, subject)
         return Decoded(
-            [], np.zeros(0, np.bool_), wanted={path: dict(of) for path, of in wanted.items()}, refusals=refusals
+            [],
+            np.zeros(0, np.bool_),
+            requested_fields={path: dict(of) for path, of in requested_fields.items()},
+            refusals=refusals,
         )
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
     fitting = Fitting(reading, subject, 0, 0, renames or Renames(), row_branches(written, envelope))
@@ -271,11 +278,11 @@ def _become_with_key(
     fields = kind.fields if isinstance(kind, StructType) else (NestedField(0, "value", kind, required=False),)
     struct = row_struct(written, None, fields, message)
     decoded = _fitted(target.key, subject, written, struct, fields)
-    wanted = {
+    requested_fields = {
         (KEY_ROOT, *path) if is_struct else (): of if is_struct else {KEY_ROOT: of["value"]}
-        for path, of in decoded.wanted.items()
+        for path, of in decoded.requested_fields.items()
     }
-    after = adder(table.spec, wanted)(before) if wanted else before
+    after = adder(table.spec, requested_fields)(before) if requested_fields else before
     return after, sorted(in_column(refusal, name, kind) for refusal in decoded.refusals)
 
 

@@ -22,7 +22,7 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.port import ReadRecord
 from frazil.ops.sampling import decode_sample
-from frazil.schema.evolve import Path, Wanted
+from frazil.schema.evolve import Path, RequestedFields
 
 _TIMES = (DateType, TimestampType, TimestamptzType)
 _MOST = 20
@@ -35,11 +35,11 @@ def propose_times(
     records as they are read with `schema`.
     """
     spec = table.spec
-    if spec.value.format != "json" or spec.infers_timestamps or not decoded.wanted:
+    if spec.value.format != "json" or spec.infers_timestamps or not decoded.requested_fields:
         return
     other = replace(table, spec=spec.model_copy(update={"infers_timestamps": True}))
-    as_times = _leaves(decode_sample(other, records, schema, schemas).wanted)
-    texts = {path for path, kind in _leaves(decoded.wanted).items() if isinstance(kind, StringType)}
+    as_times = _leaves(decode_sample(other, records, schema, schemas).requested_fields)
+    texts = {path for path, kind in _leaves(decoded.requested_fields).items() if isinstance(kind, StringType)}
     found = [(path, kind) for path, kind in as_times.items() if path in texts and isinstance(kind, _TIMES)]
     for path, kind in found[:_MOST]:
         name = ".".join(path)
@@ -55,10 +55,10 @@ def _setting(path: Path, kind: IcebergType) -> str:
     return f"`columns: {{{path[-1]}: {{type: {kind}, field: {'.'.join(path)}}}}}` or "
 
 
-def _leaves(wanted: Wanted) -> dict[Path, IcebergType]:
+def _leaves(requested_fields: RequestedFields) -> dict[Path, IcebergType]:
     return {
         path: kind
-        for parent, members in wanted.items()
+        for parent, members in requested_fields.items()
         for name, whole in members.items()
         for path, kind in _leaves_of(whole, (*parent, name))
     }

@@ -1,8 +1,8 @@
-"""JSON messages of Kafka Connect's converter with `schemas.enable=true`: `{"schema": …, "payload": …}`.
+"""JSON messages of Kafka Connect's JsonConverter with `schemas.enable=true`: `{"schema": …, "payload": …}`.
 
-The payload is the record, and the schema gives its types, as a schema of the registry does. A message is recognised by its
-members: an object with these two and no other, whose `schema` names a type of Connect's, or is null where the converter had
-none.
+The payload is the record, and the schema gives its types, as a schema of the registry does. A message is recognised by
+its members: an object with these two and no other, whose `schema` names a type of Kafka Connect, or is null where the
+converter had none.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.columns import open_columns
+from frazil.cdc.envelope_columns import open_columns
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded, Fault, Mismatch
 from frazil.decode.connect.schema import (
     ConnectType,
-    give_meaning,
+    convert_logical_types,
     names_connect_type,
     parse_connect_type,
     with_keys,
     without_units,
 )
-from frazil.decode.connect.values import Meaning
+from frazil.decode.connect.values import LogicalType
 from frazil.decode.envelope import Path
 from frazil.decode.groups import Group, in_order
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.same_texts import group_same
 from frazil.decode.json.slices import Slices, Texts, take_keys
 from frazil.decode.memory import COMPILED, load8
@@ -47,7 +47,7 @@ from frazil.schema.evolve import type_at
 
 SCHEMA, PAYLOAD = "schema", "payload"
 VALUE = "value"
-"""The column of a payload that is no struct."""
+"""The column for a payload that is no struct."""
 _BRACE, _COLON = ord("{"), ord(":")
 _FIRST_KEYS = np.array([list(b'"schema"'.ljust(10, b"\0")), list(b'"payload"'.ljust(10, b"\0"))], np.uint8)
 _NULL_LAST, _NULL_FIRST = r'"payload"\s*:\s*null\s*\}\s*$', r'^\s*\{\s*"payload"\s*:\s*null\s*,'
@@ -56,7 +56,7 @@ _NO_STRUCT = Fault("not_an_object", "the message's schema describes a struct, an
 
 
 def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
-    """The rows of texts whose first member is called `schema` or `payload`, ascending."""
+    """Returns the row numbers, int64 ascending, of texts whose first member is called `schema` or `payload`."""
     rows, buffer = len(values), values.buffers()[2]
     if not rows or buffer is None:
         return np.zeros(0, np.int64)
@@ -68,7 +68,7 @@ def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], found: NDArray[np.int64]) -> int:
-    """Writes the rows to `found`; their number. keys: one per row, ended by zeros."""
+    """Writes the row numbers to `found` and returns their number. keys: one per row, padded with zeros."""
     count = 0
     for row in range(offsets.size - 1):
         i, end = base + offsets[row], base + offsets[row + 1]
@@ -96,7 +96,9 @@ def _skip_space(i: int, end: int) -> int:
 
 
 def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
-    """Which texts are messages whose payload is null: the converter's form of a tombstone that has a schema."""
+    """Returns which texts, bool of shape (n_records,), are messages whose payload is null: the converter's form of a
+    tombstone that has a schema.
+    """
     found = np.zeros(len(values), np.bool_)
     rows = may_be_messages(values)
     if rows.size:
@@ -108,7 +110,7 @@ def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class _Message:
-    """Messages of one schema, or without one."""
+    """Messages of one schema, or without a schema."""
 
     #: The places of the messages among the texts that were looked at.
     rows: NDArray[np.int64]
@@ -120,7 +122,7 @@ class _Message:
 
 @dataclass
 class _Messages:
-    """Texts that may be messages, looked at."""
+    """Texts that may be messages, after their members were read."""
 
     texts: Texts
     #: The payload of each text.
@@ -136,8 +138,8 @@ def decode_records(
     options: JsonOptions,
     decode: Callable[[pa.BinaryArray], Decoded],
 ) -> Decoded:
-    """The columns `fields` of records in JSON, of which some, all or none are messages of Connect's converter. The records
-    are rows, or have a field that names the operation. decode: reads the others.
+    """Returns the columns `fields` of records in JSON, of which some, all or none are messages of Kafka Connect's
+    converter. The records are rows, or have a field that names the operation. decode: reads the other records.
     """
     rows = may_be_messages(values)
     found = _find(values, rows, options, [one.name for one in fields]) if rows.size else None
@@ -159,10 +161,10 @@ def decode_records(
 def decode_key_messages(
     keys: pa.BinaryArray, name: str, kind: IcebergType | None, reading: Reading, options: JsonOptions
 ) -> tuple[list[Group], NDArray[np.int64], pa.BinaryArray]:
-    """Groups of keys that are messages with a schema, as the column `name`; the places of all other keys, and these keys,
-    which are the payloads of those whose schema is null.
+    """Returns groups of keys that are messages with a schema, as the column `name`; the row numbers of all other keys;
+    and these keys, with the payload in place of a message whose schema is null.
 
-    kind: of the column; None: there is none yet, and its type is wanted.
+    kind: the type of the column; None while there is no column, and its type is requested.
     """
     rows = may_be_messages(keys)
     if not rows.size:
@@ -183,11 +185,13 @@ def _has_type(message: _Message) -> bool:
 
 
 def _find(values: pa.BinaryArray, rows: NDArray[np.int64], options: JsonOptions, columns: Collection[str]) -> _Messages:
-    """The messages among the texts at `rows`. columns: of the table, which may have columns with the members' names."""
+    """Returns the messages among the texts at `rows`. columns: of the table, which may have columns with the names of a
+    message's members.
+    """
     some = values if rows.size == len(values) else values.take(pa.array(rows))
     found = _look(some, options, columns)
     if found is None:
-        some = pa.array([spell_out(value) for value in some.to_pylist()], pa.binary())
+        some = pa.array([unescape_keys(value) for value in some.to_pylist()], pa.binary())
         found = _look(some, options, columns, is_spelt=True)
     assert found is not None
     return found
@@ -196,8 +200,8 @@ def _find(values: pa.BinaryArray, rows: NDArray[np.int64], options: JsonOptions,
 def _look(
     values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], is_spelt: bool = False
 ) -> _Messages | None:
-    """None where keys have to be spelt out first."""
-    texts, error, whole = texts_of(values, options, is_spelt), unreadable(values), whole_slices(values)
+    """Returns the messages; None where escaped keys must be replaced first."""
+    texts, error, whole = texts_of(values, options, is_spelt), unreadable(values), text_slices(values)
     texts.selection, texts.is_rescuing, texts.takes_endless = None, False, True
     scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
     schema, payload = take_keys(texts, whole, (SCHEMA, PAYLOAD), error)
@@ -209,7 +213,7 @@ def _look(
     is_message = (counts == 2) & (schema.kind != ABSENT) & (payload.kind != ABSENT)
     is_own = (
         SCHEMA in columns and PAYLOAD in columns
-    )  # Without a schema a message is told from a record by nothing else.
+    )  # Without a schema nothing else distinguishes a message from a record.
     bare = np.flatnonzero(is_message & (schema.kind == NULL) & (not is_own))
     groups = [_Message(bare, None)] if bare.size else []
     groups += _by_schema(texts, schema, np.flatnonzero(is_message & (schema.kind == OBJECT)))
@@ -242,7 +246,7 @@ def _at(slices: Slices, rows: NDArray[np.int64]) -> Slices:
 def _with_payloads(
     values: pa.BinaryArray, rows: NDArray[np.int64], found: _Messages, places: NDArray[np.int64]
 ) -> pa.BinaryArray:
-    """The texts, at `rows` the payloads of the messages at `places` in the place of the messages."""
+    """Returns the texts with the payloads of the messages at `places` in place of the messages."""
     start, end = found.payload.start[places].tolist(), found.payload.end[places].tolist()
     payloads = [found.texts.buffer[at:to].tobytes() for at, to in zip(start, end, strict=True)]
     mask = np.zeros(len(values), np.bool_)
@@ -251,16 +255,16 @@ def _with_payloads(
 
 
 def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], reading: Reading) -> Decoded:
-    """Messages of one schema as columns of the table."""
+    """Returns messages of one schema as columns of the table."""
     if message.schema is None:
         return _refused(message, fields)
     struct, columns, dropped = _read(found, message.rows, message.schema)
-    table, meanings = StructType(*fields), _paths_of(message.schema)
+    table, logical_types = StructType(*fields), _paths_of(message.schema)
     if reading.envelope is not None:
-        struct, columns = open_columns(reading.envelope, struct, columns, meanings, fields)
+        struct, columns = open_columns(reading.envelope, struct, columns, logical_types, fields)
     else:
-        meanings = with_keys(without_units(meanings, reading.unit_at), reading.keys)
-        struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
+        logical_types = with_keys(without_units(logical_types, reading.unit_at), reading.keys)
+        struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
     fitting = Fitting(reading, "", message.rows.size, found.texts.limit)
@@ -268,7 +272,7 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
 
 
 def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergType | None, reading: Reading) -> Decoded:
-    """Keys of one schema as the column `name`."""
+    """Returns keys of one schema as the column `name`."""
     column = () if kind is None else (NestedField(0, name, kind, required=False),)
     if message.schema is None:
         return _refused(message, column)
@@ -278,23 +282,25 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     written = StructType(NestedField(0, name, schema.kind, required=False))
     columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
     table = StructType(*column)
-    meanings = with_keys(_below(name, schema), reading.keys)
-    struct, columns = give_meaning(written, columns, meanings, lambda path: type_at(table, path))
+    logical_types = with_keys(_below(name, schema), reading.keys)
+    struct, columns = convert_logical_types(written, columns, logical_types, lambda path: type_at(table, path))
     decoded = fit_columns(Fitting(reading, "", message.rows.size, texts.limit), struct, columns, column)
-    wanted = decoded.wanted
+    requested_fields = decoded.requested_fields
     if kind is None:
-        wanted = {(): {name: struct.fields[0].field_type}}
-    return _with_mismatches(found, message.rows, replace(decoded, wanted=wanted, dropped=set()), set())
+        requested_fields = {(): {name: struct.fields[0].field_type}}
+    return _with_mismatches(
+        found, message.rows, replace(decoded, requested_fields=requested_fields, dropped=set()), set()
+    )
 
 
-def _below(name: str, schema: ConnectType) -> dict[Path, Meaning]:
-    return {(name, *path): meaning for path, meaning in schema.meanings.items()}
+def _below(name: str, schema: ConnectType) -> dict[Path, LogicalType]:
+    return {(name, *path): logical_type for path, logical_type in schema.logical_types.items()}
 
 
-def _paths_of(schema: ConnectType) -> Mapping[Path, Meaning]:
-    """The names of types by path in the record; a payload that is no struct is a record with one field."""
+def _paths_of(schema: ConnectType) -> Mapping[Path, LogicalType]:
+    """Returns the logical types by path in the record; a payload that is no struct is a record with one field."""
     if isinstance(schema.kind, StructType):
-        return {path: meaning for path, meaning in schema.meanings.items() if path}
+        return {path: logical_type for path, logical_type in schema.logical_types.items() if path}
     return _below(VALUE, schema)
 
 
@@ -308,7 +314,9 @@ def _refused(message: _Message, fields: Sequence[NestedField]) -> Decoded:
 
 
 def _read(found: _Messages, rows: NDArray[np.int64], schema: ConnectType) -> tuple[StructType, Columns, set[str]]:
-    """The payloads of these messages as their schema has them, and the paths of members that it does not have."""
+    """Returns the payloads of these messages with the types of their schema, and the paths of members that the schema
+    does not have.
+    """
     texts, payload, findings = found.texts, _at(found.payload, rows), Findings("drop")
     fault = np.where(payload.kind == NULL, 1, 0).astype(np.uint8)
     if not isinstance(schema.kind, StructType):
@@ -323,7 +331,9 @@ def _read(found: _Messages, rows: NDArray[np.int64], schema: ConnectType) -> tup
 
 
 def _with_mismatches(found: _Messages, rows: NDArray[np.int64], decoded: Decoded, dropped: set[str]) -> Decoded:
-    """The same with what was found wrong when the payloads were read. Where none can be read, nothing is wanted."""
+    """Returns the columns with the mismatches found when the payloads were read. Where no payload can be read, no
+    fields are requested.
+    """
     texts = found.texts
     place = np.full(texts.refused.size, -1, np.int64)
     place[rows] = np.arange(rows.size)
@@ -333,6 +343,6 @@ def _with_mismatches(found: _Messages, rows: NDArray[np.int64], decoded: Decoded
         decoded,
         refused=refused,
         mismatches=sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[: texts.limit],
-        wanted={} if texts.refused[rows].all() else decoded.wanted,
+        requested_fields={} if texts.refused[rows].all() else decoded.requested_fields,
         dropped=decoded.dropped | dropped,
     )

@@ -1,4 +1,4 @@
-"""Record values to the table's columns, whatever their format."""
+"""Record values to the table's columns, for every format."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.cdc.canal import open_canal
-from frazil.cdc.json import open_json
-from frazil.cdc.json_members import json_options
+from frazil.cdc.canal.messages import open_canal
+from frazil.cdc.json.envelopes import open_json
+from frazil.cdc.json.members import json_options
 from frazil.cdc.message_rows import MessageRows
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases
@@ -27,20 +27,20 @@ from frazil.decode.settings import Reading
 from frazil.rows.connect_messages import are_null_messages, decode_records
 from frazil.rows.writer_schemas import decode_framed
 from frazil.schema.conflicts import growth
-from frazil.schema.evolve import Wanted
+from frazil.schema.evolve import RequestedFields
 from frazil.schema.name_mapping import with_aliases
 
 _MOST_TRIES = 500
-"""So often some of a batch's records are decoded to find the few that bring too many columns."""
+"""The limit on decoding parts of a batch to find the few records that add too many columns."""
 
 
 class _NotFew(Exception):
-    """Too many records bring too many columns: it is no record that is wrong."""
+    """Too many records add too many columns: no single record is at fault."""
 
 
 def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
-    """Which records have a value. The JSON text `null` is none, nor is a message of Kafka Connect's converter with the
-    payload null: converters write them for a tombstone that has a schema.
+    """Returns which records have a value, bool of shape (n_records,). The JSON text `null` is no value, nor is a
+    message of Kafka Connect's converter with the payload null: converters write them for a tombstone that has a schema.
     """
     there = values.is_valid()
     if reading.format == "json":
@@ -52,7 +52,7 @@ def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
 def decode_values(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES
 ) -> Decoded:
-    """The columns `fields` of these records. limit: how many misfits are noted."""
+    """Returns the columns `fields` of these records. limit: the number of mismatches that are kept."""
     if not reading.aliases:
         return _decode_values(reading, fields, records, limit)
     decoded = _decode_values(reading, with_aliases(fields, reading.aliases), records, limit)
@@ -64,9 +64,9 @@ def _decode_values(
 ) -> Decoded:
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
-    if _growth(reading, fields, decoded.wanted) > reading.room:
+    if _growth(reading, fields, decoded.requested_fields) > reading.room:
         wide: list[Mismatch] = []
-        with suppress(_NotFew):  # Then all of them count, and the table stops.
+        with suppress(_NotFew):  # Otherwise all of the records count, and the table stops.
             wide = _find_wide(reading, fields, kept, np.arange(len(kept["value"])), itertools.count(1))
         kept = _without(kept, [mismatch.row for mismatch in wide])
         decoded, unread = _decode(reading, fields, kept, limit) if wide else decoded, unread + wide
@@ -82,7 +82,7 @@ def _decode_values(
 def decode_messages(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES
 ) -> MessageRows:
-    """The columns `fields` of the rows of these records, which have several each."""
+    """Returns the columns `fields` of the rows of these records, which have several rows each."""
     kept, large = _without_large(reading, records)
     if not reading.aliases:
         return open_canal(kept, fields, reading, limit, large)
@@ -91,7 +91,7 @@ def decode_messages(
 
 
 def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[Mapping[str, pa.Array], list[Mismatch]]:
-    """The records without the values that are too large, and those."""
+    """Returns the records without the values that are too large, and a mismatch for each of these."""
     refusal = limits.refusal()
     if refusal is not None:
         rows = np.flatnonzero(np.asarray(records["value"].is_valid())).tolist()
@@ -105,20 +105,24 @@ def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[M
 
 
 def _without(records: Mapping[str, pa.Array], rows: Sequence[int]) -> dict[str, pa.Array]:
-    """The records without the values of some."""
+    """Returns the records with null in place of the values of `rows`."""
     is_out = np.zeros(len(records["value"]), np.bool_)
     is_out[list(rows)] = True
     return {**records, "value": pc.if_else(pa.array(is_out), pa.scalar(None, pa.binary()), records["value"])}
 
 
-def _growth(reading: Reading, fields: tuple[NestedField, ...], wanted: Wanted) -> int:
-    """How many columns more the table would have. Of a change the row before it brings those of the row after it."""
-    if not wanted:
+def _growth(reading: Reading, fields: tuple[NestedField, ...], requested_fields: RequestedFields) -> int:
+    """Returns the number of columns that the table would gain. The row before a change adds the same columns as the row
+    after it.
+    """
+    if not requested_fields:
         return 0
     is_shaped = reading.selection is not None
     if reading.envelope is None:
-        return growth(fields, wanted, is_shaped)
-    images = ({path: of for path, of in wanted.items() if path[:1] == (image,)} for image in ("after", "before"))
+        return growth(fields, requested_fields, is_shaped)
+    images = (
+        {path: of for path, of in requested_fields.items() if path[:1] == (image,)} for image in ("after", "before")
+    )
     return max(growth(fields, image, is_shaped) for image in images)
 
 
@@ -129,11 +133,14 @@ def _find_wide(
     rows: NDArray[np.int64],
     tries: Iterator[int],
 ) -> list[Mismatch]:
-    """Those of the records that each bring more columns than there is room for: looked for by halves. Raises _NotFew."""
+    """Returns a mismatch for each record that adds more columns than the table may still get; found by bisection.
+
+    Raises: _NotFew.
+    """
     if next(tries) > _MOST_TRIES:
         raise _NotFew
     some = {name: column.take(pa.array(rows)) for name, column in records.items()}
-    brought = _growth(reading, fields, _decode(reading, fields, some, 0).wanted)
+    brought = _growth(reading, fields, _decode(reading, fields, some, 0).requested_fields)
     if brought <= reading.room:
         return []
     if rows.size > 1:

@@ -1,4 +1,4 @@
-"""Columns that do not come from the record's value: a constant, or the value of a header."""
+"""Columns that are not made from the record's value: a constant, or the value of a header."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from frazil.rows.record_keys import HEADER_SCHEMA, decode_header
 from frazil.schema.arrow import arrow_type
 from frazil.schema.projection import Shaping
 
-_DIGITS = r"^-?[0-9]{1,18}$"  # So many always fit 64 bits.
+_DIGITS = r"^-?[0-9]{1,18}$"  # Numbers of up to 18 digits always fit 64 bits.
 _MOST_DIGITS = 40
 _EVERY_MISMATCH = 2**31
 _HEADERS = "_headers"
-"""What paths of headers begin with."""
+"""The first part of paths of headers."""
 
 
 def own_column(fitting: Fitting, shaping: Shaping, field: NestedField, records: Mapping[str, pa.Array]) -> pa.Array:
-    """The values of a constant or header column. What is no value of its type is a misfit, as in any column."""
+    """Returns the values of a constant or header column. A header that is no value of the column's type is a type
+    mismatch, as in any column.
+    """
     constants, rows = dict(shaping.constants), fitting.row_count
     if field.name not in constants:
         return header_column(fitting, dict(shaping.headers)[field.name], field.field_type, records["headers"])
@@ -46,7 +48,9 @@ def own_column(fitting: Fitting, shaping: Shaping, field: NestedField, records: 
 
 
 def header_column(fitting: Fitting, name: str, kind: IcebergType, headers: pa.ListArray) -> pa.Array:
-    """The last header `name` of each record: its bytes, their text, or the number that they write in decimal digits."""
+    """Returns the last header `name` of each record: its bytes, its text, or the number that it contains in decimal
+    digits.
+    """
     raw = last_header(headers, name)
     if isinstance(kind, BinaryType):
         return raw
@@ -66,8 +70,8 @@ def header_column(fitting: Fitting, name: str, kind: IcebergType, headers: pa.Li
 def decoded_header(
     fitting: Fitting, reading: Reading, name: str, field: NestedField, headers: pa.ListArray
 ) -> tuple[pa.Array, set[str]]:
-    """The last header `name` of each record as `reading` says, and the ids of schemas that are missing. One that cannot be
-    read, or does not fit, is put aside as a whole where the table rescues.
+    """Returns the last header `name` of each record decoded as `reading` describes, and the ids of schemas that are
+    missing. A value that cannot be read or does not fit is rescued entirely where the table rescues values.
     """
     raw = last_header(headers, name)
     is_rescuing = fitting.reading.is_rescuing
@@ -89,7 +93,7 @@ def decoded_header(
 
 
 def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Texts as numbers, and those that are none."""
+    """Returns texts as numbers, and which texts are no numbers, bool of shape (n_records,)."""
     is_plain = pc.fill_null(pc.match_substring_regex(text, _DIGITS), False)
     numbers = pc.if_else(is_plain, text, None).cast(pa.int64())
     rest = np.asarray(pc.and_(pc.is_valid(text), pc.invert(is_plain)))

@@ -1,4 +1,6 @@
-"""Records to the columns of their table, whatever their format and the names: decoded as the records are, then shaped."""
+"""Records to the columns of their table, for every format: decoded with the names of the record, then projected to
+columns.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ from frazil.rows.decoder import decode_values
 from frazil.rows.metadata_columns import decoded_header, own_column
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import arrow_type, pick
-from frazil.schema.evolve import merge_wanted
-from frazil.schema.projection import Layout, Shaping, in_record, is_held, is_one_column, unfold
+from frazil.schema.evolve import merge_requested_fields
+from frazil.schema.projection import Layout, Shaping, has_column, in_record, is_one_column, unfold
 from frazil.schema.selection import Path
 from frazil.write.target import TableTarget
 
@@ -34,8 +36,10 @@ Records = Mapping[str, pa.Array]
 def decode_rows(
     target: TableTarget, records: Records, limit: int = MAX_MISMATCHES, there: NDArray[np.bool_] | None = None
 ) -> Decoded:
-    """One array per field of `target.fields`. What is wanted is by the records' paths, not by columns; limit: how many
-    misfits are noted. there: the records whose values are read, None for all; the others' are null.
+    """Returns one array per field of `target.fields`; requested fields are by the records' paths, not by columns.
+
+    limit: the number of mismatches that are kept. there: which records' values are read, None for all; the others' are
+    null.
     """
     if target.shaping is None:
         reading = replace(target.reading, keys=_key_paths(target))
@@ -51,9 +55,9 @@ def decode_rows(
     )
     if layout.unbound:
         found = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
-        if found:  # The batch is planned again when it is known which fields feed these columns.
+        if found:  # The batch is planned again with the fields that feed these columns.
             nulls = [pa.nulls(len(records["value"]), arrow_type(field.field_type)) for field in target.fields]
-            return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), wanted=found)
+            return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), requested_fields=found)
     decoded = decode_some(reading, layout.fields, records, limit, there)
     return shape_columns(target, shaping, decoded, records, limit)
 
@@ -65,7 +69,7 @@ def decode_some(
     limit: int,
     there: NDArray[np.bool_] | None,
 ) -> Decoded:
-    """The columns `fields` of the records that `there` marks, None for all, among nulls for the others."""
+    """Returns the columns `fields` of the records that `there` marks, None for all, and nulls for the other records."""
     if there is None or there.all():
         return decode_values(reading, fields, records, limit)
     rows = np.flatnonzero(there)
@@ -74,7 +78,7 @@ def decode_some(
 
 
 def spread_decoded(found: Decoded, rows: NDArray[np.int64], size: int) -> Decoded:
-    """What became of the records `rows`, among nulls for the others of `size` records."""
+    """Returns the result for the records `rows` as a result for all `size` records, with nulls for the others."""
     places = np.full(size, -1, np.int64)
     places[rows] = np.arange(rows.size)
     at = pa.array(places, mask=places < 0)
@@ -90,7 +94,7 @@ def spread_decoded(found: Decoded, rows: NDArray[np.int64], size: int) -> Decode
 
 
 def _key_paths(target: TableTarget) -> tuple[Path, ...]:
-    """The paths in the records of the fields that the key columns come from."""
+    """Returns the paths in the records of the fields that feed the key columns."""
     keys = target.changes.paths if target.changes is not None else ()
     if target.shaping is None:
         return keys
@@ -98,7 +102,7 @@ def _key_paths(target: TableTarget) -> tuple[Path, ...]:
 
 
 def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, records: Records, limit: int) -> Decoded:
-    """The columns of the table from the fields of the records."""
+    """Returns the columns of the table, made from the fields of the records."""
     rows, layout = len(decoded.refused), target.layout
     fitting = Fitting(target.reading, "", rows, limit)
     fitting.refused |= decoded.refused
@@ -130,17 +134,17 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
         mismatches=sorted(
             [*decoded.mismatches, *fitting.mismatches, *key.mismatches], key=lambda mismatch: mismatch.row
         )[:limit],
-        wanted=merge_wanted([decoded.wanted, key.wanted]),
+        requested_fields=merge_requested_fields([decoded.requested_fields, key.requested_fields]),
         missing=missing,
         refusals=decoded.refusals | key.refusals,
         dropped=decoded.dropped | key.dropped,
         rescued=add_members(decoded.rescued, fitting.rescued, rows),
-        loosened={layout.column_path(path) for path in decoded.loosened} | fitting.loosened,
+        made_optional={layout.column_path(path) for path in decoded.made_optional} | fitting.made_optional,
     )
 
 
 def _keys(target: TableTarget, name: str, records: Records, limit: int) -> Decoded:
-    """The column of decoded keys; nothing where the table has none."""
+    """Returns the column of decoded keys; no column where the table has none."""
     if target.key is None:
         return Decoded([], np.zeros(len(records["value"]), np.bool_))
     kind = next((field.field_type for field in target.fields if field.name == name), None)
@@ -149,7 +153,9 @@ def _keys(target: TableTarget, name: str, records: Records, limit: int) -> Decod
 
 
 def in_column(refusal: str, name: str, kind: IcebergType | None) -> str:
-    """A refused change of the struct, or of the plain value, that a column holds, as one of the table's."""
+    """Returns a refused change of the struct, or of the single value, that a column contains, as a refused change of
+    the table.
+    """
     by, _, rest = refusal.partition("column ")
     path, _, what = rest.partition(": ")
     inner = path if kind is None or isinstance(kind, StructType) else path.removeprefix("value").removeprefix(".")
@@ -164,28 +170,28 @@ def _column(layout: Layout, decoded: Decoded, field: NestedField, path: Path | N
 
 
 def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Records) -> list[tuple[Path, bool]]:
-    """The paths of fields of these records, and whether each is a record itself."""
+    """Returns the paths of the fields of these records, each with whether it is a record itself."""
     if refusal() is not None:
         return []
     if reading.format == "json" and not may_be_messages(records["value"]).size:
         return list_paths(records["value"], shaping.depth)
-    wanted = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).wanted
-    return unfold(wanted, shaping.depth)
+    requested_fields = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).requested_fields
+    return unfold(requested_fields, shaping.depth)
 
 
 def bindings_of(
     shaping: Shaping, layout: Layout, seen: Iterable[tuple[Path, bool]]
 ) -> dict[Path, dict[str, IcebergType]]:
-    """Of the fields that were `seen` in records those that columns without a field wait for."""
+    """Returns the fields in `seen` that feed columns without a known field, with the types of these columns."""
     found: dict[Path, dict[str, IcebergType]] = {}
     bound = set(layout.paths.values())
     for path, is_record in seen:
         kind = layout.unbound.get(shaping.column_name(path))
         taken = shaping.selection.takes(path)
-        if kind is None or is_held(path, bound) or (taken == "part" and not is_record):
+        if kind is None or has_column(path, bound) or (taken == "part" and not is_record):
             continue
         if shaping.selection.prune(kind, path) is None:
-            continue  # Nothing of what the column has is taken.
+            continue  # The selection leaves out everything that the column has.
         if not is_record or len(path) > shaping.depth or is_one_column(kind):
             found.setdefault(path[:-1], {})[path[-1]] = kind
     return found

@@ -1,4 +1,4 @@
-"""Records to the rows that are appended for them, be they rows themselves or changes in envelopes."""
+"""Records to the rows that are appended for them, whether they are rows themselves or changes in a CDC envelope."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ Records = Mapping[str, pa.Array]
 
 @dataclass(frozen=True)
 class ReadRecords:
-    """What became of some records. decoded: per record; its columns count where there are no `changes`.
-    ignored: tombstones that make no row because the table's `tombstones` is `ignore`.
-    """
+    """The results of reading some records."""
 
+    #: The result per record; its columns are the rows where there are no `changes`.
     decoded: Decoded
+    #: The changes of a table with an envelope.
     changes: Changes | None = None
+    #: Which records are tombstones that make no row because the table's `tombstones` is `ignore`.
     ignored: NDArray[np.bool_] | None = None
 
     @property
     def ignored_records(self) -> Mapping[str, int]:
-        """How many records make no row without being bad ones, by what they are."""
+        """The number of records that make no row and are no bad records, by kind of record."""
         if self.ignored is not None:
             return {"tombstone": int(np.count_nonzero(self.ignored))}
         return self.changes.ignored_records if self.changes is not None else {}
 
     def rows(self, target: TableTarget, records: Records) -> pa.Table:
-        """The rows of the good records, in the files' schema; `records` are those that were read."""
+        """Returns the rows of the good records in the schema of the table's files. records: the records that were read."""
         if self.changes is not None:
             return _change_rows(target, self.changes, records)
         rows = shape_rows(target, self.decoded, records)
@@ -51,7 +52,7 @@ class ReadRecords:
 
 
 def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
-    """Decodes records. limit: how many misfits are noted."""
+    """Decodes records. limit: the number of mismatches that are kept."""
     tombstones = find_tombstones(target, records)
     if target.envelope is None:
         if tombstones is None:
@@ -66,7 +67,7 @@ def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATC
 
 
 def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Table:
-    """A row for each change."""
+    """Returns a row for each change."""
     places = pa.array(changes.records)
     own = {name: records[name].take(places) for name, _ in target.metadata if name not in OWN_TYPES}
     decoded = Decoded(changes.columns, np.zeros(changes.records.size, np.bool_), rescued=changes.rescued_rows)

@@ -1,5 +1,5 @@
-"""Record keys, and values of headers, as a column: text, JSON of any kind, or a format of the schema registry. Those that
-are null are null.
+"""Record keys, and values of headers, as a column: text, JSON of any type, or a format of the schema registry. A null
+key gives null.
 """
 
 from __future__ import annotations
@@ -28,35 +28,38 @@ from frazil.schema.projection import KEY_ROOT
 
 KEY_SCHEMA = "key:"
 HEADER_SCHEMA = "header:"
-"""What ids of keys' and headers' schemas begin with where those of values are too; of headers the column's name follows."""
+"""The prefix of the ids of headers' schemas among those of values; the column's name follows."""
 Path = tuple[str, ...]
 
 
 def decode_keys(
     reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
 ) -> Decoded:
-    """The column `name` from the keys of all records; none while the table lacks it (kind is None).
+    """Returns the column `name` made from the keys of all records; no column while the table lacks it (`kind` is None).
 
-    Paths of misfits begin with `name`, those of what is wanted with KEY_ROOT; ids of missing schemas with KEY_SCHEMA.
+    Paths of mismatches begin with `name`, those of requested fields with KEY_ROOT; ids of missing schemas with
+    KEY_SCHEMA.
     """
     headers = records["headers"] if reading.is_by_header else None
     found = _decode_there(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
     return replace(
         found,
-        wanted={(KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in found.wanted.items()},
+        requested_fields={
+            (KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in found.requested_fields.items()
+        },
         missing={KEY_SCHEMA + schema_id for schema_id in found.missing},
     )
 
 
 def decode_header(reading: Reading, name: str, kind: IcebergType, values: pa.BinaryArray, limit: int) -> Decoded:
-    """A column of the type `kind` from the values of one header, that of each record. Paths of misfits begin with `name`."""
+    """Returns a column of the type `kind` made from one header of each record. Paths of mismatches begin with `name`."""
     return _decode_there(reading, name, kind, {"value": values, "headers": None}, limit, "header")
 
 
 def _decode_there(
     reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
 ) -> Decoded:
-    """What is made of the values that are there; rows are those of all."""
+    """Returns the column for all records; the values that are not null are decoded."""
     held = records["value"]
     there = np.flatnonzero(np.asarray(held.is_valid()))
     unread = refusal()
@@ -80,14 +83,14 @@ def _decode_there(
 
 
 def _at_root(path: Path, members: Mapping[str, IcebergType]) -> dict[str, IcebergType]:
-    """The members of a struct in the key; the one column that holds the key is the root itself."""
+    """Returns the members of a struct in the key; the only column of a key that is one value is the root itself."""
     return dict(members) if path else dict(zip((KEY_ROOT,), members.values(), strict=True))
 
 
 def _decode(
     reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
 ) -> Decoded:
-    """Those that are there; paths of what is wanted begin with `name`."""
+    """Returns the column for values that are not null; paths of requested fields begin with `name`."""
     if reading.envelope is not None:
         assert isinstance(kind, StructType)
         return _read_rows(reading, kind, records, limit)
@@ -101,7 +104,7 @@ def _decode(
 def _read_json(
     reading: Reading, name: str, kind: IcebergType | None, held: pa.BinaryArray, limit: int, what: str
 ) -> Decoded:
-    """JSON of any kind; messages of Kafka Connect's converter with the types of their schema."""
+    """Returns the column for JSON of any type; messages of Kafka Connect's converter have the types of their schema."""
     options = JsonOptions(reading.unknown_fields, limit=limit, is_extended=reading.is_extended, numbers=reading.numbers)
     groups, others, rest = decode_key_messages(held, name, kind, reading, options)
     if not groups:
@@ -113,12 +116,12 @@ def _read_json(
 
 
 def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Array], limit: int) -> Decoded:
-    """Keys as rows are read, with what their schemas say that numbers and texts mean."""
+    """Returns keys read as rows, with the logical types of their schemas."""
     assert reading.envelope is not None
     fields = opened_fields(reading.envelope, kind.fields, ())
     found = decode_values(reading, fields, {name: held for name, held in records.items() if held is not None}, limit)
     place = next(n for n, field in enumerate(fields) if field.name == "after")
-    return replace(found, columns=[found.columns[place]], wanted={}, loosened=set())
+    return replace(found, columns=[found.columns[place]], requested_fields={}, made_optional=set())
 
 
 def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, what: str) -> Decoded:
@@ -151,7 +154,7 @@ def _read_framed(
         found,
         columns=columns,
         mismatches=[replace(one, path=_path(name, one.path, is_record)) for one in found.mismatches],
-        wanted=_wanted(found.wanted, name, kind, is_record),
+        requested_fields=_wanted(found.requested_fields, name, kind, is_record),
     )
 
 
@@ -161,26 +164,28 @@ def _path(name: str, path: str, is_record: bool) -> str:
 
 
 def _wanted(
-    wanted: Mapping[Path, Mapping[str, IcebergType]], name: str, kind: IcebergType | None, is_record: bool
+    requested_fields: Mapping[Path, Mapping[str, IcebergType]], name: str, kind: IcebergType | None, is_record: bool
 ) -> dict[Path, dict[str, IcebergType]]:
     if not is_record:
         return {
             (name, *path[1:]) if path else (): dict(members) if path else {name: members["value"]}
-            for path, members in wanted.items()
+            for path, members in requested_fields.items()
         }
     if kind is not None:
-        return {(name, *path): dict(members) for path, members in wanted.items()}
-    members = [NestedField(0, field, of, required=False) for field, of in wanted.get((), {}).items()]
+        return {(name, *path): dict(members) for path, members in requested_fields.items()}
+    members = [NestedField(0, field, of, required=False) for field, of in requested_fields.get((), {}).items()]
     return {(): {name: StructType(*members)}} if members else {}
 
 
 def has_record(reading: Reading) -> bool:
-    """Whether the first schema that is known describes records."""
+    """Whether the first known schema describes records."""
     return next((is_record(schema) for _, schema in reading.schemas if schema.kind == reading.format), True)
 
 
 def _of_kind(schema: WriterSchema, wants_record: bool, name: str, what: str) -> WriterSchema:
-    """The schema, unless what it describes are records and the column holds none, or the other way round."""
+    """Returns the schema, or an unusable one where it describes records and the column holds single values, or the
+    reverse.
+    """
     if schema.kind in ("unknown", "unusable") or is_record(schema) == wants_record:
         return schema
     words = ("are no records", "holds records") if wants_record else ("are records", "holds none")
@@ -191,5 +196,5 @@ def is_record(schema: WriterSchema) -> bool:
     """Whether a schema describes records, and not single values, as those of keys often do."""
     if schema.kind != "avro":
         return True
-    # By whatever name it refers to them.
+    # By the name that it refers to them with.
     return avro_reader(schema.text, tuple(text for _, text in schema.references)).names is not None

@@ -1,4 +1,6 @@
-"""Timestamps of Kafka's records that a table has in a column: out of range by the same rule as times in their values."""
+"""Timestamps of Kafka records in a column of the table: they are out of range by the same rule as times in record
+values.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from frazil.decode.epochs import inside_years, outside_years
 from frazil.write.target import TableTarget
 
 _FIELDS = frozenset(("timestamp", "deleted_at"))
-"""Fields of metadata that hold a record's timestamp, always or where nothing else tells the time."""
+"""Fields of metadata that contain the record's timestamp, always or as the fallback."""
 
 
 def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decoded: Decoded, limit: int) -> Decoded:
-    """Refuses the records whose timestamp is outside of the years 1 to 9999, where the table has it. limit: how many misfits
-    are noted.
+    """Returns the result with the records refused whose timestamp is outside the years 1 to 9999, where the table has a
+    column for it. limit: the number of mismatches that are kept.
     """
     if "timestamp" not in records or not _FIELDS & target.metadata_fields:
         return decoded
@@ -38,7 +40,9 @@ def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decod
 
 
 def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The timestamps, null for those that no reader of the dead-letter table could show, and these in milliseconds."""
+    """Returns the timestamps in microseconds, null for those that no reader of the dead-letter table could show, and
+    the latter in milliseconds.
+    """
     near = inside_years(times)[0]
     is_far = pc.and_(pc.is_null(near), pc.is_valid(times))
     far_ms = pc.divide(times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), 1000)
@@ -46,5 +50,5 @@ def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def undivided_times(near: pa.Array, far_ms: pa.Array) -> pa.Array:
-    """The timestamps that were divided, in microseconds."""
+    """Returns all timestamps in microseconds, from the two arrays of `divided_times`."""
     return pc.coalesce(near, pc.multiply(far_ms, 1000).cast(near.type))

@@ -13,10 +13,10 @@ from frazil.write.target import TableTarget
 
 
 def shape_rows(target: TableTarget, decoded: Decoded, records: Mapping[str, pa.Array]) -> pa.Table:
-    """Rows in the files' schema.
+    """Returns rows in the schema of the table's files.
 
-    decoded: with one array per field of `target.fields`. records: the source's columns by name (topic, partition, offset,
-    timestamp, headers, key), of which the table has those it asked for.
+    decoded: with one array per field of `target.fields`. records: the columns topic, partition, offset, timestamp,
+    headers and key, as far as the table needs them.
     """
     by_name = {field.name: array for field, array in zip(target.fields, decoded.columns, strict=True)}
     by_name |= {column: records[field] for field, column in target.metadata}

@@ -1,7 +1,7 @@
-"""The setting `tombstones`: what becomes of records without a value where that is not what the table's mode does anyway.
+"""The setting `tombstones`: the handling of records without a value where it differs from that of the table's mode.
 
-An upsert table deletes the row of the key, an append table of rows makes a dead letter, one of changes counts them as
-passed over. The setting decides otherwise: `ignore`, `dead_letter`, `row`.
+An upsert table deletes the row of the key, an append table of rows makes a dead letter, an append table of changes
+ignores and counts them. The setting overrides this: `ignore`, `dead_letter`, `row`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _REASON = "the record has no value (a tombstone), and `tombstones` of the table 
 
 
 def find_tombstones(target: TableTarget, records: Records) -> Bools | None:
-    """Which records are tombstones that the setting decides on; None where there are none."""
+    """Returns which records are tombstones that the setting applies to, bool of shape (n_records,); None where there
+    are none.
+    """
     if not target.tombstones:
         return None
     found: Bools = ~has_value(target.reading, records["value"])
@@ -35,7 +37,7 @@ def find_tombstones(target: TableTarget, records: Records) -> Bools | None:
 
 
 def decode_others(target: TableTarget, records: Records, tombstones: Bools, limit: int) -> Decoded:
-    """The columns of the records of an append table, whose tombstones become null in every column of the value: refused
+    """Returns the columns of the records of an append table. Tombstones are null in every column of the value: refused
     where the setting is `dead_letter`, rows where it is `row`.
     """
     found = decode_rows(target, records, limit, ~tombstones)
@@ -53,8 +55,8 @@ def read_others(
     tombstones: Bools,
     limit: int,
 ) -> Changes:
-    """The changes of the records that have a value. The tombstones are refused where the setting is `dead_letter`, and
-    counted as passed over where it is `ignore`.
+    """Returns the changes of the records that have a value. Tombstones are refused where the setting is `dead_letter`,
+    and counted as ignored where it is `ignore`.
     """
     rows = np.flatnonzero(~tombstones)
     changes = read(target, pick(records, rows), limit)
@@ -86,7 +88,7 @@ def _refuse(decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
 
 
 def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
-    """Asks for required columns to become optional, as for a record that lacks their fields."""
+    """Requests that required columns become optional, as for a record that lacks their fields."""
     size = tombstones.size
     fitting = Fitting(target.reading, "", size, limit)
     fitting.refused |= decoded.refused
@@ -96,5 +98,8 @@ def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: in
             require(fitting, column, place, (field.name,))
     mismatches = sorted([*decoded.mismatches, *fitting.mismatches], key=lambda mismatch: mismatch.row)[:limit]
     return replace(
-        decoded, refused=fitting.refused, mismatches=mismatches, loosened=decoded.loosened | fitting.loosened
+        decoded,
+        refused=fitting.refused,
+        mismatches=mismatches,
+        made_optional=decoded.made_optional | fitting.made_optional,
     )

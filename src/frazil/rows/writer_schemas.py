@@ -1,4 +1,6 @@
-"""Records that say which schema they were written with: taken apart by schema, read, fitted, put together again."""
+"""Records that name the schema they were written with: grouped by schema, decoded, converted to the columns, and merged
+in order.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import DateType, IcebergType, NestedField, StructType, TimeType
 
-from frazil.cdc.columns import has_documents, is_wrapped, open_columns
-from frazil.cdc.documents import open_documents
 from frazil.cdc.envelope import opened_fields
-from frazil.cdc.json_members import json_options
-from frazil.cdc.json_schema import open_framed, row_of
+from frazil.cdc.envelope_columns import has_documents, is_wrapped, open_columns
+from frazil.cdc.json.json_schema import open_framed, row_of
+from frazil.cdc.json.members import json_options
+from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.json_scan import write_values
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Mismatch, Reader
-from frazil.decode.connect.protobuf_names import meanings_of_protobuf
-from frazil.decode.connect.schema import give_meaning, meanings_of_avro, with_keys, without_units
-from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, Meaning
+from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
+from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, with_keys, without_units
+from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, LogicalType
 from frazil.decode.envelope import Envelope
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
@@ -41,11 +43,11 @@ from frazil.decode.regroup import select_columns
 from frazil.decode.renames import Renames, find_renames
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, split_frames, take_bodies
-from frazil.name_length import without_long_names
+from frazil.name_length import drop_long_names
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.conflicts import without_rejected
-from frazil.schema.evolve import lacking_of, merge_wanted, type_at, widest
+from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at, widest
 
 LATEST = "latest"
 _WARM_TYPES: dict[str, Any] = {
@@ -57,9 +59,9 @@ _WARM_TYPES: dict[str, Any] = {
     "u": {"type": "string", "logicalType": "uuid"},
 }
 _WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
-# Of proto2, which needs all that proto3 does and more: message Warm { optional string s = 1; }
+# A message of proto2, whose code includes all that proto3 needs: message Warm { optional string s = 1; }
 _WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809")
-# The same with an `optional Warm w = 2` in it, as of Avro a field that can be another Warm: they become JSON.
+# The same with an `optional Warm w = 2`, and in Avro a field that can be another Warm: recursive types become JSON.
 _WARM_JSON_DESCRIPTORS = bytes.fromhex(
     "0a310a0a7761726d2e70726f746f22230a045761726d12090a017318012001280912100a017718022001280b32052e5761726d"
 )
@@ -69,9 +71,11 @@ _FIRST = (0,)
 
 @dataclass
 class _Group:
-    """The records of one schema, and what became of them: columns as in Decoded, in the order of `rows`."""
+    """The records of one schema, and the result for them."""
 
+    #: Row numbers, int32 of shape (n_group,).
     rows: NDArray[np.int32]
+    #: The columns, in the order of `rows`.
     decoded: Decoded
 
 
@@ -81,13 +85,15 @@ class _Batch:
 
     reading: Reading
     fields: tuple[NestedField, ...]
+    #: The number of mismatches that are kept.
     limit: int
     bodies: Bodies
     groups: list[_Group] = field(default_factory=list)
+    #: Ids of schemas that are missing.
     missing: set[str] = field(default_factory=set)
 
     def refuse(self, rows: NDArray[np.int32], fault: Fault) -> None:
-        """None of these records can be read, for one reason."""
+        """Refuses these records for one reason."""
         refused = np.ones(rows.size, np.bool_)
         mismatches = [Mismatch(n, "", fault.kind, fault.message) for n in range(min(rows.size, self.limit))]
         nulls = [pa.nulls(rows.size, arrow_type(f.field_type)) for f in self.fields]
@@ -97,9 +103,9 @@ class _Batch:
 def decode_framed(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
 ) -> Decoded:
-    """The columns `fields` of records in a format of the schema registry.
+    """Returns the columns `fields` of records in a format of the schema registry.
 
-    Schemas that `reading` does not have are answered as missing, and their records are null until they are there.
+    Schemas that `reading` does not have are returned as missing, and their records are null until they are available.
     """
     values = records["value"]
     framed = split_frames(values, reading.framing)
@@ -114,11 +120,11 @@ def decode_framed(
     else:
         for number, rows in group_rows(ids):
             _read_group(batch, str(number), rows)
-    return _put_together(batch, len(values))
+    return _merge_groups(batch, len(values))
 
 
 def _read_unframed(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str, pa.Array]) -> None:
-    """Records whose schema is named in a header, or is the subject's latest."""
+    """Reads records whose schema is named in a header, or is the subject's latest."""
     if not batch.reading.is_by_header:
         _read_group(batch, LATEST, rows)
         return
@@ -172,11 +178,11 @@ def _unusable(schema_id: str, schema: WriterSchema, reading: Reading) -> Fault |
 def _read_messages(
     batch: _Batch, schema_id: str, schema: WriterSchema, rows: NDArray[np.int32], bodies: Bodies, path: bytes
 ) -> None:
-    """Protobuf: a schema may hold many messages, and each record says which one it is."""
-    asked = batch.reading.message
+    """Reads Protobuf records: a schema may define many messages, and each record names its own."""
+    declared = batch.reading.message
     if batch.reading.framing == "none":  # A header that names the schema names the message too.
         named = split_message_indexes(_bodies_of(path)).paths if path else []
-        message = asked or (named or [_FIRST])[0]
+        message = declared or (named or [_FIRST])[0]
         _read_columns(batch, schema_id, rows, bodies, partial(protobuf_reader, schema.descriptors, message))
         return
     indexed = split_message_indexes(bodies)
@@ -184,7 +190,7 @@ def _read_messages(
         batch.refuse(rows[indexed.fault == code], MESSAGE_INDEX_FAULTS[code - 1])
     for code, indexes in enumerate(indexed.paths):
         mine = np.flatnonzero((indexed.path == code) & (indexed.fault == 0)).astype(np.int32)
-        reader = partial(protobuf_reader, schema.descriptors, asked or indexes)
+        reader = partial(protobuf_reader, schema.descriptors, declared or indexes)
         _read_columns(batch, schema_id, rows[mine], take_bodies(indexed.bodies, mine), reader)
 
 
@@ -201,7 +207,7 @@ def _read_columns(
 ) -> None:
     try:
         reader = make_reader(OWN_FORMS)
-    except UnusableSchema as error:  # The schema was well, but it has no such message.
+    except UnusableSchema as error:  # The schema is valid, but it has no such message.
         batch.refuse(rows, Fault("bad_schema", f"schema {schema_id} cannot be used: {error}"))
         return
     schemas = tuple(schema for _, schema in batch.reading.schemas)
@@ -214,26 +220,28 @@ def _read_columns(
     columns, struct = reader.read(bodies), reader.struct
     table = StructType(*batch.fields)
     is_row = batch.reading.envelope is None
-    meanings = _meanings(batch.reading.schema(schema_id), reader, table if is_row else None)
+    logical_types = _logical_types(batch.reading.schema(schema_id), reader, table if is_row else None)
     if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
         batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
         return
     if batch.reading.envelope is not None:
         if not is_wrapped(batch.reading.envelope, [member.name for member in struct.fields]):
-            # The row, which is all there is, becomes the image after the change.
+            # The row, which is the entire record, becomes the image after the change.
             fitting.renames = fitting.renames.inside("after")
             fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
-        struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
+        struct, columns = open_columns(batch.reading.envelope, struct, columns, logical_types, batch.fields)
     else:
-        meanings = with_keys(without_units(meanings, batch.reading.unit_at), batch.reading.keys)
-        struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
+        logical_types = with_keys(without_units(logical_types, batch.reading.unit_at), batch.reading.keys)
+        struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
 
 
 def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[NestedField], renames: Renames) -> Forms:
-    """The forms in which a writer's values are read. fields: those of the table's rows, in an envelope those of `opened`."""
+    """Returns the forms in which a writer's values are read. fields: of the table's rows, or with an envelope of
+    `cdc.envelope`.
+    """
     if envelope is not None and not is_wrapped(envelope, [member.name for member in struct.fields]):
         row = next((member.field_type for member in fields if member.name == "after"), StructType())
         assert isinstance(row, StructType)
@@ -241,29 +249,35 @@ def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[Ne
     return forms_of(struct, fields, renames)
 
 
-def _meanings(
+def _logical_types(
     schema: WriterSchema | None, reader: Reader, table: StructType | None
-) -> Mapping[tuple[str, ...], Meaning]:
-    """What a schema tells of Kafka Connect's types, by path of the reader's fields. table: the columns; None: the records
-    are in envelopes. Outside of them a message of Google's for a date or time stays one, unless the column is declared so.
+) -> Mapping[tuple[str, ...], LogicalType]:
+    """Returns the logical types of Kafka Connect in a schema, by path of the reader's fields. table: the columns; None:
+    the records are in envelopes. Otherwise a Google message for a date or time stays a struct, unless the column is
+    declared with a time type.
     """
     if isinstance(reader, ProtobufReader):
-        found = meanings_of_protobuf(*reader.described)
+        found = logical_types_of_protobuf(*reader.described)
         if table is None:
             return found
         return {
-            path: meaning
-            for path, meaning in found.items()
-            if meaning.name not in (GOOGLE_DATE, GOOGLE_TIME) or isinstance(type_at(table, path), DateType | TimeType)
+            path: logical_type
+            for path, logical_type in found.items()
+            if logical_type.name not in (GOOGLE_DATE, GOOGLE_TIME)
+            or isinstance(type_at(table, path), DateType | TimeType)
         }
     if schema is None or not isinstance(reader, AvroReader):
         return {}
-    found = meanings_of_avro(schema.text, tuple(text for _, text in schema.references))
-    return found if reader.names is not None else {("value", *path): meaning for path, meaning in found.items()}
+    found = logical_types_of_avro(schema.text, tuple(text for _, text in schema.references))
+    return (
+        found if reader.names is not None else {("value", *path): logical_type for path, logical_type in found.items()}
+    )
 
 
 def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
-    """JSON text behind a frame: the schema tells the types of new columns, the text is read as any other."""
+    """Reads JSON text behind a wire-format header: the schema gives the types of new columns, the text is read as any
+    other.
+    """
     selection = batch.reading.selection
     struct = _json_struct(schema)
     if selection is not None:
@@ -273,31 +287,33 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     decoded = decode_json(texts, batch.fields, options)
     refusals = refused_changes(batch.reading, table, struct, schema_id)
     known = {refusal.split(": ")[1] for refusal in refusals}
-    # What records have besides what their schema says is refused too.
+    # Fields that are not in the schema are refused too.
     refusals |= {f"schema {schema_id}: {said}" for said in decoded.refusals if said.split(": ")[0] not in known}
     decoded = replace(decoded, refusals=refusals)
     if batch.reading.unknown_fields != "add":
         return decoded
-    struct = without_long_names(struct)
-    wanted = {
+    struct = drop_long_names(struct)
+    requested_fields = {
         path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
-        for path, members in decoded.wanted.items()
+        for path, members in decoded.requested_fields.items()
     }
-    lacking = lacking_of(table, without_rejected(struct, batch.reading.rejected_at), batch.reading.may_widen)
+    lacking = find_missing_fields(table, without_rejected(struct, batch.reading.rejected_at), batch.reading.may_widen)
     if decoded.refused.all() and decode_json(texts, (), replace(options, unknown_fields="drop")).refused.all():
-        lacking = {}  # Where not one record can be read, it is not said that the schema is theirs.
-    return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
+        lacking = {}  # Where no record can be read, the records may not be of this schema.
+    return replace(
+        decoded, requested_fields=merge_requested_fields([requested_fields, lacking] if lacking else [requested_fields])
+    )
 
 
 def _open_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
-    """Envelopes in JSON behind a frame."""
+    """Reads envelopes in JSON behind a wire-format header."""
     written = (schema_id, _json_struct(schema))
     return open_framed(batch.reading, batch.fields, _texts(bodies), written, batch.limit)
 
 
 def _texts(bodies: Bodies) -> pa.BinaryArray:
     rows = np.arange(len(bodies), dtype=np.int32)
-    # From Arrow's pool: numpy gives memory of that size back to the system each time, and every page of it costs anew.
+    # From Arrow's pool: numpy returns memory of that size to the system each time, and every page of it costs again.
     out = pa.allocate_buffer(int((bodies.end - bodies.start).sum(dtype=np.int64)))
     offsets = np.zeros(rows.size + 1, np.int32)
     json_values.copy_texts(bodies.base, bodies.start, bodies.end, rows, offsets, out.address)
@@ -314,8 +330,10 @@ def _json_struct(schema: WriterSchema) -> StructType:
 
 
 def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "", forms: Forms = OWN_FORMS) -> StructType:
-    """The Iceberg type of the records that a schema describes. forms: of values that are read in another form than the
-    schema's own. Raises UnusableSchema.
+    """Returns the Iceberg type of the records that a schema describes. forms: of values that are read in another form
+    than the schema's own.
+
+    Raises: UnusableSchema.
     """
     if schema.kind == "json_schema":
         return _json_struct(schema)
@@ -326,15 +344,15 @@ def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "", forms: 
 
 @lru_cache(maxsize=256)
 def _renames(schemas: tuple[WriterSchema, ...], names: frozenset[str]) -> Renames:
-    """What the known schemas say of fields that have other names in others of them. names: of the record whose fields these
-    are; what another record has under such a name is another field.
+    """Returns the renames of fields between the known schemas. names: of the record whose fields these are; a field
+    with such a name in another record is another field.
     """
     known = [schema for schema in schemas if schema.kind == "avro"]
     if not any('"aliases"' in text for schema in known for text in (schema.text, *dict(schema.references).values())):
         return Renames()
     readers = []
     for schema in known:
-        with suppress(UnusableSchema):  # Its records are bad ones.
+        with suppress(UnusableSchema):  # Its records are bad records.
             readers.append(_avro(schema))
     same = _same_record(readers, names)
     others = [reader.struct for reader in readers if reader not in same]
@@ -342,7 +360,7 @@ def _renames(schemas: tuple[WriterSchema, ...], names: frozenset[str]) -> Rename
 
 
 def _same_record(readers: Sequence[AvroReader], names: frozenset[str]) -> list[AvroReader]:
-    """Those of a record that is called so, or that an alias says was."""
+    """Returns the readers of a record that has one of these names, now or by an alias."""
     while True:
         found = [reader for reader in readers if reader.names and reader.names & names]
         more = names.union(*(reader.names for reader in found if reader.names))
@@ -352,7 +370,7 @@ def _same_record(readers: Sequence[AvroReader], names: frozenset[str]) -> list[A
 
 
 def row_renames(schema: WriterSchema, envelope: Envelope | None, struct: StructType) -> Renames:
-    """The names that fields of the rows had before, as far as the schema says. struct: of the rows."""
+    """Returns the names that fields of the rows had before, as far as the schema has aliases. struct: of the rows."""
     if schema.kind != "avro":
         return Renames()
     found = _avro(schema).aliases
@@ -361,7 +379,7 @@ def row_renames(schema: WriterSchema, envelope: Envelope | None, struct: StructT
 
 
 def row_branches(schema: WriterSchema, envelope: Envelope | None) -> Mapping[tuple[str, ...], str]:
-    """What a union calls the types of the values in a schema's rows, by path."""
+    """Returns the names of a union's types, for the values in a schema's rows, by path."""
     if schema.kind != "avro":
         return {}
     found = _avro(schema).branches
@@ -376,8 +394,10 @@ def row_struct(
     message: str = "",
     units: Mapping[tuple[str, ...], str] = MappingProxyType({}),
 ) -> StructType:
-    """The Iceberg type of the rows of records that a schema describes: of those in envelopes the row inside, without fields
-    where it is no envelope. fields: those of the table's rows; units: of numbers in columns of time. Raises UnusableSchema.
+    """Returns the Iceberg type of the rows of records that a schema describes: of envelopes the row inside, without
+    fields where it is no envelope. fields: of the table's rows; units: of numbers in time columns.
+
+    Raises: UnusableSchema.
     """
     struct = struct_of(schema, message)
     if schema.kind == "json_schema":
@@ -389,17 +409,19 @@ def row_struct(
     struct = struct_of(schema, message, forms) if forms else struct
     reader = _avro(schema) if schema.kind == "avro" else protobuf_reader(schema.descriptors, message or _FIRST)
     table = StructType(*fields)
-    meanings = _meanings(schema, reader, table if envelope is None else None)
+    logical_types = _logical_types(schema, reader, table if envelope is None else None)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
     if envelope is None:
-        return give_meaning(struct, nothing, without_units(meanings, units), lambda path: type_at(table, path))[0]
-    images, _ = open_columns(envelope, struct, nothing, meanings, opened)
+        return convert_logical_types(
+            struct, nothing, without_units(logical_types, units), lambda path: type_at(table, path)
+        )[0]
+    images, _ = open_columns(envelope, struct, nothing, logical_types, opened)
     kind = next((field.field_type for field in images.fields if field.name == "after"), None)
     return kind if isinstance(kind, StructType) else StructType()
 
 
-def _put_together(batch: _Batch, row_count: int) -> Decoded:
-    """One array per field, in the order of the records."""
+def _merge_groups(batch: _Batch, row_count: int) -> Decoded:
+    """Returns one array per field, in the order of the records."""
     groups = batch.groups
     if len(groups) == 1 and not batch.missing:
         return groups[0].decoded
@@ -415,15 +437,15 @@ def _put_together(batch: _Batch, row_count: int) -> Decoded:
         for n, kind in enumerate(kinds)
     ]
     refused = np.zeros(row_count, np.bool_)
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     mismatches = []
     for group in groups:
         refused[group.rows] = group.decoded.refused
         mismatches += [
             Mismatch(int(group.rows[m.row]), m.path, m.kind, m.reason, m.text) for m in group.decoded.mismatches
         ]
-        for path, members in group.decoded.wanted.items():
-            mine = wanted.setdefault(path, {})
+        for path, members in group.decoded.requested_fields.items():
+            mine = requested_fields.setdefault(path, {})
             for name, kind in members.items():
                 mine[name] = widest(mine[name], kind) if name in mine else kind
     decoded = [group.decoded for group in groups]
@@ -431,8 +453,8 @@ def _put_together(batch: _Batch, row_count: int) -> Decoded:
         columns=columns,
         refused=refused,
         mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[: batch.limit],
-        wanted=wanted,
-        loosened=set().union(*(one.loosened for one in decoded)),
+        requested_fields=requested_fields,
+        made_optional=set().union(*(one.made_optional for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),
         rescued=_rescued(groups, places) if any(one.rescued is not None for one in decoded) else None,
         missing=batch.missing,
@@ -451,7 +473,8 @@ def _rescued(groups: list[_Group], places: pa.Array) -> pa.Array:
 def warm_up(compiles_all: bool) -> None:
     """Loads the compiled functions of Avro and Protobuf, for a process that others are forked from.
 
-    Few tables need those that write JSON, and they take long to compile: with `compiles_all`, else by the first who does.
+    Few tables need the functions that write JSON, and they take long to compile: they are compiled with `compiles_all`,
+    otherwise by the first table that needs them.
     """
     fields = [{"name": name, "type": kind} for name, kind in _WARM_TYPES.items()]
     avro, descriptors, more = _WARM_AVRO, _WARM_DESCRIPTORS, b""

@@ -1,4 +1,4 @@
-"""Arrow types of Iceberg types, and arrays of Arrow: relabelled, cut, picked from. Pure."""
+"""Arrow types of Iceberg types, and Arrow arrays relabelled, sliced and selected from. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pyiceberg.types import (
 
 _ID = b"PARQUET:field_id"
 Rows = NDArray[np.integer[Any]]
-"""Numbers of rows, dtype any integer, shape (n_rows,)."""
+"""Row numbers: any integer dtype, shape (n_rows,)."""
 _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
     BooleanType: pa.bool_(),
     IntegerType: pa.int32(),
@@ -50,12 +50,12 @@ _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
 
 
 def arrow_field(field: NestedField) -> pa.Field:
-    """The field of a file for a column: its Arrow type with the Iceberg field id, at every level."""
+    """Returns the Parquet field for a column: its Arrow type with Iceberg field ids at every level."""
     return _with_id(field.name, arrow_type(field.field_type), field.field_id, not field.required)
 
 
 def field_id_of(field: pa.Field) -> int:
-    """The Iceberg id of a field of a file; -1 where it has none."""
+    """Returns the Iceberg field id of a Parquet field; -1 where it has none."""
     return int((field.metadata or {}).get(_ID, b"-1"))
 
 
@@ -64,7 +64,7 @@ def _with_id(name: str, kind: pa.DataType, field_id: int, nullable: bool) -> pa.
 
 
 def arrow_type(kind: IcebergType) -> pa.DataType:
-    """The Arrow type that is written for an Iceberg type, ids in its nested fields."""
+    """Returns the Arrow type that is written for an Iceberg type, with the ids of its nested fields."""
     if isinstance(kind, StructType):
         return pa.struct([arrow_field(field) for field in kind.fields])
     if isinstance(kind, ListType):
@@ -81,7 +81,7 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
 
 
 def as_written(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values in a type that differs in field ids and names of nested fields at most, or in width."""
+    """Returns the same values in a type that differs only in field ids, names of nested fields, or width."""
     if array.type.equals(wanted, check_metadata=True):
         return array
     if pa.types.is_nested(wanted) and array.type.num_fields == wanted.num_fields:
@@ -101,13 +101,13 @@ def _relabel(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def unsliced(array: pa.Array) -> pa.Array:
-    """The same values in buffers that begin with the first of them."""
+    """Returns the same values in buffers that begin at the first of them."""
     return pa.concat_arrays([array]) if array.offset else array
 
 
 def with_children(array: pa.Array, wanted: pa.DataType, children: Sequence[pa.Array]) -> pa.Array:
-    """The nulls and lengths of a nested array, which is no slice, with other values below: of the members of a struct, of
-    keys and values of a map, or of elements of a list.
+    """Returns a nested array with the same nulls and lengths and other children: members of a struct, keys and values
+    of a map, or elements of a list. The array is no slice.
     """
     buffers = array.buffers()[: 1 if pa.types.is_struct(wanted) else 2]
     if pa.types.is_map(wanted):
@@ -117,12 +117,12 @@ def with_children(array: pa.Array, wanted: pa.DataType, children: Sequence[pa.Ar
 
 
 def is_every(rows: Rows, count: int) -> bool:
-    """Whether these are all of `count` rows, in their order."""
+    """Whether the row numbers are all of `count` rows, in order."""
     return rows.size == count and bool((rows == np.arange(count)).all())
 
 
 def pick(columns: Mapping[str, pa.Array], rows: Rows) -> dict[str, pa.Array]:
-    """These rows of columns of one length, by name."""
+    """Returns the rows with these numbers from columns of one length, by name."""
     if all(is_every(rows, count) for count in {len(column) for column in columns.values()}):
         return dict(columns)
     places = pa.array(rows)

@@ -1,7 +1,7 @@
-"""Which of the fields that records bring a table can have. Pure.
+"""Column-name conflicts: which of the requested fields a table can have together. Pure.
 
-Two fields may want one column, and a field one that is not for fields: the table has it once, and records with the other
-field are bad ones. So a record that clashes is refused, and not the table with all that comes behind it.
+Two fields may map to one column, or a field to a column reserved for something else: the table has the column once, and
+records with the rejected field are bad records. So a conflict rejects records, and not the whole table.
 """
 
 from __future__ import annotations
@@ -10,37 +10,47 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from frazil.schema.evolve import NamesClash, Path, Wanted, extend_fields
+from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_fields
 from frazil.schema.selection import list_with, map_with
 
 MOST_REJECTED = 100
-"""So many fields may be kept out: what makes up more of them is no record that is wrong."""
+"""The largest number of rejected fields: a producer that makes up more of them is no case of single bad records."""
 
 
-def accept(wanted: Wanted, check: Callable[[Wanted], object]) -> tuple[Wanted, dict[Path, str]]:
-    """The fields that the table can have together, those that come first before others, and of the others the reason.
+def accept(
+    requested_fields: RequestedFields, check: Callable[[RequestedFields], object]
+) -> tuple[RequestedFields, dict[Path, str]]:
+    """Returns the fields that the table can have together, earlier ones before later ones, and the reason for each
+    rejected path.
 
-    check: raises NamesClash where the table cannot have the fields it is given; what it says of a single one is the reason.
-    Raises NamesClash itself where more than MOST_REJECTED would be kept out.
+    check: raises NameConflict where the table cannot have the fields it is given; its message for a single field is the
+    reason.
+
+    Raises: NameConflict where more than MOST_REJECTED fields would be rejected.
     """
-    clashes: dict[Path, NamesClash] = {}
-    accepted = set(_accept(list(_leaves(wanted)), [], lambda kept: check(_only(wanted, set(kept))), clashes))
+    clashes: dict[Path, NameConflict] = {}
+    accepted = set(
+        _accept(list(_leaves(requested_fields)), [], lambda kept: check(_only(requested_fields, set(kept))), clashes)
+    )
     rejected = {
-        path if clash.is_exact else _rejected(path, wanted, accepted): str(clash) for path, clash in clashes.items()
+        path if clash.is_exact else _rejected(path, requested_fields, accepted): str(clash)
+        for path, clash in clashes.items()
     }
-    return _only(wanted, accepted), rejected
+    return _only(requested_fields, accepted), rejected
 
 
 def _accept(
     paths: Sequence[Path],
     before: Sequence[Path],
     check: Callable[[Sequence[Path]], object],
-    clashes: dict[Path, NamesClash],
+    clashes: dict[Path, NameConflict],
 ) -> list[Path]:
-    """Of `paths` those that can be had besides the ones `before`; halves are tried, as few are expected to be in the way."""
+    """Returns those of `paths` that are possible together with the ones in `before`. Halves of the paths are tried, as
+    few conflicts are expected.
+    """
     try:
         check([*before, *paths])
-    except NamesClash as error:
+    except NameConflict as error:
         if len(paths) > 1:
             half = len(paths) // 2
             first = _accept(paths[:half], before, check, clashes)
@@ -52,8 +62,8 @@ def _accept(
     return list(paths)
 
 
-def _leaves(wanted: Wanted) -> Iterator[Path]:
-    for parent, members in wanted.items():
+def _leaves(requested_fields: RequestedFields) -> Iterator[Path]:
+    for parent, members in requested_fields.items():
         for name, kind in members.items():
             yield from _leaves_of(kind, (*parent, name))
 
@@ -66,10 +76,10 @@ def _leaves_of(kind: IcebergType, path: Path) -> Iterator[Path]:
         yield path
 
 
-def _only(wanted: Wanted, kept: Collection[Path]) -> dict[Path, dict[str, IcebergType]]:
-    """What is wanted, as far as its leaves are kept."""
+def _only(requested_fields: RequestedFields, kept: Collection[Path]) -> dict[Path, dict[str, IcebergType]]:
+    """Returns the requested fields whose leaves are kept."""
     found: dict[Path, dict[str, IcebergType]] = {}
-    for parent, members in wanted.items():
+    for parent, members in requested_fields.items():
         for name, kind in members.items():
             left = _pruned(kind, (*parent, name), lambda path: path in kept)
             if left is not None:
@@ -78,7 +88,7 @@ def _only(wanted: Wanted, kept: Collection[Path]) -> dict[Path, dict[str, Iceber
 
 
 def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> IcebergType | None:
-    """The type with the leaves that are taken; None without any."""
+    """Returns the type with the accepted leaves; None without any."""
     if not isinstance(kind, StructType) or not kind.fields:
         return kind if takes(path) else None
     members = ((member, _pruned(member.field_type, (*path, member.name), takes)) for member in kind.fields)
@@ -86,9 +96,9 @@ def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> Ice
     return StructType(*left) if left else None
 
 
-def _rejected(path: Path, wanted: Wanted, accepted: Collection[Path]) -> Path:
-    """The outermost field around the one at `path` of which nothing is accepted: what records have there has no place."""
-    known = max((parent for parent in wanted if path[: len(parent)] == parent), key=len)
+def _rejected(path: Path, requested_fields: RequestedFields, accepted: Collection[Path]) -> Path:
+    """Returns the path of the outermost field around `path` of which nothing is accepted: it has no column at all."""
+    known = max((parent for parent in requested_fields if path[: len(parent)] == parent), key=len)
     for cut in range(len(known) + 1, len(path)):
         if not any(other[:cut] == path[:cut] for other in accepted):
             return path[:cut]
@@ -96,7 +106,7 @@ def _rejected(path: Path, wanted: Wanted, accepted: Collection[Path]) -> Path:
 
 
 def without_rejected(struct: StructType, rejected: Collection[Path], path: Path = ()) -> StructType:
-    """A writer's struct without the fields that are kept out."""
+    """Returns a writer's struct without the rejected fields."""
     left = (
         member.model_copy(
             update={"field_type": type_without_rejected(member.field_type, rejected, (*path, member.name))}
@@ -108,7 +118,7 @@ def without_rejected(struct: StructType, rejected: Collection[Path], path: Path 
 
 
 def type_without_rejected(kind: IcebergType, rejected: Collection[Path], path: Path) -> IcebergType:
-    """The type of the field at `path` without the fields that are kept out."""
+    """Returns the type of the field at `path` without the rejected fields."""
     if isinstance(kind, StructType):
         return without_rejected(kind, rejected, path)
     if isinstance(kind, ListType):
@@ -120,17 +130,18 @@ def type_without_rejected(kind: IcebergType, rejected: Collection[Path], path: P
     return kind
 
 
-def growth(fields: Sequence[NestedField], wanted: Wanted, is_shaped: bool = False) -> int:
-    """How many columns more a table of these fields has with what is wanted, nested ones counted. is_shaped: records inside
-    records may become columns of the top, so they do not count themselves.
+def growth(fields: Sequence[NestedField], requested_fields: RequestedFields, is_shaped: bool = False) -> int:
+    """Returns the number of columns, nested ones included, that the requested fields add to a table with these fields.
+
+    is_shaped: nested records may become top-level columns, so structs themselves are not counted.
     """
     before = StructType(*fields)
-    after = extend_fields(before, wanted)
+    after = extend_fields(before, requested_fields)
     return _count(after, is_shaped) - _count(before, is_shaped)
 
 
 def _count(kind: IcebergType, is_shaped: bool) -> int:
-    """The columns inside a type."""
+    """Returns the number of columns inside a type."""
     if isinstance(kind, StructType):
         return sum(
             _count(member.field_type, is_shaped) + (not (is_shaped and isinstance(member.field_type, StructType)))

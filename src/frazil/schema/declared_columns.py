@@ -1,4 +1,4 @@
-"""The columns that a pipeline file declares, beside those that a table has. Pure."""
+"""The columns that a pipeline file declares, compared with those of the table. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from frazil.spec import TableSpec
 
 
 def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | None:
-    """Why the table, None where it is to be made, cannot have the declared columns as they are; None when it can, be it that
-    a run adds or widens some.
+    """Returns the reason why the table (None: it will be created) cannot have the declared columns; None when it can,
+    also where a run adds or widens some.
     """
     there = {field.name: field.field_type for field in schema.fields} if schema is not None else {}
     spellings = Spellings([*there])
@@ -30,7 +30,7 @@ def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | Non
 
 
 def _is_or_becomes(table: IcebergType, declared: IcebergType) -> bool:
-    """Whether a column has the declared type, or a wider one that records have asked for since, or can be widened to it."""
+    """Whether a column has the declared type, or a wider one that records have required since, or can be widened to it."""
     if isinstance(table, StructType) and isinstance(declared, StructType):
         there = {member.name: member.field_type for member in table.fields}
         return all(

@@ -1,5 +1,5 @@
-"""A table's schema and the fields that records brought along: what to add, to widen, to make optional. Pure; nothing is
-ever dropped or renamed.
+"""Schema evolution: the fields that records have and the table lacks, and the schema with columns added, widened or
+made optional. Pure; no column is ever dropped or renamed.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import InvariantError
-from frazil.name_length import is_long, long_name_in, say_long
-from frazil.schema.name_case import Spellings, clash_reason, exits, one_spelling
+from frazil.name_length import explain_long_name, is_long, long_name_in
+from frazil.schema.name_case import Spellings, column_settings, conflict_reason, merge_spellings
 from frazil.schema.selection import list_with, map_with
 
-Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
-"""Fields a table lacks, or has in a narrower type: by path of the struct they belong to (`element` and `value` lead into
-lists and maps).
+RequestedFields = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
+"""Fields that the table lacks, or has in a narrower type: by path of their struct, the type by name. The path parts
+`element` and `value` lead into lists and maps.
 """
 Path = tuple[str, ...]
 
 
-_WHOLE = (IntegerType, LongType)
+_INTEGERS = (IntegerType, LongType)
 _NUMBERS = {IntegerType, LongType, FloatType, DoubleType}
 
 
 class TypesDiffer(Exception):
-    """Two tasks saw values of two kinds under one name: no type holds both."""
+    """Two tasks inferred types for one field that no type holds both of."""
 
     def __init__(self, path: tuple[str, ...], one: IcebergType, other: IcebergType) -> None:
         kinds = (str(kind).split("<")[0] for kind in (one, other))
@@ -51,8 +51,11 @@ class TypesDiffer(Exception):
         self.path = path
 
 
-class NamesClash(Exception):
-    """Two columns would have one name. is_exact: what else is in the new struct of the field is not in the way."""
+class NameConflict(Exception):
+    """A column-name conflict: two columns would have one name.
+
+    is_exact: the other members of the field's new struct are not part of the conflict.
+    """
 
     def __init__(self, reason: str, is_exact: bool = False) -> None:
         super().__init__(reason)
@@ -61,24 +64,27 @@ class NamesClash(Exception):
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """One column that is added, or gets a wider type: its full name, the type it will have, and which of the two."""
+    """One column that is added or widened."""
 
+    #: The column's full name.
     path: str
+    #: The type that it will have.
     kind: IcebergType
+    #: Whether it is added, rather than widened.
     is_new: bool = True
 
 
-def dump_wanted(wanted: Wanted) -> str:
-    """As JSON, field ids left to chance."""
+def dump_requested_fields(requested_fields: RequestedFields) -> str:
+    """Returns the fields as JSON; field ids are not kept."""
     plain = [
         [list(path), [[name, json.loads(_struct_json(kind))] for name, kind in fields.items()]]
-        for path, fields in wanted.items()
+        for path, fields in requested_fields.items()
     ]
     return json.dumps(plain)
 
 
-def load_wanted(text: str) -> dict[tuple[str, ...], dict[str, IcebergType]]:
-    """What `dump_wanted` wrote."""
+def load_requested_fields(text: str) -> dict[tuple[str, ...], dict[str, IcebergType]]:
+    """Returns the fields from the JSON of `dump_requested_fields`."""
     found: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for path, fields in json.loads(text):
         members = {name: StructType.model_validate(struct).fields[0].field_type for name, struct in fields}
@@ -90,13 +96,19 @@ def _struct_json(kind: IcebergType) -> str:
     return StructType(NestedField(0, "_", kind, required=False)).model_dump_json()
 
 
-def merge_wanted(many: Iterable[Wanted], keeps_first: bool = False) -> dict[tuple[str, ...], dict[str, IcebergType]]:
-    """What all tasks together want; TypesDiffer where they contradict each other. keeps_first: there it is what was seen
-    first, and what contradicts it is then a misfit with a place.
+def merge_requested_fields(
+    many: Iterable[RequestedFields], keeps_first: bool = False
+) -> dict[tuple[str, ...], dict[str, IcebergType]]:
+    """Returns the requested fields of all tasks together.
+
+    keeps_first: of contradicting types the first one is taken, and later values of the other type are type mismatches
+    of their records.
+
+    Raises: TypesDiffer where types contradict each other, unless `keeps_first`.
     """
     merged: dict[tuple[str, ...], dict[str, IcebergType]] = {}
-    for wanted in many:
-        for path, fields in wanted.items():
+    for requested_fields in many:
+        for path, fields in requested_fields.items():
             mine = merged.setdefault(path, {})
             for name, kind in fields.items():
                 mine[name] = merge_types(mine[name], kind, (*path, name), keeps_first) if name in mine else kind
@@ -104,7 +116,11 @@ def merge_wanted(many: Iterable[Wanted], keeps_first: bool = False) -> dict[tupl
 
 
 def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], keeps_first: bool = False) -> IcebergType:
-    """The inferred type that holds the values of both. keeps_first: as in `merge_wanted`, at every level."""
+    """Returns the inferred type that holds the values of both types. keeps_first: as in `merge_requested_fields`, at
+    every level.
+
+    Raises: TypesDiffer where no type holds both, unless `keeps_first`.
+    """
     if isinstance(one, StructType) and isinstance(other, StructType):
         fields = {field.name: field.field_type for field in one.fields}
         for name, kind in ((field.name, field.field_type) for field in other.fields):
@@ -116,36 +132,38 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], kee
     if isinstance(one, MapType) and isinstance(other, MapType):
         key = merge_types(one.key_type, other.key_type, (*path, "key"), keeps_first)
         return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value"), keeps_first), False)
-    if can_promote(one, other) or _is_held_by(one, other):
+    if can_promote(one, other) or _is_included_in(one, other):
         return other
-    if isinstance(one, _WHOLE) != isinstance(other, _WHOLE) and {type(one), type(other)} <= _NUMBERS:
+    if isinstance(one, _INTEGERS) != isinstance(other, _INTEGERS) and {type(one), type(other)} <= _NUMBERS:
         return DoubleType()
-    if one != other and not (can_promote(other, one) or _is_held_by(other, one) or keeps_first):
+    if one != other and not (can_promote(other, one) or _is_included_in(other, one) or keeps_first):
         raise TypesDiffer(path, one, other)
     return one
 
 
-_HELD_BY: tuple[tuple[type[IcebergType], type[IcebergType]], ...] = (
+_INCLUDED_IN: tuple[tuple[type[IcebergType], type[IcebergType]], ...] = (
     (LongType, DoubleType),
     (UUIDType, StringType),
     (BooleanType, StructType),
 )
-"""Types whose values a column of the other holds too, before there is one: a boolean is what a message or record without
-fields becomes where nothing else is known, and fits a struct.
+"""Pairs of inferred types of which the second holds the values of the first too. A message or record without fields is
+inferred as a boolean, whose values fit a struct.
 """
 
 
-def _is_held_by(one: IcebergType, other: IcebergType) -> bool:
-    return any(isinstance(one, held) and isinstance(other, holder) for held, holder in _HELD_BY)
+def _is_included_in(one: IcebergType, other: IcebergType) -> bool:
+    return any(isinstance(one, held) and isinstance(other, holder) for held, holder in _INCLUDED_IN)
 
 
 def widest(one: IcebergType, other: IcebergType) -> IcebergType:
-    """The type that holds the values of both; of two kinds that no type holds, at whatever level, the first."""
+    """Returns the type that holds the values of both; of two types that no type holds, at any level, the first."""
     return merge_types(one, other, (), keeps_first=True)
 
 
-def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> Wanted:
-    """The fields of a writer's struct that the table lacks, or has too narrow and may widen. path: of the structs."""
+def find_missing_fields(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> RequestedFields:
+    """Returns the fields of a writer's struct that the table lacks, or has in a type that is too narrow and may be
+    widened. path: of the structs.
+    """
     known, spellings = {field.name: field.field_type for field in table.fields}, Spellings(f.name for f in table.fields)
     found: dict[Path, Mapping[str, IcebergType]] = {}
     mine: dict[str, IcebergType] = {}
@@ -154,14 +172,14 @@ def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Pa
         old, inner = known.get(name), (*path, name)
         structs = _structs_in(old, field.field_type, inner) if old is not None else None
         if structs is not None:
-            found |= lacking_of(*structs[:2], may_widen, structs[2])
+            found |= find_missing_fields(*structs[:2], may_widen, structs[2])
         elif old is None or adds_to(old, field.field_type, may_widen):
             mine[field.name] = field.field_type
     return {path: mine, **found} if mine else found
 
 
 def _structs_in(one: IcebergType, other: IcebergType, path: Path) -> tuple[StructType, StructType, Path] | None:
-    """The structs that two types have in the same place, be they in lists and maps, and the path there."""
+    """Returns the structs at the same place in two types, also inside lists and maps, and their path; None without them."""
     if isinstance(one, ListType) and isinstance(other, ListType):
         return _structs_in(one.element_type, other.element_type, (*path, "element"))
     if isinstance(one, MapType) and isinstance(other, MapType):
@@ -170,12 +188,12 @@ def _structs_in(one: IcebergType, other: IcebergType, path: Path) -> tuple[Struc
 
 
 def adds_to(old: IcebergType, new: IcebergType, may_widen: bool = True) -> bool:
-    """Whether a column of the type `old` would be another one with values of the type `new`."""
+    """Whether values of the type `new` would change a column of the type `old`."""
     return _unite(old, new, itertools.repeat(0), may_widen) != old
 
 
 def type_at(struct: StructType, path: Path) -> IcebergType | None:
-    """The type of the field at a path; None where there is none."""
+    """Returns the type of the field at a path; None where there is none."""
     kind: IcebergType = struct
     for name in path:
         if isinstance(kind, StructType):
@@ -193,44 +211,47 @@ def type_at(struct: StructType, path: Path) -> IcebergType | None:
 
 
 def can_promote(old: IcebergType, new: IcebergType) -> bool:
-    """Whether Iceberg may widen a column of the type `old` to `new` (specification, Schema Evolution)."""
+    """Whether Iceberg may widen a column of the type `old` to `new` (Iceberg spec, "Schema Evolution")."""
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         return old.scale == new.scale and old.precision < new.precision
     return (type(old), type(new)) in ((IntegerType, LongType), (FloatType, DoubleType))
 
 
-def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = (), may_widen: bool = True) -> Schema:
-    """`schema` with the wanted fields, ids of new fields above all others (the catalog gives its own).
+def extend_schema(
+    schema: Schema, requested_fields: RequestedFields, made_optional: Iterable[Path] = (), may_widen: bool = True
+) -> Schema:
+    """Returns `schema` with the requested fields, with ids above all others (the catalog assigns its own).
 
-    A field that is there already (another process was quicker) stays as it is, but gets what it lacks of the wanted type:
-    nested fields, or, if it may be widened, a wider type that Iceberg allows. loosened: fields that become optional. Raises
-    NamesClash for what no table can have.
+    An existing field (another process was faster) is kept, and gets the nested fields it lacks of the requested type
+    or, with `may_widen`, a wider type that Iceberg allows. made_optional: paths of fields that become optional.
+
+    Raises: NameConflict for columns that no table can have.
     """
-    _check_lengths(wanted)
+    _check_lengths(requested_fields)
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
-    fields = _extend(schema.as_struct(), wanted, (), ids, may_widen).fields
-    for path in loosened:
-        fields = _loosen(StructType(*fields), path).fields
+    fields = _extend(schema.as_struct(), requested_fields, (), ids, may_widen).fields
+    for path in made_optional:
+        fields = _make_optional(StructType(*fields), path).fields
     known = frozenset(schema.field_ids)
     _check_spellings(StructType(*fields), known, ())
     _check_full_names(StructType(*fields), known)
     try:
         return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
-        raise NamesClash(f"no table can have these columns together: {error}") from None
+        raise NameConflict(f"no table can have these columns together: {error}") from None
 
 
-def _check_lengths(wanted: Wanted) -> None:
-    """Raises NamesClash for a name that no column may have."""
-    for members in wanted.values():
+def _check_lengths(requested_fields: RequestedFields) -> None:
+    """Raises NameConflict for a name that is too long for a column."""
+    for members in requested_fields.values():
         for name, kind in members.items():
             long = name if is_long(name) else long_name_in(kind)
             if long is not None:
-                raise NamesClash(say_long(long))
+                raise NameConflict(explain_long_name(long))
 
 
 def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> None:
-    """Raises NamesClash for a new field whose name differs from another one's in capitals alone. known: ids of fields that
+    """Raises NameConflict for a new field whose name differs from another one's only in case. known: ids of fields that
     are not new.
     """
     if isinstance(kind, ListType):
@@ -242,13 +263,13 @@ def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> No
         for member in kind.fields:
             inner, others = (*path, member.name), spellings.others(member.name)
             if others and member.field_id not in known:
-                raise NamesClash(clash_reason(inner, others))
+                raise NameConflict(conflict_reason(inner, others))
             _check_spellings(member.field_type, known, inner)
 
 
 def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
-    """Raises NamesClash for a new field that Iceberg would call as another one is called: `a.b` is a field of this name and
-    the field `b` of `a`.
+    """Raises NameConflict for a new field whose full name in Iceberg is another field's too: `a.b` may be one field of
+    this name, or the field `b` of `a`.
     """
     named = [(path, field_id) for path, field_id in _paths(struct, ())]
     if len({".".join(path) for path, _ in named}) == len(named):
@@ -260,11 +281,11 @@ def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
             held = f"the field `{other[-1]}`" + (f" inside `{'.'.join(other[:-1])}`" if len(other) > 1 else "")
             mine = f"the field `{path[-1]}`" + (f" inside `{'.'.join(path[:-1])}`" if len(path) > 1 else "")
             reason = f"{mine}, and {held} would both be the column `{'.'.join(path)}`"
-            raise NamesClash(f"{reason}: {exits(path)}", is_exact=True)
+            raise NameConflict(f"{reason}: {column_settings(path)}", is_exact=True)
 
 
 def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
-    """Everything inside a type that Iceberg has a name for, with its id."""
+    """Yields every path inside a type that Iceberg has a name for, with its field id."""
     if isinstance(kind, StructType):
         for member in kind.fields:
             yield (*path, member.name), member.field_id
@@ -278,18 +299,18 @@ def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
         yield from _paths(kind.value_type, (*path, "value"))
 
 
-def extend_fields(struct: StructType, wanted: Wanted) -> StructType:
-    """The struct with the wanted fields; their ids say nothing, and whether a table can have them is not asked."""
-    return _extend(struct, wanted, (), itertools.repeat(0), may_widen=True)
+def extend_fields(struct: StructType, requested_fields: RequestedFields) -> StructType:
+    """Returns the struct with the requested fields, without valid ids and without a check that a table can have them."""
+    return _extend(struct, requested_fields, (), itertools.repeat(0), may_widen=True)
 
 
 def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:
-    """A schema of optional columns with ids from 1 on."""
+    """Returns a schema of optional columns with ids from 1 on."""
     return extend_schema(Schema(), {(): dict(fields)})
 
 
 def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
-    """What is new, the outermost of it alone, and which columns are wider."""
+    """Returns the columns that were added, only the outermost of each, and the columns that were widened."""
     known = {str(before.find_column_name(field_id)): field_id for field_id in before.field_ids}
     changes = []
     for field_id in after.field_ids:
@@ -304,11 +325,11 @@ def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
 
 
 def _extend(
-    struct: StructType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+    struct: StructType, requested_fields: RequestedFields, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
 ) -> StructType:
-    fields = [_extend_field(field, wanted, (*path, field.name), ids, may_widen) for field in struct.fields]
+    fields = [_extend_field(field, requested_fields, (*path, field.name), ids, may_widen) for field in struct.fields]
     known, spellings = {field.name: n for n, field in enumerate(fields)}, Spellings(field.name for field in fields)
-    for name, kind in wanted.get(path, {}).items():
+    for name, kind in requested_fields.get(path, {}).items():
         column = spellings.find(name)
         if column is not None:
             place = known[column]
@@ -318,12 +339,12 @@ def _extend(
         known[name] = len(fields)
         spellings.add(name)
         field_id = next(ids)
-        fields.append(NestedField(field_id, name, _numbered(one_spelling(kind, widest), ids), required=False))
+        fields.append(NestedField(field_id, name, _numbered(merge_spellings(kind, widest), ids), required=False))
     return StructType(*fields)
 
 
 def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bool) -> IcebergType:
-    """`old` with what it lacks of `new`; where the two cannot be one, `old` stays."""
+    """Returns `old` with the fields it lacks of `new`; `old` itself where the types cannot be united."""
     if isinstance(old, StructType) and isinstance(new, StructType):
         return _extend(old, {(): {field.name: field.field_type for field in new.fields}}, (), ids, may_widen)
     if isinstance(old, ListType) and isinstance(new, ListType):
@@ -333,52 +354,54 @@ def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bo
     return new if may_widen and can_promote(old, new) else old
 
 
-def _loosen(kind: IcebergType, path: Path) -> StructType:
-    """The struct with the field at `path` optional."""
+def _make_optional(kind: IcebergType, path: Path) -> StructType:
+    """Returns the struct with the field at `path` optional."""
     assert isinstance(kind, StructType)
     head, rest = path[0], path[1:]
     changed = {
-        field.name: {"field_type": _loosen_inside(field.field_type, rest)} if rest else {"required": False}
+        field.name: {"field_type": _make_optional_inside(field.field_type, rest)} if rest else {"required": False}
         for field in kind.fields
         if field.name == head
     }
     return StructType(*(field.model_copy(update=changed.get(field.name, {})) for field in kind.fields))
 
 
-def _loosen_inside(kind: IcebergType, path: Path) -> IcebergType:
+def _make_optional_inside(kind: IcebergType, path: Path) -> IcebergType:
     if isinstance(kind, ListType):
         if len(path) == 1:
             return list_with(kind, kind.element_type, False)
-        return list_with(kind, _loosen_inside(kind.element_type, path[1:]), kind.element_required)
+        return list_with(kind, _make_optional_inside(kind.element_type, path[1:]), kind.element_required)
     if isinstance(kind, MapType):
         if len(path) == 1:
             return map_with(kind, kind.value_type, False)
-        return map_with(kind, _loosen_inside(kind.value_type, path[1:]), kind.value_required)
-    return _loosen(kind, path) if isinstance(kind, StructType) else kind
+        return map_with(kind, _make_optional_inside(kind.value_type, path[1:]), kind.value_required)
+    return _make_optional(kind, path) if isinstance(kind, StructType) else kind
 
 
 def _extend_field(
-    field: NestedField, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+    field: NestedField, requested_fields: RequestedFields, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
 ) -> NestedField:
-    return field.model_copy(update={"field_type": _extend_type(field.field_type, wanted, path, ids, may_widen)})
+    return field.model_copy(
+        update={"field_type": _extend_type(field.field_type, requested_fields, path, ids, may_widen)}
+    )
 
 
 def _extend_type(
-    kind: IcebergType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+    kind: IcebergType, requested_fields: RequestedFields, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
 ) -> IcebergType:
     if isinstance(kind, StructType):
-        return _extend(kind, wanted, path, ids, may_widen)
+        return _extend(kind, requested_fields, path, ids, may_widen)
     if isinstance(kind, ListType):
-        element = _extend_type(kind.element_type, wanted, (*path, "element"), ids, may_widen)
+        element = _extend_type(kind.element_type, requested_fields, (*path, "element"), ids, may_widen)
         return list_with(kind, element, kind.element_required)
     if isinstance(kind, MapType):
-        value = _extend_type(kind.value_type, wanted, (*path, "value"), ids, may_widen)
+        value = _extend_type(kind.value_type, requested_fields, (*path, "value"), ids, may_widen)
         return map_with(kind, value, kind.value_required)
     return kind
 
 
 def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
-    """A new type with ids of its own at every level."""
+    """Returns a new type with ids of its own at every level."""
     if isinstance(kind, StructType):
         return StructType(
             *(

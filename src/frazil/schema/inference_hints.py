@@ -1,8 +1,8 @@
-"""What earlier records have told of fields that no column has yet: the kind of their values, which decides who is refused
-where later ones contradict it. Pure.
+"""Inference hints: the kind of values that earlier records had in fields without a column, which decides which later
+records are refused for contradicting it. Pure.
 
-A table's first records are read in several pieces. Read with the hints of those before it, a piece refuses the records that
-it would refuse if all were one.
+A table's first records are read in several pieces. With the hints of the pieces before it, a piece refuses the same
+records as if all were read as one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.schema.evolve import Path, Wanted
+from frazil.schema.evolve import Path, RequestedFields
 
 Hints = tuple[tuple[Path, str], ...]
 _KINDS: dict[type[IcebergType], str] = {
@@ -45,11 +45,11 @@ _KINDS: dict[type[IcebergType], str] = {
 }
 
 
-def hints_of(wanted: Wanted) -> Hints:
-    """The kinds of the fields that are wanted, and of all that is in them."""
+def hints_of(requested_fields: RequestedFields) -> Hints:
+    """Returns the kinds of the requested fields, and of all fields inside them."""
     return tuple(
         hint
-        for parent, members in wanted.items()
+        for parent, members in requested_fields.items()
         for name, kind in members.items()
         for hint in _hints(kind, (*parent, name))
     )

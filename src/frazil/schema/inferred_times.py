@@ -1,5 +1,5 @@
-"""Text that is always an ISO 8601 time, for tables with `infer: {timestamps: true}`: what several pieces of the records have
-seen, put together. Pure.
+"""Inference of time columns from ISO 8601 text, for tables with `infer: {timestamps: true}`: the results of several
+pieces of the records merged. Pure.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.schema.evolve import Path, Wanted
+from frazil.schema.evolve import Path, RequestedFields
 from frazil.schema.selection import list_with, map_with
 
 _TIMES = (DateType, TimestampType, TimestamptzType)
 
 
-def agree_on_times(many: Sequence[Wanted]) -> list[Wanted]:
-    """The same with text in place of times, where the pieces differ in which times a field has, or one has other text."""
+def agree_on_times(many: Sequence[RequestedFields]) -> list[RequestedFields]:
+    """Returns the requested fields with text in place of a time type, where the pieces differ in the time type of a
+    field, or one of them has other text.
+    """
     seen: dict[Path, set[type[IcebergType]]] = {}
-    for wanted in many:
-        for parent, members in wanted.items():
+    for requested_fields in many:
+        for parent, members in requested_fields.items():
             for name, kind in members.items():
                 _note(kind, (*parent, name), seen)
     mixed = {path for path, kinds in seen.items() if len(kinds) > 1}
@@ -37,9 +39,9 @@ def agree_on_times(many: Sequence[Wanted]) -> list[Wanted]:
     return [
         {
             parent: {name: _as_text(kind, (*parent, name), mixed) for name, kind in members.items()}
-            for parent, members in wanted.items()
+            for parent, members in requested_fields.items()
         }
-        for wanted in many
+        for requested_fields in many
     ]
 
 

@@ -1,7 +1,7 @@
-"""Names that differ only in capitals are one name to Spark, Hive, Trino and DuckDB, so a table gets one column for them.
+"""Names that differ only in case are one name to Spark, Hive, Trino and DuckDB, so a table gets one column for them.
 
-The rule is the same at every depth and in every format: a field feeds the column with exactly its name; where no column
-has that name, the only column whose name differs from it in capitals alone.
+The rule is the same at every depth and in every format: a field feeds the column with exactly its name; without one,
+the only column whose name differs in case alone.
 """
 
 from __future__ import annotations
@@ -16,22 +16,19 @@ from frazil.schema.selection import Path, list_with, map_with
 
 @lru_cache(maxsize=65_536)
 def fold(name: str) -> str:
-    """The name without the difference between capitals and small letters, as Java's `equalsIgnoreCase` sees it."""
+    """Returns the name without case, as Java's `equalsIgnoreCase` compares names."""
     if name.isascii():
         return name.lower()
     return "".join(_one(_one(letter, letter.upper()), _one(letter, letter.upper()).lower()) for letter in name)
 
 
 def _one(letter: str, changed: str) -> str:
-    """The changed letter, unless it became several."""
+    """Returns the changed letter, unless it became several."""
     return changed if len(changed) == 1 else letter
 
 
 class Spellings:
-    """The names of one struct, found exactly or, where only one name differs in capitals alone, by that.
-
-    Later names are added with `add`.
-    """
+    """The names of one struct, found exactly or, where only one name differs in case alone, without regard to case."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names: dict[str, None] = {}
@@ -46,31 +43,34 @@ class Spellings:
             self._folded.setdefault(fold(name), []).append(name)
 
     def others(self, name: str) -> list[str]:
-        """The names that differ from `name` in capitals alone."""
+        """Returns the names that differ from `name` in case alone."""
         return [other for other in self._folded.get(fold(name), ()) if other != name]
 
     def find(self, name: str) -> str | None:
-        """The name that stands for `name`; None where there is none, or where several differ in capitals alone."""
+        """Returns the name that matches `name`; None where there is none, or where several differ in case alone."""
         if name in self._names:
             return name
         others = self._folded.get(fold(name), ())
         return others[0] if len(others) == 1 else None
 
 
-def clash_reason(path: Path, others: Iterable[str]) -> str:
-    """Why a field gets no column of its own, and what gives it one. others: names that differ in capitals alone."""
+def conflict_reason(path: Path, others: Iterable[str]) -> str:
+    """Returns the reason why a field gets no column of its own, with the remedy. others: names that differ in case
+    alone.
+    """
     names = " and ".join(f"`{other}`" for other in others)
     what = f"field {'.'.join(path)} differs from {names} in capitals alone, and engines cannot tell such columns apart"
-    return f"{what}: {exits(path)}"
+    return f"{what}: {column_settings(path)}"
 
 
 def both_reason(path: Path, other: str) -> str:
-    """Why a record with values under both names is refused. other: the name that the column has."""
-    return f"the record has values in both `{other}` and `{path[-1]}`, which differ in capitals alone: {exits(path)}"
+    """Returns the reason why a record with values under both names is refused. other: the name of the column."""
+    both = f"`{other}` and `{path[-1]}`"
+    return f"the record has values in both {both}, which differ in capitals alone: {column_settings(path)}"
 
 
-def exits(path: Path) -> str:
-    """The settings that make room for a field whose column would have a name that is taken or reserved."""
+def column_settings(path: Path) -> str:
+    """Returns the settings that give a column to a field whose column name is taken or reserved."""
     field = _in_file(path)
     out = f"leave the field out with `exclude: [{field}]`"
     if "element" in path or "value" in path:
@@ -78,9 +78,9 @@ def exits(path: Path) -> str:
     return f"give the field a column, `columns: {{NAME: {{type: TYPE, field: {field}}}}}`, or {out}"
 
 
-def fraction_exits(path: Path, is_json: bool = True) -> str:
-    """The settings that make room for fractions of a field whose column takes whole numbers. Iceberg widens none of these to
-    a type with fractions.
+def fraction_settings(path: Path, is_json: bool = True) -> str:
+    """Returns the settings that allow fractions in a field whose column holds integers. Iceberg widens no integer type
+    to a type with fractions.
     """
     out = "a new table with `numbers: double` takes it" if is_json else "a new table that declares a double takes it"
     if "element" in path or "value" in path or not path:
@@ -89,25 +89,25 @@ def fraction_exits(path: Path, is_json: bool = True) -> str:
 
 
 def _in_file(path: Path) -> str:
-    """A path as a pipeline file writes it: with dots, or as a list where a name has one itself."""
+    """Returns a path as a pipeline file writes it: with dots, or as a list where a name contains a dot."""
     if any("." in name or not name for name in path):
         return "'[" + ", ".join(f'"{name}"' for name in path) + "]'"
     return ".".join(path)
 
 
-def one_spelling(kind: IcebergType, unite: Callable[[IcebergType, IcebergType], IcebergType]) -> IcebergType:
-    """The type with one member for those whose names differ in capitals alone, at every level: the first one's name, and
-    what `unite` makes of their types.
+def merge_spellings(kind: IcebergType, unite: Callable[[IcebergType, IcebergType], IcebergType]) -> IcebergType:
+    """Returns the type with one member for those whose names differ in case alone, at every level: with the first name,
+    and the type that `unite` returns.
     """
     if isinstance(kind, ListType):
-        return list_with(kind, one_spelling(kind.element_type, unite), kind.element_required)
+        return list_with(kind, merge_spellings(kind.element_type, unite), kind.element_required)
     if isinstance(kind, MapType):
-        return map_with(kind, one_spelling(kind.value_type, unite), kind.value_required)
+        return map_with(kind, merge_spellings(kind.value_type, unite), kind.value_required)
     if not isinstance(kind, StructType):
         return kind
     found: dict[str, NestedField] = {}
     for member in kind.fields:
-        inner, first = one_spelling(member.field_type, unite), found.get(fold(member.name))
+        inner, first = merge_spellings(member.field_type, unite), found.get(fold(member.name))
         if first is None:
             found[fold(member.name)] = member.model_copy(update={"field_type": inner})
         else:

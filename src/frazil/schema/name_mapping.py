@@ -1,7 +1,7 @@
-"""Names that record fields may have besides those of their columns: the table property `schema.name-mapping.default`.
+"""Other names that record fields may have for a column: the table property `schema.name-mapping.default`.
 
-Iceberg reads files without field ids by it (specification, "Column Projection"), and a table that was adopted has it for the
-names that its columns had elsewhere. Records of the same origin have these names too.
+Iceberg reads files without field ids by it (Iceberg spec, "Column Projection"). A table that was adopted has it for the
+names that its columns had elsewhere, and records of the same origin have these names too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from frazil.schema.selection import Path, list_with, map_with
 
 PROPERTY = "schema.name-mapping.default"
 Aliases = tuple[tuple[Path, tuple[str, ...]], ...]
-"""By path of a column the other names of its field."""
+"""The other names of fields, by path of their column."""
 
 
 def aliases_of(mapping: str, schema: Schema) -> Aliases:
-    """The other names of the columns of a table. mapping: the property's text; one that is none has no names."""
+    """Returns the other names of a table's columns. mapping: the property's text; an invalid one has no names."""
     try:
         names = dict(_names(json.loads(mapping)))
     except (ValueError, TypeError, AttributeError, RecursionError):
@@ -31,7 +31,7 @@ def aliases_of(mapping: str, schema: Schema) -> Aliases:
 
 
 def _names(entries: Any) -> Iterator[tuple[int, list[str]]]:
-    """By field id the names, at every depth."""
+    """Yields the names by field id, at every depth."""
     for entry in entries:
         if isinstance(entry.get("field-id"), int):
             yield entry["field-id"], [name for name in entry.get("names", ()) if isinstance(name, str)]
@@ -55,17 +55,17 @@ def _walk(kind: IcebergType, path: Path, names: Mapping[int, list[str]]) -> Iter
 
 
 def under(aliases: Aliases, *roots: str) -> Aliases:
-    """The same of columns that are members of each of these structs."""
+    """Returns the aliases for columns that are members of each of these structs."""
     return tuple(((root, *path), names) for path, names in aliases for root in roots)
 
 
 def tops_of(aliases: Aliases) -> Aliases:
-    """Those of columns that are in no other."""
+    """Returns the aliases of top-level columns."""
     return tuple((path, names) for path, names in aliases if len(path) == 1)
 
 
 def with_aliases(fields: Iterable[NestedField], aliases: Aliases) -> tuple[NestedField, ...]:
-    """The fields with an optional one beside each for every other name it has, at every depth."""
+    """Returns the fields with an additional optional field for every other name, at every depth."""
     return _wide(StructType(*fields), (), dict(aliases)).fields
 
 
@@ -91,12 +91,14 @@ def _wide_type(kind: IcebergType, path: Path, aliases: Mapping[Path, tuple[str, 
 
 
 def column_names(aliases: Aliases) -> Mapping[Path, str]:
-    """By path of a field under another name, the name of its column; the structs around it have their columns' names."""
+    """Returns the name of the column by path of a field under another name; the structs around it have their columns'
+    names.
+    """
     return {(*path[:-1], name): path[-1] for path, names in aliases for name in names}
 
 
 def column_path(path: Path, columns: Mapping[Path, str]) -> Path:
-    """The path of the column of a field."""
+    """Returns the path of the column of a field."""
     found: Path = ()
     for name in path:
         found = (*found, columns.get((*found, name), name))
@@ -104,7 +106,9 @@ def column_path(path: Path, columns: Mapping[Path, str]) -> Path:
 
 
 def as_columns(kind: IcebergType, columns: Mapping[Path, str], path: Path = ()) -> IcebergType:
-    """A writer's type with the names of the columns; where it has a field of that name too, the other keeps its own."""
+    """Returns a writer's type with the names of the columns; where it has a field of that name too, the other keeps its
+    own.
+    """
     if isinstance(kind, ListType):
         return list_with(kind, as_columns(kind.element_type, columns, (*path, "element")), kind.element_required)
     if isinstance(kind, MapType):

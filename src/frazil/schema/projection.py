@@ -1,7 +1,7 @@
-"""Names of columns: from the path of a field in the record to the name of its column, and back. Pure.
+"""Projection: from the path of a field in the record to the name of its column, and back. Pure.
 
-The way back is written down, not guessed: `userId` and `user.id` may both become `user_id`. Where names are made from
-paths, a column's `doc` in the table's schema says which field feeds it (docs/decisions/0012).
+The way back is stored, not guessed: `userId` and `user.id` may both become `user_id`. Where names are made from paths,
+a column's `doc` in the table's schema names the field that feeds it (docs/decisions/0012).
 """
 
 from __future__ import annotations
@@ -15,97 +15,111 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IcebergType, ListType, MapType, NestedField, StructType, TimeType
 
-from frazil.schema.evolve import NamesClash, Wanted, adds_to, extend_schema, merge_types, merge_wanted, type_at, widest
-from frazil.schema.name_case import exits, fold
-from frazil.schema.selection import Path, Selection, is_bare, list_with, map_with
+from frazil.schema.evolve import (
+    NameConflict,
+    RequestedFields,
+    adds_to,
+    extend_schema,
+    merge_requested_fields,
+    merge_types,
+    type_at,
+    widest,
+)
+from frazil.schema.name_case import column_settings, fold
+from frazil.schema.selection import Path, Selection, is_empty_type, list_with, map_with
 from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
-"""Where paths of fields of a record's key begin. No field can be called so: half of a surrogate pair is no text."""
+"""The first part of paths of fields in a record's key. No field can have this name: a single surrogate is no text."""
 _DOC = re.compile(r"(?:\A|\n)field: (.+)\Z")
 _PLAIN_NAME = re.compile(r"[^.\[\s][^.\s]*")
 
 
 @dataclass(frozen=True)
 class Shaping:
-    """How a table's columns come from its records.
+    """How a table's columns are made from its records."""
 
-    depth: how many levels of nested records become columns, names joined by `separator`; 0: none. case: of the names of
-    new columns (`keep`, `lower`, `snake`, `camel`). include, exclude: see Selection. fields: declared columns with the
-    paths of the fields that feed them. units: columns of time with the unit of numbers in them. counted: of declared
-    dates and times of day the column, the path in it, and the unit of numbers. coerced: columns whose text takes values of
-    other types. zones: columns of time with the zone of local times. constants, headers: columns with their one value, or
-    the header that they come from. key: the column of decoded record keys.
-    """
-
+    #: How many levels of nested records become columns, with names joined by `separator`; 0: none.
     depth: int = 0
     separator: str = "_"
+    #: The case of the names of new columns: `keep`, `lower`, `snake` or `camel`.
     case: str = "keep"
+    #: Paths of the fields to take; see Selection.
     include: tuple[Path, ...] = ()
+    #: Paths of the fields to leave out; see Selection.
     exclude: tuple[Path, ...] = ()
+    #: Declared columns with the paths of the fields that feed them.
     fields: tuple[tuple[str, Path], ...] = ()
+    #: Time columns with the unit of numbers in them.
     units: tuple[tuple[str, str], ...] = ()
+    #: Declared dates and times of day: the column, the path inside it, and the unit of numbers.
     counted: tuple[tuple[str, Path, str], ...] = ()
+    #: String columns that accept values of other types (`coerce: true`).
     coerced: tuple[str, ...] = ()
+    #: Time columns with the zone of local times.
     zones: tuple[tuple[str, str], ...] = ()
+    #: Constant columns with their value.
     constants: tuple[tuple[str, str], ...] = ()
+    #: Columns with the name of the header that feeds them.
     headers: tuple[tuple[str, str], ...] = ()
+    #: The column of decoded record keys; empty without one.
     key: str = ""
 
     @cached_property
     def own(self) -> frozenset[str]:
-        """Columns that come from something else than the record's value."""
+        """The columns that are not made from the record's value."""
         key = (self.key,) if self.key else ()
         return frozenset((*key, *(name for name, _ in (*self.constants, *self.headers))))
 
     @property
     def makes_names(self) -> bool:
-        """Whether a column may be called otherwise than the field that feeds it, without being declared so."""
+        """Whether the name of a column may differ from that of the field that feeds it without a declaration."""
         return self.depth > 0 or self.case != "keep"
 
     @cached_property
     def selection(self) -> Selection:
-        """The fields that it takes. What a column was declared for is never left out by `include`."""
+        """The fields that the table takes. The field of a declared column is taken whatever `include` lists."""
         declared = tuple(path for _, path in self.fields) if self.include else ()
         return Selection(self.include + declared, self.exclude)
 
     def column_name(self, path: Path) -> str:
-        """The name of the column that the field at `path` gets."""
+        """Returns the name of the column for the field at `path`."""
         return self.separator.join(change_case(name, self.case) for name in path)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What to decode for a table, and where its columns lie in it.
+    """The fields to decode for a table, and the columns they feed."""
 
-    fields: of the record, nested as they are there; a struct of which nothing is taken is bare, so that a value that is no
-    struct does not fit it, and is no new field. paths: by column the field that feeds it. unbound: columns with their types
-    that nothing feeds so far, because no record with a field of such a name was met. units: of fields of time, by path.
-    coerced: paths of fields whose text takes values of other types. zones: of local times, by path.
-    """
-
+    #: The fields nested as in the record. A struct of which nothing is taken has no members: a value that is no struct
+    #: does not fit it, and it is no new field.
     fields: tuple[NestedField, ...]
+    #: The path of the field that feeds each column.
     paths: Mapping[str, Path]
+    #: Columns that no known field feeds, with their types: no record with a field of such a name was read yet.
     unbound: Mapping[str, IcebergType]
+    #: Paths of time fields with the unit of numbers in them.
     units: tuple[tuple[Path, str], ...] = ()
+    #: Paths of fields whose string columns accept values of other types.
     coerced: tuple[Path, ...] = ()
+    #: Paths of time fields with the zone of local times.
     zones: tuple[tuple[Path, str], ...] = ()
 
     @cached_property
     def moved(self) -> frozenset[Path]:
-        """Paths that are no columns of the top: their values are no longer in the struct they are in."""
+        """The paths of fields that feed a column but are not at the top of the record: their values leave their struct."""
         return frozenset(path for path in self.paths.values() if len(path) > 1)
 
     def column_path(self, path: Path) -> Path:
-        """The field at `path` of the record, as a path that begins with its column."""
+        """Returns the path of a field, `path` in the record, as a path that begins with its column."""
         columns = {fed: column for column, fed in self.paths.items()}
         cut = next((cut for cut in range(len(path), 0, -1) if path[:cut] in columns), 0)
         return (columns[path[:cut]], *path[cut:]) if cut else path
 
 
 def counted_in(kind: IcebergType, unit: str | None = None, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """The dates and times of day in a declared column's type, each with what whole numbers count there: days since the
-    epoch, and milliseconds since midnight, or what the type says. path: in the column.
+    """Yields the dates and times of day in a declared column's type, each with the unit of integers there: days since
+    1970 and milliseconds since midnight, or the declared `unit`. path: in the column.
     """
     if isinstance(kind, DateType):
         yield path, "d"
@@ -121,7 +135,7 @@ def counted_in(kind: IcebergType, unit: str | None = None, path: Path = ()) -> I
 
 
 def change_case(name: str, case: str) -> str:
-    """A field's name in another case; underscores at its beginning stay."""
+    """Returns a field's name in another case; leading underscores are kept."""
     if case == "keep":
         return name
     if case == "lower":
@@ -137,8 +151,8 @@ def change_case(name: str, case: str) -> str:
 
 
 def _words(name: str) -> list[str]:
-    """The words of a name: divided by `_`, `-`, blanks and dots, before a capital after a small letter or a digit, and
-    before the last capital of several that a small letter follows.
+    """Returns the words of a name: split at `_`, `-`, blanks and dots, before a capital after a lower-case letter or a
+    digit, and before the last of several capitals that a lower-case letter follows.
     """
     words, start = [], 0
     for n in range(1, len(name)):
@@ -149,21 +163,21 @@ def _words(name: str) -> list[str]:
     return [part for word in [*words, name[start:]] for part in re.split(r"[_\-.\s]+", word) if part]
 
 
-def spell_path(path: Path) -> str:
-    """A path in one line: with dots, or as a JSON list when a name itself has a dot, a blank or a bracket."""
+def format_path(path: Path) -> str:
+    """Returns a path in one line: with dots, or as a JSON list when a name contains a dot, a blank or a bracket."""
     if all(_PLAIN_NAME.fullmatch(name) for name in path):
         return ".".join(path)
     return json.dumps(list(path), ensure_ascii=False)
 
 
 def doc_of(path: Path, old: str | None = None) -> str:
-    """A column's doc that says which field feeds it; what else there was to say stays."""
+    """Returns a column's `doc` with the field that feeds it added; the rest of the text is kept."""
     kept = _DOC.sub("", old or "")
-    return f"{kept}\nfield: {spell_path(path)}" if kept else f"field: {spell_path(path)}"
+    return f"{kept}\nfield: {format_path(path)}" if kept else f"field: {format_path(path)}"
 
 
 def path_in_doc(doc: str | None) -> Path | None:
-    """The field that `doc_of` wrote down; None where there is none."""
+    """Returns the path of the field from a `doc` of `doc_of`; None where there is none."""
     found = _DOC.search(doc or "")
     if found is None:
         return None
@@ -178,7 +192,7 @@ def path_in_doc(doc: str | None) -> Path | None:
 
 
 def bind_columns(fields: Sequence[NestedField], shaping: Shaping) -> dict[str, Path | None]:
-    """By column the path of the field that feeds it; None where that is not known yet."""
+    """Returns the path of the field that feeds each column; None for a column whose field is not known yet."""
     declared = dict(shaping.fields)
     found: dict[str, Path | None] = {}
     for member in fields:
@@ -190,8 +204,8 @@ def bind_columns(fields: Sequence[NestedField], shaping: Shaping) -> dict[str, P
 
 
 def fed_columns(bound: Mapping[str, Path | None], shaping: Shaping) -> dict[Path, str]:
-    """By path of a field the column that it feeds: of several the one that is declared with it, else the first. bound: what
-    `bind_columns` has found.
+    """Returns the column that the field at each path feeds: of several the one declared with this field, else the
+    first. bound: the result of `bind_columns`.
     """
     found: dict[Path, str] = {}
     for name, path in bound.items():
@@ -201,7 +215,7 @@ def fed_columns(bound: Mapping[str, Path | None], shaping: Shaping) -> dict[Path
 
 
 def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
-    """fields: the table's columns that come from the record's value."""
+    """Returns the layout of a table. fields: the columns that are made from the record's value."""
     fields = [member for member in fields if member.name not in shaping.own]
     bound = bind_columns(fields, shaping)
     fed = fed_columns(bound, shaping)
@@ -209,15 +223,15 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     paths: dict[str, Path] = {}
     for member in fields:
         path = bound[member.name]
-        kind = shaping.selection.prune(in_record(member.field_type), path, keeps_bare=True) if path else None
+        kind = shaping.selection.prune(in_record(member.field_type), path, keeps_empty=True) if path else None
         if path is None or kind is None or fed[path] != member.name:
             continue
-        if not is_bare(kind):  # Else its column is null.
+        if not is_empty_type(kind):  # Without members the column is null.
             paths[member.name] = path
         node = root
         for name in path:
             node = node.children.setdefault(name, _Node())
-        node.kind, node.required = kind, member.required and len(path) == 1 and not is_bare(kind)
+        node.kind, node.required = kind, member.required and len(path) == 1 and not is_empty_type(kind)
     unbound = {member.name: member.field_type for member in fields if bound[member.name] is None}
     struct = _type_of(root, None)
     assert isinstance(struct, StructType)
@@ -230,15 +244,17 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
 
 @dataclass
 class _Node:
-    """A field of the record: the type of its own column, if it has one, and the members that have columns of theirs."""
+    """A field of the record."""
 
+    #: The type of the column that it feeds; None without one.
     kind: IcebergType | None = None
     required: bool = False
+    #: The members that feed columns.
     children: dict[str, _Node] = field(default_factory=dict)
 
 
 def _type_of(node: _Node, around: IcebergType | None) -> IcebergType:
-    """What to decode at this node; `around`: what the column of a struct around it says of its type."""
+    """Returns the type to decode at this node. around: the type of the same field in the column of an enclosing struct."""
     own = node.kind if node.kind is not None else around
     if own is not None and (not node.children or not isinstance(own, StructType)):
         return own
@@ -254,19 +270,22 @@ def extend_shaped(
     schema: Schema,
     shaping: Shaping,
     own: Collection[str],
-    wanted: Wanted,
-    loosened: Collection[Path] = (),
+    requested_fields: RequestedFields,
+    made_optional: Collection[Path] = (),
     may_widen: bool = True,
 ) -> Schema:
-    """`extend_schema` with fields of records: `wanted` is by their paths, `loosened` by columns.
+    """Returns `schema` extended as by `extend_schema`, with `requested_fields` by their paths in records and
+    `made_optional` by columns.
 
-    own: columns that do not come from the record's value. Raises NamesClash when two fields would share a column.
+    own: columns that are not made from the record's value.
+
+    Raises: NameConflict when two fields would share a column.
     """
     others = frozenset(own) | shaping.own
     before, schema = schema, _schema_in_record(schema, others)
     plan = _Plan(schema, shaping, others)
     of_keys: dict[Path, dict[str, IcebergType]] = {}
-    for parent, members in wanted.items():
+    for parent, members in requested_fields.items():
         for name, kind in members.items():
             path = (*parent, name)
             if path[0] == KEY_ROOT:
@@ -275,13 +294,13 @@ def extend_shaped(
             else:
                 plan.add(path, kind)
     columns, docs = plan.columns()
-    columns = merge_wanted([columns, of_keys])
-    after = document(extend_schema(schema, columns, loosened, may_widen), docs)
+    columns = merge_requested_fields([columns, of_keys])
+    after = document(extend_schema(schema, columns, made_optional, may_widen), docs)
     return _schema_in_table(after, before, shaping.case, others)
 
 
 def in_record(kind: IcebergType) -> IcebergType:
-    """The type of a column with the names that members of structs have in records, where their docs say so."""
+    """Returns the type of a column with the names that members of structs have in records, as their docs record them."""
     if isinstance(kind, ListType):
         return list_with(kind, in_record(kind.element_type), kind.element_required)
     if isinstance(kind, MapType):
@@ -297,7 +316,7 @@ def in_record(kind: IcebergType) -> IcebergType:
 
 
 def _schema_in_record(schema: Schema, own: Container[str]) -> Schema:
-    """The schema with the names of records inside its columns."""
+    """Returns the schema with the names of records inside its columns."""
     fields = [
         member if member.name in own else member.model_copy(update={"field_type": in_record(member.field_type)})
         for member in schema.fields
@@ -306,8 +325,10 @@ def _schema_in_record(schema: Schema, own: Container[str]) -> Schema:
 
 
 def _schema_in_table(schema: Schema, before: Schema, case: str, own: Container[str]) -> Schema:
-    """The schema with the names of the table inside its columns: the old ones where fields were there before, the others in
-    the case that the table asks for. Raises NamesClash where two fields of one struct would share a name.
+    """Returns the schema with the names of the table inside its columns: existing names for existing fields, for the
+    others names in the table's `case`.
+
+    Raises: NameConflict where two fields of one struct would share a name.
     """
     if case == "keep" and schema == before:
         return schema
@@ -335,8 +356,8 @@ def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path
         name = known.name if known is not None else change_case(member.name, case)
         doc = known.doc if known is not None else member.doc if name == member.name else doc_of((member.name,))
         if known is None and fold(name) in taken:
-            both = f"{spell_path((*path, taken[fold(name)]))} and {spell_path(inner)}"
-            raise NamesClash(f"the fields {both} would share the column {name}: {exits(inner)}")
+            both = f"{format_path((*path, taken[fold(name)]))} and {format_path(inner)}"
+            raise NameConflict(f"the fields {both} would share the column {name}: {column_settings(inner)}")
         taken.setdefault(fold(name), member.name)
         of = _in_table(member.field_type, old, case, inner)
         members.append(member.model_copy(update={"name": name, "doc": doc, "field_type": of}))
@@ -344,7 +365,7 @@ def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path
 
 
 def document(schema: Schema, docs: Mapping[str, str]) -> Schema:
-    """The schema with docs for some of its columns."""
+    """Returns the schema with docs for some of its columns."""
     if not docs:
         return schema
     fields = [
@@ -355,7 +376,7 @@ def document(schema: Schema, docs: Mapping[str, str]) -> Schema:
 
 
 class _Plan:
-    """Fields that records have, sorted to the columns that there are and those that are to be."""
+    """Requested fields, assigned to existing and new columns."""
 
     def __init__(self, schema: Schema, shaping: Shaping, own: frozenset[str]) -> None:
         self._shaping = shaping
@@ -368,11 +389,11 @@ class _Plan:
         self._spelt: dict[Path, Path] = {}
 
     def add(self, path: Path, kind: IcebergType) -> None:
-        """The field at `path` is in records, with this type."""
+        """Adds the field at `path`, which records have with this type."""
         pruned = self._shaping.selection.prune(kind, path)
         if pruned is None:
             return
-        if isinstance(pruned, StructType) and self._is_taken_apart(path):
+        if isinstance(pruned, StructType) and self._is_divided(path):
             for member in pruned.fields:
                 self.add((*path, member.name), member.field_type)
             return
@@ -384,40 +405,40 @@ class _Plan:
         cut = min(len(path), self._shaping.depth + 1)
         first = self._spelt.setdefault(tuple(map(fold, path[:cut])), path[:cut])
         wrapped, known = _wrapped(pruned, path[cut:]), self._new.get(first)
-        # Of names that differ in capitals alone the first is the column's, and the first type.
+        # Of names that differ in case alone the first one names the column, with the first type.
         united = _united(known, wrapped, path) if known is None or first == path[:cut] else widest(known, wrapped)
         self._new[first] = united
 
     def _add_inside(self, place: Path, kind: IcebergType, path: Path) -> None:
-        """place: the field at `path`, beginning with its column. A struct around it may be missing there: all that records
-        had in it so far may be in columns of its own.
+        """Adds the field at `path` to an existing column. place: the path beginning with the column. An enclosing
+        struct may be missing there: all its members so far may be in columns of their own.
         """
         column = StructType(self._known[place[0]])
         held = type_at(column, place)
         if held is not None and self._shaping.selection.prune(held, path) is None and not adds_to(held, kind):
-            # No value of it is compared with the column, which would not change for it.
-            raise NamesClash(f"field {spell_path(path)}: {kind} does not fit its column, of which nothing is taken")
+            # The values are never compared with the column's type, so such a record would not be refused for them.
+            raise NameConflict(f"field {format_path(path)}: {kind} does not fit its column, of which nothing is taken")
         cut = next(cut for cut in range(len(place) - 1, -1, -1) if type_at(column, place[:cut]) is not None)
         mine = self._inside.setdefault(place[:cut], {})
         mine[place[cut]] = _united(mine.get(place[cut]), _wrapped(kind, place[cut + 1 :]), path)
 
-    def _is_taken_apart(self, path: Path) -> bool:
-        if self._is_awaited(path):
+    def _is_divided(self, path: Path) -> bool:
+        if self._has_unbound_column(path):
             return False
         if any(len(bound) > len(path) and bound[: len(path)] == path for bound in self._columns):
             return True
-        return len(path) <= self._shaping.depth and not is_held(path, self._columns)
+        return len(path) <= self._shaping.depth and not has_column(path, self._columns)
 
-    def _is_awaited(self, path: Path) -> bool:
-        """Whether a column waits for the record at `path` that can hold it as a whole, but for members that have columns of
+    def _has_unbound_column(self, path: Path) -> bool:
+        """Whether an unbound column can hold the record at `path` entirely, except for members that have columns of
         their own.
         """
         name = self._shaping.column_name(path)
         return self._bound.get(name, path) is None and is_one_column(self._known[name].field_type)
 
-    def columns(self) -> tuple[Wanted, dict[str, str]]:
-        """What the table lacks, by columns, and the docs of columns that say which field feeds them."""
-        wanted = {path: dict(members) for path, members in self._inside.items()}
+    def columns(self) -> tuple[RequestedFields, dict[str, str]]:
+        """Returns the requested columns, and the docs of columns that name the field that feeds them."""
+        requested_fields = {path: dict(members) for path, members in self._inside.items()}
         docs: dict[str, str] = {}
         claimed = {fold(name): path for name, path in self._bound.items() if path is not None}
         for path, kind in self._new.items():
@@ -426,36 +447,38 @@ class _Plan:
             claimed[fold(name)] = path
             old = self._known.get(name)
             if old is None:
-                wanted.setdefault((), {})[name] = kind
+                requested_fields.setdefault((), {})[name] = kind
             if self._shaping.makes_names:
                 docs[name] = doc_of(path, old.doc if old is not None else None)
-        return wanted, docs
+        return requested_fields, docs
 
     def _check_name(self, name: str, path: Path, claimed: Mapping[str, Path]) -> None:
         if fold(name) in claimed:
-            both = f"{spell_path(claimed[fold(name)])} and {spell_path(path)}"
-            raise NamesClash(f"the fields {both} would share the column {name}")
+            both = f"{format_path(claimed[fold(name)])} and {format_path(path)}"
+            raise NameConflict(f"the fields {both} would share the column {name}")
         if fold(name) in map(fold, self._own):
-            raise NamesClash(
-                f"field {spell_path(path)}: the table has a column {name} that is not for fields of records"
+            raise NameConflict(
+                f"field {format_path(path)}: the table has a column {name} that is not for fields of records"
             )
         check_reserved(name, path)
 
 
 def check_reserved(name: str, path: Path) -> None:
-    """Raises NamesClash for a field whose column would have the name of one of Iceberg's metadata columns."""
+    """Raises NameConflict for a field whose column would have the name of one of Iceberg's metadata columns."""
     if fold(name) in RESERVED_COLUMNS:
-        raise NamesClash(
-            f"field {spell_path(path)}: {name} is the name of one of Iceberg's metadata columns: {exits(path)}"
+        raise NameConflict(
+            f"field {format_path(path)}: {name} is the name of one of Iceberg's metadata columns: {column_settings(path)}"
         )
 
 
-def unfold(wanted: Wanted, depth: int) -> list[tuple[Path, bool]]:
-    """The paths of fields, and whether each is a record itself: those that are wanted, the records they are in and, of
-    records down to `depth`, the members.
+def unfold(requested_fields: RequestedFields, depth: int) -> list[tuple[Path, bool]]:
+    """Returns the paths of fields, each with whether it is a record itself: the requested fields, the records around
+    them and, of records down to `depth`, the members.
     """
-    found = [(parent[:cut], True) for parent in wanted for cut in range(1, len(parent) + 1)]
-    waiting = [((*parent, name), kind) for parent, members in wanted.items() for name, kind in members.items()]
+    found = [(parent[:cut], True) for parent in requested_fields for cut in range(1, len(parent) + 1)]
+    waiting = [
+        ((*parent, name), kind) for parent, members in requested_fields.items() for name, kind in members.items()
+    ]
     while waiting:
         path, kind = waiting.pop()
         found.append((path, isinstance(kind, StructType)))
@@ -465,12 +488,14 @@ def unfold(wanted: Wanted, depth: int) -> list[tuple[Path, bool]]:
 
 
 def is_one_column(kind: IcebergType) -> bool:
-    """Whether a column of this type can hold a nested record as a whole."""
+    """Whether a column of this type can hold a nested record entirely."""
     return isinstance(kind, StructType | MapType)
 
 
-def is_held(path: Path, columns: Container[Path]) -> bool:
-    """Whether the field at `path`, or one around it, is among those that have a column: that holds all that is in it."""
+def has_column(path: Path, columns: Container[Path]) -> bool:
+    """Whether the field at `path`, or one around it, has a column in `columns`: the column contains everything inside
+    the field.
+    """
     return any(path[:cut] in columns for cut in range(1, len(path) + 1))
 
 
@@ -479,7 +504,7 @@ def _united(old: IcebergType | None, new: IcebergType, path: Path) -> IcebergTyp
 
 
 def _wrapped(kind: IcebergType, names: Path) -> IcebergType:
-    """The type inside structs of one member, which are called so from the outside in."""
+    """Returns the type inside nested structs of one member, named from the outside in."""
     for name in reversed(names):
         kind = StructType(NestedField(0, name, kind, required=False))
     return kind

@@ -1,4 +1,6 @@
-"""Changes of a table that records ask for and that are refused: which schemas ask for each, and what to do. Pure."""
+"""Schema changes that records request and the table's settings refuse: the schemas that request each, and the remedy.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -29,20 +31,22 @@ _REMEDIES: Mapping[str, str] = {
     "not for fields of records": "leave it out with `exclude`, or give it a column of its own under `columns`",
     "metadata columns": "leave it out with `exclude`, or give it a column of its own under `columns`",
 }
-"""What to do, by words of the refusal."""
+"""The remedy, by words of the refusal."""
 
 
 @dataclass(frozen=True)
 class RefusedChange:
-    """One change. schemas: the ids of those that ask for it; empty for records without a schema. remedy: what to do."""
+    """One refused schema change."""
 
     change: str
+    #: Ids of the schemas that request it; empty for records without a schema.
     schemas: tuple[str, ...]
+    #: The remedy as a sentence.
     remedy: str
 
 
 def refused_changes(refusals: Iterable[str]) -> list[RefusedChange]:
-    """The changes that tasks have refused, each once, whichever schema asks for it."""
+    """Returns the refused changes of tasks, each once with all schemas that request it."""
     schemas: dict[str, list[str]] = {}
     for refusal in list_names(refusals):
         found = _BY.fullmatch(refusal)
@@ -55,9 +59,10 @@ def refused_changes(refusals: Iterable[str]) -> list[RefusedChange]:
 
 
 def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
-    """What to declare so that values of a type have a column, as the end of a sentence; empty where no declaration helps.
+    """Returns the declaration that gives values of a type a column, as the end of a sentence; empty where no
+    declaration helps.
 
-    path: of the field in the row. written, wanted: the written type, and the column's as far as its first word.
+    path: of the field in the row. written, wanted: the written type, and the first word of the column's type.
     """
     had, has = (_WORD.match(word)[0] for word in (written, wanted))  # type: ignore[index]
     name, field, is_top = path[-1], ".".join(path), len(path) == 1
@@ -82,10 +87,10 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
 
 
 def remedy_of(change: str) -> str:
-    """What to do about a refused change; empty where nothing is known."""
+    """Returns the remedy for a refused change; empty where none is known."""
     found = _MISMATCH.search(change)
     if found:
-        path = found[1].split(".")  # In an envelope it leads through an image of the row.
+        path = found[1].split(".")  # The path begins with an image of the row in an envelope.
         declaration = declaration_for(path[path[0] in ("after", "before") and len(path) > 1 :], found[2], found[3])
         if declaration:
             return declaration

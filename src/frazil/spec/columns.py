@@ -22,7 +22,7 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
-from frazil.name_length import is_long, long_name_in, shorten, what_is_long
+from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.spec.document import Entry, Node, Scalar, Section
 from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
 from frazil.spec.problems import Problems, advice
@@ -192,7 +192,7 @@ def check_columns(
             message = f"the column `{column.name}` has the name of one of Iceberg's metadata columns"
             problems.add(line, message, "rename the column")
         elif (long := column.name if is_long(column.name) else long_name_in(column.type)) is not None:
-            message = f"the column `{shorten(column.name)}`: {what_is_long(long)}"
+            message = f"the column `{shorten(column.name)}`: {long_name_reason(long)}"
             problems.add(line, message, "give it a shorter name")
         elif not column.is_own:
             problems.attempt(line, None, _check_fed, column, fed, columns)

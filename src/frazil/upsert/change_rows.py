@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.cdc.positions import split_read
+from frazil.cdc.source.positions import split_snapshot_marks
 from frazil.schema.arrow import pick
 from frazil.upsert.changes import UPSERT, Changes
 from frazil.upsert.deduplicate import (
@@ -179,7 +179,7 @@ def rank(target: TableTarget, source: int, rows: pa.Table, changes: Changes, rec
     """The changes with their places in the order. source: the number of their topic; rows, records: as `take` has them."""
     count, order, read = changes.ops.size, changes.order, None
     if order is not None and target.changes is not None and target.changes.has_source_order:
-        order, partitions = split_read(order)
+        order, partitions = split_snapshot_marks(order)
         read = partitions >= 0
     return Ranked(
         keys_of(target, rows),

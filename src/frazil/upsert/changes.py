@@ -22,11 +22,11 @@ class Changes:
     columns: one array per field of the target's `fields`, a row per change; a delete has at least its key columns.
     ops: UPSERT, DELETE or TRUNCATE. records: index of the record in the stretch; an update that changes the key is two
     changes, a DELETE of the old one and an UPSERT. unavailable: by column the rows whose value the envelope does not carry:
-    the old row's is kept. decoded: refused, misfits, wanted and so on, per record as for appended rows. order: the ordering
-    value per change, where one is declared; None: partition and offset. old_keys: where some UPSERT takes the place of a
-    row with another key, one array per key column, null where the key is the same: what is unavailable is in the row of
-    the old key; the row's own key stands for one that could not be read. own: by field of `metadata` the values that the
-    envelope gives, a row per change. ignored_records: how many records of a kind make no change
+    the old row's is kept. decoded: refused, misfits, requested_fields and so on, per record as for appended rows. order:
+    the ordering value per change, where one is declared; None: partition and offset. old_keys: where some UPSERT takes the
+    place of a row with another key, one array per key column, null where the key is the same: what is unavailable is in the
+    row of the old key; the row's own key stands for one that could not be read. own: by field of `metadata` the values that
+    the envelope gives, a row per change. ignored_records: how many records of a kind make no change
     (docs/reference/envelopes.md). key_columns: of a table that does not know its key yet, the fields of the records' keys.
     tombstones: which records of an envelope's topic have no value, and so far make no change; not those right after the
     delete of their key. last_deletes: the index of each record that is such a delete and the last one of its partition

@@ -30,7 +30,7 @@ class FirstTombstones:
         self._topics = topics
         changes = target.changes
         # By arrival a tombstone does what its delete has done; and one task alone knows what came before in the batch.
-        self._may_be_told = changes is not None and bool(changes.order_by) and not target.is_single_task
+        self._may_follow = changes is not None and bool(changes.order_by) and not target.is_single_task
         self._begun: set[tuple[str, int]] = set()
         self._kept: list[Touched] = []
 
@@ -52,7 +52,7 @@ class FirstTombstones:
 
     def _find(self, topic: str, changes: Changes, records: Records) -> Bools:
         found = np.zeros(changes.ops.size, np.bool_)
-        if not self._may_be_told:
+        if not self._may_follow:
             return found
         partitions = np.asarray(records["partition"])
         for row in begins_of_runs(partitions).tolist():

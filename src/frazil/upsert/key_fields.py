@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.cdc.document_ids import ID
-from frazil.cdc.json_members import either
+from frazil.cdc.json.members import either
 from frazil.cdc.maxwell_keys import PRIMARY
+from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
-from frazil.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.slices import Slices, Texts, elements_of, take_all, take_keys
 from frazil.decode.protobuf.wire_format import split_message_indexes
 from frazil.decode.settings import Reading, WriterSchema
@@ -195,7 +195,7 @@ def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int,
 
 
 def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, is_spelt: bool = False) -> KeyFields:
-    texts, whole, error = texts_of(keys, JsonOptions("drop"), is_spelt), whole_slices(keys), unreadable(keys)
+    texts, whole, error = texts_of(keys, JsonOptions("drop"), is_spelt), text_slices(keys), unreadable(keys)
     scan.scan_any(texts.base, whole.start, whole.end, whole.kind, error, texts.stack)
     whole = replace(whole, kind=np.where(error == scan.OK, whole.kind, ABSENT).astype(np.uint8))
     bits = np.zeros(len(keys), np.int64)
@@ -209,7 +209,7 @@ def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, is_spelt: bool = False) ->
         _mark(texts, columns, np.zeros(len(columns), np.uint8), "", names, bits)
         has_fields |= whole.kind == ARRAY
     if (error == scan.SLOW_KEY).any() and not is_spelt:
-        return _of_texts(pa.array([spell_out(key) for key in keys.to_pylist()], pa.binary()), is_maxwell, True)
+        return _of_texts(pa.array([unescape_keys(key) for key in keys.to_pylist()], pa.binary()), is_maxwell, True)
     bits[~has_fields | (error == scan.SLOW_KEY)] = -1
     encoded = pa.array(bits).dictionary_encode()
     sets = encoded.dictionary.to_pylist()

@@ -11,7 +11,7 @@ from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, String
 
 from frazil.catalog.scans import LiveFile
 from frazil.upsert.live_rows import Path
-from frazil.write.partition_values import words_of
+from frazil.write.partition_values import partition_texts
 from frazil.write.target import TableTarget
 from frazil.write.transforms import transformed
 
@@ -62,7 +62,7 @@ def _distinct(found: dict[str, tuple[str, IcebergType, pa.Array]]) -> frozenset[
     values = pa.table({name: column for name, (_, _, column) in found.items()})
     once = values.group_by(values.column_names).aggregate([]).combine_chunks()
     words = [
-        [word for word, _ in words_of(transform, kind, pa.concat_arrays(once[name].chunks))]
+        [word for word, _ in partition_texts(transform, kind, pa.concat_arrays(once[name].chunks))]
         for name, (transform, kind, _) in found.items()
     ]
     return frozenset(zip(*words, strict=True))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from frazil.types import LastDelete, Offsets, Progress, TaskReport
 
-TOLD = "\x00told"
+FOLLOWS_DELETE = "\x00told"
 """A column of records: which come right behind the delete of their key."""
 _FURTHEST = 4
 """How far apart the two may be. Side by side it is 1. A producer's transaction that ends between them leaves a marker there,
@@ -41,7 +41,7 @@ class LastDeletes:
         for row in begins_of_runs(partitions).tolist():
             last = self._known.get((topic, int(partitions[row])))
             is_told[row] = last is not None and _is_tombstone_of(last, records, row)
-        return {**records, TOLD: pa.array(is_told)} if is_told.any() else records
+        return {**records, FOLLOWS_DELETE: pa.array(is_told)} if is_told.any() else records
 
     def take(self, topic: str, rows: Sequence[int], records: Records) -> None:
         """What has been read. rows: as Changes.last_deletes."""

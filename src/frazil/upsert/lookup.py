@@ -30,7 +30,7 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
-from frazil.cdc.positions import split_read
+from frazil.cdc.source.positions import split_snapshot_marks
 from frazil.upsert.bloom import KeyFilters
 from frazil.upsert.bounds import bounds_of
 from frazil.upsert.deduplicate import KeySet
@@ -228,7 +228,9 @@ def newest_order(target: TableTarget, found: Found, key_count: int) -> Newest:
     if found.newest is None:
         assert target.changes is not None
         order = _read_newest(target, found, target.changes.order_by, key_count)
-        order, read_in = split_read(order) if target.changes.has_source_order else (order, np.full(key_count, -1))
+        order, read_in = (
+            split_snapshot_marks(order) if target.changes.has_source_order else (order, np.full(key_count, -1))
+        )
         found.newest = Newest(order, read_in if target.changes.is_one_topic else np.full(key_count, -1))
     return found.newest
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
-from frazil.cdc.positions import split_read
+from frazil.cdc.source.positions import split_snapshot_marks
 from frazil.upsert.buffered_rows import BufferedRows, Givers
 from frazil.upsert.change_rows import WAITING
 from frazil.upsert.changes import UPSERT
@@ -189,7 +189,7 @@ class _OldRows:
         orders, partitions = (one_array(buffered[name]) for name in (MOVED_ORDER, MOVED_IN))
         old = self._gather(self._target.changes.order_by, found, orders.type)
         if self._target.changes.has_source_order:
-            old, read_in = split_read(old)
+            old, read_in = split_snapshot_marks(old)
             is_behind = (read_in >= 0) & np.asarray(pc.fill_null(pc.equal(partitions, pa.array(read_in)), False))
             is_behind &= self._target.changes.is_one_topic
         else:
@@ -209,7 +209,7 @@ class _OldRows:
         lengths = np.asarray(pc.list_value_length(got))
         of = np.repeat(np.arange(len(buffered)), lengths)
         there = self._of_other_keys(keys, files)
-        newest, read_in = split_read(self._gather(reading.order_by, there, orders.type))
+        newest, read_in = split_snapshot_marks(self._gather(reading.order_by, there, orders.type))
         # A row of a snapshot may be one that the key had before: what gave the key came behind it.
         is_before = (read_in >= 0) & ((read_in == np.asarray(partitions)) | (not reading.is_one_topic))
         have_values = np.asarray(pc.fill_null(pc.greater_equal(newest, orders), False)) & ~is_before
@@ -342,7 +342,7 @@ class _OldRows:
         order = self._gather(reading.order_by, others, self._target.arrow_schema.field(reading.order_by).type)
         read_in = np.full(rows.size, -1)
         if reading.has_source_order:
-            order, read_in = split_read(order)
+            order, read_in = split_snapshot_marks(order)
         orders = as_numbers(order).cast(givers.orders.type)
         is_newer = np.asarray(pc.fill_null(pc.greater(orders, givers.orders.take(pa.array(numbers))), False))
         given = tuple(column[numbers] for column in givers.columns[1:])

@@ -24,7 +24,7 @@ from frazil.rows.project import decode_rows, spread_decoded
 from frazil.rows.shape import shape_rows
 from frazil.rows.tombstones import find_tombstones, read_others
 from frazil.schema.arrow import pick
-from frazil.schema.evolve import TypesDiffer, Wanted, merge_wanted, type_at
+from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.key_fields import check_key_fields, first_alike
 from frazil.upsert.key_names import name_columns
@@ -90,17 +90,17 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
         mismatches=mismatches,
         missing=changes.decoded.missing | found.missing,
     )
-    fields = dict.fromkeys(_as_in_row(target, changes.decoded.wanted, path) for path in keys.fields)
+    fields = dict.fromkeys(_as_in_row(target, changes.decoded.requested_fields, path) for path in keys.fields)
     return replace(changes, decoded=decoded, key_columns=name_columns(target, tuple(fields)))
 
 
-def _as_in_row(target: TableTarget, wanted: Wanted, path: Path) -> Path:
+def _as_in_row(target: TableTarget, requested_fields: RequestedFields, path: Path) -> Path:
     """A field of the key as the row has it, which may be a plain value there: a number of Oracle's is a struct in both, and
     its digits in the table.
     """
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
     for cut in range(1, len(path)):
-        kind = wanted.get(path[: cut - 1], {}).get(path[cut - 1]) or type_at(row, path[:cut])
+        kind = requested_fields.get(path[: cut - 1], {}).get(path[cut - 1]) or type_at(row, path[:cut])
         if kind is not None and not isinstance(kind, StructType):
             return path[:cut]
     return path
@@ -173,22 +173,22 @@ def _with_mismatches(decoded: Decoded, keys: Keys, key_format: str, limit: int) 
         decoded,
         refused=decoded.refused | found.refused,
         mismatches=sorted([*decoded.mismatches, *found.mismatches], key=lambda mismatch: mismatch.row)[:limit],
-        wanted=_united(decoded.wanted, found.wanted, key_format),
+        requested_fields=_united(decoded.requested_fields, found.requested_fields, key_format),
         missing=decoded.missing | found.missing,
         refusals=decoded.refusals | found.refusals,
         dropped=decoded.dropped | found.dropped,
     )
 
 
-def _united(of_rows: Wanted, of_keys: Wanted, key_format: str) -> dict[Path, dict[str, IcebergType]]:
+def _united(of_rows: RequestedFields, of_keys: RequestedFields, key_format: str) -> dict[Path, dict[str, IcebergType]]:
     """What rows and keys want of the table. Where they contradict each other it is what a schema says, as JSON has texts
     for what a schema calls a UUID, a time or bytes; what does not fit it makes a bad record.
     """
     has_schema = key_format in ("avro", "protobuf", "json_schema")
     try:
-        both = merge_wanted([of_rows, of_keys])
+        both = merge_requested_fields([of_rows, of_keys])
     except TypesDiffer:
-        both = merge_wanted([of_keys, of_rows] if has_schema else [of_rows, of_keys], keeps_first=True)
+        both = merge_requested_fields([of_keys, of_rows] if has_schema else [of_rows, of_keys], keeps_first=True)
     for path, members in of_keys.items() if has_schema else ():
         for name, kind in members.items():
             if isinstance(kind, UUIDType) and isinstance(both[path][name], StringType):  # Text would hold both.
@@ -228,7 +228,7 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
     """
     found, reading = changes.decoded, target.changes
     assert reading is not None
-    if not target.schema_json or found.wanted or found.missing or changes.key_columns:
+    if not target.schema_json or found.requested_fields or found.missing or changes.key_columns:
         return changes
     if not target.fields:  # No record has had a value yet, so there is nothing to delete.
         changes = changes.only(changes.ops != DELETE)

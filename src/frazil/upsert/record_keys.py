@@ -19,13 +19,13 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.cdc.document_ids import ID, read_ids
 from frazil.cdc.maxwell_keys import PRIMARY, flat_keys
+from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.cast import Fitting
 from frazil.decode.columns import Decoded, Mismatch, shortened
-from frazil.decode.connect.values import VARIABLE_SCALE, read_meaning
+from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.envelope import NO_ENVELOPE
-from frazil.decode.json.bare_keys import bare_keys
+from frazil.decode.json.key_payloads import payloads_of
 from frazil.decode.json_texts import json_text
 from frazil.decode.settings import Reading
 from frazil.rows.record_keys import decode_keys, has_record
@@ -65,7 +65,7 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
         return nothing
     if _is_json(target) and target.envelope is not None:
         # Their fields have the types of the row; keys without an envelope are read with the types of their own schema.
-        bare = flat_keys if target.envelope.kind == "maxwell" else bare_keys
+        bare = flat_keys if target.envelope.kind == "maxwell" else payloads_of
         records = {**records, "key": bare(records["key"])}
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
@@ -214,7 +214,7 @@ def _unscaled(
     decoded: Decoded, array: pa.Array, place: Path, kind: IcebergType, limit: int
 ) -> tuple[Decoded, pa.Array]:
     """Numbers with a scale of their own as the key column has them; a key that it cannot hold is a bad one."""
-    meant = read_meaning(array, replace(VARIABLE_SCALE, is_key=True), kind)
+    meant = read_logical_type(array, replace(VARIABLE_SCALE, is_key=True), kind)
     assert meant is not None
     bad = np.flatnonzero(meant.bad & ~decoded.refused)
     path, reason = ".".join((_ROOT, *place)), f"{{value}} is out of the range of {kind}"
@@ -240,7 +240,7 @@ def _with_scales(
     reading: Reading, kinds: Mapping[Path, IcebergType], records: Mapping[str, pa.Array]
 ) -> dict[Path, IcebergType]:
     """The fields of keys that are numbers with a scale of their own."""
-    (kind,) = decode_keys(reading, _ROOT, None, records, 0).wanted.get((), {KEY_ROOT: None}).values()
+    (kind,) = decode_keys(reading, _ROOT, None, records, 0).requested_fields.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
         return {}
     found: dict[Path, IcebergType] = {}
@@ -278,7 +278,7 @@ def _read_documents(
 
 def _sans_wanted(decoded: Decoded) -> Decoded:
     """What the keys want of a table is no reason to change it: its key columns are what they are."""
-    return replace(decoded, wanted={}, loosened=set())
+    return replace(decoded, requested_fields={}, made_optional=set())
 
 
 def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
@@ -290,16 +290,18 @@ def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) 
         others = Keys(_without_fields(Decoded([], np.zeros(is_record.size, np.bool_)), ~is_record, limit))
         return _spread(_discover(target, pick(records, rows), limit), others, rows, limit)
     decoded = decode_keys(target.changes.key, _ROOT, None, records, limit)
-    (kind,) = decoded.wanted.get((), {KEY_ROOT: None}).values()
+    (kind,) = decoded.requested_fields.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
         is_value = np.full(decoded.refused.size, kind is not None)
         is_framed = target.changes.key.format not in ("json", "raw", "text")
-        return Keys(_without_fields(replace(decoded, wanted={}), is_value, limit, is_framed))
+        return Keys(_without_fields(replace(decoded, requested_fields={}), is_value, limit, is_framed))
     names = column_names(target.reading.aliases)
     mine = as_columns(kind, names) if names else kind
     assert isinstance(mine, StructType)
-    wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in mine.fields}}
-    return Keys(replace(decoded, wanted=wanted), fields=tuple(_of_table(target, leaves_of(kind))))
+    requested_fields: dict[Path, dict[str, IcebergType]] = {
+        (): {member_.name: member_.field_type for member_ in mine.fields}
+    }
+    return Keys(replace(decoded, requested_fields=requested_fields), fields=tuple(_of_table(target, leaves_of(kind))))
 
 
 def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int, is_framed: bool = False) -> Decoded:
@@ -334,7 +336,7 @@ def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
     assert changes is not None
     reading = changes.key
     if reading.format == "json" or (reading.format == "raw" and not _is_whole(target, changes)):
-        keys = bare_keys(keys)
+        keys = payloads_of(keys)
         return np.asarray(pc.match_substring_regex(keys.cast(pa.binary()), r"^[ \t\r\n]*\{"))
     return np.full(len(keys), reading.format not in ("text", "raw") and has_record(reading))
 

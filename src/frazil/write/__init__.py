@@ -1,1 +1,3 @@
-"""Columns to files: arranged by partition and order, measured, described in Iceberg's own JSON."""
+"""Writing of rows to data files: clustered by partition and sort order, with statistics, described in Iceberg's own
+JSON.
+"""

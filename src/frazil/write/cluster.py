@@ -1,7 +1,8 @@
-"""Rows in the order in which they are written: by partition, and inside it as the table's sort order says.
+"""Clustering: rows in the order in which they are written, by partition and, inside a partition, by the table's sort
+order.
 
-All rows that are at hand are ordered first and written then, partition by partition: so no more than one file has to be
-open, however many partitions there are.
+All rows at hand are ordered first and written then, partition by partition: so only one file has to be open, however
+many partitions there are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.types import IcebergType, StructType, UnknownType
 
-from frazil.write.partition_values import path_of, words_of
+from frazil.write.partition_values import partition_texts, path_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import transformed
 
@@ -29,15 +30,17 @@ _SCATTERED_ROWS = 4
 
 @dataclass(frozen=True)
 class Partition:
-    """Values of the partition fields, as ContentFileParser's JSON has them, and the folder of such files."""
+    """One partition of a table."""
 
+    #: The values of the partition fields, as in JSON of Iceberg's `ContentFileParser`.
     values: tuple[Any, ...] = ()
+    #: The folder of the partition's files.
     path: str = ""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Rows of one partition, in order, perhaps not all of them: the next cluster may be of the same."""
+    """Rows of one partition, in order. The next cluster may be of the same partition."""
 
     partition: Partition
     rows: pa.Table
@@ -45,16 +48,18 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a partition field's or a sort key's values come from: positions down to the column."""
+    """The column that feeds a partition field or a sort key."""
 
+    #: Positions of the nested fields, from the top down to the column.
     path: tuple[int, ...]
     kind: IcebergType
+    #: The name of Iceberg's partition transform.
     transform: str
 
 
 @dataclass(frozen=True)
-class _Way:
-    """How a sort key sorts."""
+class _SortKey:
+    """A sort key with its direction."""
 
     source: _Source
     is_descending: bool
@@ -63,23 +68,26 @@ class _Way:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """How a target's rows are clustered. names: of the partition fields."""
+    """The clustering of a table's rows: its partition fields and sort keys."""
 
+    #: The names of the partition fields.
     names: tuple[str, ...]
+    #: The sources of the partition fields.
     fields: tuple[_Source, ...]
-    ways: tuple[_Way, ...]
+    #: The sort keys.
+    sort_keys: tuple[_SortKey, ...]
 
 
 @lru_cache(maxsize=512)
 def arrangement_of(target: TableTarget) -> Arrangement:
-    """Of the target's partition spec and sort order."""
+    """Returns the clustering of the table's partition spec and sort order."""
     schema = target.schema
     spec, order = target.partitioning, target.sorting
     return Arrangement(
         tuple(field.name for field in spec.fields),
         tuple(_source(schema, field.source_id, str(field.transform)) for field in spec.fields),
         tuple(
-            _Way(
+            _SortKey(
                 _source(schema, field.source_id, str(field.transform)),
                 field.direction == SortDirection.DESC,
                 field.null_order == NullOrder.NULLS_FIRST,
@@ -90,7 +98,7 @@ def arrangement_of(target: TableTarget) -> Arrangement:
 
 
 def _source(schema: Schema, field_id: int, transform: str) -> _Source:
-    if transform == "void":  # Its column may be gone.
+    if transform == "void":  # A void field's column may have been dropped.
         return _Source((), UnknownType(), transform)
     path: list[int] = []
     struct = schema.as_struct()
@@ -110,26 +118,26 @@ def _has(own_id: int, kind: IcebergType, field_id: int) -> bool:
 
 
 def is_scattered(arrangement: Arrangement, rows: pa.Table) -> bool:
-    """Whether these rows, some ten thousand, are of so many partitions that each has no more than four of them."""
+    """Whether these rows, some ten thousand, have so many partitions that each has at most four of the rows."""
     sample = _united([rows])
     values = [_values(source, sample) for source in arrangement.fields]
     return bool(np.unique(_codes(values, sample.num_rows)).size * _SCATTERED_ROWS >= sample.num_rows)
 
 
 def clusters(arrangement: Arrangement, pending: list[pa.Table]) -> Iterator[Cluster]:
-    """The rows of all these tables, each partition's together. The list is emptied, and rows are gathered piece by piece, so
-    that there never is a second copy of all.
+    """Yields the rows of all these tables, each partition's rows together. The list is emptied, and rows are gathered
+    piece by piece, so that all rows are never copied at once.
     """
     rows = _united(pending)
     values = [_values(source, rows) for source in arrangement.fields]
     codes = _codes(values, rows.num_rows)
-    order = _order(codes, [_key(way, rows) for way in arrangement.ways])
+    order = _order(codes, [_key(sort_key, rows) for sort_key in arrangement.sort_keys])
     ends = np.append(np.flatnonzero(np.diff(codes[order])) + 1, rows.num_rows)
     starts = np.concatenate(([0], ends[:-1]))
     partitions = _partitions(arrangement, [column.take(pa.array(order[starts])) for column in values], starts.size)
     first = 0
     while first < starts.size:
-        # As many partitions as are a good handful of rows, and one at least.
+        # As many partitions per piece as make a reasonable number of rows, and one at least.
         last = max(first + 1, int(np.searchsorted(ends, starts[first] + _GATHER_ROWS, "right")))
         begin, end = int(starts[first]), int(ends[last - 1])
         for piece_begin in range(begin, end, _GATHER_ROWS) if last == first + 1 else (begin,):
@@ -142,7 +150,7 @@ def clusters(arrangement: Arrangement, pending: list[pa.Table]) -> Iterator[Clus
 
 
 def _united(tables: list[pa.Table]) -> pa.Table:
-    """One table of one chunk, made column by column."""
+    """Returns one table of one chunk, made column by column."""
     schema = tables[0].schema
     columns: list[Any] = [[chunk for table in tables for chunk in table.column(n).chunks] for n in range(len(schema))]
     tables.clear()
@@ -166,12 +174,12 @@ def _values(source: _Source, rows: pa.Table) -> pa.Array:
 
 
 def _one_nan(values: pa.Array) -> pa.Array:
-    """All that is not a number is one value; 0.0 and -0.0 are two, as for Iceberg."""
+    """Returns the values with one bit pattern for NaN; 0.0 and -0.0 stay distinct, as in Iceberg."""
     return pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
 
 
 def _bits(values: pa.Array) -> pa.Array:
-    """Floats by their bits, which compare as Iceberg compares floats when they are made integers in this way."""
+    """Returns floats as integers that compare as Iceberg compares the floats."""
     kind = pa.int32() if values.type.bit_width == 32 else pa.int64()
     raw = values.view(kind)
     most = pa.scalar(2 ** (kind.bit_width - 1) - 1, kind)
@@ -179,7 +187,9 @@ def _bits(values: pa.Array) -> pa.Array:
 
 
 def _codes(columns: Sequence[pa.Array], count: int) -> np.ndarray:
-    """A number for each row, the same for the same values; small where possible, because small numbers sort faster."""
+    """Returns a number for each row, uint16 or int64 of shape (n_rows,), equal for equal values; small where
+    possible, because small numbers sort faster.
+    """
     codes, size = np.zeros(count, np.int64), 1
     for column in columns:
         keys = _bits(column) if pa.types.is_floating(column.type) else column
@@ -200,33 +210,33 @@ def _renumbered(codes: np.ndarray) -> tuple[np.ndarray, int]:
     return encoded.indices.to_numpy().astype(np.int64), max(1, len(encoded.dictionary))
 
 
-def _key(way: _Way, rows: pa.Table) -> tuple[pa.Array, _Way]:
-    values = _values(way.source, rows)
-    return (_bits(values) if pa.types.is_floating(values.type) else values), way
+def _key(sort_key: _SortKey, rows: pa.Table) -> tuple[pa.Array, _SortKey]:
+    values = _values(sort_key.source, rows)
+    return (_bits(values) if pa.types.is_floating(values.type) else values), sort_key
 
 
-def _order(codes: np.ndarray, keys: Sequence[tuple[pa.Array, _Way]]) -> np.ndarray:
-    """The rows' numbers in order; rows that are alike stay as they were."""
+def _order(codes: np.ndarray, keys: Sequence[tuple[pa.Array, _SortKey]]) -> np.ndarray:
+    """Returns the row numbers in order; equal rows keep their order."""
     if not keys:
         return np.argsort(codes, kind="stable")
     columns: dict[str, pa.Array] = {"codes": pa.array(codes)}
-    ways = [("codes", "ascending")]
-    for number, (values, way) in enumerate(keys):
-        if values.null_count:  # Arrow has one place for the nulls of all keys; each key of ours has its own.
+    sort_keys = [("codes", "ascending")]
+    for number, (values, sort_key) in enumerate(keys):
+        if values.null_count:  # Arrow has one setting for the nulls of all keys; each sort key of Iceberg has its own.
             columns[f"null{number}"] = values.is_null()
-            ways.append((f"null{number}", "descending" if way.is_nulls_first else "ascending"))
+            sort_keys.append((f"null{number}", "descending" if sort_key.is_nulls_first else "ascending"))
         columns[f"key{number}"] = values
-        ways.append((f"key{number}", "descending" if way.is_descending else "ascending"))
-    found: np.ndarray = pc.sort_indices(pa.table(columns), sort_keys=ways).to_numpy()
+        sort_keys.append((f"key{number}", "descending" if sort_key.is_descending else "ascending"))
+    found: np.ndarray = pc.sort_indices(pa.table(columns), sort_keys=sort_keys).to_numpy()
     return found
 
 
 def _partitions(arrangement: Arrangement, values: Sequence[pa.Array], count: int) -> list[Partition]:
-    """Of the first row of each partition."""
+    """Returns the partition of the first row of each group."""
     if not arrangement.fields:
         return [Partition()] * count
     named = zip(arrangement.fields, values, strict=True)
-    words = [words_of(source.transform, source.kind, column) for source, column in named]
+    words = [partition_texts(source.transform, source.kind, column) for source, column in named]
     return [
         Partition(tuple(value for value, _ in row), path_of(arrangement.names, [word for _, word in row]))
         for row in zip(*words, strict=True)

@@ -1,4 +1,4 @@
-"""Required fields of structs that are not there: Arrow's Parquet writer takes their nulls for missing values."""
+"""Required fields inside structs that are null: Arrow's Parquet writer takes their nulls for missing values."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import pyarrow as pa
 
 
 def hides_nulls(kind: pa.DataType) -> bool:
-    """Whether there is a struct in the type with a required field that holds one plain value."""
+    """Whether the type contains a struct with a required field of a primitive type."""
     fields = [kind.field(n) for n in range(kind.num_fields)] if pa.types.is_nested(kind) else []
     has_own = pa.types.is_struct(kind) and any(_is_required(field) for field in fields)
     return has_own or any(hides_nulls(field.type) for field in fields)
 
 
 def without_hidden_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with no null in such a field where all of them are in structs that are null themselves; what lies in place
-    of these is not written.
+    """Returns the column without nulls in required fields whose struct is null itself; the values put in their place
+    are not written.
     """
     return pa.chunked_array([_shown(chunk) for chunk in column.chunks], column.type)
 
@@ -29,7 +29,8 @@ def _shown(array: pa.Array) -> pa.Array:
     if not hides_nulls(kind):
         return array
     if array.offset:
-        array = pa.concat_arrays([array])  # The buffers below are taken whole: a slice must begin where they do.
+        # The buffers below are used entirely: an array that is a slice must begin where they do.
+        array = pa.concat_arrays([array])
     if pa.types.is_struct(kind):
         return _shown_struct(array)
     if pa.types.is_map(kind):

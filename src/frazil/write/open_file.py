@@ -16,7 +16,9 @@ from frazil.write.hidden_nulls import hides_nulls, without_hidden_nulls
 
 
 class OpenFile:
-    """Rows of one partition on their way to `path`. A small file goes to the store in one piece, when it is complete."""
+    """A Parquet file at `path` with rows of one partition. A small file is sent to the store in one piece when it is
+    complete.
+    """
 
     def __init__(
         self,
@@ -27,7 +29,10 @@ class OpenFile:
         options: Mapping[str, Any],
         is_small: bool,
     ) -> None:
-        """Begins the file; OSError when the store refuses it."""
+        """Opens the file.
+
+        Raises: OSError when the store refuses it.
+        """
         self.path = path
         self.partition = partition
         self._output = output
@@ -38,12 +43,15 @@ class OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """What was written so far."""
+        """The number of bytes written so far."""
         size: int = self._stream.tell()
         return size
 
     def append(self, rows: pa.Table, row_group_bytes: int) -> None:
-        """Writes the rows in row groups of about this size; OSError when the store refuses them."""
+        """Writes the rows in row groups of about `row_group_bytes`.
+
+        Raises: OSError when the store refuses them.
+        """
         for n in self._hides_nulls:
             rows = rows.set_column(n, rows.schema.field(n), without_hidden_nulls(rows.column(n)))
         count = rows.num_rows
@@ -52,7 +60,7 @@ class OpenFile:
         self._writer.write_table(rows, row_group_size=max(1, count))
 
     def close(self) -> tuple[pq.FileMetaData, int]:
-        """Ends the file; its footer and its size."""
+        """Closes the file and returns its footer and its size in bytes."""
         self._writer.close()
         size = self.size_bytes
         hit("task.close")
@@ -63,8 +71,8 @@ class OpenFile:
             self._stream.close()
         return self._writer.writer.metadata, size
 
-    def give_up(self) -> None:
-        """Lets go of the file, whatever has become of it."""
+    def discard(self) -> None:
+        """Releases the file's resources, whatever its state."""
         for part in (self._writer, self._stream):
             with suppress(OSError, pa.ArrowException):
                 part.close()

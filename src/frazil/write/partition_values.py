@@ -1,4 +1,4 @@
-"""Partition values as Iceberg's ContentFileParser reads them, and as they stand in a file's path."""
+"""Partition values as Iceberg's `ContentFileParser` reads them, and as they appear in a file's path."""
 
 from __future__ import annotations
 
@@ -26,31 +26,33 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.literals import spell_day, spell_moment
+from frazil.literals import format_day, format_moment
 
 _MOST_NAME_BYTES = 180
-Word = tuple[Any, str]
-"""A value for JSON, and for a path."""
+PartitionText = tuple[Any, str]
+"""A partition value for JSON, and its text for a path."""
 
 
-def words_of(transform: str, kind: IcebergType, values: pa.Array) -> list[Word]:
-    """Of the partition values that `ingest.transforms` makes of a column of type `kind`."""
+def partition_texts(transform: str, kind: IcebergType, values: pa.Array) -> list[PartitionText]:
+    """Returns the partition values that `write.transforms` computes from a column of type `kind`, for JSON and for
+    paths.
+    """
     word = transform.split("[", maxsplit=1)[0]
     if word in _OF_TIME:
         return [(None, "null") if value is None else _OF_TIME[word](value) for value in values.to_pylist()]
     if word == "bucket" or type(kind) not in _OF_TYPE:
         return [(value, "null" if value is None else str(value)) for value in values.to_pylist()]
     spell = _OF_TYPE[type(kind)]
-    return [(None, "null") if value is None else spell(value) for value in _plain(values).to_pylist()]
+    return [(None, "null") if value is None else spell(value) for value in _as_numbers(values).to_pylist()]
 
 
 def path_of(names: Iterable[str], words: Iterable[str]) -> str:
-    """The folder of a partition, as Iceberg names it. A name that file systems would refuse as too long is cut."""
+    """Returns the folder of a partition as Iceberg names it. A name too long for file systems is cut."""
     return "/".join(_short(f"{quote_plus(name)}={quote_plus(word)}") for name, word in zip(names, words, strict=True))
 
 
 def short_path(path: str) -> str:
-    """The folder of a partition as Iceberg names it, with names cut as `path_of` does."""
+    """Returns the folder of a partition as Iceberg names it, with names cut as in `path_of`."""
     return "/".join(_short(name) for name in path.split("/"))
 
 
@@ -60,45 +62,49 @@ def _short(name: str) -> str:
     return f"{name[:_MOST_NAME_BYTES].rsplit('%', 1)[0]}-{sha256(name.encode()).hexdigest()[:16]}"
 
 
-def _plain(values: pa.Array) -> pa.Array:
-    """Times as numbers: Python's own have neither all years nor all that can be told of them."""
+def _as_numbers(values: pa.Array) -> pa.Array:
+    """Returns times as numbers: Python's own types lack some years, and nanoseconds."""
     kind = values.type
     if pa.types.is_date32(kind):
         return values.view(pa.int32())
     return values.view(pa.int64()) if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else values
 
 
-def _day_word(days: int) -> Word:
-    """In a path, years beyond four digits have no sign, and those before 0 three digits, as Java formats numbers."""
-    text = spell_day(days)
+def _day_text(days: int) -> PartitionText:
+    """Returns the value for a day. In a path, as Java formats numbers, years beyond four digits have no sign and
+    negative years have three digits.
+    """
+    text = format_day(days)
     return text, f"{int(text[:-6]):04d}{text[-6:]}"
 
 
-def _year_word(years: int) -> Word:
+def _year_text(years: int) -> PartitionText:
     return years, f"{1970 + years:04d}"
 
 
-def _month_word(months: int) -> Word:
+def _month_text(months: int) -> PartitionText:
     return months, f"{1970 + months // 12:04d}-{months % 12 + 1:02d}"
 
 
-def _hour_word(hours: int) -> Word:
-    return hours, f"{_day_word(hours // 24)[1]}-{hours % 24:02d}"
+def _hour_text(hours: int) -> PartitionText:
+    return hours, f"{_day_text(hours // 24)[1]}-{hours % 24:02d}"
 
 
-def _timestamp_word(micros: int) -> Word:
-    text = _without_zeros(spell_moment(micros))
+def _timestamp_text(micros: int) -> PartitionText:
+    text = _without_zeros(format_moment(micros))
     return text, text
 
 
-def _timestamptz_word(micros: int) -> Word:
-    text = f"{_timestamp_word(micros)[0]}+00:00"
+def _timestamptz_text(micros: int) -> PartitionText:
+    text = f"{_timestamp_text(micros)[0]}+00:00"
     return text, text
 
 
-def _time_word(micros: int) -> Word:
-    """In a path without seconds that are zero, and with three or six digits after them, as Java says times."""
-    text = _without_zeros(spell_moment(micros).partition("T")[2])
+def _time_text(micros: int) -> PartitionText:
+    """Returns the value for a time of day. In a path, as in Java, seconds that are zero are omitted, and fractions have
+    three or six digits.
+    """
+    text = _without_zeros(format_moment(micros).partition("T")[2])
     if micros % 60_000_000 == 0:
         return text, text[:5]
     whole, _, fraction = text.partition(".")
@@ -106,40 +112,40 @@ def _time_word(micros: int) -> Word:
 
 
 def _without_zeros(time: str) -> str:
-    """A time without zeros that end its fraction, as Java says times."""
+    """Returns a time without trailing zeros of its fraction, as Java formats times."""
     return time.rstrip("0") if "." in time else time
 
 
-def _float_word(value: float) -> Word:
+def _float_text(value: float) -> PartitionText:
     if math.isnan(value):
         return value, "NaN"
     return value, str(value) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _bytes_word(value: bytes) -> Word:
+def _bytes_text(value: bytes) -> PartitionText:
     return value.hex().upper(), base64.b64encode(value).decode()
 
 
-def _text_word(text: Any) -> Word:
+def _plain_text(text: Any) -> PartitionText:
     return str(text), str(text)
 
 
-_OF_TIME: dict[str, Callable[[int], Word]] = {
-    "year": _year_word,
-    "month": _month_word,
-    "day": _day_word,
-    "hour": _hour_word,
+_OF_TIME: dict[str, Callable[[int], PartitionText]] = {
+    "year": _year_text,
+    "month": _month_text,
+    "day": _day_text,
+    "hour": _hour_text,
 }
-_OF_TYPE: dict[type[IcebergType], Callable[[Any], Word]] = {
+_OF_TYPE: dict[type[IcebergType], Callable[[Any], PartitionText]] = {
     BooleanType: lambda value: (value, str(value).lower()),
-    FloatType: _float_word,
-    DoubleType: _float_word,
-    DateType: _day_word,
-    TimeType: _time_word,
-    TimestampType: _timestamp_word,
-    TimestamptzType: _timestamptz_word,
-    UUIDType: lambda value: _text_word(UUID(bytes=value)),
-    FixedType: _bytes_word,
-    BinaryType: _bytes_word,
+    FloatType: _float_text,
+    DoubleType: _float_text,
+    DateType: _day_text,
+    TimeType: _time_text,
+    TimestampType: _timestamp_text,
+    TimestamptzType: _timestamptz_text,
+    UUIDType: lambda value: _plain_text(UUID(bytes=value)),
+    FixedType: _bytes_text,
+    BinaryType: _bytes_text,
     DecimalType: lambda value: (f"{value:f}", str(value)),
 }

@@ -1,4 +1,4 @@
-"""A table as a task sees it that makes no rows of records: a dead-letter table, or one whose files are put together."""
+"""Tables whose rows are not made from records, as a task sees them: a dead-letter table, or a table under compaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from frazil.write.target import TableTarget
 
 
 def plain_target(state: TableState) -> TableTarget:
-    """What tasks get to know of it."""
+    """Returns the table as a task sees it."""
     return TableTarget(
         name=state.name,
         schema_json=state.schema.model_dump_json(),

@@ -1,7 +1,7 @@
-"""Counts and bounds of a Parquet file for Iceberg, from its footer.
+"""Counts and bounds of a Parquet file for Iceberg, computed from its footer.
 
-The rules are PyIceberg's. Its own way takes a fifth of a millisecond a file, of which a batch may have ten thousand, and
-makes Python's times of bounds, which have not all the times that a column may hold.
+The rules are PyIceberg's. PyIceberg's own code takes a fifth of a millisecond per file, of which a batch may have ten
+thousand, and converts bounds to Python's times, which lack some values that a column may hold.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ Bound = Callable[[Any], bytes | None]
 
 @dataclass(frozen=True)
 class Statistics:
-    """What Iceberg keeps of a file, by field id; bounds as Iceberg serialises single values."""
+    """The metrics of a data file that Iceberg stores, by field id; bounds in Iceberg's binary single-value
+    serialization.
+    """
 
     split_offsets: list[int] = field(default_factory=list)
     column_sizes: dict[int, int] = field(default_factory=dict)
@@ -59,14 +61,16 @@ class Statistics:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """What is wanted of a column: nothing but its size, its counts, or its bounds too. value: of the footer's own bound, to
-    compare by. may_be_nan: some of its values may be NaN, of which bounds say nothing.
-    """
+    """The metrics to collect for one column."""
 
     field_id: int
+    #: Whether values and nulls are counted; otherwise only the size is recorded.
     has_counts: bool
+    #: How to make the lower and upper bound; None without bounds.
     bounds: tuple[Bound, Bound] | None
+    #: Returns a comparable value of a bound in the footer.
     value: Callable[[Any], Any] | None
+    #: Whether some values may be NaN, which bounds in the footer leave out.
     may_be_nan: bool = False
 
 
@@ -78,17 +82,17 @@ class _Range:
     greatest: Any
 
     def widen(self, least: Any, greatest: Any) -> None:
-        """Takes in those of another row group."""
+        """Includes the bounds of another row group."""
         self.least, self.greatest = min(self.least, least), max(self.greatest, greatest)
 
 
 def statistics_of(target: TableTarget, metadata: pq.FileMetaData) -> Statistics:
-    """Of a file of the target's table."""
+    """Returns the statistics of a file of the table."""
     return _columns(target).read(metadata)
 
 
 class _Columns:
-    """The columns of a target's files; where they are in a file is seen in the first one."""
+    """The columns of a table's files; their positions are taken from the first file."""
 
     def __init__(self, target: TableTarget) -> None:
         self._plan = compute_statistics_plan(target.schema, dict(target.properties))
@@ -96,9 +100,9 @@ class _Columns:
         self._leaves: list[_Leaf] = []
 
     def read(self, metadata: pq.FileMetaData) -> Statistics:
-        """Of a file."""
+        """Returns the statistics of a file."""
         if not self._leaves:
-            # Columns of Iceberg's own come last, and nobody needs to know their values.
+            # Iceberg's own metadata columns come last, and no reader needs their bounds.
             paths = (metadata.schema.column(n).path for n in range(metadata.num_columns))
             ids = [self._ids[path] for path in paths if path in self._ids]
             self._leaves = [_leaf(field_id, self._plan[field_id]) for field_id in ids]
@@ -125,7 +129,7 @@ def _add(found: Statistics, ranges: dict[int, _Range | None], leaf: _Leaf, colum
     if not leaf.has_counts:
         return
     found.value_counts[own] = found.value_counts.get(own, 0) + column.num_values
-    # Parquet's writer says these of every column, except of types that Iceberg has not.
+    # Parquet's writer stores these for every column, except for types that Iceberg does not have.
     statistics = column.statistics
     found.null_value_counts[own] = found.null_value_counts.get(own, 0) + statistics.null_count
     if leaf.bounds is not None:
@@ -133,10 +137,13 @@ def _add(found: Statistics, ranges: dict[int, _Range | None], leaf: _Leaf, colum
 
 
 def _widen(ranges: dict[int, _Range | None], leaf: _Leaf, statistics: pq.Statistics) -> None:
-    """Takes in a row group's bounds; None, and so for the whole file, where its values have none in the footer."""
+    """Includes the bounds of a row group in `ranges`; None, for the whole file, where the footer has no bounds of its
+    values.
+    """
     own = leaf.field_id
     if not statistics.has_min_max:
-        # Nulls have none, and NaN has none. Of other values the writer leaves out both when one is of more than 4 KiB.
+        # A column of nulls or NaN alone has no bounds. For other values the writer omits both when one is longer than 4
+        # KiB.
         if statistics.num_values and not leaf.may_be_nan:
             ranges[own] = None
         return
@@ -187,7 +194,7 @@ def _bounds(kind: IcebergType, length: int | None) -> tuple[Bound, Bound]:
 
 def _upper_text(raw: bytes, length: int | None) -> bytes | None:
     text = truncate_upper_bound_text_string(raw.decode(), length)
-    # The next character after U+D7FF is no half of a pair, which is no character, but U+E000.
+    # The next character after U+D7FF is U+E000: the code points between are surrogates, which are no characters.
     return text.replace("\ud800", "\ue000").encode() if text is not None else None
 
 

@@ -1,5 +1,6 @@
-"""What a task must know of a table to write rows for it: sent with the job, small, and comparable (tasks keep what they
-derive from it for the next batch)."""
+"""The description of a table that a task needs to write rows for it: sent with the job, small, and comparable (tasks
+keep values derived from it for the next batch).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete
 if TYPE_CHECKING:
     from frazil.spec.models import MetadataField
 
-# Columns of record metadata: the Iceberg type each has. Headers may repeat a key, so they are a list.
+# Types of the columns of record metadata. Headers may repeat a key, so they are a list.
 _UNKNOWN = UnknownType()
 METADATA_TYPES: dict[str, IcebergType] = {
     "topic": StringType(),
@@ -55,8 +56,8 @@ _KEY_TYPES: dict[str, IcebergType] = {"raw": BinaryType(), "text": StringType()}
 
 
 def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "raw") -> dict[str, IcebergType]:
-    """The columns of record metadata with their types, for a table's setting `metadata`. The keys' type is known only of
-    keys that are no more than bytes or text.
+    """Returns the columns of record metadata with their types, for a table's setting `metadata`. The type of keys is
+    known only where they are bytes or text.
     """
     kinds = {**METADATA_TYPES, **OWN_TYPES, "key": _KEY_TYPES.get(key_format, _UNKNOWN)}
     return {column: kinds[field] for field, column in metadata.items() if kinds[field] != _UNKNOWN}
@@ -64,77 +65,87 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
 
 @dataclass(frozen=True)
 class ChangeReading:
-    """How records become changes of an upsert table.
+    """How records become changes of an upsert table."""
 
-    key: how record keys are read. key_columns: paths of the columns that identify a row; empty until it is known which the
-    record keys have. is_key_of_record: whether these columns always come from the record's key, and not from its value.
-    order_by: the column that tells which change is the last; empty: partition and offset do. marks_deletes: a deleted row
-    stays and says so. has_source_order: whether `order_by` is the place of a change in its source, which truncates have
-    too. is_one_partition: whether the changes of all rows are in one partition. is_one_topic: whether they are in one topic.
-    """
-
+    #: How record keys are read.
     key: Reading
+    #: Paths of the columns that identify a row; empty until the fields of the record keys are known.
     key_columns: tuple[str, ...] = ()
+    #: Whether these columns always come from the record's key, and not from its value.
     is_key_of_record: bool = False
+    #: The column that orders the changes of a key; empty: partition and offset do.
     order_by: str = ""
+    #: Whether a deleted row stays, marked as deleted (`deletes: soft`).
     marks_deletes: bool = False
+    #: Whether `order_by` is the position of a change in its source, which truncates have too.
     has_source_order: bool = False
+    #: Whether the changes of all rows are in one partition.
     is_one_partition: bool = True
+    #: Whether the changes of all rows are in one topic.
     is_one_topic: bool = True
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The key columns as names from the top downwards."""
+        """The key columns as paths."""
         return tuple(tuple(name.split(".")) for name in self.key_columns)
 
 
 @dataclass(frozen=True)
 class TableTarget:
-    """One table, as a task sees it.
-
-    schema_json: Iceberg's JSON; empty while there is no table. location, properties, io_properties: as in TableState,
-    sorted pairs. metadata: fields of record metadata, each with its column. dead_letters: its dead-letter table, while bad
-    records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
-    read, where the table has them decoded. headers: by column how those are read that are more than text, digits or bytes.
-    partition_spec, sort_order, older_specs: as in TableState. most_partitions: how many of them a task may write; 0: any
-    number. changes: how records become changes; None where they are appended. envelope: how records wrap a change; None
-    where they are rows. is_single_task: a batch is read by one task, which keeps
-    every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
-    partition and offset of records whose row had another key, and the row of that key is not known; missing_required: of
-    those that lack a value for a required column, which no row had either; crashing: records that end the task that reads
-    them, which are refused unread; abandoned: of halves of a change of the key whose other half is not waited for any
-    longer; applied_early: topic and position in the source's log of those whose insert is in the table; last_deletes: as in
-    Progress. told_by: how record keys are read, where an envelope may leave it to them to tell a row. tombstones: what
-    becomes of records without a value (`ignore`, `dead_letter`, `row`); empty: as the mode has it.
-    """
+    """One table, as a task sees it."""
 
     name: str
+    #: The schema as Iceberg's JSON; empty while the table does not exist.
     schema_json: str
+    #: The table's location, as in TableState.
     location: str
+    #: The table's properties, as sorted pairs.
     properties: tuple[tuple[str, str], ...]
+    #: The properties for access to the table's store, as sorted pairs.
     io_properties: tuple[tuple[str, str], ...]
     spec_id: int
+    #: Fields of record metadata, each with its column.
     metadata: tuple[tuple[str, str], ...]
     target_file_size_bytes: int
     reading: Reading = field(default_factory=Reading)
+    #: The table's dead-letter table, while bad records are expected.
     dead_letters: TableTarget | None = None
+    #: How columns are made from records; None where the columns are the fields of the record.
     shaping: Shaping | None = None
+    #: How record keys are read, where a column has them decoded.
     key: Reading | None = None
+    #: How header values are read, by column, where they are more than text, digits or bytes.
     headers: tuple[tuple[str, Reading], ...] = ()
+    #: The partition spec as Iceberg's JSON, as in TableState.
     partition_spec: str = ""
+    #: The sort order as Iceberg's JSON, as in TableState.
     sort_order: str = ""
+    #: Older partition specs, as in TableState.
     older_specs: tuple[str, ...] = ()
+    #: The largest number of partitions that a task may write; 0: no limit.
     most_partitions: int = 0
+    #: How records become changes; None where rows are appended.
     changes: ChangeReading | None = None
+    #: The CDC envelope of the records; None where records are rows.
     envelope: Envelope | None = None
+    #: Whether one task reads the batch and keeps every change until it has seen the last, to find the old rows of
+    #: primary-key updates.
     is_single_task: bool = False
+    #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
     unpaired: tuple[tuple[str, int, int], ...] = ()
+    #: Topic, partition and offset of records that lack a value for a required column, which no old row had either.
     missing_required: tuple[tuple[str, int, int], ...] = ()
+    #: Records that end the process that reads them; they are refused unread.
     crashing: tuple[BadRecord, ...] = ()
+    #: Topic, partition and offset of parts of primary-key updates whose other part is no longer waited for.
     abandoned: tuple[tuple[str, int, int], ...] = ()
+    #: Topic and source position of primary-key updates whose insert is in the table already.
     applied_early: tuple[tuple[str, str], ...] = ()
+    #: The last records of partitions that are deletes, as in Progress.
     last_deletes: tuple[LastDelete, ...] = ()
-    told_by: Reading | None = None
+    #: How record keys are read, where deletes in an envelope may identify their row by the record's key alone.
+    before_key: Reading | None = None
+    #: The handling of records without a value: `ignore`, `dead_letter` or `row`; empty: as the table's mode does.
     tombstones: str = ""
 
     def __repr__(self) -> str:
@@ -157,7 +168,7 @@ class TableTarget:
 
     @cached_property
     def fields(self) -> tuple[NestedField, ...]:
-        """The columns that come from the record's value."""
+        """The columns that are made from the record's value."""
         others = {column for _, column in self.metadata}
         if self.reading.has_rescued_column:
             others.add(RESCUED_COLUMN)
@@ -165,7 +176,7 @@ class TableTarget:
 
     @cached_property
     def fixed(self) -> frozenset[Path]:
-        """Paths of columns that cannot become optional: those that identify a row, and what they are in."""
+        """Paths of columns that cannot become optional: those that identify a row, and the structs around them."""
         found = set()
         for identifier in self.schema.identifier_field_ids:
             path = _path_to(identifier, self.schema.fields)
@@ -174,8 +185,8 @@ class TableTarget:
 
     @cached_property
     def needs_headers(self) -> bool:
-        """Whether all headers of a record are needed, be it for its schema or for a column."""
-        readings = [self.reading, *(one for one in (self.key, self.told_by) if one is not None)]
+        """Whether all headers of a record are needed, for its schema or for a column."""
+        readings = [self.reading, *(one for one in (self.key, self.before_key) if one is not None)]
         readings += [self.changes.key] if self.changes is not None else []
         return any(reading.is_by_header for reading in readings) or bool(
             self.shaping is not None and self.shaping.headers
@@ -183,13 +194,13 @@ class TableTarget:
 
     @cached_property
     def layout(self) -> Layout:
-        """What to decode, and where the columns lie in it; of a table with `shaping`."""
+        """The fields to decode and the columns they feed, of a table with `shaping`."""
         assert self.shaping is not None
         return make_layout(self.fields, self.shaping)
 
     @cached_property
     def metadata_fields(self) -> frozenset[str]:
-        """The fields of record metadata that it needs."""
+        """The fields of record metadata that the table needs."""
         own = {"key", "offset"} if self.changes is not None else {"key"} if self.key is not None else set()
         if self.envelope is not None and self.envelope.needs_keys:
             own.add("key")
@@ -197,12 +208,12 @@ class TableTarget:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The files' schema: every field with its Iceberg id, at every level."""
+        """The schema of the table's files, with Iceberg field ids at every level."""
         return pa.schema([arrow_field(field) for field in self.schema.fields])
 
 
 def _path_to(field_id: int, fields: Iterable[NestedField]) -> Path:
-    """The path of the field with an id; empty where no struct has it."""
+    """Returns the path of the field with an id; empty where no struct has it."""
     for one in fields:
         if one.field_id == field_id:
             return (one.name,)

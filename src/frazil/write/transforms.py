@@ -1,6 +1,6 @@
 """Partition values of whole columns, equal to those of Iceberg's Java library for every type.
 
-Time and numbers are a few lines of arithmetic here; of pyiceberg-core only the hashes are taken.
+Times and numbers are computed here; only the hashes come from pyiceberg-core.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ _UNITS = {"year": "Y", "month": "M"}
 
 
 def transformed(transform: str, column: pa.Array) -> pa.Array:
-    """The partition values of a column, for any of Iceberg's transforms but void, by its name; null for null.
+    """Returns the partition values of a column for one of Iceberg's transforms other than void; null for null.
 
-    Years, months, days and hours are numbers since 1970, as is a bucket's; others have the column's type.
+    Years, months, days and hours are int32 since 1970 and buckets int32; other transforms keep the column's type.
+    Source: Iceberg spec, "Partition Transforms".
     """
     word, _, number = transform.rstrip("]").partition("[")
     if word == "identity":
@@ -45,7 +46,7 @@ def _bucket(column: pa.Array, count: int) -> pa.Array:
     if pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.binary())
     elif pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind):
-        # All of these are hashed as longs.
+        # All of these types are hashed as longs.
         numbers = _numbers(column, pa.int32() if kind.bit_width == 32 else pa.int64()).astype(np.int64)
         column = pa.array(numbers, pa.int64(), mask=_nulls(column))
     return core.bucket(column, count)
@@ -54,20 +55,22 @@ def _bucket(column: pa.Array, count: int) -> pa.Array:
 def _truncate(column: pa.Array, width: int) -> pa.Array:
     kind = column.type
     if pa.types.is_string(kind):
-        return pc.utf8_slice_codeunits(column, 0, width)  # Code points, whatever it is called.
+        return pc.utf8_slice_codeunits(column, 0, width)  # This function counts code points, despite its name.
     if pa.types.is_binary(kind):
         return pc.binary_slice(column, 0, width)
     if pa.types.is_decimal(kind):
         return _truncate_decimal(column, width)
     number = np.int32(width) if kind.bit_width == 32 else np.int64(width)
     values = _numbers(column, kind)
-    # As Java has it, overflow included.
+    # As in Java, with overflow.
     rest = np.fmod(np.fmod(values, number) + number, number)
     return pa.array(values - rest, kind, mask=_nulls(column))
 
 
 def _truncate_decimal(column: pa.Array, width: int) -> pa.Array:
-    """Of the unscaled numbers; of more than 64 bits one by one, for Arrow has no arithmetic for them."""
+    """Returns decimals truncated by their unscaled numbers; those of more than 64 bits one by one, as Arrow has no
+    arithmetic for them.
+    """
     kind = column.type
     buffers = column.buffers()
     halves = np.frombuffer(buffers[1], np.int64, (len(column) + column.offset) * 2)[column.offset * 2 :]
@@ -91,7 +94,7 @@ def _bitmap(nulls: np.ndarray) -> pa.Buffer | None:
 
 
 def _numbers(column: pa.Array, kind: pa.DataType) -> np.ndarray:
-    """The raw numbers; anything where there is null."""
+    """Returns the raw numbers; an arbitrary number in place of null."""
     raw = column if column.type == kind else column.view(kind)
     found: np.ndarray = raw.fill_null(0).to_numpy(zero_copy_only=False)
     return found

@@ -1,6 +1,6 @@
 """Columns to Parquet files with Iceberg's field ids and metrics; each file is described in Iceberg's own JSON.
 
-A path is used once, ever: a fresh id per file and attempt. A file that was not finished is removed on the spot.
+A path is used only once: each file of each attempt has a new id. A file that was not finished is removed at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _SAMPLE_ROWS = 4096
 _DICTIONARY_SHARE = 0.3
 _CLUSTER_BYTES = 256 * 1024 * 1024
-# Where rows are of very many partitions, what is written at once decides how many files there are.
+# Where rows have very many partitions, the amount written at once decides the number of files.
 _SCATTERED_BYTES = 512 * 1024 * 1024
 _MOST_OPEN = 32
 _SMALL_BYTES = 256 * 1024
@@ -42,27 +42,28 @@ _LEVELLED = ("zstd", "gzip", "brotli", "lz4", "lz4_raw")
 
 @dataclass(frozen=True)
 class _Folder:
-    """What a location provider asks of a partition."""
+    """The partition as a location provider needs it."""
 
     path: str
 
     def to_path(self) -> str:
-        """The folder."""
+        """Returns the folder."""
         return self.path
 
 
 class FileWriter:
-    """Writes one table's rows of one task: a file begins when the one before has the target size, and for each partition.
+    """Writes one table's rows of one task. A new file begins when the previous one has the target size, and for each
+    partition.
 
-    Rows of a table with partitions or a sort order are collected up to a quarter of a gigabyte (half of one where they are
-    of very many partitions), ordered and then written, so that each partition mostly gets one file and few files are open.
+    Rows of a table with partitions or a sort order are collected up to 256 MiB (512 MiB where they have very many
+    partitions), ordered and then written, so that each partition mostly gets one file and few files are open.
     """
 
     def __init__(
         self, target: TableTarget, schema: pa.Schema | None = None, partition: Partition | None = None
     ) -> None:
-        """schema: of the rows, where columns of Iceberg's own follow the table's. partition: that all rows are of; None: the
-        rows tell.
+        """schema: of the rows, where metadata columns of Iceberg follow the table's columns. partition: of all rows;
+        None: computed from the rows.
         """
         self._target = target
         self._schema = schema or target.arrow_schema
@@ -70,11 +71,11 @@ class FileWriter:
         self._io = file_io(target)
         self._locations = load_location_provider(target.location, self._properties)
         declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
-        # A row group is written at once, so one that is larger than a file should be would overshoot.
+        # A row group is written at once, so one larger than the target file size would overshoot it.
         self._row_group_bytes = min(_ROW_GROUP_BYTES, declared, target.target_file_size_bytes)
         self._arrangement = arrangement_of(target)
         self._only = partition or Partition()
-        is_arranged = partition is None and bool(self._arrangement.fields or self._arrangement.ways)
+        is_arranged = partition is None and bool(self._arrangement.fields or self._arrangement.sort_keys)
         self._pending_limit = _CLUSTER_BYTES if is_arranged else self._row_group_bytes
         self._is_arranged = is_arranged
         self._pending: list[pa.Table] = []
@@ -85,8 +86,10 @@ class FileWriter:
         self._finished: list[DataFile] = []
 
     def write(self, rows: pa.Table) -> None:
-        """Takes rows in the writer's Arrow schema. OSError when the store refuses them, TooManyPartitions when the task may
-        not write as many.
+        """Adds rows in the writer's Arrow schema.
+
+        Raises: OSError when the store refuses them, TooManyPartitions when the rows exceed the task's limit of
+        partitions.
         """
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
@@ -94,23 +97,23 @@ class FileWriter:
             self._flush()
 
     def _may_wait(self, rows: pa.Table) -> bool:
-        """Whether to collect more, for files would be very small: found out once, by the rows that came last."""
+        """Whether to collect more rows, as files would be very small otherwise: decided once, from the latest rows."""
         is_asked = self._pending_limit == _CLUSTER_BYTES and self._arrangement.fields and rows.num_rows
         if is_asked and is_scattered(self._arrangement, rows):
             self._pending_limit = _SCATTERED_BYTES
         return self._pending_bytes < self._pending_limit
 
     def finish(self) -> list[DataFile]:
-        """Ends the open files and answers all files. Raises as `write` does."""
+        """Closes the open files and returns all data files. Raises the same errors as `write`."""
         self._flush(is_last=True)
         for file in list(self._open.values()):
             self._close(file)
         return self._finished
 
     def abandon(self) -> None:
-        """Removes what was written: nobody will commit it."""
+        """Removes the written files, which nobody will commit."""
         for file in self._open.values():
-            file.give_up()
+            file.discard()
         self._open.clear()
         for path in self._begun:
             with suppress(OSError):
@@ -135,9 +138,9 @@ class FileWriter:
             self._end(at, is_last)
 
     def _end(self, partition: Partition, is_last: bool) -> None:
-        """Closes a partition's file, unless more of its rows may come: of a few partitions, whose rows are in no order."""
+        """Closes a partition's file, unless more of its rows may follow: of a few partitions, whose rows are unordered."""
         file = self._open.get(partition)
-        if file is not None and (is_last or self._arrangement.ways or len(self._open) > _MOST_OPEN):
+        if file is not None and (is_last or self._arrangement.sort_keys or len(self._open) > _MOST_OPEN):
             self._close(file)
 
     def _count(self, partition: Partition) -> None:
@@ -152,7 +155,7 @@ class FileWriter:
         file = self._open.get(partition) or self._begin(partition, rows, options)
         began = file.size_bytes
         file.append(rows, self._row_group_bytes if self._is_arranged else rows.nbytes)
-        # The file ends where it comes nearest to its size: another piece as large as this one would overshoot by more.
+        # The file ends where its size is nearest to the target: another piece of the same size would overshoot by more.
         if file.size_bytes + (file.size_bytes - began) / 2 >= self._target.target_file_size_bytes:
             self._close(file)
 
@@ -174,19 +177,19 @@ class FileWriter:
 
 
 def file_io(target: TableTarget) -> FileIO:
-    """PyIceberg's file access for the table's store, with the table's own credentials."""
+    """Returns PyIceberg's file access for the table's store, with the table's own credentials."""
     return _file_io(target.io_properties, urlsplit(target.location).scheme)
 
 
 @lru_cache(maxsize=64)
 def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
-    """One for all tables with the same access: each has connections and threads of its own."""
-    return load_file_io(_in_arrow_words(dict(properties)), f"{scheme}:///" if scheme else None)
+    """Returns one file access for all tables with the same properties, as each has connections and threads of its own."""
+    return load_file_io(_arrow_properties(dict(properties)), f"{scheme}:///" if scheme else None)
 
 
-def _in_arrow_words(properties: dict[str, str]) -> dict[str, str]:
-    """Iceberg's Java client puts the bucket into the host name unless told otherwise; Arrow, at an endpoint of one's
-    own, into the path.
+def _arrow_properties(properties: dict[str, str]) -> dict[str, str]:
+    """Returns the properties for Arrow. Iceberg's Java client puts the bucket into the host name by default; Arrow,
+    with a custom endpoint, into the path.
     """
     host = urlsplit(properties.get("s3.endpoint", "")).hostname or ""
     is_path_style = properties.get("s3.path-style-access", "false").lower() == "true"
@@ -202,7 +205,7 @@ def describe_file(
     metadata: pq.FileMetaData,
     partition: Partition = Partition(),  # noqa: B008
 ) -> str:
-    """The file as Iceberg's ContentFileParser reads it, bounds and counts from the Parquet footer."""
+    """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer."""
     statistics = statistics_of(target, metadata)
     description: dict[str, Any] = {
         "spec-id": target.spec_id,
@@ -228,17 +231,19 @@ def describe_file(
 
 @dataclass(frozen=True)
 class ParquetOptions:
-    """pyarrow's, for most files and for small ones among many."""
+    """Options of pyarrow's Parquet writer."""
 
+    #: The options for most files.
     usual: dict[str, Any]
+    #: The options for small files of many partitions.
     small: dict[str, Any]
 
 
 def _parquet_options(properties: dict[str, str], tables: list[pa.Table]) -> ParquetOptions:
-    """The table's `write.parquet.*` properties in pyarrow's words; zstd level 1 where it says nothing.
+    """Returns the table's `write.parquet.*` properties as pyarrow's options; zstd level 1 by default.
 
-    zstd takes more time to begin a column than to compress a small one. Level 1 is Frazil's own choice for its tables; in
-    its place small files of partitions have snappy.
+    zstd takes more time to begin a column than to compress a small one. Level 1 is Frazil's own default for its tables;
+    in its place small files of partitions have snappy.
     """
     usual = _usual_options(properties, max(tables, key=len))
     if (usual["compression"], usual.get("compression_level")) != ("zstd", 1):
@@ -260,8 +265,8 @@ def _usual_options(properties: dict[str, str], rows: pa.Table) -> dict[str, Any]
 
 
 def _bloom_filters(properties: dict[str, str], rows: int) -> dict[str, Any]:
-    """pyarrow's option for them. rows: of a row group; for as many different values, as a filter for more than there are is
-    larger than the column, and one for fewer says yes to everything.
+    """Returns pyarrow's options for Bloom filters. rows: of a row group; the filters are sized for as many distinct
+    values, as a larger filter takes more space than the column and a smaller one rejects nothing.
     """
     prefix = "write.parquet.bloom-filter-enabled.column."
     chosen = [name.removeprefix(prefix) for name, on in properties.items() if name.startswith(prefix) and on == "true"]
@@ -271,8 +276,8 @@ def _bloom_filters(properties: dict[str, str], rows: int) -> dict[str, Any]:
 
 
 def _dictionary_columns(rows: pa.Table) -> list[str]:
-    """Columns whose values repeat, by their paths in Parquet: a dictionary elsewhere costs time and is thrown away by the
-    writer at last.
+    """Returns the Parquet paths of columns whose values repeat: for others a dictionary costs time and is discarded by
+    the writer in the end.
     """
     sample = rows.slice(0, _SAMPLE_ROWS)
     chosen = []
@@ -284,8 +289,8 @@ def _dictionary_columns(rows: pa.Table) -> list[str]:
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """The plain columns in a column, of lists and maps their members; those that a dictionary is of no use for are left
-    out.
+    """Yields the primitive columns inside a column, with the members of lists and maps; without those for which a
+    dictionary is of no use.
     """
     kind = array.type
     if pa.types.is_struct(kind):

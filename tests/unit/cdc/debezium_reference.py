@@ -263,7 +263,7 @@ def _read(value: bytes, reading: Reading) -> tuple[IcebergType, Changes]:
     records = {"value": pa.array([value], pa.binary())}
     found = read_envelope(target_of({}, Envelope("debezium"), reading), records)
     assert not found.decoded.mismatches, found.decoded.mismatches
-    kind = found.decoded.wanted[()]["v"]
+    kind = found.decoded.requested_fields[()]["v"]
     return kind, read_envelope(target_of({"v": kind}, Envelope("debezium"), reading), records)
 
 

@@ -31,7 +31,7 @@ def test_avro_is_read_as_json_is() -> None:
     assert changes.own["position"].to_pylist() == ["00000000000000000009"] * 5
     assert bad_records(changes) == [(4, "missing_image", ""), (5, "unknown_operation", "")]
     assert changes.ignored_records == {"message": 1}
-    assert changes.decoded.wanted == {(): {"tags": ListType(0, StringType(), element_required=False)}}
+    assert changes.decoded.requested_fields == {(): {"tags": ListType(0, StringType(), element_required=False)}}
 
 
 def test_an_avro_schema_that_is_no_envelope_makes_bad_records() -> None:
@@ -56,4 +56,4 @@ def test_a_field_of_an_avro_row_names_the_operation(envelope: Envelope, names: t
     changes = read_envelope(target_for(envelope, {"id": "long"}, reading=reading), records)
     assert (changes.ops.tolist(), changes.records.tolist()) == ([UPSERT, UPSERT, DELETE], [0, 1, 2])
     assert bad_records(changes) == [(3, "unknown_operation", ""), (4, "unknown_operation", "")]
-    assert changes.decoded.wanted == {}
+    assert changes.decoded.requested_fields == {}

@@ -88,8 +88,8 @@ def _bad(changes: Changes) -> list[tuple[int, str, str]]:
 
 @pytest.mark.parametrize(("kind", "text", "becomes", "value"), KINDS, ids=[one[0] for one in KINDS])
 def test_a_type_of_mysql(kind: str, text: str, becomes: str, value: Any) -> None:
-    wanted = _read(LOG, _of(kind, text), columns={}).decoded.wanted[()]
-    assert str(wanted["v"]).replace(", ", ",") == becomes
+    requested_fields = _read(LOG, _of(kind, text), columns={}).decoded.requested_fields[()]
+    assert str(requested_fields["v"]).replace(", ", ",") == becomes
     changes = _read(LOG, _of(kind, text), _of(kind, None), columns={"v": becomes})
     assert (changes.columns[0].to_pylist(), _bad(changes)) == ([value, None], [])
 
@@ -173,14 +173,14 @@ def test_a_number_that_counts_time_is_read_in_its_unit() -> None:
 def test_messages_before_and_after_a_change_of_type_are_read_by_their_own() -> None:
     old, new = _of("int(11)", "1"), _of("bigint(20)", "5000000000")
     changes = _read(LOG, old, new, old, columns={"v": "int"})
-    assert changes.decoded.wanted == {(): {"v": LongType()}}
+    assert changes.decoded.requested_fields == {(): {"v": LongType()}}
     changes = _read(LOG, old, new, old, columns={"v": "long"})
     assert changes.columns[0].to_pylist() == [1, 5_000_000_000, 1]
 
 
 def test_without_types_values_are_texts() -> None:
     changes = _read(LOG, _insert({"v": "1"}, mysqlType=None), columns={})
-    assert changes.decoded.wanted == {(): {"v": StringType()}}
+    assert changes.decoded.requested_fields == {(): {"v": StringType()}}
 
 
 def test_rows_of_a_message_are_changes_in_their_order() -> None:
@@ -292,7 +292,7 @@ def test_names_with_escapes_are_the_same_names() -> None:
     plain = [_insert({"id": n}, mysqlType={"id": "int(11)"}).value() for n in "12"]
     raw = plain[0].replace(b'{"id":"1"}', b'{"i\\u0064":"1"}').replace(b'"data"', b'"d\\u0061ta"')
     changes = read_envelope(target_for(MIRROR, {"id": "int"}), records_of([raw, plain[1]]))
-    assert (changes.columns[0].to_pylist(), changes.decoded.wanted) == ([1, 2], {})
+    assert (changes.columns[0].to_pylist(), changes.decoded.requested_fields) == ([1, 2], {})
 
 
 def test_values_that_do_not_fit_are_put_aside_row_by_row() -> None:
@@ -314,7 +314,7 @@ def test_what_the_table_takes_and_how_it_names_it_counts_for_the_rows() -> None:
     message = Message("UPDATE", [{"id": "2", "name": "a", "noise": "z"}], [{"id": "1"}])
     changes = read_envelope(target, records_of([message.value()]))
     assert (changes.ops.tolist(), changes.columns[0].to_pylist()) == ([DELETE, UPSERT], [1, 2])
-    assert changes.decoded.wanted == {}
+    assert changes.decoded.requested_fields == {}
 
 
 @pytest.mark.parametrize(("unknown_fields", "kind"), [("refuse", "unknown_field"), ("drop", None)])

@@ -71,7 +71,7 @@ def test_canal(use: dict[str, Any], messages: list[Message]) -> None:
     target = target_for(envelope, COLUMNS)
     changes = read_envelope(target, records_of([message.value() for message in messages]))
     assert changes.decoded.mismatches == []
-    assert changes.decoded.wanted == {}
+    assert changes.decoded.requested_fields == {}
     table = pa.table(changes.columns, names=list(COLUMNS)).to_pylist()
     found = []
     for row, record, op in zip(table, changes.records.tolist(), changes.ops.tolist(), strict=True):
@@ -83,9 +83,9 @@ def test_canal(use: dict[str, Any], messages: list[Message]) -> None:
 @settings(max_examples=40, deadline=None)
 def test_the_columns_that_messages_ask_for_hold_all_of_them(messages: list[Message]) -> None:
     envelope, records = Envelope("canal", is_log=True), records_of([message.value() for message in messages])
-    wanted = read_envelope(target_for(envelope, {}), records).decoded.wanted.get((), {})
-    assert {name: str(kind).replace(", ", ",") for name, kind in wanted.items()} == (
+    requested_fields = read_envelope(target_for(envelope, {}), records).decoded.requested_fields.get((), {})
+    assert {name: str(kind).replace(", ", ",") for name, kind in requested_fields.items()} == (
         COLUMNS if any(message.data for message in messages) else {}
     )
-    again = read_envelope(target_for(envelope, wanted), records)
-    assert (again.decoded.wanted, again.decoded.mismatches) == ({}, [])
+    again = read_envelope(target_for(envelope, requested_fields), records)
+    assert (again.decoded.requested_fields, again.decoded.mismatches) == ({}, [])

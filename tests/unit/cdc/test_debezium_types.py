@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, ListType, LongType, StringType
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.connect.schema import meanings_of_avro
+from frazil.decode.connect.schema import logical_types_of_avro
 from frazil.decode.connect.unscaled import unscaled_numbers
-from frazil.decode.connect.values import Meaning, read_meaning
+from frazil.decode.connect.values import LogicalType, read_logical_type
 from frazil.decode.envelope import Envelope
 from frazil.decode.json.base64_text import read_base64
 from frazil.decode.settings import Reading
@@ -189,7 +189,7 @@ def _with_map(name: str, keys: str, value: Any, kind: str = "double") -> tuple[d
     records = {"value": pa.array([raw], pa.binary())}
     found = read_envelope(target_of({}, Envelope("debezium"), Reading()), records).decoded
     assert found.mismatches == []
-    kinds = dict(found.wanted[()])
+    kinds = dict(found.requested_fields[()])
     return kinds, read_envelope(target_of(kinds, Envelope("debezium"), Reading()), records)
 
 
@@ -259,7 +259,7 @@ def test_what_is_no_base64_is_null_and_told_and_changes_no_other(text: str) -> N
 
 def test_a_decimal_with_a_negative_scale_is_a_whole_number() -> None:
     raw = pa.array([_bytes(number, 0) for number in (5, -12, 10**37)], pa.binary())
-    found = read_meaning(raw, Meaning("org.apache.kafka.connect.data.Decimal", -2, 5), None)
+    found = read_logical_type(raw, LogicalType("org.apache.kafka.connect.data.Decimal", -2, 5), None)
     assert found is not None
     assert (str(found.kind), found.array.to_pylist()) == ("decimal(7, 0)", [Decimal(500), Decimal(-1200), None])
     assert found.far is not None
@@ -271,20 +271,20 @@ def test_a_scale_that_is_no_number_means_nothing(scale: Any) -> None:
     name = "org.apache.kafka.connect.data.Decimal"
     kind = {"type": "bytes", "connect.name": name, "connect.parameters": {"scale": scale}}
     schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": kind}]}
-    (meaning,) = meanings_of_avro(json.dumps(schema)).values()
-    assert read_meaning(pa.array([b"1"]), meaning, None) is None
+    (logical_type,) = logical_types_of_avro(json.dumps(schema)).values()
+    assert read_logical_type(pa.array([b"1"]), logical_type, None) is None
 
 
 def test_a_name_that_does_not_go_with_what_is_written_changes_nothing() -> None:
     for name in ("Decimal", "Date"):
-        assert read_meaning(pa.array(["x"]), Meaning(f"org.apache.kafka.connect.data.{name}"), None) is None
-    assert read_meaning(pa.array([1]), Meaning("io.debezium.data.Uuid"), None) is None
-    assert read_meaning(pa.array([1]), Meaning("com.example.Own"), None) is None
+        assert read_logical_type(pa.array(["x"]), LogicalType(f"org.apache.kafka.connect.data.{name}"), None) is None
+    assert read_logical_type(pa.array([1]), LogicalType("io.debezium.data.Uuid"), None) is None
+    assert read_logical_type(pa.array([1]), LogicalType("com.example.Own"), None) is None
 
 
 def test_a_text_that_is_no_time_changes_none_of_the_year_1() -> None:
     texts = pa.array(["0001-01-01T00:00:00Z", "no time", None, "2026-01-02T03:04:05Z"])
-    found = read_meaning(texts, Meaning("io.debezium.time.ZonedTimestamp"), None)
+    found = read_logical_type(texts, LogicalType("io.debezium.time.ZonedTimestamp"), None)
     assert found is not None
     moments = [-62_135_596_800_000_000, None, None, 1_767_323_045_000_000]
     assert (found.array.cast(pa.int64()).to_pylist(), found.bad.tolist()) == (moments, [False, True, False, False])

@@ -59,7 +59,7 @@ def _check(messages: list[Message], envelope: Envelope) -> None:
     changes = read_envelope(target, records_of([message.value() for message in messages]))
     assert changes.decoded.mismatches == []
     assert as_rows(target, changes) == expected_changes(messages, envelope)
-    assert changes.decoded.wanted == {}
+    assert changes.decoded.requested_fields == {}
 
 
 _USES = [
@@ -94,10 +94,10 @@ def test_a_field_of_the_row(use: dict[str, Any], messages: list[Message]) -> Non
 @settings(max_examples=40, deadline=None)
 def test_the_columns_that_records_ask_for_hold_all_of_them(messages: list[Message]) -> None:
     envelope = Envelope("debezium", is_log=True)
-    wanted = read_envelope(
+    requested_fields = read_envelope(
         target_for(envelope, {}), records_of([message.value() for message in messages])
-    ).decoded.wanted
-    assert set(wanted.get((), {})) <= set(COLUMNS)
-    target = target_for(envelope, wanted.get((), {}))
+    ).decoded.requested_fields
+    assert set(requested_fields.get((), {})) <= set(COLUMNS)
+    target = target_for(envelope, requested_fields.get((), {}))
     again = read_envelope(target, records_of([message.value() for message in messages]))
-    assert again.decoded.wanted == {}
+    assert again.decoded.requested_fields == {}

@@ -44,7 +44,7 @@ class AvroSource(MirrorWorld):
 
     def __init__(self, root: Path, source: Source, *, is_flat: bool, **settings: Any) -> None:
         super().__init__(root, value=_AVRO, key=_AVRO, **settings)
-        self.told_by = source
+        self.before_key = source
         columns = {source.key: "int", **{name: _of(column).avro() for name, column in source.columns.items()}}
         row = _record("Value", {**columns, **(_BESIDE if is_flat else {})})
         told = source.messages()[2][1]
@@ -75,7 +75,7 @@ class AvroSource(MirrorWorld):
         images = {name: self._typed(record[name]) for name in ("before", "after") if record.get(name)}
         columns = {
             name: replace(_of(column), value=record[name]).avro_value()
-            for name, column in self.told_by.columns.items()
+            for name, column in self.before_key.columns.items()
             if record.get(name) is not None
         }
         return {**record, **images, **columns}
@@ -90,7 +90,7 @@ class JsonSource(MirrorWorld):
 
     def __init__(self, root: Path, source: Source, *, is_flat: bool, has_schema: bool, **settings: Any) -> None:
         super().__init__(root, **settings)
-        self.told_by, self.is_flat, self.has_schema = source, is_flat, has_schema
+        self.before_key, self.is_flat, self.has_schema = source, is_flat, has_schema
 
     def tell_all(self, *told: Told) -> None:
         """See AvroSource."""
@@ -98,9 +98,9 @@ class JsonSource(MirrorWorld):
 
     def _wrapped(self, told: Told) -> Told:
         if not self.is_flat:
-            return self.told_by.with_schema(told)
-        own = {"type": "int32", "optional": False, "field": self.told_by.key}
-        columns = [own, *(column.schema(name) for name, column in self.told_by.columns.items())]
+            return self.before_key.with_schema(told)
+        own = {"type": "int32", "optional": False, "field": self.before_key.key}
+        columns = [own, *(column.schema(name) for name, column in self.before_key.columns.items())]
         beside = [{"type": kind, "optional": True, "field": name} for name, kind in _BESIDE.items()]
         key, value = told
         wrapped = {"schema": {"type": "struct", "fields": [own]}, "payload": key}

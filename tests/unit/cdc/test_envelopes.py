@@ -60,7 +60,7 @@ def test_a_real_change_log_names_transactions_places_and_images() -> None:
     assert changes.own["transaction_id"].to_pylist()[:2] == [None, "749:26683416"]
     assert changes.own["total_order"].to_pylist() == [None, 1, 2, 1, 1, 1, 1, 1]
     assert changes.own["position"].to_pylist()[0] == "00000000000026390248"
-    assert changes.decoded.wanted == {(): {"note": StringType(), "email": StringType()}}
+    assert changes.decoded.requested_fields == {(): {"note": StringType(), "email": StringType()}}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_documents_of_mongodb_are_texts_of_json_in_their_envelope() -> None:
     broken = debezium("c", after='{"id": 2')
     changes = read_changes(LOG, debezium("c", after=document), broken, debezium("u", document, document))
     assert changes.columns[1].to_pylist() == ['a "quoted" ä'] * 3
-    assert set(changes.decoded.wanted[()]) == {"more"}
+    assert set(changes.decoded.requested_fields[()]) == {"more"}
     assert bad_records(changes) == [(1, "malformed", "after")]
 
 
@@ -199,7 +199,7 @@ def test_what_the_table_takes_and_how_it_names_it_counts_for_the_row_in_the_enve
     row = {"id": 1, "inner": {"a": 2, "secret": 3, "b": "x"}, "noise": 4}
     target = target_for(Envelope("debezium", is_upsert=True, keys=(("key",),)), columns, shaping=shaping)
     changes = read_envelope(target, records_of([debezium("c", after=row), debezium("d", {"id": 1})]))
-    assert changes.decoded.wanted == {("inner",): {"a": LongType()}}
+    assert changes.decoded.requested_fields == {("inner",): {"a": LongType()}}
     plain = Shaping(include=(("id",), ("inner",)), exclude=(("inner", "secret"),))
     columns = {"id": "long", "inner": "struct<a: long>"}
     changes = read_envelope(
@@ -208,7 +208,7 @@ def test_what_the_table_takes_and_how_it_names_it_counts_for_the_row_in_the_enve
     )
     assert changes.columns[0].to_pylist() == [2, 1, 1]
     assert changes.columns[1].to_pylist()[1] == {"a": 2}
-    assert changes.decoded.wanted == {("inner",): {"b": StringType()}}
+    assert changes.decoded.requested_fields == {("inner",): {"b": StringType()}}
 
 
 def test_a_field_that_a_frozen_table_lacks_is_refused_by_its_place_in_the_envelope() -> None:
@@ -280,7 +280,7 @@ def test_keys_with_escapes_are_the_same_keys() -> None:
         LOG, b'{"\\u006fp":"c","aft\\u0065r":{"i\\u0064":1,"v":"a"}}', debezium("c", after={"id": 2, "v": "b"})
     )
     assert changes.columns[0].to_pylist() == [1, 2]
-    assert changes.decoded.wanted == {}
+    assert changes.decoded.requested_fields == {}
 
 
 def test_the_operation_may_be_a_number() -> None:

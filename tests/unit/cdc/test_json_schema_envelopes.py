@@ -56,15 +56,15 @@ def test_an_envelope_behind_the_frame_of_a_json_schema_is_read_as_json_is() -> N
     ]
     reading, records = _framed(JSON_ENVELOPE, *values)
     changes = read_envelope(target_for(MIRROR, {}, reading=reading), records)
-    wanted = changes.decoded.wanted[()]
-    assert {name: str(kind) for name, kind in wanted.items()} == {"id": "int", "v": "string", "n": "float"}
-    changes = read_envelope(target_for(MIRROR, wanted, ("position",), reading=reading), records)
+    requested_fields = changes.decoded.requested_fields[()]
+    assert {name: str(kind) for name, kind in requested_fields.items()} == {"id": "int", "v": "string", "n": "float"}
+    changes = read_envelope(target_for(MIRROR, requested_fields, ("position",), reading=reading), records)
     assert changes.ops.tolist() == [UPSERT, DELETE, UPSERT, DELETE]
     assert changes.columns[0].to_pylist() == [1, 2, 1, 1]
     assert changes.unavailable[1].tolist() == [False, False, True, False]
     assert changes.own["position"].to_pylist()[0] == f"{9:020}"
     assert bad_records(changes) == [(4, "unknown_operation", ""), (5, "malformed", "")]
-    assert (changes.ignored_records, changes.decoded.wanted) == ({"tombstone": 1}, {})
+    assert (changes.ignored_records, changes.decoded.requested_fields) == ({"tombstone": 1}, {})
 
 
 def test_a_json_schema_tells_the_columns_that_a_table_of_rows_may_not_get() -> None:
@@ -89,7 +89,10 @@ def test_a_row_behind_the_frame_of_a_json_schema_with_its_operation_beside_it(en
     more = {"__op": {"type": "string"}} if envelope.kind == "debezium" else {"ops": {"type": "string"}}
     reading, records = _framed({**_JSON_ROW, "properties": {**_JSON_ROW["properties"], **more}}, value)
     changes = read_envelope(target_for(envelope, {"id": "int"}, reading=reading), records)
-    assert {name: str(kind) for name, kind in changes.decoded.wanted[()].items()} == {"v": "string", "n": "float"}
+    assert {name: str(kind) for name, kind in changes.decoded.requested_fields[()].items()} == {
+        "v": "string",
+        "n": "float",
+    }
     assert (changes.ops.tolist(), changes.columns[0].to_pylist()) == ([UPSERT], [1])
 
 
@@ -97,7 +100,7 @@ def test_a_json_schema_of_something_else_adds_no_column() -> None:
     schema = {"type": "object", "properties": {"status": {"type": "string"}, "id": {"type": "string"}}}
     reading, records = _framed(schema, b'{"status":"BEGIN","id":"1","event_count":null}')
     changes = read_envelope(target_for(LOG, {}, reading=reading), records)
-    assert (changes.ignored_records, changes.decoded.wanted) == ({"transaction": 1}, {})
+    assert (changes.ignored_records, changes.decoded.requested_fields) == ({"transaction": 1}, {})
 
 
 def test_a_delete_of_mongodb_behind_a_frame_is_known_by_its_key() -> None:

@@ -54,7 +54,7 @@ def _read(columns: Mapping[str, str], *texts: str) -> Changes:
 def test_a_type_of_mysql(row: tuple[str, str, str, Any, str, Any]) -> None:
     _, text, becomes, value, declared, exact = row
     found = _read({}, text).decoded
-    assert [_spelt(kind) for kind in found.wanted[()].values()] == [becomes or "long"]
+    assert [_spelt(kind) for kind in found.requested_fields[()].values()] == [becomes or "long"]
     assert [one.kind for one in found.mismatches] == ([] if becomes else ["out_of_range"])
     for kind, expected in ((becomes, value), (declared, exact)):
         if kind:

@@ -188,9 +188,9 @@ def test_confluents_decimal_is_a_decimal_without_an_envelope_too(
     body = json_format.ParseDict({"price": value}, _class(text, "shop.Order")()).SerializeToString()
     records = {"value": pa.array([b"\0\0\0\0\1\0" + body, b"\0\0\0\0\1\0"], pa.binary())}
     reading = Reading("protobuf", schemas=schemas)
-    wanted = decode_values(reading, (), records).wanted[()]
-    found = decode_values(reading, new_schema(wanted.items()).fields, records)
-    assert ({name: str(kind) for name, kind in wanted.items()}, found.mismatches) == ({"price": column}, [])
+    requested_fields = decode_values(reading, (), records).requested_fields[()]
+    found = decode_values(reading, new_schema(requested_fields.items()).fields, records)
+    assert ({name: str(kind) for name, kind in requested_fields.items()}, found.mismatches) == ({"price": column}, [])
     assert found.columns[0].to_pylist() == [stored, None]
 
 
@@ -201,7 +201,7 @@ def test_googles_date_without_an_envelope_is_a_message_unless_a_column_says_othe
     body = json_format.ParseDict({"day": {"year": 2024, "month": 1, "day": 2}}, _class(text, "shop.Order")())
     records = {"value": pa.array([b"\0\0\0\0\1\0" + body.SerializeToString()], pa.binary())}
     reading = Reading("protobuf", schemas=schemas)
-    fields = {"day": parse_type(column)} if column else decode_values(reading, (), records).wanted[()]
+    fields = {"day": parse_type(column)} if column else decode_values(reading, (), records).requested_fields[()]
     found = decode_values(reading, new_schema(fields.items()).fields, records)
     stored = dt.date(2024, 1, 2) if column else {"year": 2024, "month": 1, "day": 2}
-    assert (found.columns[0].to_pylist(), found.wanted) == ([stored], {})
+    assert (found.columns[0].to_pylist(), found.requested_fields) == ([stored], {})

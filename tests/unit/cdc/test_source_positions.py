@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.cdc.changes import read_envelope
-from frazil.cdc.positions import spell_position
+from frazil.cdc.source.positions import format_position
 from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Reading
 from tests.unit.cdc.envelope_messages import AVRO, LOG, MIRROR, avro, debezium, read_changes
@@ -141,6 +141,6 @@ def test_avro_tells_the_place_among_all_as_json_does() -> None:
 
 def test_a_sequence_that_is_no_text_tells_no_place() -> None:
     """As others than Debezium's connectors may have it in Avro."""
-    places = spell_position({"lsn": pa.array([5, None], pa.int64()), "sequence": pa.array([7, 8])})
+    places = format_position({"lsn": pa.array([5, None], pa.int64()), "sequence": pa.array([7, 8])})
     assert places is not None
     assert places.to_pylist() == [f"{5:020}", None]

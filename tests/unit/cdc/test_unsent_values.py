@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from frazil.cdc.placeholders import json_forms, unsent_of
+from frazil.cdc.source.placeholders import find_unsent, json_forms
 from frazil.decode.envelope import PLACEHOLDER, Envelope
 from tests.unit.cdc.envelope_messages import MIRROR, debezium, read_changes
 
@@ -30,7 +30,7 @@ def test_the_text_that_stands_for_what_was_not_sent_is_the_connectors_to_choose(
 def test_a_value_that_was_not_sent_is_known_where_somebody_has_written_the_message_anew() -> None:
     after = {"id": 1, "v": {PLACEHOLDER: PLACEHOLDER}}
     changes = read_changes(MIRROR, json.dumps({"op": "u", "before": None, "after": after}).encode())
-    assert (changes.unavailable[1].tolist(), changes.decoded.wanted) == ([True], {})
+    assert (changes.unavailable[1].tolist(), changes.decoded.requested_fields) == ([True], {})
 
 
 _RAW = PLACEHOLDER.encode()
@@ -51,12 +51,12 @@ _RAW = PLACEHOLDER.encode()
     ids=lambda array: str(array.type),
 )
 def test_a_value_that_was_not_sent_is_known_in_columns_of_every_type(array: pa.Array) -> None:
-    found = unsent_of(array, PLACEHOLDER)
+    found = find_unsent(array, PLACEHOLDER)
     assert found is not None
     assert found.tolist() == [True, False, False]
-    assert unsent_of(array[1:], PLACEHOLDER) is None
+    assert find_unsent(array[1:], PLACEHOLDER) is None
 
 
 def test_numbers_have_no_value_that_stands_for_one_that_was_not_sent() -> None:
-    assert unsent_of(pa.array([1]), PLACEHOLDER) is None
-    assert unsent_of(pa.array([[1.5]]), PLACEHOLDER) is None
+    assert find_unsent(pa.array([1]), PLACEHOLDER) is None
+    assert find_unsent(pa.array([[1.5]]), PLACEHOLDER) is None

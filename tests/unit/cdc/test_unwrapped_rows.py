@@ -29,7 +29,7 @@ def test_rows_that_debezium_unwrapped_are_read_by_what_it_left_beside_them() -> 
     changes = read_changes(MIRROR, *values, metadata=("op",))
     assert changes.ops.tolist() == [UPSERT, DELETE, UPSERT, DELETE]
     assert changes.own["op"].to_pylist() == ["r", "d", "u", "d"]
-    assert changes.decoded.wanted == {(): {"__lsn": LongType()}}
+    assert changes.decoded.requested_fields == {(): {"__lsn": LongType()}}
     assert changes.ignored_records == {"tombstone": 1}
 
 
@@ -99,7 +99,9 @@ def test_an_unwrapped_row_may_have_fields_with_the_names_of_an_envelopes(
     changes = read_changes(envelope, plain, value, plain, metadata=metadata)
     assert (changes.ops.tolist(), changes.columns[0].to_pylist()) == ([UPSERT] * 3, [1, 2, 1])
     assert (changes.own["op"].to_pylist(), changes.own["connector_ts"].null_count) == (["u"] * 3, 3)
-    assert set(changes.decoded.wanted.get((), {})) == {name for name, member in row.items() if member is not None}
+    assert set(changes.decoded.requested_fields.get((), {})) == {
+        name for name, member in row.items() if member is not None
+    }
     assert (bad_records(changes), changes.ignored_records) == ([], {})
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import DecimalType, NestedField, StringType
 
-from frazil.cdc.mysql_types import SourceType
-from frazil.cdc.mysql_values import read_texts
-from frazil.decode.connect.values import VARIABLE_SCALE, Meaning, read_meaning
+from frazil.cdc.canal.mysql_types import SourceType
+from frazil.cdc.canal.mysql_values import read_texts
+from frazil.decode.connect.values import VARIABLE_SCALE, LogicalType, read_logical_type
 from frazil.decode.decimals import read_decimals
 from frazil.decode.json.any import decode_any
 from frazil.decode.json.records import JsonOptions, decode_json
@@ -149,7 +149,7 @@ def plain(pairs: Sequence[Pair], kind: DecimalType) -> Found:
 
 def variable_scales(pairs: Sequence[Pair], kind: DecimalType) -> Found:
     """Debezium's VariableScaleDecimal into a column that is declared as a decimal."""
-    meant = read_meaning(_structs(pairs), VARIABLE_SCALE, kind)
+    meant = read_logical_type(_structs(pairs), VARIABLE_SCALE, kind)
     assert meant is not None
     assert meant.far is not None
     assert (meant.bad == meant.far).all()
@@ -185,7 +185,9 @@ WAYS: tuple[Callable[[Sequence[Pair], DecimalType], Found], ...] = (
 def unscaled(pairs: Sequence[Pair], kind: DecimalType) -> list[tuple[Decimal | None, Decimal | None]]:
     """What Connect's Decimal holds of the digits alone, and what it should."""
     raw = pa.array([to_bytes(pair.digits) for pair in pairs], pa.binary())
-    meant = read_meaning(raw, Meaning("org.apache.kafka.connect.data.Decimal", kind.scale, kind.precision), None)
+    meant = read_logical_type(
+        raw, LogicalType("org.apache.kafka.connect.data.Decimal", kind.scale, kind.precision), None
+    )
     assert meant is not None
     right = [expected(Pair(f"{pair.digits:d}e{-kind.scale}", 0, 0), kind) for pair in pairs]
     return list(zip(_checked(meant.array, meant.bad), right, strict=True))
@@ -193,7 +195,7 @@ def unscaled(pairs: Sequence[Pair], kind: DecimalType) -> list[tuple[Decimal | N
 
 def spelt(pairs: Sequence[Pair], is_key: bool) -> list[tuple[str | None, str | None]]:
     """What a number with a scale of its own is as a text, and what it should be."""
-    meant = read_meaning(_structs(pairs), Meaning(VARIABLE_SCALE.name, is_key=is_key), StringType())
+    meant = read_logical_type(_structs(pairs), LogicalType(VARIABLE_SCALE.name, is_key=is_key), StringType())
     assert meant is not None
     return list(zip(meant.array.to_pylist(), [_spell(pair, is_key) for pair in pairs], strict=True))
 

@@ -125,7 +125,7 @@ class World:
     more: Mapping[str, Any] | None = None
 
     def target(self, folder: Path, unknown_fields: str = "drop", **other: Any) -> TableTarget:
-        """A table of the topic: what its columns do not name is dropped, wanted or rescued."""
+        """A table of the topic: what its columns do not name is dropped, requested_fields or rescued."""
         kinds: dict[str, IcebergType] = dict(self._kinds)
         is_rescuing = unknown_fields == "rescue"
         if is_rescuing:
@@ -145,7 +145,7 @@ class World:
             return {name: parse_type(word) for name, word in self.columns.items()}
         reading = replace(self.reading, on_bad="dead_letter")
         found = read_records(self._target(Path(), {}, reading), _columns(self.records(self.values)))
-        return dict(found.decoded.wanted[()])
+        return dict(found.decoded.requested_fields[()])
 
     def records(self, damaged: Sequence[bytes | None]) -> pa.RecordBatch:
         """The records with these in place of what is damaged."""
@@ -190,7 +190,7 @@ class World:
             [report] = run(Job({"a": target}), batch).values()
         assert report.record_count == batch.num_rows
         assert report.missing == frozenset()
-        if not report.wanted:
+        if not report.requested_fields:
             assert report.dead_letter_count == report.bad_count
 
 

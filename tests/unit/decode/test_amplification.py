@@ -15,7 +15,7 @@ from pyiceberg.types import IcebergType
 from frazil.clock import SystemClock
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode import limits
-from frazil.decode.json.records import JsonOptions, decode_json, spell_out
+from frazil.decode.json.records import JsonOptions, decode_json, unescape_keys
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job
 from frazil.registry.protobuf import compile_proto
@@ -198,8 +198,8 @@ def test_a_string_that_does_not_end_is_passed_once_when_keys_are_spelt_out() -> 
     text = b'{"a": "' + b'\\"' * 300_000
     clock = SystemClock()
     began_s = clock.monotonic_s()
-    assert spell_out(text) == text
-    assert spell_out(b'{"\\u0061": "\\u0061", "b\\n" : 1}') == b'{"a": "\\u0061", "b\\n" : 1}'
+    assert unescape_keys(text) == text
+    assert unescape_keys(b'{"\\u0061": "\\u0061", "b\\n" : 1}') == b'{"a": "\\u0061", "b\\n" : 1}'
     assert clock.monotonic_s() - began_s < 5
 
 
@@ -209,7 +209,7 @@ def test_columns_of_many_names_are_found_in_any_order() -> None:
     values = pa.array([json.dumps({name: n for n, name in enumerate(names[::step])}).encode() for step in (1, -1, 7)])
     decoded = decode_json(values.cast(pa.binary()), columns)
     assert not decoded.refused.any()
-    assert not decoded.wanted
+    assert not decoded.requested_fields
     for step, row in zip((1, -1, 7), range(3), strict=True):
         told = {name: column[row].as_py() for name, column in zip(names, decoded.columns, strict=True)}
         assert {name: value for name, value in told.items() if value is not None} == {

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import DecimalType
 
-from frazil.decode.connect.unscaled import spell_integer
+from frazil.decode.connect.unscaled import format_integer
 from frazil.decode.decimals import FITS, NO_FIT, NO_NUMBER, read_decimals
 from tests.unit.decode.decimal_ways import WAYS, Chance, Pair, draw_pairs, draw_type, expected, spelt, unscaled
 
@@ -98,7 +98,7 @@ def test_absurd_exponents_and_long_numbers_take_no_time() -> None:
 def test_whole_numbers_of_any_length_are_spelt(bits: int) -> None:
     number = int.from_bytes(np.random.default_rng(bits).bytes(bits // 8 + 1), "big") >> (8 - bits % 8)
     for one in (number, -number):
-        text = spell_integer(one)
+        text = format_integer(one)
         assert _digits_to_int(text) == one
 
 

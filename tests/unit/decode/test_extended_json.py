@@ -47,11 +47,11 @@ def _read(texts: list[str], kind: str = "", is_extended: bool = True, **options:
     ],
 )
 def test_a_new_field_has_the_type_of_what_is_held(text: str, kind: str, value: Any) -> None:
-    (found,) = _read([text, "null"]).wanted[()].values()
+    (found,) = _read([text, "null"]).requested_fields[()].values()
     assert str(found) == kind
     assert _read([text, "null"], kind).columns[0].to_pylist() == [value, None]
     if "{" in text:
-        assert str(_read([text], is_extended=False).wanted[()]["v"]).startswith("struct<")
+        assert str(_read([text], is_extended=False).requested_fields[()]["v"]).startswith("struct<")
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_a_time_is_no_number_of_another_unit() -> None:
     ],
 )
 def test_every_other_object_is_an_object(text: str) -> None:
-    (extended, plain) = (_read([text], is_extended=is_extended).wanted for is_extended in (True, False))
+    (extended, plain) = (_read([text], is_extended=is_extended).requested_fields for is_extended in (True, False))
     assert extended == plain
 
 
 def test_an_object_in_another_one_is_read_by_itself() -> None:
-    found = _read(['{"$numberLong": {"$numberLong": "7"}, "b": {"$date": 5}}']).wanted[()]["v"]
+    found = _read(['{"$numberLong": {"$numberLong": "7"}, "b": {"$date": 5}}']).requested_fields[()]["v"]
     assert isinstance(found, StructType)
     assert [(one.name, str(one.field_type)) for one in found.fields] == [("$numberLong", "long"), ("b", "timestamptz")]
 
@@ -153,10 +153,10 @@ def test_what_stands_in_a_text_is_a_text() -> None:
 
 def test_of_times_and_other_values_under_one_name_the_first_kind_has_the_column() -> None:
     found = _read(['{"$date": 5}', "7", '{"$date": 6}'])
-    assert str(found.wanted[()]["v"]) == "timestamptz"
+    assert str(found.requested_fields[()]["v"]) == "timestamptz"
     assert found.refused.tolist() == [False, True, False]
     found = _read(["7", '{"$date": 5}', '{"$numberLong": "8"}'])
-    assert str(found.wanted[()]["v"]) == "long"
+    assert str(found.requested_fields[()]["v"]) == "long"
     assert [(one.row, one.reason.split(" meets")[0]) for one in found.mismatches] == [(1, "moment 5")]
 
 
@@ -176,14 +176,14 @@ def test_a_double_that_is_not_finite_has_the_type_of_the_numbers_that_come_later
     first, later = shape.replace("V", text), shape.replace("V", "0.5")
     told = fields_of({"v": kind})[0].field_type
     for texts in ([first], [first, later], [later, first]):
-        assert _bare(_read(texts).wanted[()]["v"]) == _bare(told)
+        assert _bare(_read(texts).requested_fields[()]["v"]) == _bare(told)
     found = _read([first, later], kind)
     assert found.mismatches == []
     assert str(found.columns[0].to_pylist()) == str([json.loads(first.replace(text, "NaN")), json.loads(later)])
 
 
 def test_whole_numbers_and_a_double_that_is_not_finite_are_doubles() -> None:
-    assert str(_read(["7", '{"$numberDouble": "NaN"}']).wanted[()]["v"]) == "double"
+    assert str(_read(["7", '{"$numberDouble": "NaN"}']).requested_fields[()]["v"]) == "double"
 
 
 def test_a_bare_word_in_a_text_or_a_key_is_text() -> None:

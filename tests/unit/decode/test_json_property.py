@@ -125,7 +125,7 @@ def test_generated_records_are_inferred_and_decoded_as_python_reads_them(
         for row in zip(*(c.to_pylist() for c in decoded.columns), strict=True)
     ]
     assert [repr(row) for row in rows] == [repr(_stored(kind, record)) for record in parsed]
-    assert (decoded.mismatches, decoded.wanted) == ([], {})
+    assert (decoded.mismatches, decoded.requested_fields) == ([], {})
 
 
 _json = st.recursive(

@@ -1,4 +1,4 @@
-"""Whole records: what is refused, what is wanted, and that a bad record changes no other one's row."""
+"""Whole records: what is refused, which fields are requested, and that a bad record changes no other one's row."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def test_the_first_misfits_are_described_in_row_order_and_all_bad_records_counte
 def test_a_malformed_record_has_no_values_and_wants_no_columns() -> None:
     decoded = decode(['{"a": 1, "b": "x", "c": nul}', '{"a": 2}', '{"a": 3, "b": 4}'], a="long")
     assert decoded.columns[0].to_pylist() == [None, 2, 3]
-    assert decoded.wanted == {(): {"b": LongType()}}
+    assert decoded.requested_fields == {(): {"b": LongType()}}
     assert faults(decoded) == [(0, "", "the value is not well-formed JSON")]
 
 
 def test_a_key_that_no_column_has_may_not_be_there_twice_either() -> None:
     decoded = decode(['{"a": 1, "x": 1, "x": 2}', '{"a": 2, "x": "text"}'], a="long")
     assert decoded.columns[0].to_pylist() == [None, 2]
-    assert decoded.wanted == {(): {"x": StringType()}}
+    assert decoded.requested_fields == {(): {"x": StringType()}}
     assert faults(decoded) == [(0, "", "the object has the same key twice")]
 
 
 def test_unknown_fields_are_dropped_by_name_when_the_table_says_so() -> None:
     decoded = decode(['{"a": 1, "x": {"y": 1}}', '{"s": {"b": 1, "z": 2}}'], "drop", a="long", s="struct<b: long>")
     assert decoded.dropped == {"x", "s.z"}
-    assert decoded.wanted == {}
+    assert decoded.requested_fields == {}
     assert decoded.mismatches == []
 
 
@@ -48,7 +48,7 @@ def test_wanted_fields_are_found_at_any_depth() -> None:
         ['{"l": [{"a": 1, "n": 1.5}], "m": {"k": {"b": "x"}}, "s": {"t": {"u": [1]}}}'],
         l="list<struct<a: long>>", m="map<string, struct<a: long>>", s="struct<t: struct<a: long>>",
     )  # fmt: skip
-    assert decoded.wanted == {
+    assert decoded.requested_fields == {
         ("l", "element"): {"n": DoubleType()},
         ("m", "value"): {"b": StringType()},
         ("s", "t"): {"u": ListType(0, LongType(), False)},
@@ -67,7 +67,7 @@ def test_a_key_that_is_no_text_refuses_its_record_and_no_other() -> None:
     texts = [r'{"a": 1, "\ud800": 1}', '{"a": 2}', r'{"a": 3, "s": {"\udfff": 1}}', r'{"a": 4, "\ud83d\ude00": 5}']
     decoded = decode(texts, a="long")
     assert decoded.columns[0].to_pylist() == [None, 2, 3, 4]
-    assert decoded.wanted == {(): {"😀": LongType()}}
+    assert decoded.requested_fields == {(): {"😀": LongType()}}
     reason = "a key has half of a surrogate pair, which is no text"
     assert faults(decoded) == [(0, "", reason), (2, "s", reason)]
 
@@ -81,7 +81,7 @@ def test_two_records_that_are_text_only_together_are_both_refused() -> None:
 def test_more_names_than_a_table_may_get_at_once_are_refused() -> None:
     texts = [json.dumps({f"k{row}_{n}": 1 for n in range(50)}) for row in range(60)]
     decoded = decode(texts)
-    assert len(decoded.wanted[()]) <= MAX_NAMES
+    assert len(decoded.requested_fields[()]) <= MAX_NAMES
     assert decoded.mismatch_count > 0
     assert decoded.mismatches[0].reason == f"the object has one of more than {MAX_NAMES} names"
 
@@ -145,19 +145,19 @@ def test_a_value_of_another_kind_does_not_take_the_new_field_from_its_neighbours
 def test_a_record_that_is_refused_brings_no_column_along_and_has_no_say_in_its_type() -> None:
     texts = ['{"id": "bad", "new": "x", "only": 1}', '{"id": 1, "new": 2}', "{", '{"id": 3, "new": 4.5}']
     decoded = decode(texts, id="long")
-    assert decoded.wanted == {(): {"new": DoubleType()}}
+    assert decoded.requested_fields == {(): {"new": DoubleType()}}
     assert [(mismatch.row, mismatch.path) for mismatch in decoded.mismatches] == [(0, "id"), (2, "")]
     assert decoded.refused.tolist() == [True, False, True, False]
 
 
 def test_a_field_of_records_that_are_all_refused_is_not_wanted() -> None:
     decoded = decode(['{"id": "bad", "new": "x"}', '{"id": 1}'], id="long")
-    assert (decoded.wanted, decoded.refused.tolist()) == ({}, [True, False])
+    assert (decoded.requested_fields, decoded.refused.tolist()) == ({}, [True, False])
 
 
 def test_records_that_contradict_the_first_ones_bring_no_column_along() -> None:
     decoded = decode(['{"n": 1}', '{"n": "x", "only": 1}', '{"n": 2, "more": true}'])
-    assert {name: str(kind) for name, kind in decoded.wanted[()].items()} == {"n": "long", "more": "boolean"}
+    assert {name: str(kind) for name, kind in decoded.requested_fields[()].items()} == {"n": "long", "more": "boolean"}
     assert [(mismatch.row, mismatch.path) for mismatch in decoded.mismatches] == [(1, "n")]
 
 

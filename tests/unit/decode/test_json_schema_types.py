@@ -69,7 +69,7 @@ def test_a_record_with_everything_is_read_as_its_schema_says() -> None:
     }  # fmt: skip
     struct = struct_of_json_schema(json.dumps(schema))
     decoded = decode_json(values_of([json.dumps(value)]), struct.fields)
-    assert (decoded.mismatches, decoded.wanted) == ([], {})
+    assert (decoded.mismatches, decoded.requested_fields) == ([], {})
     row = {field.name: column[0].as_py() for field, column in zip(struct.fields, decoded.columns, strict=True)}
     assert row == {
         **value,
@@ -93,7 +93,10 @@ def test_what_is_left_out_is_inferred_from_the_records_at_any_depth() -> None:
     }
     decoded = decode_json(values_of(['{"a": {"b": 1, "c": "x"}, "d": [1.5]}']), found.struct.fields)
     assert decoded.mismatches == []
-    assert {path: {name: str(kind) for name, kind in wanted.items()} for path, wanted in decoded.wanted.items()} == {
+    assert {
+        path: {name: str(kind) for name, kind in requested_fields.items()}
+        for path, requested_fields in decoded.requested_fields.items()
+    } == {
         (): {"d": "list<double>"},
         ("a",): {"b": "long"},
     }

@@ -96,7 +96,7 @@ def _outcome(decoded: Decoded) -> dict[str, Any]:
         "columns": [repr(array.to_pylist()) for array in decoded.columns],
         "refused": decoded.refused.tolist(),
         "mismatches": sorted(map(repr, decoded.mismatches)),
-        "wanted": {path: dict(sorted(members.items())) for path, members in decoded.wanted.items()},
+        "wanted": {path: dict(sorted(members.items())) for path, members in decoded.requested_fields.items()},
         "dropped": decoded.dropped,
         "rescued": None if decoded.rescued is None else decoded.rescued.to_pylist(),
     }

@@ -11,7 +11,7 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, MapType, NestedF
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import WriterSchema
 from frazil.registry.protobuf import compile_proto
-from frazil.schema.evolve import dump_wanted, load_wanted, merge_wanted
+from frazil.schema.evolve import dump_requested_fields, load_requested_fields, merge_requested_fields
 from tests.unit.rows.test_writer_schemas import decode
 
 INT, LONG, TEXT = 1, 2, 3
@@ -46,23 +46,26 @@ def read(
 def test_a_first_batch_gets_keys_that_hold_all_of_them(
     schemas: dict[int, WriterSchema], order: tuple[int, int]
 ) -> None:
-    together = read(schemas, None, *((number, SMALL) for number in order)).wanted
-    apart = merge_wanted(load_wanted(dump_wanted(read(schemas, None, (number, SMALL)).wanted)) for number in order)
-    for wanted in (together, apart):
-        assert str(wanted[()]["m"]) == "map<long, string>"
+    together = read(schemas, None, *((number, SMALL) for number in order)).requested_fields
+    apart = merge_requested_fields(
+        load_requested_fields(dump_requested_fields(read(schemas, None, (number, SMALL)).requested_fields))
+        for number in order
+    )
+    for requested_fields in (together, apart):
+        assert str(requested_fields[()]["m"]) == "map<long, string>"
 
 
 def test_keys_go_over_where_each_of_them_fits(schemas: dict[int, WriterSchema]) -> None:
     wide = read(schemas, LongType(), (INT, SMALL), (LONG, LARGE), (INT, EMPTY))
     assert wide.columns[0].to_pylist() == [[(5, "x"), (6, "y")], [(5, "x"), (2**40, "y")], []]
-    assert (wide.mismatch_count, wide.wanted, wide.refusals) == (0, {}, set())
+    assert (wide.mismatch_count, wide.requested_fields, wide.refusals) == (0, {}, set())
     narrow = read(schemas, IntegerType(), (LONG, SMALL), (LONG, LARGE), (LONG, EMPTY), (INT, SMALL))
     assert narrow.refused.tolist() == [False, True, False, False]
     assert narrow.columns[0].take([0, 2, 3]).to_pylist() == [[(5, "x"), (6, "y")], [], [(5, "x"), (6, "y")]]
     (mismatch,) = narrow.mismatches
     assert (mismatch.row, mismatch.kind, mismatch.path) == (1, "does_not_fit", "m")
     assert mismatch.reason.endswith("has a key that does not fit int")
-    assert (narrow.wanted, narrow.refusals) == ({}, {"schema 2: column m.key: int is not widened to long"})
+    assert (narrow.requested_fields, narrow.refusals) == ({}, {"schema 2: column m.key: int is not widened to long"})
 
 
 def test_a_map_with_such_a_key_is_rescued_as_a_whole(schemas: dict[int, WriterSchema]) -> None:

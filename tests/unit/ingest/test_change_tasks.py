@@ -14,7 +14,7 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Reading
 from frazil.ingest.task import Job
-from frazil.schema.evolve import load_wanted
+from frazil.schema.evolve import load_requested_fields
 from frazil.schema.projection import Shaping
 from frazil.types import TaskReport, merge_reports
 from frazil.write.target import ChangeReading
@@ -85,8 +85,8 @@ def test_a_new_column_of_the_row_is_wanted_by_its_path_in_the_row(tmp_path: Path
     target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING)
     batch = records_of([{"value": _value("u", {"id": 1, "old": "x"}, {"id": 1, "new": {"a": 1.5}})}])
     (report,) = run(Job({"a": target}), batch).values()
-    (wanted,) = [load_wanted(text) for text in report.wanted]
-    assert {name: str(kind) for name, kind in wanted[()].items()}.keys() == {"old", "new"}
+    (requested_fields,) = [load_requested_fields(text) for text in report.requested_fields]
+    assert {name: str(kind) for name, kind in requested_fields[()].items()}.keys() == {"old", "new"}
     assert report.files == ()
 
 
@@ -109,13 +109,13 @@ def test_names_made_from_paths_are_found_in_the_row(tmp_path: Path) -> None:
     )
     batch = records_of([{"value": _value("c", after={"user": {"id": 1}})}])
     (report,) = run(Job({"a": target}), batch).values()
-    assert [load_wanted(text)[("user",)].keys() for text in report.wanted] == [{"id"}]
+    assert [load_requested_fields(text)[("user",)].keys() for text in report.requested_fields] == [{"id"}]
 
 
 def test_records_that_are_all_passed_over_make_no_file_and_hold_nothing_up(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING)
     (report,) = run(Job({"a": target}), records_of([{"value": None}, {"value": b'{"ts_ms":1}'}])).values()
-    assert (report.files, report.wanted, report.bad_count, report.record_count) == ((), (), 0, 2)
+    assert (report.files, report.requested_fields, report.bad_count, report.record_count) == ((), (), 0, 2)
 
 
 @pytest.mark.parametrize("values", list(permutations([None, None, _value("c", after={"id": 1}), _value("c")])))

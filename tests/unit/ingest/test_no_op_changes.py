@@ -16,7 +16,7 @@ from frazil.errors import SpecError
 from frazil.ingest.no_op_changes import find_no_op_change
 from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
-from frazil.schema.evolve import Wanted, extend_schema, new_schema
+from frazil.schema.evolve import RequestedFields, extend_schema, new_schema
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec.models import LimitsSpec
 from frazil.spec.types import parse_type
@@ -120,7 +120,7 @@ _BEFORE = TableState(
 )  # fmt: skip
 _WIDER = replace(_BEFORE, schema=extend_schema(_BEFORE.schema, {(): {"y": parse_type("long")}}))
 _WIDER = replace(_WIDER, schema=_WIDER.schema.model_copy(update={"schema_id": 1}))
-_Z: Wanted = {(): {"z": parse_type("long")}}
+_Z: RequestedFields = {(): {"z": parse_type("long")}}
 
 
 def test_what_another_process_has_changed_begins_anew() -> None:
@@ -135,9 +135,12 @@ def test_what_another_process_has_changed_begins_anew() -> None:
 
 
 def test_fields_are_named_as_records_name_them() -> None:
-    wanted: Wanted = {(KEY_ROOT,): {"id": parse_type("int")}, ("o", "l", "element"): {"a b": parse_type("int")}}
-    first = find_no_op_change(_BEFORE, _BEFORE, wanted, [("x",)], None)
+    requested_fields: RequestedFields = {
+        (KEY_ROOT,): {"id": parse_type("int")},
+        ("o", "l", "element"): {"a b": parse_type("int")},
+    }
+    first = find_no_op_change(_BEFORE, _BEFORE, requested_fields, [("x",)], None)
     with pytest.raises(SpecError) as raised:
-        find_no_op_change(_BEFORE, _BEFORE, wanted, [("x",)], first)
+        find_no_op_change(_BEFORE, _BEFORE, requested_fields, [("x",)], first)
     assert raised.value.message == _SAID + '["o", "l", "element", "a b"], _key.id, x'
     assert raised.value.where == "n.a"

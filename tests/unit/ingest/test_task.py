@@ -16,7 +16,7 @@ from frazil import __version__, failpoints
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading
 from frazil.ingest.task import OVERSIZED_PARTITION, Job, run_task, source_columns
-from frazil.schema.evolve import load_wanted, new_schema
+from frazil.schema.evolve import load_requested_fields, new_schema
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec
 from frazil.types import BadRecord, TaskReport
 from frazil.write.target import METADATA_TYPES, TableTarget
@@ -300,7 +300,7 @@ def test_a_table_that_may_not_change_refuses_records_with_new_fields(tmp_path: P
     target = target_of(tmp_path, {"id": "long"}, reading=Reading(unknown_fields="refuse", on_bad="skip"))
     batch = records_of([{"value": _value(id=1)}, {"value": _value(id=2, new=1)}, {"value": _value(id=3, new=None)}])
     report = run(Job({"a": target}), batch)["lake.t"]
-    assert (_rows(report), report.wanted) == ([{"id": 1}, {"id": 3}], ())
+    assert (_rows(report), report.requested_fields) == ([{"id": 1}, {"id": 3}], ())
     assert [(bad.kind, bad.path) for bad in report.bad] == [("unknown_field", "new")]
 
 
@@ -308,7 +308,7 @@ def test_a_new_field_is_wanted_and_no_file_is_written(tmp_path: Path) -> None:
     job = Job({"a": target_of(tmp_path, {"id": "long"})})
     batch = records_of([{"value": _value(id=1, new=2)}])
     report = run(job, batch, batch)["lake.t"]
-    assert [load_wanted(text) for text in report.wanted] == [{(): {"new": LongType()}}]
+    assert [load_requested_fields(text) for text in report.requested_fields] == [{(): {"new": LongType()}}]
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
@@ -317,13 +317,13 @@ def test_a_table_that_drops_unknown_fields_writes_and_says_which(tmp_path: Path)
         Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(unknown_fields="drop"))}),
         records_of([{"value": _value(id=1, new=2)}]),
     )["lake.t"]
-    assert (_rows(report), report.wanted, report.dropped) == ([{"id": 1}], (), frozenset({"new"}))
+    assert (_rows(report), report.requested_fields, report.dropped) == ([{"id": 1}], (), frozenset({"new"}))
 
 
 def test_a_trial_only_looks(tmp_path: Path) -> None:
     target = target_of(tmp_path, {})
     report = run(Job({"a": target}, frozenset({target.name})), records_of([{"value": _value(id=1)}]))["lake.t"]
-    assert [load_wanted(text) for text in report.wanted] == [{(): {"id": LongType()}}]
+    assert [load_requested_fields(text) for text in report.requested_fields] == [{(): {"id": LongType()}}]
     assert (report.files, report.record_count) == ((), 1)
 
 

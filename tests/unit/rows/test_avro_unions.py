@@ -59,7 +59,7 @@ def test_of_a_union_the_branch_goes_over_that_the_column_holds(
     assert [mismatch.row for mismatch in decoded.mismatches] == [n + len(good) for n in range(len(bad))]
     assert {mismatch.kind for mismatch in decoded.mismatches} <= {"does_not_fit"}
     assert [said.startswith(f"schema 2: column {refused}") for said in decoded.refusals] == [True] * bool(refused)
-    assert decoded.wanted == {}
+    assert decoded.requested_fields == {}
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_of_a_union_the_branch_goes_over_that_the_column_holds(
 def test_a_wider_branch_makes_the_column_wider(
     kind: Any, column: str, values: list[Any], wider: str, wanted: IcebergType
 ) -> None:
-    assert _read(kind, column, *values)[0].wanted == {(): {"v": wanted}}
+    assert _read(kind, column, *values)[0].requested_fields == {(): {"v": wanted}}
     after, found = _read(kind, wider, *values)
-    assert (after.wanted, after.mismatches, len(found)) == ({}, [], 2)
+    assert (after.requested_fields, after.mismatches, len(found)) == ({}, [], 2)
     narrow, _ = _read(kind, column, *values, may_widen=False)
     assert [said.endswith("int is not widened to long") for said in narrow.refusals] == [True]
     assert [mismatch.row for mismatch in narrow.mismatches] == [1]
@@ -117,7 +117,7 @@ def test_a_union_of_which_something_is_left_out_is_one(
 )  # fmt: skip
 def test_a_plain_value_goes_to_its_branch(kind: Any, column: str, values: list[Any], expected: list[Any]) -> None:
     decoded, found = _read(kind, column, *values)
-    assert (found, decoded.wanted, decoded.mismatches, decoded.refusals) == (expected, {}, [], set())
+    assert (found, decoded.requested_fields, decoded.mismatches, decoded.refusals) == (expected, {}, [], set())
 
 
 @pytest.mark.parametrize(
@@ -226,10 +226,10 @@ def test_what_follows_when_a_union_changes(column: str, written: str) -> None:
     pairs, after = _FOLLOWS[column, written]
     values, kind = [value for value, _ in pairs], _spelt_out(json.loads(written))
     before = new_schema([("v", parse_type(column))])
-    changed = extend_schema(before, _read(kind, column, *values)[0].wanted)
+    changed = extend_schema(before, _read(kind, column, *values)[0].requested_fields)
     assert describe_type(changed.find_type("v")) == describe_type(parse_type(after or column))
     decoded, found = _read(kind, after or column, *values)
-    assert (decoded.wanted, decoded.refused.tolist()) == ({}, [expected is _BAD for _, expected in pairs])
+    assert (decoded.requested_fields, decoded.refused.tolist()) == ({}, [expected is _BAD for _, expected in pairs])
     assert [_told(held) for held in found] == [expected for _, expected in pairs if expected is not _BAD]
 
 

@@ -53,7 +53,7 @@ def _read(
 ) -> tuple[Row, list[Row], list[tuple[int, str]]]:
     """The types of the columns, the rows, and class and place of bad records."""
     records, of = {"value": pa.array(values, pa.binary())}, Reading(**reading)
-    kinds = {**(fields or {}), **decode_values(of, (), records).wanted.get((), {})}
+    kinds = {**(fields or {}), **decode_values(of, (), records).requested_fields.get((), {})}
     schema = new_schema(kinds.items())
     found = decode_values(of, schema.fields, records)
     columns = {field.name: column.to_pylist() for field, column in zip(schema.fields, found.columns, strict=True)}
@@ -196,7 +196,7 @@ def test_a_key_has_the_types_of_its_schema(
     one = {"type": kind, "name": name, "parameters": _PARAMETERS}
     schema, payload = (_struct({**one, "field": "id"}), {"id": written}) if is_struct else (one, written)
     records = {"key": pa.array([_message(schema, payload), None], pa.binary())}
-    wanted = decode_keys(Reading(), "_key", None, records, 20).wanted[()]
+    wanted = decode_keys(Reading(), "_key", None, records, 20).requested_fields[()]
     (found,) = wanted.values()
     assert str(found) == (f"struct<0: id: optional {column}>" if is_struct else column)
     decoded = decode_keys(Reading(), "_key", found, records, 20)
@@ -274,7 +274,7 @@ def test_an_avro_key_that_is_no_record_is_read_by_connects_name(
     schema = {"type": kind, "connect.name": name, "connect.parameters": _PARAMETERS}
     reading = Reading("avro", schemas=(("1", WriterSchema("avro", json.dumps(schema))),))
     records = {"key": pa.array([_avro(schema, written)], pa.binary())}
-    (found,) = decode_keys(reading, "_key", None, records, 20).wanted[()].values()
+    (found,) = decode_keys(reading, "_key", None, records, 20).requested_fields[()].values()
     decoded = decode_keys(reading, "_key", found, records, 20)
     assert (str(found), decoded.columns[0].to_pylist(), decoded.mismatches) == (column, [value], [])
 
@@ -309,7 +309,7 @@ def test_a_column_of_the_written_type_keeps_what_is_written() -> None:
     reading = Reading("avro", schemas=(("1", WriterSchema("avro", json.dumps(schema))),))
     records = {"value": pa.array([_avro(schema, {"x": 5})], pa.binary())}
     found = decode_values(reading, new_schema({"x": LongType()}.items()).fields, records)
-    assert (found.columns[0].to_pylist(), found.wanted) == ([5], {})
+    assert (found.columns[0].to_pylist(), found.requested_fields) == ([5], {})
 
 
 def test_rows_that_name_their_operation_are_read_from_messages_with_a_schema(tmp_path: Path) -> None:

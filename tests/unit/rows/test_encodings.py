@@ -84,7 +84,7 @@ def found(decoded: Decoded) -> list[Any]:
     """The values; of a map as a mapping."""
     assert [(one.reason, one.path) for one in decoded.mismatches] == []
     others = {refusal for refusal in decoded.refusals if "column v: boolean does not fit" not in refusal}  # Of a union.
-    assert (decoded.wanted, others) == ({}, set())
+    assert (decoded.requested_fields, others) == ({}, set())
     values: list[Any] = decoded.columns[0].to_pylist(maps_as_pydicts="strict")
     return values
 
@@ -258,7 +258,7 @@ def test_a_message_without_fields_is_a_struct_of_nulls_where_the_column_is_a_str
 
 def test_a_message_without_fields_alone_makes_a_boolean() -> None:
     decoded = decode([message(_WITHOUT, 1, _full({}))], (), {1: _WITHOUT}, format="protobuf")
-    assert str(decoded.wanted[()]["placed"]) == "boolean"
+    assert str(decoded.requested_fields[()]["placed"]) == "boolean"
 
 
 def test_the_message_of_a_boolean_column_names_a_column_for_the_fields_that_came() -> None:

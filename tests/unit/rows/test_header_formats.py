@@ -106,7 +106,7 @@ def test_a_header_is_read_as_its_format_says(
     table = target(tmp_path, kind, reading)
     assert "headers" in source_columns(Job({"a": table}), with_offsets=False)
     report = read(table, good, None, bad, good)
-    assert (held(report), report.wanted, report.missing) == ([value, None, value], (), frozenset())
+    assert (held(report), report.requested_fields, report.missing) == ([value, None, value], (), frozenset())
     assert [(one.kind, one.path.split(".")[:2]) for one in report.bad] == [(why, ["_headers", "event"])]
     rescuing = target(tmp_path, kind, reading, is_rescuing=True)
     report = read(rescuing, good, bad)

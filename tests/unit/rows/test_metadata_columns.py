@@ -114,7 +114,7 @@ def test_numbers_of_a_registry_format_count_the_unit(
     report = run(Job({"a": target}), records_of([{"value": v} for v in values]))["lake.t"]
     assert [row["ts"] for row in rows_of(report)] == [*good.values(), None]
     assert [(one.kind, one.path) for one in report.bad] == [(word, "ts") for word in bad.values()]
-    assert (report.wanted, report.refusals) == ((), frozenset())
+    assert (report.requested_fields, report.refusals) == ((), frozenset())
 
 
 COLUMNS = {"id": "long", "region": "string", "price": "decimal(5,2)", "since": "timestamptz", "on": "boolean"}

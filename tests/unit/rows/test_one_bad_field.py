@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from frazil.dead_letters.files import Retried, Selection
 from frazil.ingest.state.status import RunState
 from frazil.schema.conflicts import MOST_REJECTED, accept
-from frazil.schema.evolve import NamesClash, Wanted, new_schema
+from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
 from frazil.spec.models import FlattenSpec, LimitsSpec
 from frazil.spec.types import parse_type
 from tests.unit.dead_letters.scene import Scene as PendingDeadLetters
@@ -140,28 +140,31 @@ def test_a_retry_leaves_such_letters_where_they_are_and_takes_the_others(tmp_pat
 def clash(*names: str) -> Any:
     """A table that cannot have these fields of the top."""
 
-    def check(wanted: Wanted) -> None:
+    def check(requested_fields: RequestedFields) -> None:
         for name in names:
-            if name in wanted.get((), {}):
-                raise NamesClash(f"no {name}")
-        new_schema(wanted.get((), {}).items())
+            if name in requested_fields.get((), {}):
+                raise NameConflict(f"no {name}")
+        new_schema(requested_fields.get((), {}).items())
 
     return check
 
 
 def test_what_is_in_the_way_is_found_and_the_rest_granted() -> None:
-    wanted = {(): {"a": parse_type("struct<b: long, c: long>"), "a.b": LONG, "x": LONG, "y": LONG}, ("l",): {"m": LONG}}
-    accepted, rejected = accept(wanted, clash("y"))
-    assert accepted == {(): {"a": wanted[()]["a"], "x": LONG}, ("l",): {"m": LONG}}
+    requested_fields = {
+        (): {"a": parse_type("struct<b: long, c: long>"), "a.b": LONG, "x": LONG, "y": LONG},
+        ("l",): {"m": LONG},
+    }
+    accepted, rejected = accept(requested_fields, clash("y"))
+    assert accepted == {(): {"a": requested_fields[()]["a"], "x": LONG}, ("l",): {"m": LONG}}
     assert rejected.keys() == {("a.b",), ("y",)}
     assert rejected["y",] == "no y"
 
 
 def test_of_a_record_whose_fields_are_all_kept_out_the_record_is() -> None:
-    wanted: Wanted = {
+    requested_fields: RequestedFields = {
         (): {"a.b": LONG, "a": parse_type("struct<b: long>"), "c.d": LONG, "c": parse_type("struct<d: long, e: long>")}
     }
-    accepted, rejected = accept(wanted, clash())
+    accepted, rejected = accept(requested_fields, clash())
     assert rejected.keys() == {("a", "b"), ("c", "d")}
     (left,) = accepted[()]["c"].fields  # type: ignore[attr-defined]
     assert (left.name, left.field_type) == ("e", LONG)
@@ -170,5 +173,5 @@ def test_of_a_record_whose_fields_are_all_kept_out_the_record_is() -> None:
 def test_so_many_are_kept_out_and_no_more() -> None:
     names = [f"f{n}" for n in range(MOST_REJECTED + 1)]
     assert len(accept({(): dict.fromkeys(names[:-1], LONG)}, clash(*names))[1]) == MOST_REJECTED
-    with pytest.raises(NamesClash):
+    with pytest.raises(NameConflict):
         accept({(): dict.fromkeys(names, LONG)}, clash(*names))

@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job, source_columns
 from frazil.ops.plan import describe_type
-from frazil.schema.evolve import NamesClash, load_wanted, merge_wanted, new_schema
+from frazil.schema.evolve import NameConflict, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import KEY_ROOT, Shaping, extend_shaped
 from frazil.spec.types import parse_type
 from frazil.types import TaskReport
@@ -38,8 +38,8 @@ def read(target: TableTarget, *keys: bytes | None, headers: list[Any] | None = N
 
 def grown(target: TableTarget, report: TaskReport) -> dict[str, str]:
     """The table's columns when it has what the report wants."""
-    wanted = merge_wanted(load_wanted(text) for text in report.wanted)
-    schema = extend_shaped(target.schema, SHAPING, (), wanted)
+    requested_fields = merge_requested_fields(load_requested_fields(text) for text in report.requested_fields)
+    schema = extend_shaped(target.schema, SHAPING, (), requested_fields)
     return {field.name: describe_type(field.field_type) for field in schema.fields}
 
 
@@ -79,7 +79,7 @@ def test_keys_of_json_become_what_they_are(tmp_path: Path, kind: str, keys: list
     first = table(tmp_path, Reading(format="json"))
     assert grown(first, read(first, *keys)) == {"id": "long", "_key": kind}
     report = read(table(tmp_path, Reading(format="json"), kind), *keys)
-    assert ([row["_key"] for row in rows_of(report)], report.wanted, report.bad) == (values, (), ())
+    assert ([row["_key"] for row in rows_of(report)], report.requested_fields, report.bad) == (values, (), ())
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_a_bad_key_is_a_bad_record_and_changes_no_other(tmp_path: Path, key: byt
 def test_a_new_field_of_a_key_is_wanted_and_never_taken_for_one_of_the_value(tmp_path: Path) -> None:
     target = table(tmp_path, Reading(format="json"), "struct<id: long>")
     report = read(target, b'{"id": 1, "more": {"x": [1]}}')
-    assert [list(load_wanted(text)) for text in report.wanted] == [[(KEY_ROOT,)]]
+    assert [list(load_requested_fields(text)) for text in report.requested_fields] == [[(KEY_ROOT,)]]
     assert grown(target, report) == {"id": "long", "_key": "struct<id: long, more: struct<x: list<long>>>"}
-    with pytest.raises(NamesClash, match="field _key: the table has a column _key that is not for fields of records"):
+    with pytest.raises(NameConflict, match="field _key: the table has a column _key that is not for fields of records"):
         extend_shaped(target.schema, SHAPING, (), {(): {"_key": parse_type("long")}})
 
 

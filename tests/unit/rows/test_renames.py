@@ -63,8 +63,8 @@ def read_all(
 @pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
 def test_a_first_batch_with_all_of_them_wants_the_oldest_name_alone(order: tuple[int, ...]) -> None:
     values = [value(number) for number in order]
-    wanted = decode(values, (), SCHEMAS).wanted
-    ((path, members),) = wanted.items()
+    requested_fields = decode(values, (), SCHEMAS).requested_fields
+    ((path, members),) = requested_fields.items()
     (field,) = members["in"].fields  # type: ignore[attr-defined]
     assert (path, set(members), members["a"], field.name) == ((), {"a", "in"}, LONG, "a")
 
@@ -73,7 +73,7 @@ def test_a_first_batch_with_all_of_them_wants_the_oldest_name_alone(order: tuple
 def test_whichever_name_the_column_has_they_are_all_in_it(column: str) -> None:
     fields = fields_of(**{column: "long", "in": f"struct<{column}: long>"})
     decoded = decode([value(number) for number in (1, 2, 3)], fields, SCHEMAS)
-    assert decoded.wanted == {}
+    assert decoded.requested_fields == {}
     assert rows(decoded, fields) == [{column: n, "in": {column: n}} for n in (1, 2, 3)]
 
 

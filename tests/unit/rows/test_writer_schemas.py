@@ -102,16 +102,16 @@ def test_records_of_several_schemas_keep_their_order_and_match_by_name() -> None
         {"id": 3, "name": "c", "price": None},
         {"id": 4, "name": "d", "price": None},
     ]
-    assert (decoded.wanted, decoded.mismatches, decoded.refusals) == ({}, [], set())
+    assert (decoded.requested_fields, decoded.mismatches, decoded.refusals) == ({}, [], set())
 
 
 def test_fields_that_the_table_lacks_or_has_too_narrow_are_wanted_as_the_schema_says() -> None:
     values = [*framed(1, V1, {"id": 1, "name": "a"}), *framed(7, V2, {"id": 2, "name": "b", "price": None})]
-    assert decode(values, (), {1: V1, 7: V2}).wanted == {
+    assert decode(values, (), {1: V1, 7: V2}).requested_fields == {
         (): {"id": LongType(), "name": StringType(), "price": parse_type("float")}
     }
     decoded = decode(values, fields_of(id="int", name="string"), {1: V1, 7: V2})
-    assert decoded.wanted == {(): {"id": LongType(), "price": parse_type("float")}}
+    assert decoded.requested_fields == {(): {"id": LongType(), "price": parse_type("float")}}
 
 
 def test_nested_changes_are_wanted_with_the_path_of_their_struct() -> None:
@@ -124,7 +124,7 @@ def test_nested_changes_are_wanted_with_the_path_of_their_struct() -> None:
     newer = _record(_field("id", "int"), _field("at", wide), _field("more", {"type": "map", "values": "long"}))
     values += framed(2, newer, {"id": 2, "at": {"zip": 6, "tags": [2**40], "city": "B"}, "more": {"a": 2**40}})
     fields = fields_of(id="int", at="struct<zip: int, tags: list<int>>", more="map<string,int>")
-    wanted = decode(values, fields, {1: NESTED, 2: newer}).wanted
+    wanted = decode(values, fields, {1: NESTED, 2: newer}).requested_fields
     assert {
         path: {name: str(kind).split("<")[0] for name, kind in members.items()} for path, members in wanted.items()
     } == {
@@ -193,7 +193,7 @@ def test_a_table_that_may_only_grow_keeps_its_types_and_says_which_change_it_ref
     values = framed(7, V2, {"id": 5, "name": "a", "price": 1.0}, {"id": 2**40, "name": "b", "price": 2.0})
     decoded = decode(values, fields, {7: V2}, may_widen=False)
     assert ([row["id"] for row in rows(decoded, fields)], faults(decoded)) == ([5], [(1, "does_not_fit", "id")])
-    assert (decoded.wanted, decoded.refusals) == ({}, {"schema 7: column id: int is not widened to long"})
+    assert (decoded.requested_fields, decoded.refusals) == ({}, {"schema 7: column id: int is not widened to long"})
 
 
 def test_a_frozen_table_refuses_records_with_a_value_in_a_field_it_lacks() -> None:
@@ -225,9 +225,9 @@ def test_what_does_not_fit_is_rescued_with_the_rest_of_the_row_there() -> None:
 def test_required_columns_become_optional_where_a_record_has_no_value_unless_the_table_may_not_change() -> None:
     fields = fields_of(id="long", name="string", price="float!")
     values = framed(1, V1, {"id": 1, "name": "a"})
-    assert decode(values, fields, {1: V1}).loosened == {("price",)}
+    assert decode(values, fields, {1: V1}).made_optional == {("price",)}
     decoded = decode(values, fields, {1: V1}, may_widen=False)
-    assert (decoded.loosened, faults(decoded)) == (set(), [(0, "missing", "price")])
+    assert (decoded.made_optional, faults(decoded)) == (set(), [(0, "missing", "price")])
 
 
 def test_a_renamed_field_goes_on_in_the_column_of_its_alias() -> None:
@@ -236,13 +236,13 @@ def test_a_renamed_field_goes_on_in_the_column_of_its_alias() -> None:
     values = [*framed(1, V1, {"id": 1, "name": "a"}), *framed(2, renamed, {"id": 2, "label": "b"})]
     decoded = decode(values, fields, {1: V1, 2: renamed})
     assert [row["name"] for row in rows(decoded, fields)] == ["a", "b"]
-    assert decoded.wanted == {}
+    assert decoded.requested_fields == {}
 
 
 def test_dropped_fields_are_named() -> None:
     values = framed(7, V2, {"id": 5, "name": "a", "price": 1.5})
     decoded = decode(values, fields_of(id="long"), {7: V2}, unknown_fields="drop")
-    assert (decoded.dropped, decoded.wanted) == ({"name", "price"}, {})
+    assert (decoded.dropped, decoded.requested_fields) == ({"name", "price"}, {})
 
 
 def test_json_schema_gives_new_columns_their_types_and_reads_as_json_does() -> None:
@@ -259,7 +259,7 @@ def test_json_schema_gives_new_columns_their_types_and_reads_as_json_does() -> N
     schema = WriterSchema("json_schema", text)
     frame = b"\x00\x00\x00\x00\x03"
     values = [frame + b'{"id": 1, "x": 2, "new": true}', frame + b'{"id": "a"}', frame + b"{"]
-    wanted = decode(values[:1], (), {3: schema}, format="json_schema").wanted[()]
+    wanted = decode(values[:1], (), {3: schema}, format="json_schema").requested_fields[()]
     assert {name: str(kind) for name, kind in wanted.items()} == {
         "id": "long", "x": "double", "at": "timestamptz", "new": "boolean",
     }  # fmt: skip
@@ -307,7 +307,7 @@ def test_a_policy_that_only_adds_does_not_widen_what_is_nested() -> None:
     schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
     reading = {"format": "json_schema", "may_widen": False}
     wide = {"o": "struct<n: int>", "of": "list<struct<n: int>>"}
-    assert decode([b"\x00\x00\x00\x00\x03{}"], fields_of(**_NARROW), {3: schema}, **reading).wanted == {
+    assert decode([b"\x00\x00\x00\x00\x03{}"], fields_of(**_NARROW), {3: schema}, **reading).requested_fields == {
         ("o",): {"more": parse_type("boolean")}
     }
     members = {"type": "object", "properties": {"n": {"type": "integer"}, "more": {"type": "boolean"}}}
@@ -315,15 +315,15 @@ def test_a_policy_that_only_adds_does_not_widen_what_is_nested() -> None:
     decoded = decode(
         [b"\x00\x00\x00\x00\x03{}"], fields_of(**wide), {3: WriterSchema("json_schema", listed)}, **reading
     )
-    assert decoded.wanted == {("of", "element"): {"more": parse_type("boolean")}}
+    assert decoded.requested_fields == {("of", "element"): {"more": parse_type("boolean")}}
 
 
 def test_a_schema_of_which_no_record_can_be_read_brings_no_column() -> None:
     (good,) = framed(1, V1, {"id": 1, "name": "a"})
     (read,) = framed(7, V2, {"id": 2, "name": "b", "price": None})
     broken, fields = b"\x00\x00\x00\x00\x07\xff", fields_of(id="int", name="string")
-    assert decode([good, broken], fields, {1: V1, 7: V2}).wanted == {}
-    assert decode([good, broken, read], fields, {1: V1, 7: V2}).wanted == {
+    assert decode([good, broken], fields, {1: V1, 7: V2}).requested_fields == {}
+    assert decode([good, broken, read], fields, {1: V1, 7: V2}).requested_fields == {
         (): {"id": parse_type("long"), "price": parse_type("float")}
     }
 
@@ -333,8 +333,8 @@ def test_nor_does_a_json_schema_unless_what_it_brings_would_let_a_record_fit(bod
     schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
     decoded = decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, format="json_schema")
     assert decoded.refused.tolist() == [True]
-    assert (decoded.wanted.get((), {}).get("id") == parse_type("long")) is is_read
-    assert bool(decoded.wanted) is is_read
+    assert (decoded.requested_fields.get((), {}).get("id") == parse_type("long")) is is_read
+    assert bool(decoded.requested_fields) is is_read
 
 
 def test_protobuf_records_say_which_message_they_are() -> None:
@@ -396,14 +396,14 @@ def test_text_and_bytes_are_one_column() -> None:
         {"value": None},
     ]
     kinds: dict[str, IcebergType] = {"value": StringType()}
-    assert decode([b"a"], (), {}, format="text").wanted == {(): kinds}
+    assert decode([b"a"], (), {}, format="text").requested_fields == {(): kinds}
 
 
 def test_types_are_united_over_the_schemas_of_a_batch() -> None:
     wide = _record(_field("id", "double"))
     narrow = _record(_field("id", "float"))
     values = [*framed(1, narrow, {"id": 1.0}), *framed(2, wide, {"id": 2.0})]
-    assert decode(values, (), {1: narrow, 2: wide}).wanted == {(): {"id": DoubleType()}}
+    assert decode(values, (), {1: narrow, 2: wide}).requested_fields == {(): {"id": DoubleType()}}
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_days_and_times_are_exact_from_the_year_1_to_9999_and_out_of_range_beyon
     inside = framed(1, schema, *({"v": n, "list": [n]} for n in (first, end - 1)))
     fields = tuple(
         NestedField(n, name, kind, required=False)
-        for n, (name, kind) in enumerate(decode(inside, (), {1: schema}).wanted[()].items(), 1)
+        for n, (name, kind) in enumerate(decode(inside, (), {1: schema}).requested_fields[()].items(), 1)
     )
     found = decode(inside, fields, {1: schema})
     of_day = found.columns[0].type == "date32[day]"

@@ -12,14 +12,14 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
 from pyiceberg.types import DateType, IcebergType, NestedField, StructType, TimestampType
 
 from frazil.schema.evolve import (
-    NamesClash,
+    NameConflict,
     TypesDiffer,
     can_promote,
     compare_schemas,
-    dump_wanted,
+    dump_requested_fields,
     extend_schema,
-    load_wanted,
-    merge_wanted,
+    load_requested_fields,
+    merge_requested_fields,
     new_schema,
 )
 from frazil.spec.types import parse_type
@@ -35,7 +35,7 @@ def _columns(words: dict[str, str]) -> dict[str, IcebergType]:
 def _wanted(case: dict[str, Any]) -> list[dict[tuple[str, ...], dict[str, IcebergType]]]:
     return [
         {tuple(path.split(".")) if path else (): _columns(fields) for path, fields in one.items()}
-        for one in case["wanted"]
+        for one in case["requested_fields"]
     ]
 
 
@@ -49,26 +49,26 @@ def _shape(columns: dict[str, IcebergType]) -> list[str]:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in _CASES])
 def test_a_table_becomes_what_its_records_need(case: dict[str, Any]) -> None:
     before = new_schema(_columns(case["before"]).items())
-    travelled = [load_wanted(dump_wanted(one)) for one in _wanted(case)]
+    travelled = [load_requested_fields(dump_requested_fields(one)) for one in _wanted(case)]
     if "differs" in case:
         with pytest.raises(TypesDiffer) as differs:
-            merge_wanted(_wanted(case))
+            merge_requested_fields(_wanted(case))
         assert str(differs.value) == case["differs"]
-        kept = merge_wanted(_wanted(case), keeps_first=True)
+        kept = merge_requested_fields(_wanted(case), keeps_first=True)
         assert _shape(kept[()]) == _shape(_columns(case["first"])), "what is not contradicted is merged all the same"
         return
-    wanted = merge_wanted(travelled)
+    requested_fields = merge_requested_fields(travelled)
     if "clashes" in case:
-        with pytest.raises(NamesClash):
-            extend_schema(before, wanted)
+        with pytest.raises(NameConflict):
+            extend_schema(before, requested_fields)
         return
-    after = extend_schema(before, wanted)
+    after = extend_schema(before, requested_fields)
     assert _shape({f.name: f.field_type for f in after.fields}) == _shape(_columns(case["after"]))
     assert len(after.field_ids) == len(set(after.field_ids)), "every id is there once"
     assert {before.find_column_name(i): i for i in before.field_ids}.items() <= {
         after.find_column_name(i): i for i in after.field_ids
     }.items(), "what was there keeps its id"
-    assert extend_schema(after, wanted) == after, "the same change twice changes nothing"
+    assert extend_schema(after, requested_fields) == after, "the same change twice changes nothing"
     changes = {change.path: _shape({"x": change.kind}) for change in compare_schemas(before, after)}
     assert changes == {path: _shape({"x": kind}) for path, kind in _columns(case["changes"]).items()}
 

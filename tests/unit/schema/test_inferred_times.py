@@ -9,7 +9,7 @@ import pytest
 
 from frazil.ingest import plan
 from frazil.ops.plan import describe_type
-from frazil.schema.evolve import merge_wanted
+from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.inferred_times import agree_on_times
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
@@ -67,5 +67,5 @@ def test_other_text_behind_the_first_batch_counts_wherever_that_ends(
 
 def test_pieces_of_records_that_differ_make_text() -> None:
     kinds = ("struct<t: timestamptz, l: list<date>, m: map<string, timestamp>>", "struct<t: string, l: list<date>>")
-    united = merge_wanted(agree_on_times([{(): {"o": parse_type(kind)}} for kind in kinds]))
+    united = merge_requested_fields(agree_on_times([{(): {"o": parse_type(kind)}} for kind in kinds]))
     assert describe_type(united[()]["o"]) == "struct<t: string, l: list<date>, m: map<string, timestamp>>"

@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.types import ListType, LongType, NestedField, StructType
 
 from frazil.ingest.state.status import RunState
-from frazil.name_length import MAX_NAME_BYTES, is_long, long_name_in, without_long_names
-from frazil.schema.evolve import NamesClash, extend_schema, new_schema
+from frazil.name_length import MAX_NAME_BYTES, drop_long_names, is_long, long_name_in
+from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.models import EnvelopeSpec, FlattenSpec
 from frazil.spec.types import parse_type
@@ -157,9 +157,14 @@ def test_another_schema_with_such_a_name_brings_the_other_columns(
 def test_no_schema_gets_one_from_whatever_wants_it() -> None:
     schema = new_schema({"id": parse_type("long")}.items())
     inside = StructType(NestedField(0, LONG, LongType(), required=False))
-    for wanted in ({LONG: LongType()}, {IN_BYTES: LongType()}, {"s": inside}, {"l": ListType(0, inside, False)}):
-        with pytest.raises(NamesClash, match="255 at most"):
-            extend_schema(schema, {(): wanted})
+    for requested_fields in (
+        {LONG: LongType()},
+        {IN_BYTES: LongType()},
+        {"s": inside},
+        {"l": ListType(0, inside, False)},
+    ):
+        with pytest.raises(NameConflict, match="255 at most"):
+            extend_schema(schema, {(): requested_fields})
     assert extend_schema(schema, {(): {FITS: LongType()}}).find_field(FITS).field_type == LongType()
 
 
@@ -181,5 +186,5 @@ def test_a_struct_without_them_has_what_is_left() -> None:
     renamed = StructType.model_validate_json(
         json.dumps(json.loads(text)).replace('"c"', f'"{LONG}"').replace('"d"', f'"{LONG}"').replace('"e"', f'"{LONG}"')
     )
-    assert str(without_long_names(renamed)).count(":") < str(renamed).count(":")
-    assert [field.name for field in without_long_names(renamed).fields] == ["a", "s"]
+    assert str(drop_long_names(renamed)).count(":") < str(renamed).count(":")
+    assert [field.name for field in drop_long_names(renamed).fields] == ["a", "s"]

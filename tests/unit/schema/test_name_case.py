@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.layout import Layout
 from frazil.ingest.state.status import RunState
 from frazil.ops.plan import describe_type
-from frazil.schema.evolve import NamesClash, extend_schema, new_schema
+from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.schema.name_case import Spellings, fold
 from frazil.spec.columns import parse_path
 from frazil.spec.models import ColumnSpec
@@ -216,7 +216,7 @@ def test_a_metadata_column_is_no_column_for_a_field_in_whatever_capitals(tmp_pat
 
 def test_no_change_makes_two_columns_that_differ_in_capitals_alone() -> None:
     both = new_schema([("id", LONG)])
-    with pytest.raises(NamesClash, match="Id differs from `id` and `ID` in capitals alone"):
+    with pytest.raises(NameConflict, match="Id differs from `id` and `ID` in capitals alone"):
         extend_schema(_with_both(both), {(): {"Id": LONG}})
 
 

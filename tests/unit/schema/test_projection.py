@@ -8,8 +8,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.schema.evolve import NamesClash, Wanted, new_schema
-from frazil.schema.projection import Shaping, change_case, doc_of, extend_shaped, make_layout, path_in_doc, spell_path
+from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
+from frazil.schema.projection import Shaping, change_case, doc_of, extend_shaped, format_path, make_layout, path_in_doc
 from frazil.schema.selection import Level, Path, Selection
 from frazil.spec.types import parse_type
 
@@ -54,7 +54,7 @@ def test_names_change_their_case(name: str, lower: str, snake: str, camel: str) 
     ],
 )
 def test_a_doc_says_which_field_feeds_a_column_and_keeps_what_else_it_said(path: Path, text: str) -> None:
-    assert spell_path(path) == text
+    assert format_path(path) == text
     for old in (None, "", "the user's number", "two\nlines"):
         doc = doc_of(path, old)
         assert (path_in_doc(doc), doc.startswith(old or "field: ")) == (path, True)
@@ -101,8 +101,8 @@ def columns_of(schema: Schema) -> dict[str, tuple[str, str | None]]:
 
 
 def extend(shaping: Shaping, schema: Schema | None = None, **found: str) -> Schema:
-    wanted: Wanted = {(): {name: parse_type(word) for name, word in found.items()}}
-    return extend_shaped(schema or Schema(), shaping, ("_key",), wanted)
+    requested_fields: RequestedFields = {(): {name: parse_type(word) for name, word in found.items()}}
+    return extend_shaped(schema or Schema(), shaping, ("_key",), requested_fields)
 
 
 def test_nested_records_become_columns_down_to_a_depth() -> None:
@@ -122,17 +122,17 @@ def test_nested_records_become_columns_down_to_a_depth() -> None:
 
 def test_a_new_nested_field_and_a_wider_type_find_their_columns() -> None:
     schema = extend(Shaping(depth=1, case="snake"), u="struct<userId: int, at: struct<zip: int>>")
-    wanted: Wanted = {
+    requested_fields: RequestedFields = {
         ("u",): {"userId": parse_type("long"), "isNew": parse_type("boolean")},
         ("u", "at"): {"x": parse_type("long")},
     }
-    again = extend_shaped(schema, Shaping(depth=1, case="snake"), (), wanted)
+    again = extend_shaped(schema, Shaping(depth=1, case="snake"), (), requested_fields)
     assert columns_of(again) == {
         "u_user_id": ("long", "field: u.userId"),
         "u_at": ("struct<zip: int, x: long>", "field: u.at"),
         "u_is_new": ("boolean", "field: u.isNew"),
     }
-    assert extend_shaped(again, Shaping(depth=1, case="snake"), (), wanted) == again
+    assert extend_shaped(again, Shaping(depth=1, case="snake"), (), requested_fields) == again
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ def test_a_new_nested_field_and_a_wider_type_find_their_columns() -> None:
 )
 def test_two_fields_never_share_a_column(shaping: Shaping, found: dict[str, str], words: str) -> None:
     schema = new_schema([("t", parse_type("long"))] if shaping.fields else [])
-    with pytest.raises(NamesClash) as raised:
+    with pytest.raises(NameConflict) as raised:
         extend_shaped(schema, shaping, ("_key",), {(): {name: parse_type(word) for name, word in found.items()}})
     assert str(raised.value).startswith(words)
 
 
 def test_the_other_field_is_known_after_a_restart_by_the_docs_alone() -> None:
     schema = extend(FLAT, a="struct<b: long>")
-    with pytest.raises(NamesClash, match=r"the fields a\.b and a_b would share the column a_b"):
+    with pytest.raises(NameConflict, match=r"the fields a\.b and a_b would share the column a_b"):
         extend(FLAT, schema, a_b="long")
 
 

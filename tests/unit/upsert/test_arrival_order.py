@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.cdc.positions import mark_read, split_read
+from frazil.cdc.source.positions import mark_snapshot_rows, split_snapshot_marks
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.upsert.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import Ranked, concat_ranked, deduplicate, dump_ranked, load_ranked, previous_places
@@ -107,11 +107,11 @@ def test_large_values_are_those_of_the_row_that_a_snapshot_has_read(tmp_path: Pa
 
 def test_places_of_rows_that_are_there_already_have_no_mark() -> None:
     places = pa.array(["5/0/0", None, "7/0/0"])
-    marked = mark_read(places, pa.array([True, True, False]), pa.array([3, 3, 3], pa.int32()))
+    marked = mark_snapshot_rows(places, pa.array([True, True, False]), pa.array([3, 3, 3], pa.int32()))
     assert marked.to_pylist() == ["5/0/0/r3", None, "7/0/0"]
-    bare, partitions = split_read(marked)
+    bare, partitions = split_snapshot_marks(marked)
     assert (bare.to_pylist(), partitions.tolist()) == (places.to_pylist(), [3, -1, -1])
-    assert split_read(places)[1].tolist() == [-1, -1, -1]
+    assert split_snapshot_marks(places)[1].tolist() == [-1, -1, -1]
 
 
 @dataclass(frozen=True)

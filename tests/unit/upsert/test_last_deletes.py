@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.types import LastDelete, Progress, TaskReport
-from frazil.upsert.last_deletes import TOLD, LastDeletes, still_last
+from frazil.upsert.last_deletes import FOLLOWS_DELETE, LastDeletes, still_last
 
 Records = dict[str, pa.Array]
 
@@ -25,7 +25,7 @@ def _records(*told: tuple[int, int, str]) -> Records:
 
 def _told(deletes: LastDeletes, *told: tuple[int, int, str]) -> list[bool]:
     records = deletes.with_told("a", _records(*told))
-    return np.asarray(records[TOLD]).tolist() if TOLD in records else []
+    return np.asarray(records[FOLLOWS_DELETE]).tolist() if FOLLOWS_DELETE in records else []
 
 
 def _after(rows: Sequence[int], *told: tuple[int, int, str]) -> LastDeletes:

@@ -1,8 +1,8 @@
-"""The steps that the compiled walk over Avro bodies takes, one after another: written once per schema.
+"""The steps that the compiled walk over Avro bodies takes in order: written once per schema.
 
-A step is a row of six numbers: what to do, the slot it fills, and up to four operands. A slot is a column of 64-bit
-words; its context tells which rows it has: those of the records, or those of one array's or map's items. So a new
-schema costs a list of numbers and no compiling.
+A step is a row of six numbers: the operation, the slot it fills, and up to four operands. A slot is a column of 64-bit
+words, and belongs to a context: the rows of the records, or the rows of one array's or map's items. So a new schema
+needs a list of numbers and no compilation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECORDS = 0
 """The context with one row per record."""
 
 SCRATCH = 1
-"""The context of what is walked over and not kept: it has one row, and one slot, SCRATCH_SLOT."""
+"""The context of values that are skipped: it has one row, and one slot, SCRATCH_SLOT."""
 
 SCRATCH_SLOT = 0
 
@@ -45,22 +45,22 @@ _PLAIN = {"boolean": BOOLEAN, "float": FLOAT, "double": DOUBLE, "bytes": BYTES, 
 
 @dataclass
 class Code:
-    """Steps being written. paths: of each step the field it reads. jumps: of each branch of each union the step it
-    goes on with and the word that is stored for it, 0 for null.
-    """
+    """Steps while they are written."""
 
     steps: list[list[int]] = field(default_factory=list)
+    #: The field that each step reads.
     paths: list[str] = field(default_factory=list)
+    #: For each branch of each union the step to continue with and the word to store, 0 for null.
     jumps: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, op: int, path: str = "", slot: int = SCRATCH_SLOT, operands: Sequence[int] = ()) -> int:
-        """Writes a step; its number."""
+        """Adds a step and returns its number."""
         self.steps.append([op, slot, *operands, *[0] * (4 - len(operands))])
         self.paths.append(path)
         return len(self.steps) - 1
 
     def scalar(self, avro: Avro, path: str, slot: int, logical: str = "") -> None:
-        """Reads a value that holds no others."""
+        """Adds the step for a value without parts."""
         if avro.kind == "enum":
             self.add(NUMBER, path, slot, (0, len(avro.symbols) - 1, NO_SYMBOL, 0))
         elif avro.kind == "fixed":
@@ -72,7 +72,7 @@ class Code:
             self.add(NUMBER, path, slot, (least, most, fault, int(avro.kind == "int")))
 
     def union(self, path: str, slot: int, branches: Sequence[Callable[[], None] | None]) -> None:
-        """Reads the number of a branch and goes on with it. branches: what writes each one's steps, None for null."""
+        """Adds the steps for a union. branches: each writes the steps of its branch, None for null."""
         first = len(self.jumps)
         self.add(UNION, path, slot, (len(branches), first))
         self.jumps += [(0, 0)] * len(branches)
@@ -91,7 +91,9 @@ class Code:
                 self.jumps[first + number] = (len(self.steps), 0)
 
     def items(self, path: str, slot: int, context: int, write: Callable[[], None]) -> None:
-        """Reads the blocks of an array or map; `write` writes the steps of one item. The slot gets their number."""
+        """Adds the steps for the blocks of an array or map; `write` adds those of one item. The slot gets the number of
+        items.
+        """
         start = self.add(LIST, path, slot)
         write()
         if len(self.steps) == start + 1:

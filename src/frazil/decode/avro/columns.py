@@ -1,6 +1,6 @@
-"""The words of a walk as Arrow arrays, and the faults that show only there: text, keys, decimals, UUIDs.
+"""The words of a walk to Arrow arrays, and the faults found only here: in text, keys, decimals and UUIDs.
 
-Nothing is checked twice: a value that is not there has the word 0 and is passed over.
+Nothing is checked twice: an absent value has the word 0 and is skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from frazil.decode.json_text import write_texts
 _MOST_MILLIS = (2**63 - 1) // 1000
 
 Valid = NDArray[np.bool_] | None
-"""Which rows have a value; None: all."""
+"""Which rows have a value, bool of shape (n_rows,); None: all."""
 
 _WHOLE_TYPES: dict[type[IcebergType], pa.DataType] = {
     TimeType: pa.time64("us"),
@@ -36,28 +36,30 @@ _WHOLE_TYPES: dict[type[IcebergType], pa.DataType] = {
 
 @dataclass
 class Words:
-    """What a walk has found: `firsts` has the place of each slot in `words`, `counts` the rows of each context.
-
-    fault: per record, added to here. fault_paths: of the records whose faults were found here, the field; fault_values: what
-    is in it, where the message shows that. The records' rows are those of context 0.
-    """
+    """The results of a walk. The rows of context 0 are the records."""
 
     plan: Plan
     records: Bodies
+    #: All slots, one after another.
     words: I64
+    #: The place of each slot in `words`.
     firsts: I64
+    #: The number of rows of each context.
     counts: I64
+    #: The fault of each record, 0 for none; faults found here are added.
     fault: U8
+    #: The field by record, for faults found here.
     fault_paths: dict[int, str] = field(default_factory=dict)
+    #: The value of that field by record, where the message shows it.
     fault_values: dict[int, str] = field(default_factory=dict)
 
     @property
     def origin(self) -> int:
-        """Address of the bytes that the words point into."""
+        """The address of the bytes that the words point into."""
         return self.records.base
 
     def of(self, part: Part) -> I64:
-        """The words of a part."""
+        """Returns the words of a part."""
         return self._slot(part.slot)
 
     def _slot(self, slot: int) -> I64:
@@ -65,7 +67,7 @@ class Words:
         return self.words[first : first + self.counts[self.plan.slots[slot]]]
 
     def owners(self, context: int) -> NDArray[np.int64]:
-        """The record that each row of a context belongs to."""
+        """Returns the record that each row of a context belongs to: int64 of shape (n_rows,)."""
         slot = self.plan.lists[context]
         if context == 0:
             return np.arange(self.counts[0])
@@ -74,8 +76,8 @@ class Words:
     def refuse(
         self, part: Part, bad: NDArray[np.uint8] | NDArray[np.bool_], fault: int, values: I64 | None = None
     ) -> None:
-        """Marks the records of the rows that are `bad`, unless they have a fault already. values: what the rows have, where
-        the message shows it.
+        """Sets the fault of the records of the rows in `bad`, unless they have one already. values: words of the rows,
+        where the message shows the value.
         """
         if not bad.any():
             return
@@ -90,9 +92,9 @@ class Words:
 
 
 def make_array(words: Words, part: Part, valid: Valid) -> pa.Array:
-    """The array of a part: a row for each of its context, null where it is not `valid`.
+    """Returns the array of a part: a row for each row of its context, null where it is not `valid`.
 
-    Where a record had to be refused the array is of no use: there may be bytes that are no text in it.
+    Where a record had to be refused the array must not be used: it may contain bytes that are no text.
     """
     return _MAKERS[part.make](words, part, valid)
 

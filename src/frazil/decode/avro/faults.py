@@ -1,4 +1,4 @@
-"""What can be wrong with an Avro body: a number for the compiled loops, a Fault for the reader of a message."""
+"""The faults of an Avro body: a number in the compiled loops, a Fault with a message elsewhere."""
 
 from __future__ import annotations
 
@@ -28,16 +28,20 @@ NO_UUID = 20
 LONG_JSON = 21
 
 MAX_ITEMS = 1_000_000
-"""Items of one array or map."""
+"""The largest number of items of one array or map."""
 
 MAX_EMPTY_ITEMS = 1_000
-"""Items of one record that take no bytes (null, records without fields): without a limit 4 bytes are a million items."""
+"""The largest number of items of one record that take no bytes (null, records without fields): without a limit 4 bytes
+are a million items.
+"""
 
 FREE_CELLS, CELLS_PER_BYTE = 100_000, 64
-"""A record's array elements may take this many values, absent ones included, and this many more per byte of it."""
+"""The number of values, absent ones included, that a record's array elements may take, and the additional number for
+each byte of the record.
+"""
 
 MAX_JSON_CHARACTERS = 16 * 2**20
-"""Of the names of fields, branches and symbols in one value that is written as JSON."""
+"""The largest number of characters in names of fields, branches and symbols of one value that is written as JSON."""
 
 FAULTS = (
     Fault("malformed", "the body is cut short: it ends inside a value"),
@@ -66,4 +70,4 @@ FAULTS = (
     Fault("does_not_fit", "a string is not a UUID in the form 8-4-4-4-12"),
     Fault("too_large", "the JSON of a value that contains its own type would be too long"),
 )
-"""The Fault of number n is at n - 1."""
+"""The Fault with number n is at index n - 1."""

@@ -1,7 +1,7 @@
-"""Avro's logical types in the wrong place: beside a field's `type`, `{"name": "ts", "type": "long", "logicalType": …}`.
+"""Misplaced logical types of Avro: beside a field's `type`, as in `{"name": "ts", "type": "long", "logicalType": …}`.
 
-Avro reads a logical type inside of the type alone and ignores any other attribute (specification 1.12, "Logical Types"), so
-such a field is a long. People write it all the same, and mean a time.
+Avro reads a logical type only inside the type and ignores other attributes (Avro specification 1.12, "Logical Types"),
+so such a field is a long. Authors of schemas write it all the same, and mean a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OF_LOGICAL = ("logicalType", "precision", "scale")
 
 @dataclass(frozen=True)
 class Misplaced:
-    """A logical type that stands beside the type that it would belong to."""
+    """A logical type beside the type that it would apply to."""
 
     #: Names of the fields that lead there, with dots between.
     path: str
@@ -30,7 +30,7 @@ class Misplaced:
 
 @functools.lru_cache(maxsize=256)
 def find_misplaced(schema: str, references: tuple[str, ...] = ()) -> tuple[Misplaced, ...]:
-    """The logical types beside their type, of texts that Avro's parser has taken; not those that could not apply to it."""
+    """Returns the misplaced logical types in valid schema texts; not those that could not apply to their type."""
     found: list[Misplaced] = []
     for text in (*references, schema):
         _moved(json.loads(text), (), found)
@@ -39,14 +39,14 @@ def find_misplaced(schema: str, references: tuple[str, ...] = ()) -> tuple[Mispl
 
 @functools.lru_cache(maxsize=256)
 def with_moved_logical_types(schema: str) -> str:
-    """The schema's text with the logical types that stand beside their type inside of it."""
+    """Returns the schema's text with misplaced logical types moved into their type."""
     found: list[Misplaced] = []
     moved = _moved(json.loads(schema), (), found)
     return json.dumps(moved) if found else schema
 
 
 def _moved(node: Any, path: tuple[str, ...], found: list[Misplaced]) -> Any:
-    """The type with the logical types in it where they belong; notes them in `found`."""
+    """Returns the type with misplaced logical types moved; adds them to `found`."""
     if isinstance(node, list):
         return [_moved(branch, path, found) for branch in node]
     if not isinstance(node, dict):
@@ -68,7 +68,7 @@ def _field(member: Mapping[str, Any], path: tuple[str, ...], found: list[Misplac
 
 
 def _inside(owner: Mapping[str, Any], path: tuple[str, ...], found: list[Misplaced]) -> Any:
-    """The type of a field, or of a type that is an object around another, with the logical type of that owner."""
+    """Returns the type of a field, or of an object around another type, with the owner's logical type."""
     attributes = {name: owner[name] for name in _OF_LOGICAL if name in owner}
     kind = _moved(owner["type"], path, found)
     if "logicalType" not in attributes:
@@ -79,7 +79,7 @@ def _inside(owner: Mapping[str, Any], path: tuple[str, ...], found: list[Misplac
 
 
 def _with(kind: Any, attributes: Mapping[str, Any], path: tuple[str, ...], found: list[Misplaced]) -> Any:
-    """The type with a logical type, where it has none of its own and this one applies to it."""
+    """Returns the type with a logical type, where it has none of its own and this one applies to it."""
     node = {"type": kind} if isinstance(kind, str) else kind
     is_open = isinstance(node, dict) and "logicalType" not in node and isinstance(node.get("type"), str)
     if not is_open or not logical_of({**node, **attributes}):

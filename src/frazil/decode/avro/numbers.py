@@ -1,6 +1,6 @@
 """Numbers and blocks of Avro's binary encoding, compiled (Avro specification 1.12, "Binary Encoding").
 
-Each function goes from an address to the address after what it reads; a negative answer is a fault, negated.
+Each function takes an address and returns the address after what it reads; a negative one is a fault, negated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FAR = 2**62
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def read_number(i: int, end: int) -> tuple[int, int]:
-    """The zig-zag number at `i`: the address after it, and the value."""
+    """Returns the address after the zig-zag number at `i`, and its value."""
     if i >= end:
         return -CUT_SHORT, 0
     c = load8(i)
@@ -47,11 +47,13 @@ def read_number(i: int, end: int) -> tuple[int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def read_block(i: int, end: int) -> tuple[int, int, int]:
-    """The head of a block at `i`: the address after it; its items; the address after the block if it says so, else 0."""
+    """Returns the address after the head of the block at `i`, its number of items, and the address after the block if
+    the head gives its size, else 0.
+    """
     i, count = read_number(i, end)
     if i < 0 or count >= 0:
         return i, count, 0
-    count = max(count, -_FAR)  # The least number has no counterpart above 0.
+    count = max(count, -_FAR)  # The least integer cannot be negated.
     i, size = read_number(i, end)
     if i < 0:
         return i, 0, 0
@@ -62,7 +64,9 @@ def read_block(i: int, end: int) -> tuple[int, int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def count_empty_items(i: int, end: int, limit: int) -> tuple[int, int]:
-    """The blocks of an array whose items take no bytes: the address after them; the number of items, up to `limit`."""
+    """Returns the address after the blocks of an array whose items take no bytes, and the number of items, up to
+    `limit`.
+    """
     total = 0
     while True:
         i, count, block_end = read_block(i, end)
@@ -79,5 +83,5 @@ def count_empty_items(i: int, end: int, limit: int) -> tuple[int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def read_float_bits(i: int) -> int:
-    """The 32 bits of a float."""
+    """Returns the 32 bits of a float."""
     return load8(i) | load8(i + 1) << 8 | load8(i + 2) << 16 | load8(i + 3) << 24

@@ -1,4 +1,4 @@
-"""Columns in the making: what an Avro type becomes in Iceberg, and how an array is made of what a walk finds."""
+"""Planned columns of an Avro schema: the Iceberg type of each, and how its array is made from the words of a walk."""
 
 from __future__ import annotations
 
@@ -52,47 +52,51 @@ _TYPES: dict[tuple[str, str], tuple[str, IcebergType]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A column, or what a column is made of.
+    """A planned column, or a part of one."""
 
-    make: how its array is made from words. slot: the words, of the rows of `context`. children: the fields of a struct
-    or union, the elements of a list, keys and values of a map, what is there when an optional is. choices: of a union
-    the word that stands for each child. avro: the type it is read from. json: how it is written, if that is as JSON.
-    """
-
+    #: How its array is made from words.
     make: str
     type: IcebergType
+    #: The context whose rows it has.
     context: int
     path: str
+    #: The slot with its words.
     slot: int = SCRATCH_SLOT
+    #: The fields of a struct or union, the elements of a list, keys and values of a map, or the value of an optional.
     children: tuple[Part, ...] = ()
+    #: The word of each child, of a union.
     choices: tuple[int, ...] = ()
+    #: The Avro type that it is read from.
     avro: Avro | None = None
+    #: How its value is written as JSON; None where it is not.
     json: JsonCode | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that reading needs to know of a schema.
-
-    branches: by path of a value what a union with its type calls it; of records nothing. steps, jumps: for the walk. paths:
-    the field of each step. slots: the context of each slot. widths: what one row of each context takes, in words. lists: of
-    each context the slot with its items' numbers, by which they belong to the rows of another context.
-    """
+    """Everything that reading a schema's records requires."""
 
     struct: StructType
     parts: tuple[Part, ...]
     aliases: dict[tuple[str, ...], tuple[str, ...]]
+    #: The name that a union gives to the type of its value, by the value's path, except for records.
     branches: dict[tuple[str, ...], str]
+    #: The steps of the walk.
     steps: NDArray[np.int64]
+    #: The jumps of the walk's unions.
     jumps: NDArray[np.int64]
+    #: The field of each step.
     paths: tuple[str, ...]
+    #: The context of each slot.
     slots: NDArray[np.int64]
+    #: The words that one row of each context takes.
     widths: NDArray[np.int64]
+    #: For each context the slot with the number of its items, by which they belong to the rows of another context.
     lists: tuple[int, ...]
 
 
 def scalar_type(avro: Avro) -> tuple[str, IcebergType]:
-    """How the column of a type that holds no others is made, and its type in Iceberg."""
+    """Returns how the column of a type without parts is made, and its Iceberg type."""
     if avro.logical == "decimal":
         return "decimal", DecimalType(avro.precision, avro.scale)
     if avro.kind == "fixed" and not avro.logical:

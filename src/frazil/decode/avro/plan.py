@@ -1,6 +1,6 @@
-"""From an Avro type to a plan: which columns it becomes, and the steps that fill them.
+"""From an Avro type to a plan: the columns, and the steps that fill them.
 
-docs/reference/avro.md has the table; tests/unit/decode/test_avro_types.py holds it.
+docs/reference/avro.md has the table of types; tests/unit/decode/test_avro_types.py verifies it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from frazil.decode.forms import OWN_FORMS, Forms
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a type stands: the fields on the way, the context of its rows, the levels above it."""
+    """The place of a type in the schema."""
 
+    #: The fields on the way.
     path: tuple[str, ...] = ()
+    #: The context of its rows.
     context: int = RECORDS
+    #: The number of levels above it.
     level: int = 0
 
     @property
@@ -36,8 +39,10 @@ class _Place:
 
 
 def plan_columns(avro: Avro, forms: Forms = OWN_FORMS) -> Plan:
-    """The columns of a type and how they are filled; raises UnusableSchema for what no table can have. forms: of values
-    that are read in another form than their schema's own.
+    """Returns the columns of a type and the steps that fill them. forms: of values that are read in another form than
+    their schema's own.
+
+    Raises: UnusableSchema for a type that no table can have.
     """
     planner = _Planner(forms=dict(forms))
     if avro.kind == "record":
@@ -69,8 +74,8 @@ def _struct(names: list[str], parts: tuple[Part, ...], make: type[StructType] = 
 
 
 def _in_form(avro: Avro, form: str) -> Avro:
-    """The type of the same bytes in another form: without its logical type, or text as bytes and the reverse, which Avro's
-    schema resolution allows. Types that have no such form stay as they are.
+    """Returns the type of the same bytes in another form: without its logical type, or text as bytes and the reverse,
+    which Avro's schema resolution allows. A type without such a form is returned unchanged.
     """
     if form == "number" and avro.kind in ("int", "long"):
         return replace(avro, logical="")
@@ -83,10 +88,9 @@ def _in_form(avro: Avro, form: str) -> Avro:
 
 @dataclass
 class _Planner:
-    """Writes steps and parts side by side. open: the records around the place, None for each way out between them (a
-    union, an array, a map). hollow: records that take no bytes. forms: by path, of values that are read in another form.
-    """
+    """Writes steps and parts together."""
 
+    #: The forms of values that are not read in their schema's own form, by path.
     forms: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
     code: Code = field(default_factory=Code)
@@ -95,14 +99,17 @@ class _Planner:
     lists: list[int] = field(default_factory=lambda: [SCRATCH_SLOT, SCRATCH_SLOT])
     aliases: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
     branches: dict[tuple[str, ...], str] = field(default_factory=dict)
+    #: The records around the place, None for each level that allows an end of recursion between them (a union, an
+    #: array, a map).
     open: list[Avro | None] = field(default_factory=list)
+    #: Records that take no bytes.
     hollow: set[Avro] = field(default_factory=set)
     routines: dict[Avro, int] = field(default_factory=dict)
     json_codes: dict[Avro, JsonCode] = field(default_factory=dict)
     field_count: int = 0
 
     def value(self, avro: Avro, place: _Place) -> Part | None:
-        """The part for a type; None when there is nothing to tell of it: null, and records of nothing else."""
+        """Returns the part for a type; None when it has no content: null, and records of nothing else."""
         if place.level > MAX_LEVELS:
             raise unusable(f"the schema is nested more than {MAX_LEVELS} levels deep", place.path[:8])
         writers: dict[str, Callable[[Avro, _Place], Part | None]] = {
@@ -122,7 +129,7 @@ class _Planner:
         return Part(make, kind, place.context, place.name, slot, avro=avro)
 
     def write_routines(self) -> None:
-        """The steps that walk over records that contain themselves, each once."""
+        """Adds the steps for records that contain themselves, once for each."""
         starts: list[int] = []
         waiting = list(self.routines)
         while waiting:
@@ -147,7 +154,9 @@ class _Planner:
             raise unusable(f"the schema has more than {MAX_FIELDS:,} fields", place.path[:8])
 
     def _something(self, avro: Avro, place: _Place) -> Part:
-        """As `value`; where a column is needed all the same, a boolean: true for a hollow record, null for null."""
+        """Returns the part as `value` does; where a column is needed in any case, a boolean: true for a hollow record,
+        null for null.
+        """
         found = self.value(avro, place)
         if found is not None:
             return found
@@ -193,7 +202,7 @@ class _Planner:
         return self.routines.setdefault(avro, len(self.routines))
 
     def _open_items(self, place: _Place) -> tuple[int, int]:
-        """A slot for the number of items, and a context for their rows."""
+        """Adds a slot for the number of items, and a context for their rows."""
         slot = self._slot(place)
         self.widths.append(0)
         self.lists.append(slot)
@@ -250,7 +259,7 @@ class _Planner:
         return Part("union", kind, place.context, place.name, slot, tuple(parts), choices)
 
     def _skip(self, avro: Avro) -> None:
-        """Steps that walk over a value and keep nothing; logical types are left to their underlying ones."""
+        """Adds steps that skip a value, by its underlying type."""
         if avro.kind == "record":
             if avro not in self.hollow:
                 self.code.add(CALL, operands=(self._routine(avro),))

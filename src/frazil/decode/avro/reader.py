@@ -1,8 +1,9 @@
-"""Avro bodies to columns (Avro specification 1.12, "Binary Encoding"): no frame, no container, one schema for all.
+"""Avro bodies to columns (Avro specification 1.12, "Binary Encoding"): without wire-format header and container, one
+schema for all.
 
-Two passes: a compiled walk checks every byte and notes where each value lies; then each column is made at once. A
-record that turns out to be faulty in the second is left out, and both are done again without it: so nothing of it is
-in any column, its array elements included.
+There are two passes: a compiled walk checks every byte and records where each value is; then each column is made at
+once. A record found faulty in the second pass is left out, and both passes are repeated without it, so that nothing of
+it is in any column, its array elements included.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ _MOST_WORDS = 2**24
 
 @functools.lru_cache(maxsize=512)
 def avro_reader(schema: str, references: tuple[str, ...] = (), forms: Forms = OWN_FORMS) -> AvroReader:
-    """The reader of records written with `schema`, the JSON text of an Avro schema; kept for the next who asks.
+    """Returns the reader of records written with `schema`, the JSON text of an Avro schema; cached.
 
-    references: texts of schemas whose named types it uses, each after those that it uses itself. forms: of values that are
-    read in another form than their schema's own. Raises UnusableSchema for what is no Avro schema or goes beyond a limit:
-    1 MiB of text, 64 levels, 2,000 fields.
+    references: texts of schemas whose named types it uses, each after those that it uses itself. forms: of values that
+    are read in another form than their schema's own.
+
+    Raises: UnusableSchema for a text that is no Avro schema or exceeds a limit: 1 MiB of text, 64 levels, 2,000 fields.
     """
     avro = parse_avro(schema, references)
     return AvroReader(
@@ -44,7 +46,7 @@ def avro_reader(schema: str, references: tuple[str, ...] = (), forms: Forms = OW
 
 
 class AvroReader:
-    """Reads bodies of one schema. It keeps nothing of the records but how many array items they have.
+    """Reads bodies of one schema. Between calls it keeps only the number of array items of the records.
 
     names: the full names that their record has and had before; None where they are single values.
     """
@@ -61,16 +63,18 @@ class AvroReader:
 
     @property
     def aliases(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
-        """The earlier names of the fields that have any, by path; `element` and `value` lead into lists and maps."""
+        """The earlier names of fields, by path; `element` and `value` lead into lists and maps."""
         return self._plan.aliases
 
     @property
     def branches(self) -> Mapping[tuple[str, ...], str]:
-        """What a union with the type of a value calls it, by the value's path; of records nothing."""
+        """The name that a union gives to the type of its value, by the value's path, except for records."""
         return self._plan.branches
 
     def read(self, records: Bodies) -> Columns:
-        """See `Reader`. Bodies may lie in any order, with gaps between them, but not over each other."""
+        """Returns the columns; see `Reader`. Bodies may be in any order and have gaps between them, but must not
+        overlap.
+        """
         rows = len(records)
         fault, faulty_step = np.zeros(rows, np.uint8), np.zeros(rows, np.int64)
         later: dict[int, str] = {}
@@ -93,7 +97,7 @@ class AvroReader:
         room = guess.astype(np.int64) + _SPARE_ROWS
         room[RECORDS], room[SCRATCH] = rows, 0
         if not may_guess(int((room[plan.slots] + 1).sum())):
-            room[:] = 0  # What the records before had is no measure: these are counted first.
+            room[:] = 0  # The numbers of earlier records do not apply: these are counted first.
         while True:
             room[RECORDS], room[SCRATCH] = rows, 0
             counts = np.zeros(room.size, np.int64)

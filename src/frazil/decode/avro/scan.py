@@ -1,8 +1,8 @@
 """The compiled walk over Avro bodies: one function for every schema, which follows the steps of `code`.
 
 Every value becomes one word of a slot. Numbers: the value; floats: their bits; bytes, strings and fixed: first byte
-(from the buffer's start) in the low 32 bits, length in the high ones; unions: what the jumps say of the branch; arrays
-and maps: how many items. Slots begin as zeros, and whatever a faulty record has left is made zero again.
+(from the buffer's start) in the low 32 bits, length in the high ones; unions: the jump's word for the branch; arrays
+and maps: the number of items. Slots begin as zeros, and the words of a faulty record are reset to zero.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ U8 = NDArray[np.uint8]
 _STEP, _ROW, _LEFT, _BLOCK_END, _TOTAL = range(5)
 _START, _LEVEL = _LEFT, _BLOCK_END
 MAX_OPEN = 2 * MAX_LEVELS + 8
-"""So many are open at once at most."""
+"""The largest number of entries that are open at once."""
 _MAX_ROWS = 2**31 - 1
 
 
@@ -77,12 +77,12 @@ def walk_records(
     fault: U8,
     faulty_step: I64,
 ) -> None:
-    """Fills the slots from bodies at the addresses `starts` to `ends`; those with a `fault` are passed over.
+    """Fills the slots from bodies at the addresses `starts` to `ends`; those with a `fault` are skipped.
 
     origin: the buffer's address. steps: with each slot's place in `words` in place of the slot. slots, firsts: the
-    context and the place of each slot. widths, room: of each context the words in a row and the rows there is room for
-    (one more row is there for what has none). counts: of each context the rows there are, which may be more than there
-    was room for: then everything but the counts and faults is void, and the walk must be done again.
+    context and the place of each slot. widths, room: the words in a row of each context and the rows there is room for
+    (one more row takes those without room). counts: the rows needed of each context, which may exceed the room: then
+    only counts and faults are valid, and the walk must be repeated.
     """
     contexts = widths.size
     saved = np.zeros(contexts, np.int64)
@@ -266,7 +266,7 @@ def walk_records(
                 bad = TOO_MANY_CELLS
         if bad != OK:
             fault[r] = bad
-            # Inside of a routine it is the value as a whole that has a place.
+            # Inside a routine the entire value has the place.
             f = 0
             while f < depth and steps[opened[f, _STEP], 0] != VALUE:
                 f += 1

@@ -1,7 +1,7 @@
-"""Avro schema texts, read: names resolved, logical types that do not apply left out (Avro specification 1.12, "Schema
+"""Avro schema texts parsed: names resolved, logical types that do not apply left out (Avro specification 1.12, "Schema
 Declaration", "Names" and "Logical Types").
 
-Nothing is loaded or made from what a schema says: `java-class` and its like are attributes nobody looks at.
+Nothing named in a schema is loaded or instantiated: `java-class` and similar attributes are ignored.
 """
 
 from __future__ import annotations
@@ -36,46 +36,52 @@ _LOGICAL = {
 
 @dataclass(eq=False)
 class Avro:
-    """One type of a schema. A named type is one object wherever it is used, so a record can contain itself.
+    """One type of a schema. A named type is one object wherever it is used, so a record can contain itself."""
 
-    kind: a primitive type, `record`, `enum`, `fixed`, `array`, `map` or `union`. name: the full name of a named type.
-    aliases: the full names that a record had before. logical: the logical type that applies and changes what the column is,
-    else empty; precision and scale belong to `decimal`. size: of a fixed, in bytes. items: the branches of a union; the one
-    type of an array's elements or a map's values.
-    """
-
+    #: A primitive type, `record`, `enum`, `fixed`, `array`, `map` or `union`.
     kind: str
+    #: The full name of a named type.
     name: str = ""
+    #: The full names that a record had before.
     aliases: tuple[str, ...] = ()
+    #: The logical type that applies and changes the column's type, else empty.
     logical: str = ""
+    #: The size of a fixed, in bytes.
     size: int = 0
+    #: The precision of the logical type `decimal`.
     precision: int = 0
+    #: The scale of the logical type `decimal`.
     scale: int = 0
     symbols: tuple[str, ...] = ()
     fields: list[AvroField] = field(default_factory=list)
+    #: The branches of a union, or the one type of an array's elements or a map's values.
     items: list[Avro] = field(default_factory=list)
 
     @property
     def short_name(self) -> str:
-        """What the type is called in a union: a named type's name without its namespace, else the kind."""
+        """The type's name in a union: a named type's name without its namespace, else the kind."""
         return self.name.rpartition(".")[2] or self.kind
 
 
 @dataclass(frozen=True, eq=False)
 class AvroField:
-    """One field of a record; `aliases` are the names that it had before."""
+    """One field of a record."""
 
     name: str
     type: Avro
+    #: The names that it had before.
     aliases: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where in a text: the fields on the way, the namespace that holds there, levels of nesting."""
+    """A place in a schema text."""
 
+    #: The fields on the way.
     path: tuple[str, ...] = ()
+    #: The namespace that applies there.
     namespace: str = ""
+    #: The levels of nesting.
     level: int = 0
 
     def deeper(self, *path: str, namespace: str | None = None) -> _Place:
@@ -84,9 +90,10 @@ class _Place:
 
 
 def parse_avro(schema: str, references: tuple[str, ...] = ()) -> Avro:
-    """The type that `schema` declares; it may use the named types of `references`, each of which may use those before.
+    """Returns the type that `schema` declares; it may use the named types of `references`, each of which may use those
+    before.
 
-    Raises UnusableSchema for what is no Avro schema and for texts beyond MAX_TEXT_BYTES in all.
+    Raises: UnusableSchema for a text that is no Avro schema and for texts of more than MAX_TEXT_BYTES together.
     """
     if sum(len(text.encode("utf-8", "surrogatepass")) for text in (schema, *references)) > MAX_TEXT_BYTES:
         raise UnusableSchema(f"the schema and its references have more than {MAX_TEXT_BYTES:,} bytes of text")
@@ -98,12 +105,12 @@ def parse_avro(schema: str, references: tuple[str, ...] = ()) -> Avro:
 
 
 def unusable(message: str, path: tuple[str, ...]) -> UnusableSchema:
-    """The error, with its place."""
+    """Returns the error with its place."""
     return UnusableSchema(f"{message}, at `{'.'.join(path)}`" if path else f"{message}, at the top of the schema")
 
 
 def branch_names(union: Avro, path: tuple[str, ...] = ()) -> list[str]:
-    """The name of each branch, that of null included: the short one, and the full one where that is not unique."""
+    """Returns the name of each branch, that of null included: the short name, or the full one where that is not unique."""
     short = [branch.short_name for branch in union.items]
     names = [
         branch.name.replace(".", "_") if branch.name and short.count(name) > 1 else name
@@ -124,7 +131,7 @@ def _load(text: str, place: _Place) -> Any:
 
 
 def _precision(node: dict[str, Any], size: int | None) -> tuple[int, int]:
-    """Precision and scale of a decimal that applies and that a column can hold; (0, 0) for any other."""
+    """Returns precision and scale of a decimal that applies and that a column can have; (0, 0) for any other."""
     precision, scale = node.get("precision"), node.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision <= MAX_PRECISION:
         return 0, 0
@@ -134,7 +141,7 @@ def _precision(node: dict[str, Any], size: int | None) -> tuple[int, int]:
 
 
 def _with_logical(avro: Avro, node: dict[str, Any]) -> Avro:
-    """The type with its logical type, if that applies: "implementations must ignore" those that do not."""
+    """Returns the type with its logical type, if that applies: "implementations must ignore" those that do not."""
     logical = node.get("logicalType")
     if logical == "decimal" and avro.kind in ("bytes", "fixed"):
         precision, scale = _precision(node, avro.size if avro.kind == "fixed" else None)
@@ -145,7 +152,7 @@ def _with_logical(avro: Avro, node: dict[str, Any]) -> Avro:
 
 
 def logical_of(node: dict[str, Any]) -> str:
-    """The logical type that applies to a type written as an object, a primitive or a fixed; empty where none does."""
+    """Returns the logical type that applies to a type written as an object, a primitive or a fixed; empty without one."""
     size = node.get("size")
     kind = Avro(node["type"], size=size if node["type"] == "fixed" and type(size) is int else 0)
     return _with_logical(kind, node).logical
@@ -153,12 +160,13 @@ def logical_of(node: dict[str, Any]) -> str:
 
 @dataclass
 class _Parser:
-    """Reads types; `named` are those defined so far, by full name."""
+    """Parses types."""
 
+    #: The types defined so far, by full name.
     named: dict[str, Avro]
 
     def parse(self, node: Any, place: _Place) -> Avro:
-        """The type that a piece of JSON declares."""
+        """Returns the type that a JSON value declares."""
         if place.level > MAX_LEVELS:
             raise unusable(f"the schema is nested more than {MAX_LEVELS} levels deep", place.path[:8])
         if isinstance(node, str):
@@ -190,7 +198,7 @@ class _Parser:
         return found
 
     def _define(self, kind: str, node: dict[str, Any], place: _Place) -> tuple[Avro, str]:
-        """A new named type and the namespace inside of it."""
+        """Returns a new named type and the namespace inside it."""
         name, namespace = node.get("name"), node.get("namespace")
         namespace = place.namespace if namespace is None else namespace
         if not isinstance(name, str) or not isinstance(namespace, str):

@@ -1,7 +1,7 @@
 """Compiled loops over the words of one slot: copies of bytes, text, decimals, UUIDs, equal keys of maps.
 
-A word is where a value lies: first byte (from `origin`, the buffer's address) in the low 32 bits, length in the high
-ones. The word of a value that is not there is 0.
+A word is the place of a value: first byte (from `origin`, the buffer's address) in the low 32 bits, length in the high
+ones. The word of an absent value is 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def _store64(typingctx: Any, address: Any, value: Any) -> Any:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def measure_slices(words: I64, offsets: I32) -> int:
-    """Where each value's bytes will end in the column; `offsets` has one entry more than there are words."""
+    """Writes the end of each value's bytes in the column to `offsets`, which has one entry more than there are words,
+    and returns the total.
+    """
     total = 0
     offsets[0] = 0
     for row in range(words.size):
@@ -51,7 +53,7 @@ def measure_slices(words: I64, offsets: I32) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def copy_slices(origin: int, words: I64, out: int) -> None:
-    """The bytes of all values, one after another, to the address `out`."""
+    """Copies the bytes of all values, one after another, to the address `out`."""
     for row in range(words.size):
         i = origin + (words[row] & _LOW)
         length = words[row] >> 32
@@ -72,7 +74,7 @@ def copy_slices(origin: int, words: I64, out: int) -> None:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def copy_fixed(origin: int, words: I64, size: int, out: int) -> None:
-    """As `copy_slices`, but each value has `size` bytes of room, which is left as it is where there is none."""
+    """Copies as `copy_slices`, with `size` bytes for each value, which are left unchanged for an absent one."""
     for row in range(words.size):
         if words[row] != 0:
             copy_bytes(out + row * size, origin + (words[row] & _LOW), size)
@@ -88,7 +90,7 @@ def is_text(i: int, end: int) -> bool:
             if load64(i) & _HIGHS == 0:
                 i += 8
                 continue
-        elif whole and load64(last) & _HIGHS == 0:  # The last eight bytes, some of which have been looked at.
+        elif whole and load64(last) & _HIGHS == 0:  # The last eight bytes, some of which were checked already.
             return True
         c = load8(i)
         if c < 0x80:
@@ -112,7 +114,7 @@ def is_text(i: int, end: int) -> bool:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def find_no_text(origin: int, words: I64, bad: U8) -> None:
-    """`bad` where the bytes of a value are not UTF-8."""
+    """Sets `bad` where the bytes of a value are not UTF-8."""
     for row in range(words.size):
         i = origin + (words[row] & _LOW)
         if not is_text(i, i + (words[row] >> 32)):
@@ -147,7 +149,7 @@ def _read_uuid(i: int, out: int) -> bool:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def read_uuids(origin: int, words: I64, valid: U8, out: int, bad: U8) -> None:
-    """UUIDs of 16 bytes each from their texts; `bad` where a text is none."""
+    """Writes UUIDs of 16 bytes each from their texts; sets `bad` where a text is no UUID."""
     for row in range(words.size):
         if valid[row] == 0:
             continue
@@ -157,7 +159,7 @@ def read_uuids(origin: int, words: I64, valid: U8, out: int, bad: U8) -> None:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def read_decimals(origin: int, words: I64, valid: U8, most_high: int, most_low: int, out: I64, bad: U8) -> None:
-    """128-bit numbers, low half first, from two's complement with the highest byte first.
+    """Writes 128-bit numbers, low half first, from two's complement in big-endian order.
 
     most_high, most_low: the halves of the smallest magnitude that is too large. Such values are WIDE in `bad`.
     """
@@ -184,7 +186,7 @@ def read_decimals(origin: int, words: I64, valid: U8, most_high: int, most_low: 
         for n in range(min(length, 16)):
             high = high << np.uint64(8) | low >> np.uint64(56)
             low = low << np.uint64(8) | np.uint64(load8(i + n))
-        # What is left of the sign must be the sign that the bytes began with.
+        # The remaining bits of the sign must equal the sign that the bytes began with.
         if length > 16 or (high >> np.uint64(63)) != (sign & np.uint64(1)):
             bad[row] = WIDE
             continue
@@ -201,7 +203,7 @@ def read_decimals(origin: int, words: I64, valid: U8, most_high: int, most_low: 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _compare(origin: int, one: int, other: int) -> int:
-    """Below, above or equal to 0: a total order of values, by length first."""
+    """Returns a number below, above or equal to 0: a total order of values, by length first."""
     length = one >> 32
     if length != other >> 32:
         return length - (other >> 32)
@@ -233,7 +235,9 @@ def _has_pair(origin: int, words: I64, first: int, end: int) -> bool:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _has_pair_sorted(origin: int, words: I64, first: int, end: int) -> bool:
-    """The same for many: by a merge sort, so that no keys, however chosen, take more than n log n comparisons."""
+    """Whether two of many values are equal: by a merge sort, so that no choice of keys takes more than n log n
+    comparisons.
+    """
     count = end - first
     now = words[first:end].copy()
     then = np.empty(count, np.int64)
@@ -271,7 +275,7 @@ def has_same(origin: int, words: I64, first: int, end: int) -> bool:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def find_same_keys(origin: int, offsets: I32, words: I64, bad: U8) -> None:
-    """`bad` where two keys of a map are equal; the map's keys are the words from its offset to the next."""
+    """Sets `bad` where two keys of a map are equal; the map's keys are the words from its offset to the next."""
     for row in range(offsets.size - 1):
         if has_same(origin, words, offsets[row], offsets[row + 1]):
             bad[row] = 1

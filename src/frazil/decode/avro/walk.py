@@ -1,4 +1,5 @@
-"""The types of an Avro schema's text by path of the value, as `plan` names the columns; for what Avro itself ignores.
+"""The types in an Avro schema's text by path of the value, as `plan` names the columns; for attributes that Avro
+ignores.
 
 Attributes such as `connect.name` are no part of Avro, and the parsed schema (`schema.py`) does not have them.
 """
@@ -18,7 +19,7 @@ _NAMED = ("record", "error", "enum", "fixed")
 
 @dataclass(frozen=True)
 class TypeAt:
-    """One type of a schema, where a value of it may be."""
+    """One type of a schema, where a value of it may occur."""
 
     #: Path of the value: names of fields, `element` and `value` below lists and maps, names of branches below unions.
     path: Path
@@ -28,6 +29,8 @@ class TypeAt:
 
 @dataclass(frozen=True)
 class _Place:
+    """A place in a schema text."""
+
     path: Path = ()
     namespace: str = ""
     level: int = 0
@@ -39,9 +42,9 @@ class _Place:
 
 
 def types_of(schema: str, references: tuple[str, ...] = ()) -> Iterator[TypeAt]:
-    """Every type that `schema` declares as a JSON object, by path; a record inside of itself only once.
+    """Yields every type that `schema` declares as a JSON object, by path; a record inside itself only once.
 
-    Both are texts that `parse_avro` has taken.
+    Both are texts that `parse_avro` accepts.
     """
     walk = _Walk({})
     for text in references:
@@ -52,8 +55,9 @@ def types_of(schema: str, references: tuple[str, ...] = ()) -> Iterator[TypeAt]:
 
 @dataclass
 class _Walk:
-    """Finds types; `named` are those that were declared so far, by full name, with the namespace inside of each."""
+    """Finds types."""
 
+    #: The types declared so far, by full name, with the namespace inside each.
     named: dict[str, tuple[Mapping[str, Any], str]]
 
     def types(self, node: Any, place: _Place) -> Iterator[TypeAt]:
@@ -68,7 +72,7 @@ class _Walk:
             yield from self._declared(node, place)
 
     def _again(self, name: str, place: _Place) -> Iterator[TypeAt]:
-        """A named type where its name is used."""
+        """Yields a named type where its name is used."""
         full = f"{place.namespace}.{name}" if place.namespace and "." not in name else name
         full = full if full in self.named else name
         if name in PRIMITIVES or full not in self.named or full in place.inside:
@@ -106,7 +110,7 @@ class _Walk:
             yield from self.types(branch, place if len(there) == 1 else place.at(own))
 
     def _name(self, branch: Any, place: _Place) -> str:
-        """What a union calls one of its branches."""
+        """Returns the name that a union gives to one of its branches."""
         if isinstance(branch, str):
             full = f"{place.namespace}.{branch}" if place.namespace and "." not in branch else branch
             return full if full in self.named else branch

@@ -1,4 +1,4 @@
-"""Values of the messages that Confluent's ProtobufConverter has for Connect's decimals, dates and times."""
+"""Values of the messages that Confluent's ProtobufConverter has for Kafka Connect's decimals, dates and times."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _FIRST_YEAR, _LAST_YEAR = 1, 9999
 
 
 def member(array: pa.Array, name: str) -> pa.Array | None:
-    """The values of a message's field, null where there is no message; None where it has no such field."""
+    """Returns the values of a message's field, null where there is no message; None where it has no such field."""
     place = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
     return None if place < 0 else pc.struct_field(array, [place])
 
 
 def _numbers(array: pa.Array, *names: str) -> list[NDArray[np.int64]] | None:
-    """The fields as whole numbers, 0 where they are not there; None for another message."""
+    """Returns the fields as integers, 0 where they are absent; None for another message."""
     found = [member(array, name) for name in names]
     if any(one is None or not pa.types.is_integer(one.type) for one in found):
         return None
@@ -26,7 +26,7 @@ def _numbers(array: pa.Array, *names: str) -> list[NDArray[np.int64]] | None:
 
 
 def read_days(array: pa.Array) -> pa.Array | None:
-    """The days of `google.type.Date`; null where a message is no day, as one without a month is none."""
+    """Returns the days of `google.type.Date`; null where a message is no day, as without a month."""
     found = _numbers(array, "year", "month", "day")
     if found is None:
         return None
@@ -40,7 +40,7 @@ def read_days(array: pa.Array) -> pa.Array | None:
 
 
 def read_times(array: pa.Array) -> pa.Array | None:
-    """The times of `google.type.TimeOfDay`, to the microsecond; null where a message is none below 24 hours."""
+    """Returns the times of `google.type.TimeOfDay`, to the microsecond; null where a message is no time below 24 hours."""
     found = _numbers(array, "hours", "minutes", "seconds", "nanos")
     if found is None:
         return None

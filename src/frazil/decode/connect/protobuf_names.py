@@ -1,7 +1,7 @@
-"""What a Protobuf schema tells of Kafka Connect's types, as Confluent's ProtobufConverter writes it.
+"""Logical types of Kafka Connect in Protobuf schemas, as Confluent's ProtobufConverter writes them.
 
-The converter has messages for Connect's decimals, dates and times, and notes a decimal's parameters in the option
-`confluent.field_meta` of the field. Names of other types, as Debezium's, are there only where somebody wrote them into it.
+The converter has messages for Connect's decimals, dates and times, and stores a decimal's parameters in the field
+option `confluent.field_meta`. Names of other types, such as Debezium's, are there only where an author added them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from frazil.decode.connect.schema import meaning_of
+from frazil.decode.connect.schema import logical_type_of
 from frazil.decode.connect.values import (
     CONFLUENT_DECIMAL,
     GOOGLE_DATE,
     GOOGLE_TIME,
     VARIABLE_SCALE,
-    Meaning,
+    LogicalType,
     confluent_decimal,
 )
 from frazil.decode.envelope import Path
@@ -32,14 +32,16 @@ _Proto = descriptor_pb2.FieldDescriptorProto
 
 
 @functools.lru_cache(maxsize=256)
-def meanings_of_protobuf(descriptors: bytes, message: str) -> Mapping[Path, Meaning]:
-    """The types of Connect's by path of the value, in the records of one message; the descriptors were read before."""
-    found: dict[Path, Meaning] = {}
+def logical_types_of_protobuf(descriptors: bytes, message: str) -> Mapping[Path, LogicalType]:
+    """Returns the logical types of Kafka Connect by path of the value, in the records of one message; the descriptors
+    are valid.
+    """
+    found: dict[Path, LogicalType] = {}
     _walk(load_message(descriptors, message), (), (), found)
     return found
 
 
-def _walk(descriptor: Any, path: Path, above: tuple[str, ...], found: dict[Path, Meaning]) -> None:
+def _walk(descriptor: Any, path: Path, above: tuple[str, ...], found: dict[Path, LogicalType]) -> None:
     inside = (*above, descriptor.full_name)
     if len(inside) > MAX_LEVELS:
         return
@@ -53,29 +55,29 @@ def _walk(descriptor: Any, path: Path, above: tuple[str, ...], found: dict[Path,
 
 
 def _note(
-    each: Any, path: Path, params: Mapping[str, str], inside: tuple[str, ...], found: dict[Path, Meaning]
+    each: Any, path: Path, params: Mapping[str, str], inside: tuple[str, ...], found: dict[Path, LogicalType]
 ) -> None:
     message = each.message_type
-    meaning = meaning_of(params["connect.name"], params) if "connect.name" in params else None
-    if meaning is None and message is not None:
-        meaning = _meaning_of_message(message, params)
-    if meaning is not None:
-        found[path] = meaning
+    logical_type = logical_type_of(params["connect.name"], params) if "connect.name" in params else None
+    if logical_type is None and message is not None:
+        logical_type = _meaning_of_message(message, params)
+    if logical_type is not None:
+        found[path] = logical_type
     elif message is not None and message.full_name not in JSON_TYPES and message.full_name not in inside:
         _walk(message, path, inside, found)
 
 
-def _meaning_of_message(message: Any, params: Mapping[str, str]) -> Meaning | None:
+def _meaning_of_message(message: Any, params: Mapping[str, str]) -> LogicalType | None:
     if message.full_name == CONFLUENT_DECIMAL:
         return confluent_decimal(params.get("precision"), params.get("scale"))
     if message.full_name in (GOOGLE_DATE, GOOGLE_TIME):
-        return Meaning(message.full_name)
+        return LogicalType(message.full_name)
     is_scaled = message.name == "VariableScaleDecimal" and {each.name for each in message.fields} == _SCALED
     return VARIABLE_SCALE if is_scaled else None
 
 
 def _params(each: Any) -> Mapping[str, str]:
-    """The parameters in a field's `confluent.field_meta`; the option itself is not among those that descriptors know."""
+    """Returns the parameters in a field's `confluent.field_meta`; the descriptors do not know this option."""
     raw = each.GetOptions().SerializeToString()
     if not raw:
         return {}
@@ -87,7 +89,7 @@ def _params(each: Any) -> Mapping[str, str]:
 
 @functools.lru_cache(maxsize=1)
 def _options() -> Any:
-    """A message that has of a field's options only `confluent.field_meta`, and of that only the parameters."""
+    """Returns a message class for field options with only the parameters of `confluent.field_meta`."""
     file = descriptor_pb2.FileDescriptorProto(name="options.proto", package="frazil", syntax="proto3")
     options, meta = file.message_type.add(name="Options"), file.message_type.add(name="Meta")
     entry = meta.nested_type.add(name="ParamsEntry")

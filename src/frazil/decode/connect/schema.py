@@ -1,7 +1,8 @@
-"""Schemas of Kafka Connect: the one that JSON messages carry with them, and what Connect's converter notes in Avro ones.
+"""Schemas of Kafka Connect: those inside JSON messages, and the attributes that Connect's converter adds to Avro
+schemas.
 
-Connect has few types of its own and gives others a name: `io.debezium.time.MicroTimestamp` is a long. The types here are
-those as written, and `meanings` says which fields have such a name (docs/reference/debezium.md).
+Connect has few types of its own and gives others a name: `io.debezium.time.MicroTimestamp` is a long. The types here
+are those as written, and `logical_types` has the fields with such a name (docs/reference/debezium.md).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from pyiceberg.types import (
 
 from frazil.decode.avro.walk import types_of
 from frazil.decode.columns import Columns, Fault
-from frazil.decode.connect.values import Meaning, Meant, read_meaning
+from frazil.decode.connect.values import ConnectValues, LogicalType, read_logical_type
 from frazil.decode.envelope import Path
 from frazil.decode.json_texts import json_text
 from frazil.decode.map_keys import filled
@@ -64,10 +65,10 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 @dataclass(frozen=True)
 class ConnectSchema:
-    """A struct as it is written, and by path the fields whose type has a name."""
+    """A struct as it is written, and the fields with a logical type, by path."""
 
     struct: StructType
-    meanings: Mapping[Path, Meaning]
+    logical_types: Mapping[Path, LogicalType]
 
 
 @dataclass(frozen=True)
@@ -77,33 +78,39 @@ class ConnectType:
     #: The Iceberg type of the payload as it is written.
     kind: IcebergType
     #: By path of a field, the name of its type; the empty path is the payload itself.
-    meanings: Mapping[Path, Meaning]
+    logical_types: Mapping[Path, LogicalType]
 
 
 @functools.lru_cache(maxsize=256)
 def parse_connect_type(text: bytes) -> ConnectType:
-    """The schema of any type that a JSON message carries. Raises UnusableSchema for what is none."""
+    """Returns the schema of any type in a JSON message.
+
+    Raises: UnusableSchema for an invalid one.
+    """
     if len(text) > _MAX_TEXT_BYTES:
         raise UnusableSchema(f"the schema has more than {_MAX_TEXT_BYTES:,} bytes of text")
-    meanings: dict[Path, Meaning] = {}
+    logical_types: dict[Path, LogicalType] = {}
     try:
-        return ConnectType(_type_of(json.loads(text), (), meanings), meanings)
+        return ConnectType(_type_of(json.loads(text), (), logical_types), logical_types)
     except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
         raise UnusableSchema("the member `schema` is no schema of Kafka Connect") from None
 
 
 def parse_connect(text: bytes) -> ConnectSchema:
-    """The schema of a struct that a JSON message carries. Raises UnusableSchema for what is none."""
+    """Returns the schema of a struct in a JSON message.
+
+    Raises: UnusableSchema for an invalid one.
+    """
     found = parse_connect_type(text)
     if not isinstance(found.kind, StructType):
         raise UnusableSchema("the member `schema` describes no struct")
-    return ConnectSchema(found.kind, found.meanings)
+    return ConnectSchema(found.kind, found.logical_types)
 
 
 @functools.lru_cache(maxsize=256)
 def names_connect_type(text: bytes) -> bool:
     """Whether a JSON object names a type of Kafka Connect, as the schema in a message of Connect's converter does. The
-    rest of it may be no schema.
+    rest of it may be invalid.
     """
     if len(text) > _MAX_TEXT_BYTES:
         return _STRUCT.search(text[:_HEAD_BYTES]) is not None
@@ -115,59 +122,61 @@ def names_connect_type(text: bytes) -> bool:
     return isinstance(kind, str) and (kind in _PRIMITIVES or kind in ("struct", "array", "map"))
 
 
-def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType:
+def _type_of(node: dict[str, Any], path: Path, logical_types: dict[Path, LogicalType]) -> IcebergType:
     if len(path) > _MAX_LEVELS:
         raise UnusableSchema(f"the schema is nested more than {_MAX_LEVELS} levels deep")
     kind = node["type"]
     if node.get("name"):
-        meanings[path] = meaning_of(node["name"], node.get("parameters"))
+        logical_types[path] = logical_type_of(node["name"], node.get("parameters"))
     if kind == "struct":
         members = node.get("fields") or []
-        inner = [(one["field"], _type_of(one, (*path, one["field"]), meanings)) for one in members]
+        inner = [(one["field"], _type_of(one, (*path, one["field"]), logical_types)) for one in members]
         return StructType(*(NestedField(0, name, of, required=False) for name, of in inner))
     if kind == "array":
-        element = _type_of(node["items"], (*path, "element"), meanings)
+        element = _type_of(node["items"], (*path, "element"), logical_types)
         return ListType(element_id=0, element_type=element, element_required=False)
     if kind == "map":
-        return _map_of(node, path, meanings)
+        return _map_of(node, path, logical_types)
     if kind not in _PRIMITIVES:
         raise UnusableSchema(f"the field {'.'.join(path)} has the unknown type {kind}")
     return _PRIMITIVES[kind]
 
 
-def _map_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType:
-    """The type of a map. Connect's converter writes one whose keys are no texts as an array of pairs; where its keys are
-    no plain values either, it becomes a list of these, as Connect's converter for Avro writes it.
+def _map_of(node: dict[str, Any], path: Path, logical_types: dict[Path, LogicalType]) -> IcebergType:
+    """Returns the type of a map. Connect's converter writes a map whose keys are no texts as an array of pairs; where
+    its keys are not primitive either, it becomes a list of pairs, as Connect's converter for Avro writes it.
     """
     key, value = node["keys"], node["values"]
     if key["type"] in _PRIMITIVES:
-        of_key = _type_of(key, (*path, "key"), meanings)
-        return MapType(0, of_key, 0, _type_of(value, (*path, "value"), meanings), False)
+        of_key = _type_of(key, (*path, "key"), logical_types)
+        return MapType(0, of_key, 0, _type_of(value, (*path, "value"), logical_types), False)
     inner = (*path, "element")
-    members = {name: _type_of(of, (*inner, name), meanings) for name, of in (("key", key), ("value", value))}
+    members = {name: _type_of(of, (*inner, name), logical_types) for name, of in (("key", key), ("value", value))}
     pair = StructType(*(NestedField(0, name, of, required=False) for name, of in members.items()))
     return ListType(element_id=0, element_type=pair, element_required=False)
 
 
-def meaning_of(name: str, parameters: Any) -> Meaning:
-    """The type of Connect's with a name and, of a decimal, the parameters that come with it."""
+def logical_type_of(name: str, parameters: Any) -> LogicalType:
+    """Returns the logical type with a name and, of a decimal, its parameters."""
     given = parameters if isinstance(parameters, dict) else {}
     if name != _DECIMAL:
-        return Meaning(name)
+        return LogicalType(name)
     try:
         scale, precision = int(given.get("scale", 0)), int(given.get("connect.decimal.precision") or 38)
-    except (TypeError, ValueError, OverflowError):  # Numbers are what a converter writes there; others mean nothing.
-        return Meaning("")
-    return Meaning(name, scale, min(precision, 38))
+    except (TypeError, ValueError, OverflowError):  # A converter writes numbers there; other values are ignored.
+        return LogicalType("")
+    return LogicalType(name, scale, min(precision, 38))
 
 
 @functools.lru_cache(maxsize=256)
-def meanings_of_avro(text: str, references: tuple[str, ...] = ()) -> Mapping[Path, Meaning]:
-    """The names that Connect's converter noted in an Avro schema, by path of the value; the texts were parsed before."""
-    found: dict[Path, Meaning] = {}
+def logical_types_of_avro(text: str, references: tuple[str, ...] = ()) -> Mapping[Path, LogicalType]:
+    """Returns the logical types that Connect's converter stored in an Avro schema, by path of the value; the texts are
+    valid.
+    """
+    found: dict[Path, LogicalType] = {}
     for each in types_of(text, references):
         if isinstance(each.node.get("connect.name"), str):
-            found[each.path] = meaning_of(each.node["connect.name"], each.node.get("connect.parameters"))
+            found[each.path] = logical_type_of(each.node["connect.name"], each.node.get("connect.parameters"))
     return found
 
 
@@ -176,9 +185,10 @@ TypeAt = Callable[[Path], IcebergType | None]
 
 @dataclass
 class _Reading:
-    """Columns on their way to what they mean. wanted: the type of the table's column for a field."""
+    """Columns while they are converted to their logical types."""
 
-    meanings: Mapping[Path, Meaning]
+    logical_types: Mapping[Path, LogicalType]
+    #: Returns the type of the table's column for a field.
     wanted: TypeAt
     fault: NDArray[np.uint8]
     faults: list[Fault]
@@ -188,14 +198,14 @@ class _Reading:
     def read(
         self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
     ) -> tuple[pa.Array, IcebergType]:
-        """One column; `owner` is the record that each of its values belongs to."""
-        meaning, wanted = self.meanings.get(path), self.wanted(path)
-        if meaning is not None and wanted != kind and not _is_as_written(kind, wanted):
-            meant = read_meaning(array, meaning, wanted)
-            if meant is not None:
-                self._note(array, meant, meaning, path, owner)
-                return meant.array, meant.kind
-        if not any(len(other) > len(path) and other[: len(path)] == path for other in self.meanings):
+        """Returns one column; `owner` is the record that each of its values belongs to."""
+        logical_type, wanted = self.logical_types.get(path), self.wanted(path)
+        if logical_type is not None and wanted != kind and not _is_as_written(kind, wanted):
+            converted = read_logical_type(array, logical_type, wanted)
+            if converted is not None:
+                self._note(array, converted, logical_type, path, owner)
+                return converted.array, converted.kind
+        if not any(len(other) > len(path) and other[: len(path)] == path for other in self.logical_types):
             return array, kind
         if array.offset:
             array = pa.concat_arrays([array])
@@ -221,7 +231,7 @@ class _Reading:
         keys, key_kind = self.read(array.keys, kind.key_type, (*path, "key"), of_entry)
         items, of = self.read(array.items, kind.value_type, (*path, "value"), of_entry)
         arrow = pa.map_(keys.type, pa.field("value", items.type))
-        # The record of a key that cannot be read is a bad one; Arrow ends the process over a key that is null.
+        # The record of an unreadable key is refused; Arrow aborts the process over a null key.
         entries = pa.StructArray.from_arrays([filled(keys), items], fields=[arrow.key_field, arrow.item_field])
         made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
         return made, MapType(0, key_kind, 0, of, kind.value_required)
@@ -239,62 +249,73 @@ class _Reading:
         arrow = pa.struct([pa.field(f.name, one.type) for f, (one, _) in zip(fields, read, strict=True)])
         children = [one for one, _ in read]
         made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
-        return made, type(kind)(*fields)  # A union stays one.
+        return made, type(kind)(*fields)  # A union is kept as a union.
 
-    def _note(self, array: pa.Array, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
-        if not meant.bad.any():
+    def _note(
+        self, array: pa.Array, converted: ConnectValues, logical_type: LogicalType, path: Path, owner: NDArray[np.int64]
+    ) -> None:
+        if not converted.bad.any():
             return
-        far = np.zeros(meant.bad.size, np.bool_) if meant.far is None else meant.far
-        name = meaning.name.rpartition(".")[2]
-        beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {meant.kind}")
+        far = np.zeros(converted.bad.size, np.bool_) if converted.far is None else converted.far
+        name = logical_type.name.rpartition(".")[2]
+        beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {converted.kind}")
         self._refuse(array, far, beyond, path, owner)
-        none = Fault("does_not_fit", f"{{value}} is no {name} that {meant.kind} can hold")
-        self._refuse(array, meant.bad & ~far, none, path, owner)
+        none = Fault("does_not_fit", f"{{value}} is no {name} that {converted.kind} can hold")
+        self._refuse(array, converted.bad & ~far, none, path, owner)
 
     def _refuse(
         self, array: pa.Array, bad: NDArray[np.bool_], fault: Fault, path: Path, owner: NDArray[np.int64]
     ) -> None:
-        """Makes records bad ones; of a record with several such values the first counts."""
+        """Refuses records; of a record with several such values the first counts."""
         places = np.flatnonzero(bad & (self.fault[owner] == 0))
         rows, first = np.unique(owner[places], return_index=True)
         if not rows.size:
             return
         if fault not in self.faults:
-            self.faults.append(fault)  # Of a type and a table's type there are few, and a byte numbers them.
+            # There are few pairs of a logical type and a column's type, so that a byte can number their faults.
+            self.faults.append(fault)
         self.fault[rows] = self.faults.index(fault) + 1
         for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
             self.paths[row], self.values[row] = ".".join(path), json_text(array[place])
 
 
 def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
-    """Whether a column is for values as they are written, whatever the name of their type means."""
+    """Whether a column is declared for values as they are written, whatever their logical type."""
     families = ((IntegerType, LongType, FloatType, DoubleType, DecimalType), (BinaryType, FixedType), (StructType,))
     return any(isinstance(kind, family) and isinstance(wanted, family) for family in families)
 
 
-def without_units(meanings: Mapping[Path, Meaning], units: Mapping[Path, str]) -> Mapping[Path, Meaning]:
-    """The meanings without those of columns whose numbers the pipeline file gives a unit: that counts. units: by path."""
-    return {path: meaning for path, meaning in meanings.items() if path not in units} if units else meanings
+def without_units(logical_types: Mapping[Path, LogicalType], units: Mapping[Path, str]) -> Mapping[Path, LogicalType]:
+    """Returns the logical types without those of columns for which the pipeline file declares a unit of numbers: that
+    takes precedence. units: by path.
+    """
+    return (
+        {path: logical_type for path, logical_type in logical_types.items() if path not in units}
+        if units
+        else logical_types
+    )
 
 
-def with_keys(meanings: Mapping[Path, Meaning], keys: Collection[Path]) -> Mapping[Path, Meaning]:
-    """The meanings, of fields that identify rows with a mark. keys: their paths; the empty one is all of a key."""
+def with_keys(logical_types: Mapping[Path, LogicalType], keys: Collection[Path]) -> Mapping[Path, LogicalType]:
+    """Returns the logical types, with a mark for fields that identify rows. keys: their paths; the empty path is an
+    entire key.
+    """
     if not keys:
-        return meanings
+        return logical_types
     return {
-        path: replace(meaning, is_key=True) if path in keys or () in keys else meaning
-        for path, meaning in meanings.items()
+        path: replace(logical_type, is_key=True) if path in keys or () in keys else logical_type
+        for path, logical_type in logical_types.items()
     }
 
 
-def give_meaning(
-    struct: StructType, columns: Columns, meanings: Mapping[Path, Meaning], wanted: TypeAt
+def convert_logical_types(
+    struct: StructType, columns: Columns, logical_types: Mapping[Path, LogicalType], wanted: TypeAt
 ) -> tuple[StructType, Columns]:
-    """The columns as what their types' names mean. A value that its type cannot hold is a fault of its record."""
-    if not meanings:
+    """Returns the columns converted to their logical types. A value that its type cannot hold is a fault of its record."""
+    if not logical_types:
         return struct, columns
     fault = columns.fault.copy()
-    reading = _Reading(meanings, wanted, fault, list(columns.faults), dict(columns.paths), dict(columns.values))
+    reading = _Reading(logical_types, wanted, fault, list(columns.faults), dict(columns.paths), dict(columns.values))
     owner = np.arange(fault.size)
     fields, arrays = [], []
     for member, array in zip(struct.fields, columns.arrays, strict=True):

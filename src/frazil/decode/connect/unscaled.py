@@ -1,5 +1,5 @@
-"""Whole numbers in two's complement, the highest byte first, with the scale of a column or of their own: as decimals, and as
-plain digits. Java's `BigDecimal` is written so, by Kafka Connect's Decimal and by Debezium's VariableScaleDecimal.
+"""Unscaled integers in two's complement and big-endian order, with the scale of a column or of their own: as decimals,
+and as digits. Java's `BigDecimal` is written so, by Kafka Connect's Decimal and by Debezium's VariableScaleDecimal.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from frazil.decode.decimals import MOST_DIGITS, Decimals, read_decimals
 Bools = NDArray[np.bool_]
 _WORD = 16
 _MOST_BYTES = 1 << 16
-"""Of a number that becomes text: PostgreSQL's largest numeric has 61,233."""
+"""The longest number that becomes text, in bytes: PostgreSQL's largest numeric has 61,233."""
 _MOST_ZEROS = 1000
-"""Zeros that a scale may add to the digits of a number: a few bytes do not become megabytes of text."""
+"""The number of zeros that a scale may add to the digits of a number: a few bytes must not become megabytes of text."""
 _FAR_SCALE = 1 << 40
 _SHORT_BITS = 200
 
 
 def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, Bools]:
-    """Whole numbers in two's complement, the highest byte first, as decimal128(38, 0); and which have more than 16 bytes,
-    none, or more than 38 digits.
+    """Returns the integers as decimal128(38, 0), and which have more than 16 bytes, no bytes, or more than 38 digits:
+    bool of shape (n_values,).
     """
     array = pa.concat_arrays([array.cast(pa.binary())])
     rows = len(array)
@@ -52,7 +52,7 @@ def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, Bools]:
 
 
 def without_padding(array: pa.Array) -> pa.Array:
-    """The same numbers; of those of more than 16 bytes without the bytes that only repeat the sign."""
+    """Returns the same numbers; those of more than 16 bytes without the bytes that only repeat the sign."""
     long = np.flatnonzero(np.asarray(pc.fill_null(pc.greater(pc.binary_length(array), _WORD), False)))
     if not long.size:
         return array
@@ -68,20 +68,20 @@ def _trimmed(raw: bytes) -> bytes:
 
 
 def with_scale(numbers: pa.Array, scale: int) -> pa.Array:
-    """Whole numbers of decimal128 as the same digits with so many of them after the point."""
+    """Returns decimal128 integers as decimals with the same digits and `scale` of them after the point."""
     return pa.Array.from_buffers(pa.decimal128(MOST_DIGITS, scale), len(numbers), numbers.buffers())
 
 
 def scaled_decimals(values: pa.Array, scales: pa.Array, precision: int, scale: int) -> Decimals:
-    """Numbers that each have a scale, as decimals of one."""
+    """Returns numbers that each have a scale as decimals of one scale."""
     exponents = np.negative(_scales(scales)).astype(np.str_)
     spelt = pc.binary_join_element_wise(_digits(values), pa.array(exponents, pa.string()), "e")
     return read_decimals(spelt, precision, scale)
 
 
 def plain_texts(values: pa.Array, scales: pa.Array, by_value: bool) -> pa.Array:
-    """Numbers that each have a scale, as their digits without an exponent; null where there is no number, or where it
-    would be too long. by_value: without zeros after the last digit of a fraction, so that equal numbers have equal texts.
+    """Returns numbers that each have a scale as digits without an exponent; null where there is no number, or where the
+    text would be too long. by_value: without trailing zeros of a fraction, so that equal numbers have equal texts.
     """
     numbers, odd = unscaled_numbers(without_padding(values))
     each = _scales(scales)
@@ -108,7 +108,7 @@ def _scales(scales: pa.Array) -> NDArray[np.int64]:
 
 
 def _digits(values: pa.Array) -> pa.Array:
-    """The digits of whole numbers of any length; null where there are no bytes, or more than a number may have."""
+    """Returns the digits of integers of any length; null where there are no bytes, or more than a number may have."""
     numbers, odd = unscaled_numbers(without_padding(values))
     digits = numbers.cast(pa.string())
     rows = np.flatnonzero(odd)
@@ -121,11 +121,11 @@ def _digits(values: pa.Array) -> pa.Array:
 def _spell(raw: bytes) -> str | None:
     if not 0 < len(raw) <= _MOST_BYTES:
         return None
-    return spell_integer(int.from_bytes(raw, "big", signed=True))
+    return format_integer(int.from_bytes(raw, "big", signed=True))
 
 
-def spell_integer(number: int) -> str:
-    """The digits of a number of any length: `str` refuses more than 4,300, and takes the square of their count."""
+def format_integer(number: int) -> str:
+    """Returns the digits of a number of any length: `str` refuses more than 4,300, and takes quadratic time."""
     with localcontext(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])):
         digits = str(_to_decimal(abs(number), number.bit_length()))
     return f"-{digits}" if number < 0 else digits
@@ -146,7 +146,7 @@ def _power(bits: int) -> Decimal:
 
 
 def _plain(digits: str | None, scale: int) -> str | None:
-    """The digits with the point where the scale puts it."""
+    """Returns the digits with the point where the scale puts it."""
     if digits is None:
         return None
     sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)

@@ -1,5 +1,5 @@
-"""Values of Kafka Connect's and Debezium's own types, as they are written, to what they mean: exact, but for parts of a
-microsecond, which are cut off; a column at once.
+"""Values of Kafka Connect's and Debezium's logical types converted from their written form, a column at once:
+losslessly, except for parts of a microsecond, which are truncated.
 """
 
 from __future__ import annotations
@@ -47,53 +47,59 @@ _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """The name of a type of Connect's or Debezium's, and its parameters: scale and precision of a decimal. is_key: whether
-    its values identify rows, so that equal ones must be written alike.
-    """
+class LogicalType:
+    """A logical type of Kafka Connect or Debezium."""
 
+    #: The name of the type.
     name: str
+    #: The scale of a decimal.
     scale: int = 0
+    #: The precision of a decimal.
     precision: int = MOST_DIGITS
+    #: Whether its values identify rows, so that equal values must be written alike.
     is_key: bool = False
 
 
 @dataclass(frozen=True)
-class Meant:
-    """Values with their type, and which of the written ones it cannot hold (null then). far: those among them that are
-    values beyond its range; None: none is.
-    """
+class ConnectValues:
+    """Converted values."""
 
+    #: The values, null where the type cannot hold the written value.
     array: pa.Array
+    #: Their type.
     kind: IcebergType
+    #: Which written values the type cannot hold: bool of shape (n_values,).
     bad: NDArray[np.bool_]
+    #: Which of these are out of the type's range; None: none.
     far: NDArray[np.bool_] | None = None
 
 
-_Read = Callable[[pa.Array, Meaning, IcebergType | None], Meant | None]
+_Read = Callable[[pa.Array, LogicalType, IcebergType | None], ConnectValues | None]
 
 
-def read_meaning(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
-    """What the values mean; None for a type that means what is written. wanted: the type of the table's column."""
-    read = _READERS.get(meaning.name)
-    return read(array, meaning, wanted) if read is not None else None
+def read_logical_type(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+    """Returns the values converted to their logical type; None for a type that is used as written. wanted: the type of
+    the table's column.
+    """
+    read = _READERS.get(logical_type.name)
+    return read(array, logical_type, wanted) if read is not None else None
 
 
 def _lost(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.and_(before.is_valid(), after.is_null()))
 
 
-def _whole(before: pa.Array, after: pa.Array, kind: IcebergType) -> Meant:
-    """What whole numbers mean: those that mean nothing are beyond the type's range."""
+def _whole(before: pa.Array, after: pa.Array, kind: IcebergType) -> ConnectValues:
+    """Returns converted integers: those that have no value are out of the type's range."""
     bad = _lost(before, after)
-    return Meant(after, kind, bad, bad)
+    return ConnectValues(after, kind, bad, bad)
 
 
 def _is_whole(array: pa.Array) -> bool:
     return bool(pa.types.is_integer(array.type))
 
 
-def _days(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+def _days(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
     if pa.types.is_date(array.type) or not _is_whole(array):
         return None
     days = array.cast(pa.int64())
@@ -103,7 +109,7 @@ def _days(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
 
 
 def _time(factor: int, parts: int = 1) -> _Read:
-    def read(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+    def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
         if not _is_whole(array):
             return None
         numbers = np.asarray(array.fill_null(0)).astype(np.int64)
@@ -117,7 +123,7 @@ def _time(factor: int, parts: int = 1) -> _Read:
 
 
 def _moment(unit: str) -> _Read:
-    def read(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+    def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
         if not _is_whole(array):
             return None
         micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
@@ -127,7 +133,7 @@ def _moment(unit: str) -> _Read:
 
 
 def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before: str = "") -> _Read:
-    def read(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+    def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
         if not pa.types.is_string(array.type):
             return None
         words = _without_zone(array) if strips_zone else array
@@ -137,24 +143,24 @@ def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before
             moments = strict_cast(cut_texts(words), target)
         if isinstance(kind, TimeType):
             moments = moments.cast(pa.int64()).cast(pa.time64("us"))
-            return Meant(moments, kind, _lost(array, moments))
+            return ConnectValues(moments, kind, _lost(array, moments))
         return _within_years(array, words, moments, kind)
 
     return read
 
 
-def _iso_date(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+def _iso_date(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
     if not pa.types.is_string(array.type):
         return None
     words = _without_zone(array)
     return _within_years(array, words, strict_cast(words, pa.date32()), DateType())
 
 
-def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: IcebergType) -> Meant:
-    """Times that texts spell, without those outside of the years 1 to 9999."""
+def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: IcebergType) -> ConnectValues:
+    """Returns times parsed from texts, without those outside the years 1 to 9999."""
     found, outside = inside_years(times)
     bad = _lost(array, found)
-    return Meant(found, kind, bad, outside | (bad & spell_far_years(words)) if bad.any() else None)
+    return ConnectValues(found, kind, bad, outside | (bad & spell_far_years(words)) if bad.any() else None)
 
 
 def _without_zone(texts: pa.Array) -> pa.Array:
@@ -162,10 +168,10 @@ def _without_zone(texts: pa.Array) -> pa.Array:
 
 
 def strict_cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values that the texts spell; null where one spells none."""
+    """Returns the values parsed from texts; null where a text is invalid."""
     try:
         return texts.cast(target)
-    except pa.ArrowInvalid:  # It refuses all for some of them.
+    except pa.ArrowInvalid:  # Arrow refuses all of them for some invalid ones.
         fits = pa.array([_can_cast(text, target) for text in texts], pa.bool_())
         return pc.if_else(fits, texts, None).cast(target)
 
@@ -178,41 +184,41 @@ def _can_cast(text: pa.Scalar, target: pa.DataType) -> bool:
     return True
 
 
-def _uuid(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+def _uuid(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
     if not pa.types.is_string(array.type):
         return None
     found, bad = read_uuids(array)
-    return Meant(found, UUIDType(), bad)
+    return ConnectValues(found, UUIDType(), bad)
 
 
-def _decimal(array: pa.Array, meaning: Meaning, _: IcebergType | None) -> Meant | None:
+def _decimal(array: pa.Array, logical_type: LogicalType, _: IcebergType | None) -> ConnectValues | None:
     if not pa.types.is_binary(array.type):
         return None
-    if -MOST_DIGITS < meaning.scale < 0 < meaning.precision:
-        return _round_decimal(array, meaning)
-    if not 0 <= meaning.scale <= meaning.precision <= MOST_DIGITS:
+    if -MOST_DIGITS < logical_type.scale < 0 < logical_type.precision:
+        return _round_decimal(array, logical_type)
+    if not 0 <= logical_type.scale <= logical_type.precision <= MOST_DIGITS:
         return None
     numbers, bad = unscaled_numbers(without_padding(array))
-    numbers = with_scale(numbers, meaning.scale)
-    most = pa.scalar(Decimal((0, (9,) * meaning.precision, -meaning.scale)), numbers.type)
+    numbers = with_scale(numbers, logical_type.scale)
+    most = pa.scalar(Decimal((0, (9,) * logical_type.precision, -logical_type.scale)), numbers.type)
     inside = pc.and_(pc.less_equal(numbers, most), pc.greater_equal(numbers, pc.negate(most)))
-    kind = pa.decimal128(meaning.precision, meaning.scale)
+    kind = pa.decimal128(logical_type.precision, logical_type.scale)
     fitting = pc.if_else(inside, numbers, None).cast(kind)
     bad |= _lost(array, fitting)
-    return Meant(fitting, DecimalType(meaning.precision, meaning.scale), bad, bad & _has_bytes(array))
+    return ConnectValues(fitting, DecimalType(logical_type.precision, logical_type.scale), bad, bad & _has_bytes(array))
 
 
-def _round_decimal(array: pa.Array, meaning: Meaning) -> Meant:
-    """Numbers with zeros before their point that are not written, which no decimal of Iceberg's has."""
-    kind = DecimalType(min(meaning.precision - meaning.scale, MOST_DIGITS), 0)
-    scales = pa.repeat(pa.scalar(meaning.scale, pa.int32()), len(array))
+def _round_decimal(array: pa.Array, logical_type: LogicalType) -> ConnectValues:
+    """Returns numbers with a negative scale, which no Iceberg decimal has."""
+    kind = DecimalType(min(logical_type.precision - logical_type.scale, MOST_DIGITS), 0)
+    scales = pa.repeat(pa.scalar(logical_type.scale, pa.int32()), len(array))
     found = scaled_decimals(array, scales, kind.precision, 0).array
     bad = _lost(array, found)
-    return Meant(found, kind, bad, bad & _has_bytes(array))
+    return ConnectValues(found, kind, bad, bad & _has_bytes(array))
 
 
-def _variable_decimal(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
-    """A number with a scale of its own: as its digits, or as the decimal that the column is declared as."""
+def _variable_decimal(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+    """Returns numbers with a scale of their own: as digits, or as the decimal that the column is declared as."""
     places = [array.type.get_field_index(name) for name in ("scale", "value")] if pa.types.is_struct(array.type) else []
     if not places or min(places) < 0:
         return None
@@ -221,9 +227,9 @@ def _variable_decimal(array: pa.Array, meaning: Meaning, wanted: IcebergType | N
     if isinstance(wanted, DecimalType):
         found, kind = scaled_decimals(values, scales, wanted.precision, wanted.scale).array, wanted
     else:
-        found = plain_texts(values, scales, meaning.is_key)
+        found = plain_texts(values, scales, logical_type.is_key)
     bad = _lost(array, found)
-    return Meant(found, kind, bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
+    return ConnectValues(found, kind, bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
 
 
 def _has_bytes(array: pa.Array) -> NDArray[np.bool_]:
@@ -232,42 +238,42 @@ def _has_bytes(array: pa.Array) -> NDArray[np.bool_]:
 
 CONFLUENT_DECIMAL = "confluent.type.Decimal"
 GOOGLE_DATE, GOOGLE_TIME = "google.type.Date", "google.type.TimeOfDay"
-"""Messages that Confluent's ProtobufConverter has for Connect's decimals, dates and times."""
+"""Messages that Confluent's ProtobufConverter has for Connect's dates and times."""
 _UNKNOWN = -1
 
 
-def confluent_decimal(precision: str | None, scale: str | None) -> Meaning:
-    """A decimal in a message with its own scale, with the parameters of its field, as far as they are noted."""
+def confluent_decimal(precision: str | None, scale: str | None) -> LogicalType:
+    """Returns the logical type of a decimal in a message with its own scale, with the parameters of its field, if any."""
     whole = scale is not None and scale.isdecimal() and (precision is None or precision.isdecimal())
     if not whole or scale is None:
-        return Meaning(CONFLUENT_DECIMAL, _UNKNOWN)
-    return Meaning(CONFLUENT_DECIMAL, int(scale), min(int(precision or MOST_DIGITS), MOST_DIGITS))
+        return LogicalType(CONFLUENT_DECIMAL, _UNKNOWN)
+    return LogicalType(CONFLUENT_DECIMAL, int(scale), min(int(precision or MOST_DIGITS), MOST_DIGITS))
 
 
-def _decimal_message(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
-    """Numbers in messages, each with a scale of its own: of the type that the field notes, else their digits as text."""
-    if not 0 <= meaning.scale <= meaning.precision or meaning.precision < 1:
-        return _variable_decimal(array, meaning, wanted)
+def _decimal_message(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+    """Returns numbers in messages, each with a scale of its own: as the type in the field's parameters, else as digits."""
+    if not 0 <= logical_type.scale <= logical_type.precision or logical_type.precision < 1:
+        return _variable_decimal(array, logical_type, wanted)
     scales, values = member(array, "scale"), member(array, "value")
     if scales is None or values is None:
         return None
-    if (np.asarray(scales.drop_null()) == meaning.scale).all():
-        return _decimal(values, meaning, wanted)
-    return _variable_decimal(array, meaning, DecimalType(meaning.precision, meaning.scale))
+    if (np.asarray(scales.drop_null()) == logical_type.scale).all():
+        return _decimal(values, logical_type, wanted)
+    return _variable_decimal(array, logical_type, DecimalType(logical_type.precision, logical_type.scale))
 
 
-def _date_message(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+def _date_message(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
     days = read_days(array)
-    return None if days is None else Meant(days, DateType(), _lost(array, days))
+    return None if days is None else ConnectValues(days, DateType(), _lost(array, days))
 
 
-def _time_message(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+def _time_message(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
     times = read_times(array)
-    return None if times is None else Meant(times, TimeType(), _lost(array, times))
+    return None if times is None else ConnectValues(times, TimeType(), _lost(array, times))
 
 
 _DEBEZIUM, _CONNECT = "io.debezium.", "org.apache.kafka.connect.data."
-VARIABLE_SCALE = Meaning(f"{_DEBEZIUM}data.VariableScaleDecimal")
+VARIABLE_SCALE = LogicalType(f"{_DEBEZIUM}data.VariableScaleDecimal")
 """A number with a scale of its own."""
 _READERS: dict[str, _Read] = {
     f"{_CONNECT}Decimal": _decimal,

@@ -1,4 +1,4 @@
-"""JSON texts that need not be objects, as those of keys and headers: the whole of each becomes a value of one column."""
+"""JSON texts of any type, as those of keys and headers: each entire text becomes a value of one column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_value
 from frazil.decode.json.grammar import MAX_DEPTH
 from frazil.decode.json.infer import infer_type
-from frazil.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
 
 
 def decode_any(
@@ -21,27 +21,27 @@ def decode_any(
     what: str = "the key",
     is_spelt: bool = False,
 ) -> Decoded:
-    """The column `name` of the type `kind` from one JSON value per text, none of them null.
+    """Returns the column `name` of the type `kind` from one JSON value per text, none of them null.
 
-    kind: None: there is no such column yet, and its type is inferred, as wanted. Paths of misfits begin with `name`. what:
-    is read, for words.
+    kind: None while there is no such column: its type is inferred and requested. Paths of mismatches begin with `name`.
+    what: the input, for messages.
     """
-    texts, error, slices = texts_of(values, options, is_spelt), unreadable(values), whole_slices(values)
+    texts, error, slices = texts_of(values, options, is_spelt), unreadable(values), text_slices(values)
     scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
     findings = Findings(options.unknown_fields)
     columns = []
     if kind is None:
         inferred = infer_type(texts, slices, (name,))
         if inferred is not None:
-            findings.wanted[()] = {name: inferred}
+            findings.requested_fields[()] = {name: inferred}
     else:
         columns.append(read_value(texts, slices, kind, findings, (name,)))
     if texts.has_slow_keys and not is_spelt:
-        spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        spelt = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         return decode_any(spelt, name, kind, options, what, is_spelt=True)
     texts.refuse(slices, error, name, _faults(what))
     mismatches = sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit]
-    return Decoded(columns, texts.refused, mismatches, findings.wanted, dropped=findings.dropped)
+    return Decoded(columns, texts.refused, mismatches, findings.requested_fields, dropped=findings.dropped)
 
 
 def _faults(what: str) -> dict[int, Fault]:

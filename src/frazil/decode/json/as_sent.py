@@ -1,7 +1,7 @@
-"""Objects and arrays in columns of text as they were sent, where the keys of their records have been spelt anew.
+"""Objects and arrays in text columns as they were sent, where escaped keys in their records were replaced.
 
-Spelling a key anew moves all that is behind it, so a place in the new text is one in the old text by what the keys before it
-have lost or won.
+Replacing a key moves everything behind it, so a position in the new text is converted to one in the old text by the
+lengths of the keys before it.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.json.grammar import ARRAY, OBJECT
-from frazil.decode.json.keys import spell_key
+from frazil.decode.json.keys import escape_key
 from frazil.decode.json.slices import Slices, Texts
 
-# Possessive, and a string that does not end is one match: so no text takes more than one pass.
+# Possessive, and an unterminated string is one match: so no text takes more than one pass.
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"(\s*+:)?|\\?\Z)', re.DOTALL)
 
 
-def spell_out(value: bytes | None) -> bytes | None:
-    """The same text with every key in canonical escapes, so that equal keys are equal bytes."""
+def unescape_keys(value: bytes | None) -> bytes | None:
+    """Returns the text with every key in canonical escapes, so that equal keys are equal bytes."""
     if value is None or b"\\" not in value:
         return value
     try:
         return _STRING.sub(_spell_key, value)
     except ValueError:
-        return value  # It is no JSON, and the scan will say so.
+        return value  # It is no JSON, which the scan reports.
 
 
 def _spell_key(match: re.Match[bytes]) -> bytes:
     if match.group(1) is None:
         return match.group()
     key = json.loads(match.group()[: -len(match.group(1))].decode())
-    return b'"' + spell_key(key) + b'"' + match.group(1)
+    return b'"' + escape_key(key) + b'"' + match.group(1)
 
 
 def as_sent(texts: Texts, slices: Slices, written: pa.StringArray) -> pa.StringArray:
-    """The column with its objects and arrays as they were sent. written: with their keys spelt anew."""
+    """Returns the column with its objects and arrays as they were sent. written: with canonical keys."""
     if texts.sent is None or texts.starts is None:
         return written
     rows = np.flatnonzero(np.isin(slices.kind, (OBJECT, ARRAY)))
@@ -59,7 +59,9 @@ def as_sent(texts: Texts, slices: Slices, written: pa.StringArray) -> pa.StringA
 
 
 def _place(sent: bytes, at: int) -> int:
-    """The place in the text as it was sent of what is at `at` in the one with its keys spelt anew, outside of texts."""
+    """Returns the position in the text as it was sent, from the position `at`, outside keys and strings, in the text
+    with canonical keys.
+    """
     moved = 0
     for match in _STRING.finditer(sent):
         if match.start() + moved >= at:

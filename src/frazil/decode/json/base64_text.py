@@ -14,9 +14,11 @@ _SIX_BITS[ord("=")] = _PAD
 
 
 def read_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_]]:
-    """The bytes, null where there is no text, and which texts are no base64 (null too)."""
+    """Returns the bytes, null where there is no text, and which texts are no base64 (null too): bool of shape
+    (n_texts,).
+    """
     rows = len(texts)
-    texts = pa.concat_arrays([texts.cast(pa.string())])  # From its buffer's beginning.
+    texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
     there = np.asarray(texts.is_valid())
     buffer = texts.buffers()[2]
     if not rows or buffer is None or not buffer.size:
@@ -28,7 +30,7 @@ def read_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_
     pads = _count(codes >= _PAD, starts, ends)
     last = [(ends - starts > back) & (codes[np.maximum(ends - 1 - back, 0)] == _PAD) for back in (0, 1)]
     at_end = last[0].astype(np.int64) + (last[0] & last[1])
-    bad |= there & (pads != at_end)  # A sign of another alphabet, or padding in the middle.
+    bad |= there & (pads != at_end)  # A character of another alphabet, or padding in the middle.
     good = there & ~bad
     lengths = np.where(good, ends - starts, 0)
     kept = codes if good.all() else codes[np.repeat(good, ends - starts)]
@@ -45,7 +47,7 @@ def _count(flags: NDArray[np.bool_], starts: NDArray[np.int64], ends: NDArray[np
 def _join(
     codes: NDArray[np.uint8], lengths: NDArray[np.int64], pads: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Three bytes of each four signs; the padded ones are left out."""
+    """Returns three bytes for each four characters; the padded ones are left out."""
     quads = np.where(codes == _PAD, 0, codes).astype(np.uint32).reshape(-1, 4)
     word = (quads[:, 0] << 18) | (quads[:, 1] << 12) | (quads[:, 2] << 6) | quads[:, 3]
     out = np.stack([word >> 16, word >> 8, word], axis=1).astype(np.uint8).reshape(-1)

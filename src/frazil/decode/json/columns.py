@@ -1,8 +1,8 @@
-"""Value slices of one column, read as a declared Iceberg type: Arrow arrays, and a misfit for each value that is not
-one.
+"""Value slices of one column, read as a declared Iceberg type: Arrow arrays, and a mismatch for each value that is not
+of the type.
 
-Nothing is rounded or converted between kinds, and nothing cut but parts of a microsecond: a string is no number, 1.5 is no
-integer. docs/reference/json.md has the table of what fits what; tests/unit/decode/test_json_types.py holds it.
+Nothing is rounded or converted between kinds, and nothing truncated but parts of a microsecond: a string is no number,
+1.5 is no integer. docs/reference/json.md has the table; tests/unit/decode/test_json_types.py verifies it.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from frazil.decode.json.text import (
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
-from frazil.decode.zones import zone_exits
+from frazil.decode.zones import zone_settings
 from frazil.name_length import is_long, shorten
-from frazil.schema.name_case import Spellings, clash_reason, fraction_exits
+from frazil.schema.name_case import Spellings, conflict_reason, fraction_settings
 from frazil.schema.selection import EVERY_MEMBER
 
 _HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
@@ -84,7 +84,7 @@ _UNKNOWN_FIELD = {
 }
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
 _ENDLESS = ("NaN", "Infinity", "-Infinity")
-# The bits of a double that are 0 when it lies on a float, or half way between two.
+# The bits of a double that are 0 when it equals a float, or is half way between two.
 _BELOW_HALF = 2**28 - 1
 _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
     IntegerType: (-(2**31), 2**31 - 1),
@@ -94,18 +94,19 @@ _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
 
 @dataclass
 class Findings:
-    """What decoding met besides values.
+    """The results of decoding other than values."""
 
-    unknown_fields: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
-    the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
-    and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
-    says so. refusals: paths of fields that the table does not take. rejected: why some fields cannot be added, by path.
-    """
-
+    #: The handling of fields that the table lacks: `add`, `drop`, `rescue` (into the column for it) or `refuse` (the
+    #: record).
     unknown_fields: str = "add"
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
+    #: Fields without a column and their inferred types, by path of their struct (list elements and map values are the
+    #: path parts `element` and `value`).
+    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
+    #: Paths of fields that were left out by the table's settings.
     dropped: set[str] = field(default_factory=set)
+    #: Paths of fields that the table does not accept.
     refusals: set[str] = field(default_factory=set)
+    #: The reasons why some fields cannot be added, by path.
     rejected: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
 
@@ -117,10 +118,12 @@ def read_members(
     path: tuple[str, ...],
     error: U8,
 ) -> list[pa.Array]:
-    """The fields of all objects among `slices`, one array each; `error` gets the faults of the objects themselves."""
+    """Returns the fields of all objects among `slices`, one array each; `error` gets the faults of the objects
+    themselves.
+    """
     names = [member.name for member in fields]
     level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
-    asides = level.more(names)  # What is left out is looked for too: so it is no unknown field.
+    asides = level.more(names)  # Excluded fields are looked up too, so that they are no unknown fields.
     members = take_apart(texts, slices, fields, asides, error)
     columns = members.columns
     if level.only is not None:
@@ -140,7 +143,7 @@ def read_members(
 
 
 def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
-    """One column of any type; as many values as there are slices, null where absent, null or refused."""
+    """Returns one column of any type, with a value per slice: null where it is absent, null or refused."""
     if texts.is_extended:
         slices = as_held(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
@@ -158,8 +161,8 @@ def _meet_other_keys(
     path: tuple[str, ...],
     error: U8,
 ) -> list[Slices]:
-    """What becomes of keys that no column has by exactly their name; the columns of `known`, with the values under names
-    that differ from theirs in capitals alone. known: names of columns, and of what is left out.
+    """Handles keys that no column has by exactly their name. Returns the columns of `known` with the values under names
+    that differ from theirs in case alone. known: names of columns, and of excluded fields.
     """
     fields, asides = known
     spellings = Spellings(fields)
@@ -170,7 +173,7 @@ def _meet_other_keys(
         findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
         if not is_respelt:
             return members.columns
-        # What else is in a record that is left out says nothing of it, whatever its neighbours have.
+        # The other members of a record that is refused are ignored, whatever its neighbours have.
         others_of = take_all(texts, slices, fields + asides, error.copy())[0][len(fields) + len(asides) :]
         names = [*fields, *asides, *(name for name in others_of if spellings.find(name) is not None)]
         every = take_apart(texts, replace(slices, sweep=None), (), names, error)
@@ -194,8 +197,8 @@ def _meet_other_keys(
 def _meet_second(
     texts: Texts, second: Slices, findings: Findings, path: tuple[str, ...], column: str
 ) -> list[tuple[str, Slices]]:
-    """Values that no column is left for, as their record has another one for it: its record is refused, unless the table
-    leaves such fields out or puts them aside, which is answered.
+    """Handles values whose record has another value for their column: the record is refused, unless the table leaves
+    such fields out or rescues them; the latter are returned.
     """
     if not (second.kind > NULL).any():
         return []
@@ -206,9 +209,9 @@ def _meet_second(
 
 
 def _why_not(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Findings) -> Fault | None:
-    """Why a field gets no column. taken: names of columns that differ from its own in capitals alone."""
+    """Returns the reason why a field gets no column. taken: names of columns that differ from its own in case alone."""
     if taken:
-        return Fault("name_taken", clash_reason(texts.in_row(path), taken))
+        return Fault("name_taken", conflict_reason(texts.in_row(path), taken))
     if path in findings.rejected:
         return rejected_fault(path[-1], findings.rejected[path])
     return long_name_fault(path[-1]) if is_long(path[-1]) else None
@@ -221,7 +224,7 @@ def _meet_unknown(
     path: tuple[str, ...],
     spellings: Spellings | None = None,
 ) -> None:
-    """spellings: the names of columns that are there."""
+    """Handles fields without a column. spellings: the names of existing columns."""
     if findings.unknown_fields == "add":
         free: list[tuple[str, Slices]] = []
         for name, column in columns:
@@ -234,7 +237,7 @@ def _meet_unknown(
                 texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
         found = infer_members(texts, free, path)
         if found:
-            findings.wanted.setdefault(path, {}).update((name, one.type) for name, one in found.items())
+            findings.requested_fields.setdefault(path, {}).update((name, one.type) for name, one in found.items())
         return
     for name, column in columns:
         inner = (*path, name)
@@ -261,7 +264,7 @@ def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Fi
 
 
 def _put_parts_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> Slices:
-    """Of objects and lists only what counts; answers the values that are neither."""
+    """Rescues the selected parts of objects and lists; returns the values that are neither."""
     assert texts.selection is not None
     objects, lists = column.only(OBJECT), column.only(ARRAY)
     error = np.zeros(len(objects), np.uint8)
@@ -278,7 +281,7 @@ def _refuse_missing(
     texts: Texts, slices: Slices, column: Slices, array: pa.Array, path: tuple[str, ...], error: U8
 ) -> None:
     missing = (slices.kind == OBJECT) & (error == OK) & np.asarray(array.is_null())
-    if not texts.is_rescuing:  # A value that was rescued leaves nothing in its column.
+    if not texts.is_rescuing:  # A rescued value is null in its column.
         missing &= column.kind <= NULL
     if missing.any():
         texts.refuse(column, missing.astype(np.uint8) * values.MISSING, ".".join(path), _FAULTS)
@@ -286,13 +289,15 @@ def _refuse_missing(
 
 def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tuple[str, ...]) -> None:
     if bad.any():
-        name = str(kind).split("<")[0]  # What is in a list or struct would only hide what the value should have been.
+        name = str(kind).split("<")[0]  # The contents of a list or struct would only hide the expected type.
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
         whole = faults[values.NOT_INTEGRAL]
         for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
-            exits = zone_exits(texts.in_row(path), kind)
-            faults[code] = replace(faults[code], message=f"{faults[code].message}: {exits}")
-        faults[values.NOT_INTEGRAL] = replace(whole, message=f"{whole.message}: {fraction_exits(texts.in_row(path))}")
+            remedy = zone_settings(texts.in_row(path), kind)
+            faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
+        faults[values.NOT_INTEGRAL] = replace(
+            whole, message=f"{whole.message}: {fraction_settings(texts.in_row(path))}"
+        )
         texts.refuse(slices, bad, ".".join(path), faults)
 
 
@@ -309,7 +314,7 @@ def _read_boolean(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, 
 
 
 def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.Array:
-    """An array of numbers, flags or moments; one without nulls has no bitmap."""
+    """Returns an array of numbers, flags or times; one without nulls has no bitmap."""
     nulls = valid.size - int(np.count_nonzero(valid))
     return pa.Array.from_buffers(kind, valid.size, [bitmap(valid) if nulls else None, values], null_count=nulls)
 
@@ -369,7 +374,9 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
 
 
 def _as_floats(texts: Texts, slices: Slices, doubles: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """The nearest float of each number. A double that lies between two floats was rounded already: its text decides."""
+    """Returns the nearest float of each number. A double that lies between two floats was rounded already: its text
+    decides.
+    """
     with np.errstate(over="ignore"):
         out = doubles.astype(np.float32)
     between = np.flatnonzero(((doubles.view(np.int64) & _BELOW_HALF) == 0) & (out != doubles)).astype(np.int32)
@@ -379,7 +386,7 @@ def _as_floats(texts: Texts, slices: Slices, doubles: NDArray[np.floating[Any]])
 
 
 def _take_endless(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
-    """The numbers that JSON lacks, where they are written as texts."""
+    """Reads NaN and infinities, which JSON lacks, where they are written as texts."""
     words = text_column(texts, slices, numbers=False).array
     codes = pc.index_in(words, pa.array(_ENDLESS))
     found = np.asarray(codes.is_valid())
@@ -398,7 +405,7 @@ def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values
 
 
 def _exact_doubles(texts: Texts, slices: Slices, rows: I32, kind: pa.DataType) -> NDArray[np.floating[Any]]:
-    """Doubles with more digits than one rounding can take: Arrow's own exact parser, over their text."""
+    """Returns doubles with more digits than one rounding can take: parsed from their text by Arrow's own exact parser."""
     size = int((slices.end[rows] - slices.start[rows]).sum())
     out = np.empty(size, np.uint8)
     offsets = np.zeros(rows.size + 1, np.int32)
@@ -408,8 +415,8 @@ def _exact_doubles(texts: Texts, slices: Slices, rows: I32, kind: pa.DataType) -
 
 
 def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
-    """Strings with their escapes gone (and numbers as written, if asked for) as one Arrow array, and what is no such
-    text.
+    """Returns strings with their escapes replaced (and numbers as written, if requested) as one Arrow array, and which
+    values are no such text.
     """
     valid, bad = _flags(slices)
     offsets = np.empty(len(slices) + 1, np.int32)
@@ -430,13 +437,13 @@ def _read_string(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
 
 
 def _as_written(slices: Slices) -> Slices:
-    """The values with a kind whose text is copied as it is written, where they are no text."""
+    """Returns the values with the kind of a text that is copied as written, where they are no text."""
     is_other = np.isin(slices.kind, (TRUE, FALSE, OBJECT, ARRAY))
     return replace(slices, kind=np.where(is_other, np.uint8(INT), slices.kind)) if is_other.any() else slices
 
 
 def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
-    """Types that JSON writes as text: decimals, dates, times, uuids, bytes."""
+    """Returns a column of a type that JSON writes as text: decimals, dates, times, UUIDs, bytes."""
     reader = TEXT_READERS[type(kind)]
     unit = texts.units.get(path) if texts.units else None
     zone = texts.zones.get(path) if texts.zones else None
@@ -457,7 +464,7 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str,
 
 
 def _tell_zones(column: TextColumn, kind: IcebergType) -> None:
-    """Notes of the texts that were not read which of them only have a zone too many, or none."""
+    """Marks which of the unreadable texts have a zone too many, or none."""
     rows = np.flatnonzero(column.bad == values.UNREADABLE)
     if not rows.size:
         return
@@ -509,7 +516,7 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
     if kind.value_required:
         _refuse_null(texts, value_slices, (*path, "value"))
     arrow = pa.map_(pa.string(), pa.field("value", items.type))
-    names = keys.array.cast(pa.string()).fill_null("")  # Arrow ends the process over a key that is null.
+    names = keys.array.cast(pa.string()).fill_null("")  # Arrow aborts the process over a null key.
     entries = pa.StructArray.from_arrays([names, items], fields=[arrow.key_field, arrow.item_field])
     return pa.Array.from_buffers(
         arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[entries]
@@ -517,7 +524,7 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
 
 
 def _read_pairs(texts: Texts, slices: Slices, kind: MapType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
-    """Maps whose keys are no texts, from arrays of pairs."""
+    """Returns maps whose keys are no texts, from arrays of pairs."""
 
     def read(some: Slices, of: IcebergType, place: tuple[str, ...]) -> pa.Array:
         return read_value(texts, some, of, findings, place)
@@ -537,7 +544,7 @@ def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:
 
 
 def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, path: tuple[str, ...]) -> None:
-    """A map cannot hold one key twice: (row, key) pairs must differ."""
+    """Refuses maps with one key twice: (row, key) pairs must differ."""
     rows = np.repeat(np.arange(len(slices), dtype=np.int64), np.diff(offsets))
     codes = np.asarray(keys.dictionary_encode().indices.fill_null(-1), dtype=np.int64)
     pairs = rows * (codes.max(initial=0) + 2) + codes

@@ -1,8 +1,9 @@
-"""MongoDB's extended JSON, whose scalars that JSON lacks are objects of one member: `{"$numberLong": "7"}` is a number.
+"""MongoDB Extended JSON: scalars that JSON lacks are objects of one member, as `{"$numberLong": "7"}` for a number.
 
-Such an object is a slice of what it holds, where the column's type, or a field that has none yet, takes that. A struct that
-a table has of them stays what it is. Doubles that are not finite are `{"$numberDouble": "NaN"}` in the relaxed and the
-canonical mode; the older strict mode, and JavaScript's shell, write the bare words NaN, Infinity and -Infinity.
+Such an object is read as the scalar inside, where the column's type, or a field without a column, accepts that. A
+struct column for them stays a struct. Doubles that are not finite are `{"$numberDouble": "NaN"}` in the relaxed and the
+canonical mode; the older strict mode, and JavaScript's shell, write the bare words NaN, Infinity and -Infinity. Source:
+MongoDB Extended JSON (v2) specification.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from frazil.decode.json.slices import Slices, Texts
 from frazil.decode.memory import COMPILED, I32, U8, load8
 
 MOMENT = ARRAY + 1
-"""The kind of a `$date` whose column is not known yet: none of JSON's."""
+"""The kind of a `$date` whose column is not known yet: none of JSON's kinds."""
 ENDLESS = MOMENT + 1
 """The kind of a double that is not finite; its slice is the text NaN, Infinity or -Infinity with its quotes."""
 _NAMES = (b"oid", b"date", b"numberInt", b"numberLong", b"numberDouble", b"numberDecimal")
-_OID, _DATE, _WHOLE, _LONG, _DOUBLE, _DECIMAL = range(6)
+_OID, _DATE, _INT32, _LONG, _DOUBLE, _DECIMAL = range(6)
 _SPELT = np.frombuffer(b"".join(_NAMES), np.uint8)
 _ENDS = np.cumsum([len(name) for name in _NAMES])
 _NESTED = (StructType, ListType, MapType)
@@ -60,7 +61,9 @@ _BARE_WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\bInfinity\b|\bNaN\b', re.DOTALL)
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _which_of(spelt: U8, ends: NDArray[np.int64], i: int, end: int) -> int:
-    """Which of some words is from `i` up to `end`; -1: none. spelt: the words one after another; ends: where each ends."""
+    """Returns the index of the word from `i` up to `end`; -1: none. spelt: the words one after another; ends: the end
+    of each.
+    """
     first = 0
     for n in range(ends.size):
         last = ends[n]
@@ -76,7 +79,7 @@ def _which_of(spelt: U8, ends: NDArray[np.int64], i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _member(i: int, end: int) -> tuple[int, int, int]:
-    """Of an object from `i` up to `end`, in JSON, which of the names its first member has, and where all behind that is."""
+    """Returns the index of the first member's name in the object from `i` up to `end`, and the range of what follows it."""
     i = skip_space(i + 1, end)
     if i + 1 >= end or load8(i) != 0x22 or load8(i + 1) != 0x24:
         return -1, 0, 0
@@ -93,7 +96,7 @@ def _member(i: int, end: int) -> tuple[int, int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _scalar(i: int, end: int) -> int:
-    """The kind of the scalar that is from `i` up to `end`; ABSENT where it is none, or not all of it."""
+    """Returns the kind of the scalar from `i` up to `end`; ABSENT where it is none, or only a part of the range."""
     if i < 0 or i >= end:
         return ABSENT
     stop, kind = scan_scalar(i, end)
@@ -102,7 +105,7 @@ def _scalar(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _held_at(i: int, end: int) -> tuple[int, int, int, int]:
-    """Which of the names the object from `i` up to `end` has, and the scalar that it holds; -1: it is another object."""
+    """Returns the index of the name in the object from `i` up to `end`, and the scalar inside; -1: another object."""
     name, i, last = _member(i, end)
     form = name
     if name == _DATE and load8(i) == 0x7B:
@@ -112,7 +115,7 @@ def _held_at(i: int, end: int) -> tuple[int, int, int, int]:
     kind = _scalar(i, last) if name >= 0 else ABSENT
     if name == _DOUBLE and kind == STRING and _which_of(_SPELT_WORDS, _WORD_ENDS, i + 1, last - 1) >= 0:
         return form, i, last, ENDLESS
-    if name == _WHOLE or name == _LONG or name == _DOUBLE:  # noqa: SIM109
+    if name == _INT32 or name == _LONG or name == _DOUBLE:  # noqa: SIM109
         i += 1
         last -= 1
         kind = _scalar(i, last) if kind == STRING else ABSENT
@@ -124,7 +127,9 @@ def _held_at(i: int, end: int) -> tuple[int, int, int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def find_held(base: int, starts: I32, ends: I32, kinds: U8, held: I32) -> None:
-    """Of each object that is such a scalar, in a row of `held`, which it is, and the slice and the kind of what it holds."""
+    """Writes, for each object that is such a scalar, to a row of `held` its name's index, and the slice and kind of the
+    scalar inside.
+    """
     for row in range(starts.size):
         held[row, 0] = -1
         if kinds[row] == OBJECT:
@@ -133,10 +138,12 @@ def find_held(base: int, starts: I32, ends: I32, kinds: U8, held: I32) -> None:
 
 
 def as_held(texts: Texts, slices: Slices, wanted: IcebergType, path: tuple[str, ...]) -> Slices:
-    """The values of a column of this type, with what such objects hold in their place, where it takes that."""
+    """Returns the values of a column of this type, with the scalars inside such objects in their place, where the type
+    accepts them.
+    """
     if isinstance(wanted, _NESTED) or not (slices.kind == OBJECT).any():
         return slices
-    forms = [_WHOLE, _LONG, _DOUBLE]
+    forms = [_INT32, _LONG, _DOUBLE]
     if isinstance(wanted, DecimalType | StringType):
         forms.append(_DECIMAL)
     if isinstance(wanted, StringType):
@@ -149,24 +156,27 @@ def as_held(texts: Texts, slices: Slices, wanted: IcebergType, path: tuple[str, 
 
 
 def as_new(texts: Texts, slices: Slices) -> Slices:
-    """The values of a field that no column has, with what such objects hold in their place; times are MOMENT."""
+    """Returns the values of a field without a column, with the scalars inside such objects in their place; times are
+    MOMENT.
+    """
     if not (slices.kind == OBJECT).any():
         return slices
     held = _held(texts, slices)
     held[held[:, 0] == _DATE, 3] = MOMENT
-    held[(held[:, 0] == _DOUBLE) & (held[:, 3] == INT), 3] = DOUBLE  # What its value is says nothing of its type.
+    # The value of a `$numberDouble` may be integral; its type is double all the same.
+    held[(held[:, 0] == _DOUBLE) & (held[:, 3] == INT), 3] = DOUBLE
     return _either(slices, held, held[:, 0] >= 0)
 
 
 def endless_of(slices: Slices) -> Slices:
-    """The doubles that are not finite, as texts; all else is absent."""
+    """Returns the doubles that are not finite, as texts; other values are absent."""
     kind = np.where(slices.kind == ENDLESS, np.uint8(STRING), np.uint8(ABSENT))
     return Slices(slices.start, slices.end, kind, slices.owner)
 
 
-def spell_bare_words(values: pa.Array) -> pa.Array | None:
-    """The documents with `{"$numberDouble": "NaN"}` for the bare word NaN, and so for the other two; None where no document
-    has such a word. values: binary.
+def quote_bare_words(values: pa.Array) -> pa.Array | None:
+    """Returns the documents with `{"$numberDouble": "NaN"}` for the bare word NaN, and likewise for the infinities;
+    None where no document has such a word. values: binary.
     """
     spelt = [None if value is None else _BARE_WORD.sub(_spell_word, value) for value in values.to_pylist()]
     made = pa.array(spelt, pa.binary())

@@ -1,7 +1,7 @@
 """RFC 8259, compiled: one function per production, each from an address to the address after it.
 
-All of the grammar is checked, also in what is skipped over, so a text that passes is JSON. A negative answer means that
-it is not. UTF-8 itself is checked elsewhere, for a whole column at once.
+The entire grammar is checked, also in skipped values, so a text that passes is JSON. A negative result means that it is
+not. UTF-8 itself is checked elsewhere, for a whole column at once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 
 
 def new_stack() -> U8:
-    """Room for one nesting of MAX_DEPTH levels."""
+    """Returns the memory for a nesting of MAX_DEPTH levels."""
     return np.empty(MAX_DEPTH, np.uint8)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def skip_space(i: int, end: int) -> int:
-    """The first address from `i` on that holds no white space, or `end`."""
+    """Returns the first address from `i` on that holds no white space, or `end`."""
     while i < end:
         c = load8(i)
         if c > 0x20 or (c != 0x20 and c != 0x0A and c != 0x0D and c != 0x09):
@@ -43,7 +43,8 @@ def skip_space(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _skip_plain(i: int, end: int) -> int:
-    """The first quote, backslash or control character from `i` on, or `end`; eight bytes at a time.
+    """Returns the address of the first quote, backslash or control character from `i` on, or `end`; eight bytes at a
+    time.
 
     Per byte of a word, `(x - 1) & ~x & 0x80` is set where x is 0 (and perhaps above the first such byte, which is why
     only the lowest hit counts); `(x - 0x20) & ~x & 0x80` where x is below 0x20.
@@ -67,7 +68,7 @@ def _skip_plain(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _skip_escape(i: int, end: int) -> int:
-    """The byte after the escape whose backslash is at `i`."""
+    """Returns the address after the escape whose backslash is at `i`."""
     if i + 1 >= end:
         return NOT_JSON
     c = load8(i + 1)
@@ -86,7 +87,9 @@ def _skip_escape(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def scan_string(i: int, end: int) -> tuple[int, int]:
-    """From the byte after the opening quote to the closing quote; the kind tells whether there are escapes."""
+    """Returns the address of the closing quote, from the byte after the opening quote, and the kind, which tells
+    whether there are escapes.
+    """
     kind = STRING
     while True:
         i = _skip_plain(i, end)
@@ -139,8 +142,8 @@ def _scan_number(i: int, end: int) -> tuple[int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def scan_decimal(i: int, end: int) -> tuple[int, int, int, int, int]:
-    """The number at `i`: the address after it, its kind, its digits as an integer without a sign, how many of them are
-    after the point, and how many there are. More than 18 digits do not count; an exponent makes them 99.
+    """Returns the address after the number at `i`, its kind, its digits as an unsigned integer, the number of digits
+    after the point, and of all digits. More than 18 digits do not count; an exponent makes them 99.
     """
     kind = INT
     if load8(i) == 0x2D:
@@ -179,7 +182,7 @@ def scan_decimal(i: int, end: int) -> tuple[int, int, int, int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _scan_word(i: int, end: int) -> tuple[int, int]:
-    """true, false or null at `i`."""
+    """Returns the address after the true, false or null at `i`, and its kind."""
     if i + 4 <= end:
         if load8(i) == 0x74 and load8(i + 1) == 0x72 and load8(i + 2) == 0x75 and load8(i + 3) == 0x65:
             return i + 4, TRUE
@@ -193,7 +196,7 @@ def _scan_word(i: int, end: int) -> tuple[int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def scan_scalar(i: int, end: int) -> tuple[int, int]:
-    """The string, number or word at `i`: the address after it and its kind."""
+    """Returns the address after the string, number or word at `i`, and its kind."""
     c = load8(i)
     if c == 0x22:
         j, kind = scan_string(i + 1, end)
@@ -205,7 +208,7 @@ def scan_scalar(i: int, end: int) -> tuple[int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def skip_key(i: int, end: int) -> int:
-    """From a key's opening quote to its member's value."""
+    """Returns the address of a member's value, from its key's opening quote."""
     if i >= end or load8(i) != 0x22:
         return NOT_JSON
     j, _ = scan_string(i + 1, end)
@@ -219,8 +222,8 @@ def skip_key(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _leave_containers(i: int, end: int, stack: int, depth: int, floor: int) -> tuple[int, int]:
-    """After a value: closes what closes, passes a comma; where the next value starts and how deep (`floor`: all is
-    closed).
+    """Closes containers and passes a comma after a value; returns the start of the next value and its depth (`floor`:
+    everything is closed).
     """
     while depth > floor:
         i = skip_space(i, end)
@@ -242,10 +245,10 @@ def _leave_containers(i: int, end: int, stack: int, depth: int, floor: int) -> t
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def skip_container(i: int, end: int, stack: int, floor: int) -> int:
-    """The address after the object or array at `i`, which lies in `floor` others that count.
+    """Returns the address after the object or array at `i`, which is inside `floor` others.
 
-    `stack`, the address of `new_stack`, holds the opening bytes in place of recursion, so 100,000 levels cost no more
-    than a refusal.
+    `stack`, the address of `new_stack`, holds the opening bytes in place of recursion, so 100,000 levels are only
+    refused.
     """
     depth = floor
     while True:
@@ -278,7 +281,7 @@ def skip_container(i: int, end: int, stack: int, floor: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def scan_value(i: int, end: int, stack: int, floor: int) -> tuple[int, int]:
-    """The value at `i`: the address after it and its kind. stack, floor: see `skip_container`."""
+    """Returns the address after the value at `i`, and its kind. stack, floor: see `skip_container`."""
     if i >= end:
         return NOT_JSON, NULL
     c = load8(i)

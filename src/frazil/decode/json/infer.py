@@ -1,4 +1,4 @@
-"""The Iceberg type of JSON values nobody declared, from every value of the batch, not from a sample."""
+"""Inference of the Iceberg type of JSON values without a column, from every value of the batch, not from a sample."""
 
 from __future__ import annotations
 
@@ -64,26 +64,26 @@ _OBJECT_FAULTS = {
 
 @dataclass(frozen=True)
 class Inferred:
-    """The type of a field. at: the first byte of the first value that tells a type (no null, and nothing in lists and
-    objects without any): fields get their columns in this order, wherever batches end.
-    """
+    """The inferred type of a field."""
 
     type: IcebergType
+    #: The first byte of the first value that has a type (no null, and no list or object without contents): fields get
+    #: their columns in this order, wherever batches end.
     at: int
 
 
 def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType | None:
-    """The type that holds every value of `slices`, or None when there is none yet (only null, [] or {}).
+    """Returns the type that holds every value of `slices`, or None while there is none (only null, [] or {}).
 
-    What no type holds is refused as a mismatch: integers beyond 64 bits, and of values of two kinds those that are not of
-    the kind that came first. Field ids are placeholders.
+    A value that the type does not hold is a type mismatch: integers beyond 64 bits, and values of another kind than the
+    first one. Field ids are placeholders.
     """
     found = infer_field(texts, slices, path)
     return None if found is None else found.type
 
 
 def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred | None:
-    """As `infer_type`."""
+    """Returns the type and the first value's position; see `infer_type`."""
     slices = texts.selected(slices, path)
     if texts.is_extended:
         slices = as_new(texts, slices)
@@ -101,7 +101,7 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
         _refuse(texts, slices, is_other, _MIXED, path)
         teller = -1 if told else int(slices.owner[int(np.argmax(np.isin(slices.kind, family)))])
         texts.contradictions.append((teller, slices.owner[is_other]))
-        # The others get their column all the same: a record that is refused takes nothing from its neighbours.
+        # The others get their column all the same: a refused record does not affect its neighbours.
         return infer_field(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
     return _of_family(texts, slices, families.pop(), kinds, path)
 
@@ -109,7 +109,7 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
 def _of_family(
     texts: Texts, slices: Slices, family_name: str, kinds: set[int], path: tuple[str, ...]
 ) -> Inferred | None:
-    """The type of values that are all of one family."""
+    """Returns the type of values that are all of one family."""
     first_at = int(slices.start[int(np.argmax(slices.kind > NULL))])
     if family_name == "string" and texts.infers_times:
         return Inferred(type_of_texts(texts, slices), first_at)
@@ -137,8 +137,8 @@ def _of_family(
 
 
 def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tuple[str, ...]) -> dict[str, Inferred]:
-    """The members of a struct that have a type, in order of the first value that tells it. Those whose names differ in
-    capitals alone are one, under the name that this value has.
+    """Returns the members of a struct that have a type, in the order of the first value that has one. Those whose names
+    differ in case alone are one, under the name of this value.
     """
     groups: dict[str, list[tuple[str, Slices]]] = {}
     for name, column in members:
@@ -164,7 +164,7 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
 
 
 def _name_at(group: Sequence[tuple[str, Slices]], at: int) -> str:
-    """The name that the value around a byte has."""
+    """Returns the name of the member whose value contains a byte."""
     for name, column in group if len(group) > 1 else ():
         if ((column.kind > NULL) & (column.start <= at) & (at < column.end)).any():
             return name
@@ -172,8 +172,8 @@ def _name_at(group: Sequence[tuple[str, Slices]], at: int) -> str:
 
 
 def join_spellings(one: Slices, other: Slices) -> tuple[Slices, Slices]:
-    """The values of two members that share a column: those of `one`, and of `other` where that has none. The values of
-    `other` that are left.
+    """Returns the values of two members that share a column: those of `one`, and of `other` where that has none; and
+    the remaining values of `other`.
     """
     is_second, is_there = one.kind > NULL, other.kind > NULL
     takes = is_there & ~is_second
@@ -196,7 +196,7 @@ def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: s
 
 
 def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error: U8) -> list[tuple[str, Slices]]:
-    """Every member of the objects among `slices` that counts, with its values."""
+    """Returns every selected member of the objects among `slices`, with its values."""
     level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
     if level.only is not None:
         names = sorted(level.only)
@@ -206,7 +206,7 @@ def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error:
 
 
 def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...]) -> None:
-    """Faults of nested objects, which are JSON already; notes whether keys must be spelt out first."""
+    """Refuses nested objects with faults, which are valid JSON; records whether escaped keys must be replaced first."""
     slow = error == SLOW_KEY
     texts.has_slow_keys |= bool(slow.any())
     if error.any():

@@ -1,4 +1,4 @@
-"""What one pass over objects looks for: their keys, those of the objects inside, and what is read in passing."""
+"""The input of one pass over objects: their keys, those of the objects inside, and the values to read in passing."""
 
 from __future__ import annotations
 
@@ -34,51 +34,50 @@ _WANTED: dict[type[IcebergType], int] = {
 _WORD = 8
 _BYTES_PER_ELEMENT = 16
 SEED = int.from_bytes(os.urandom(7), "little") | 1
-"""Of the hashes of keys, another one in each process: so nobody can write keys that all have one hash."""
+"""The seed of the hashes of keys, another one in each process: nobody can write keys that all have one hash."""
 
 
 @dataclass
 class KeyTree:
-    """The fields of nested objects as `scan_tree` takes them; a field's number is its place in `fields`.
-
-    slots: how many fields want integers, doubles, and the elements of lists. index_size: places in the index of keys.
-    """
+    """The fields of nested objects as `scan_tree` takes them; a field's number is its index in `fields`."""
 
     fields: list[list[int]] = field(default_factory=list)
     nodes: list[list[int]] = field(default_factory=list)
     spelt: bytearray = field(default_factory=bytearray)
+    #: The number of places in the index of keys.
     index_size: int = 0
+    #: The number of fields read as integers, doubles, and elements of lists.
     slots: dict[int, int] = field(default_factory=lambda: {SLICES_ONLY: 0, INTEGERS: 0, DOUBLES: 0, LISTS: 0})
 
     @cached_property
     def keys(self) -> NDArray[np.uint8]:
-        """Every key with its closing quote, each from a multiple of eight bytes on."""
+        """Every key with its closing quote, each from a multiple of eight bytes on: uint8."""
         return np.frombuffer(bytes(self.spelt) or bytes(_WORD), np.uint8)
 
     @cached_property
     def field_table(self) -> I32:
-        """`fields`, as the compiled loops take it."""
+        """The array of `fields` for the compiled loops."""
         return np.array(self.fields, np.int32).reshape(-1, 5)
 
     @cached_property
     def node_table(self) -> I32:
-        """`nodes`, as the compiled loops take it."""
+        """The array of `nodes` for the compiled loops."""
         return np.array(self.nodes, np.int32)
 
     @cached_property
     def index(self) -> I32:
-        """Of objects with many fields where each key is found (`index_keys`)."""
+        """The position of each key of objects with many fields (`index_keys`)."""
         index = np.full(max(1, self.index_size), -1, np.int32)
         if self.index_size:
             index_keys(self.keys.ctypes.data, self.field_table, self.node_table, index, SEED)
         return index
 
     def add(self, names: Sequence[str], kinds: Sequence[IcebergType | None], is_deep: bool) -> int:
-        """An object with these keys, and the objects inside if `is_deep`; its number."""
+        """Adds an object with these keys, and the objects inside if `is_deep`; returns its number."""
         node, first = len(self.nodes), len(self.fields)
         self.nodes.append([])
         for name, kind in zip(names, kinds, strict=True):
-            key = spell_key(name) + b'"'
+            key = escape_key(name) + b'"'
             wanted = SLICES_ONLY if kind is None else _WANTED.get(type(kind), SLICES_ONLY)
             self.fields.append([len(self.spelt), len(key), -1, wanted, self.slots[wanted]])
             self.slots[wanted] += 1
@@ -98,7 +97,7 @@ class KeyTree:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a pass found, by field (or node) and row."""
+    """The results of a pass, by field (or node) and row."""
 
     tree: KeyTree
     start: I32
@@ -115,9 +114,9 @@ class Sweep:
 
 
 def new_sweep(tree: KeyTree, rows: int, size: int) -> Sweep:
-    """Room for a pass over so many objects, in texts of so many bytes."""
+    """Returns the memory for a pass over `rows` objects, in texts of `size` bytes."""
     count, lists = len(tree.fields), tree.slots[LISTS]
-    # Memory that nothing is written to costs nothing; where it does not suffice, a pass of its own finds the elements.
+    # Memory that is never written to costs nothing; where it does not suffice, a pass of its own finds the elements.
     room = 4 * rows + size // _BYTES_PER_ELEMENT
     start, end = (np.empty((count, rows), np.int32) for _ in range(2))
     return Sweep(
@@ -137,15 +136,15 @@ def new_sweep(tree: KeyTree, rows: int, size: int) -> Sweep:
 
 
 def tree_of(fields: Sequence[NestedField], others: Sequence[str], is_deep: bool) -> KeyTree:
-    """The keys of `fields` and then the `others`; is_deep: with the objects inside."""
+    """Returns the keys of `fields` and then the `others`; is_deep: with the objects inside."""
     tree = KeyTree()
     kinds: list[IcebergType | None] = [member.field_type for member in fields]
     tree.add([*(member.name for member in fields), *others], [*kinds, *(None for _ in others)], is_deep)
     return tree
 
 
-def spell_key(key: str) -> bytes:
-    """A key's bytes between its quotes in canonical JSON: equal keys are equal bytes, halves of surrogate pairs
+def escape_key(key: str) -> bytes:
+    """Returns a key's bytes between its quotes in canonical JSON: equal keys are equal bytes, single surrogates
     included.
     """
     return encode_basestring(key)[1:-1].encode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Texts whose characters stand for bytes (ISO 8859-1) to those bytes, a whole column at once."""
+"""Texts whose characters represent bytes (ISO 8859-1) to those bytes, a whole column at once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-_CONTINUES, _BEYOND = 0x80, 0xC4  # UTF-8: bytes that go on with a character; first bytes of characters after U+00FF.
+_CONTINUES, _BEYOND = 0x80, 0xC4  # UTF-8: continuation bytes; first bytes of characters after U+00FF.
 
 
 def read_latin1(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_]]:
-    """The bytes, null where there is no text, and which texts have a character that stands for no byte (null too)."""
+    """Returns the bytes, null where there is no text, and which texts have a character that represents no byte (null
+    too): bool of shape (n_texts,).
+    """
     rows = len(texts)
-    texts = pa.concat_arrays([texts.cast(pa.string())])  # From its buffer's beginning.
+    texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
     there, bad = np.asarray(texts.is_valid()), np.zeros(rows, np.bool_)
     buffer = texts.buffers()[2]
     if not rows or buffer is None or not buffer.size:

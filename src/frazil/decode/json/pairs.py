@@ -1,4 +1,4 @@
-"""Maps whose keys are no texts: Kafka Connect's JSON converter writes such a map as an array of pairs, [[key, value], …]."""
+"""Maps whose keys are no texts: Kafka Connect's JsonConverter writes such a map as an array of pairs, [[key, value], …]."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Pairs:
 
 
 def find_pairs(texts: Texts, slices: Slices) -> tuple[Pairs, U8]:
-    """The entries of all maps, and which values are no array of pairs with a key: their entries are left out."""
+    """Returns the entries of all maps, and which values are no array of pairs with a key: their entries are left out."""
     is_other = (slices.kind != ARRAY) & (slices.kind > NULL)
     offsets, entries = elements_of(texts, slices.only(ARRAY))
     inner, members = elements_of(texts, replace(entries, sweep=None).only(ARRAY))
@@ -55,7 +55,7 @@ def _at(slices: Slices, places: NDArray[Any]) -> Slices:
 
 
 def map_of(slices: Slices, bad: U8, pairs: Pairs, keys: pa.Array, items: pa.Array) -> pa.Array:
-    """The maps of these entries; null where there is no array of pairs. keys: none of them null."""
+    """Returns the maps of these entries; null where there is no array of pairs. keys: none of them null."""
     there = (slices.kind == ARRAY) & (bad == 0)
     nulls = int(there.size - np.count_nonzero(there))
     arrow = pa.map_(keys.type, pa.field("value", items.type))
@@ -70,7 +70,9 @@ ReadValue = Callable[[Slices, IcebergType, Path], pa.Array]
 def read_pairs(
     texts: Texts, slices: Slices, kind: MapType, path: Path, read: ReadValue
 ) -> tuple[pa.Array, Pairs, pa.Array, U8]:
-    """The maps, their entries and these entries' keys, and which values are no array of pairs. read: makes a column."""
+    """Returns the maps, their entries and these entries' keys, and which values are no array of pairs. read: makes a
+    column.
+    """
     pairs, bad = find_pairs(texts, slices)
     keys = read(pairs.keys, kind.key_type, (*path, "key"))
     items = read(pairs.values, kind.value_type, (*path, "value"))

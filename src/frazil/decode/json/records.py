@@ -1,7 +1,7 @@
-"""JSON record values to columns: one pass that is gate and decoder at once.
+"""JSON record values to columns: one pass validates and decodes.
 
-The scan knows every key and every value's kind, so drift, misfits and malformed texts are found exactly, for the price
-of a decode alone (docs/decisions/0002). One bad record is named and changes no other.
+The scan reads every key and every value's kind, so new fields, mismatches and malformed texts are all found, for the
+price of decoding alone (docs/decisions/0002). A bad record does not affect the others.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.decode.cast import NOT_ADDED
 from frazil.decode.columns import Decoded, Fault, Mismatch
 from frazil.decode.json import scan
-from frazil.decode.json.as_sent import spell_out
+from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.columns import Findings, read_members
-from frazil.decode.json.extended import spell_bare_words
+from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES, Slices, Texts, take_all
 from frazil.decode.rescue import rescued_column
@@ -37,35 +37,41 @@ FAULTS = {
     scan.NOT_UTF8: Fault("bad_text", "the value is not UTF-8"),
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
-"""What can be wrong with a text as a whole, by the codes of the scan."""
+"""The faults of an entire text, by the codes of the scan."""
 _MOST_ROUNDS = 20
-"""So often records that contradict others are taken out before the rest of them is."""
+"""The limit on repeated decoding without contradicting records; after it all refused records are left out at once."""
 
 
 @dataclass(frozen=True)
 class JsonOptions:
-    """unknown_fields: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
-    `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
-    misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
-    time, by path. rejected: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
-    coerced: paths of columns whose text takes values of other types as they are written. numbers: what numbers become that
-    no column is for; None: what their values need. row_depth: how many names of a path lead to the row. hints: kinds of
-    fields that earlier records have told, by path. zones: of local times, by path. infers_times: whether text that is
-    always a time becomes one where there is no column.
-    """
+    """How JSON records are decoded."""
 
+    #: The handling of fields that the table lacks: `add` requests them, `drop` leaves them out, `rescue` rescues them,
+    #: `refuse` refuses their records.
     unknown_fields: str = "add"
+    #: Whether values that do not fit their column are rescued too.
     is_rescuing: bool = False
+    #: The number of mismatches that are kept.
     limit: int = MAX_MISMATCHES
+    #: The fields to take; None: all.
     selection: Selection | None = None
+    #: The units of numbers in time fields, by path.
     units: tuple[tuple[tuple[str, ...], str], ...] = ()
+    #: The reasons why some fields cannot be added, by path.
     rejected: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    #: Whether the texts are MongoDB Extended JSON.
     is_extended: bool = False
+    #: Paths of string columns that accept values of other types, as they are written.
     coerced: tuple[tuple[str, ...], ...] = ()
+    #: The type of numbers without a column; None: inferred from their values.
     numbers: IcebergType | None = None
+    #: The number of names at the beginning of a path that lead to the row.
     row_depth: int = 0
+    #: Inference hints from earlier records, by path.
     hints: tuple[tuple[tuple[str, ...], str], ...] = ()
+    #: The zones of local times, by path.
     zones: tuple[tuple[tuple[str, ...], str], ...] = ()
+    #: Whether text without a column that is always a time becomes a time column.
     infers_times: bool = False
 
 
@@ -74,26 +80,30 @@ def decode_json(
 ) -> Decoded:
     """Decodes one JSON object per value into the columns `fields`.
 
-    values: binary. Raises nothing for bad records: they are misfits; what does not fit is null, and of a text that is no
-    object everything.
+    values: binary. Bad records raise nothing: they are refused; a value that does not fit is null, and so are all
+    columns of a text that is no object.
     """
     decoded = _decode(values, texts_of(values, options), fields, options)
-    return _without_refused(values, fields, options, decoded) if decoded.wanted and decoded.refused.any() else decoded
+    return (
+        _without_refused(values, fields, options, decoded)
+        if decoded.requested_fields and decoded.refused.any()
+        else decoded
+    )
 
 
 def _without_refused(
     values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions, decoded: Decoded
 ) -> Decoded:
-    """The same, but a record that cannot become a row brings no column along, nor has it a say in what type one gets."""
+    """Returns the result without the fields that only refused records request, and with types inferred without them."""
     alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
     refused, mismatches = alone.refused.copy(), list(alone.mismatches)
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for n in range(_MOST_ROUNDS):
         rows = np.flatnonzero(~refused)
         rest = values.take(pa.array(rows))
         texts = texts_of(rest, options)
         among = _decode(rest, texts, fields, options)
-        wanted = among.wanted
+        requested_fields = among.requested_fields
         out = among.refused if n == _MOST_ROUNDS - 1 else _certainly_refused(texts, among)
         if not out.any():
             break
@@ -102,14 +112,14 @@ def _without_refused(
             replace(mismatch, row=int(rows[mismatch.row])) for mismatch in among.mismatches if out[mismatch.row]
         ]
     in_order = sorted(mismatches, key=lambda mismatch: mismatch.row)[: options.limit]
-    return replace(decoded, refused=refused, mismatches=in_order, wanted=wanted)
+    return replace(decoded, refused=refused, mismatches=in_order, requested_fields=requested_fields)
 
 
 def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
-    """The refused records without those that contradict nothing but a refused one: who is refused then is as if the records
-    had come one after another.
+    """Returns the refused records except those that contradict only a refused one: the result is as if the records had
+    been read one after another.
     """
-    if texts.has_slow_keys:  # What was read in the end are other texts.
+    if texts.has_slow_keys:  # The texts read in the end are different ones.
         return among.refused
     at_odds = np.zeros(among.refused.size, np.bool_)
     certain = at_odds.copy()
@@ -121,24 +131,24 @@ def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
 
 
 def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Mismatch]]:
-    """The struct that holds every object of `values`, and the records that have none."""
+    """Returns the struct that holds every object of `values`, and a mismatch for each record without one."""
     decoded = decode_json(values, ())
-    found = decoded.wanted.get(())
+    found = decoded.requested_fields.get(())
     if not found:
         return None, decoded.mismatches
     return StructType(*(NestedField(0, name, kind, required=False) for name, kind in found.items())), decoded.mismatches
 
 
 def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[tuple[str, ...], bool]]:
-    """The paths of all fields of these records, and whether values there are objects; of objects down to `depth` the members
-    too. Nothing is said of records that are at fault: they are when they are decoded.
+    """Returns the paths of all fields of these records, each with whether its values are objects; of objects down to
+    `depth` the members too. Faulty records are ignored: they are reported when they are decoded.
     """
     return _list_paths(values, texts_of(values, JsonOptions()), depth)
 
 
 def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[tuple[str, ...], bool]]:
     error = unreadable(values)
-    slices = whole_slices(values)
+    slices = text_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
     found: list[tuple[tuple[str, ...], bool]] = []
     waiting: list[tuple[tuple[str, ...], Slices, NDArray[Any]]] = [((), slices, error)]
@@ -146,7 +156,7 @@ def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[
         path, objects, error = waiting.pop()
         names, members = take_all(texts, objects, [], error)
         if (error == scan.SLOW_KEY).any() and not texts.spelt_out:
-            spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+            spelt = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
             return _list_paths(spelt, texts_of(spelt, JsonOptions(), spelt_out=True), depth)
         for name, column in zip(names, members.columns, strict=True):
             inner, is_object = (*path, name), column.kind == OBJECT
@@ -161,15 +171,15 @@ def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[
 
 def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...], options: JsonOptions) -> Decoded:
     error = unreadable(values)
-    slices = whole_slices(values)
+    slices = text_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
     findings = Findings(options.unknown_fields, rejected=options.rejected)
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
-        spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        spelt = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         return _decode(spelt, texts_of(spelt, options, spelt_out=True, sent=values), fields, options)
     if options.is_extended and (error == scan.MALFORMED).any():
-        worded = spell_bare_words(values)
+        worded = quote_bare_words(values)
         if worded is not None:
             return _decode(worded, texts_of(worded, options, texts.spelt_out), fields, options)
     texts.refuse(slices, error, "", FAULTS)
@@ -177,7 +187,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
         columns=columns,
         refused=texts.refused,
         mismatches=sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit],
-        wanted=findings.wanted,
+        requested_fields=findings.requested_fields,
         dropped=findings.dropped,
         rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
         refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
@@ -187,7 +197,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
 def texts_of(
     values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = False, sent: pa.BinaryArray | None = None
 ) -> Texts:
-    """The texts at the beginning of their decoding. sent: as they were before their keys were spelt anew."""
+    """Returns the texts at the beginning of their decoding. sent: before escaped keys were replaced."""
     refused = np.zeros(len(values), np.bool_)
     return Texts(
         _buffer(values),
@@ -200,7 +210,7 @@ def texts_of(
         is_extended=options.is_extended,
         coerced=options.coerced,
         sent=sent if options.coerced else None,
-        starts=whole_slices(values).start if sent is not None and options.coerced else None,
+        starts=text_slices(values).start if sent is not None and options.coerced else None,
         numbers=options.numbers,
         rejected=options.rejected,
         hints=_by_spelling(options.hints),
@@ -211,7 +221,7 @@ def texts_of(
 
 
 def _by_spelling(hints: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
-    """By path, in small letters: names that differ in capitals alone are one field."""
+    """Returns the hints by path in lower case: names that differ in case alone are one field."""
     return {tuple(map(fold, path)): kind for path, kind in hints}
 
 
@@ -220,8 +230,8 @@ def _buffer(values: pa.BinaryArray) -> NDArray[Any]:
     return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
 
 
-def whole_slices(values: pa.BinaryArray) -> Slices:
-    """Every text as a whole, its kind not known yet."""
+def text_slices(values: pa.BinaryArray) -> Slices:
+    """Returns every text as one slice of unknown kind."""
     rows = len(values)
     offsets = (
         np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4) if rows else np.zeros(1, np.int32)
@@ -231,7 +241,9 @@ def whole_slices(values: pa.BinaryArray) -> Slices:
 
 
 def unreadable(values: pa.BinaryArray) -> NDArray[Any]:
-    """Per record: TOMBSTONE without a value, NOT_UTF8 where the bytes are no text."""
+    """Returns for each record TOMBSTONE without a value, NOT_UTF8 where the bytes are no text: uint8 of shape
+    (n_records,).
+    """
     error = np.zeros(len(values), np.uint8)
     if values.null_count:
         error[np.asarray(values.is_null())] = scan.TOMBSTONE
@@ -252,4 +264,4 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-__all__ = ["Decoded", "JsonOptions", "Mismatch", "decode_json", "infer_json", "spell_out"]
+__all__ = ["Decoded", "JsonOptions", "Mismatch", "decode_json", "infer_json", "unescape_keys"]

@@ -1,4 +1,4 @@
-"""Texts that are the same, found in place: compiled, as a message's schema is often longer than the message."""
+"""Equal texts found in place: compiled, as a message's schema is often longer than the message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frazil.decode.memory import COMPILED, load8, load64
 def mark_same(
     base: int, start: NDArray[np.int32], end: NDArray[np.int32], like: int, code: int, codes: NDArray[np.int32]
 ) -> None:
-    """Gives `code` to the texts without one (-1) that are the same as the one numbered `like`."""
+    """Sets `code` for the texts without one (-1) that equal the one numbered `like`."""
     length = end[like] - start[like]
     first = base + start[like]
     for n in range(codes.size):
@@ -31,7 +31,9 @@ def mark_same(
 
 
 def group_same(base: int, texts: Slices) -> tuple[NDArray[np.int32], list[int]]:
-    """Which of the distinct texts each one is, and where each of those is first."""
+    """Returns the number of the distinct text that each text is, int32 of shape (n_texts,), and the first occurrence of
+    each distinct text.
+    """
     codes = np.full(len(texts), -1, np.int32)
     firsts: list[int] = []
     place = 0

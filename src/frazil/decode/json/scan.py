@@ -19,7 +19,7 @@ from frazil.decode.json.grammar import (
 )
 from frazil.decode.memory import COMPILED, I32, U8, load8
 
-# What is wrong with a text. SLOW_KEY is no fault: a key is written with escapes and must be spelt out first.
+# Faults of a text. SLOW_KEY is no fault: a key is written with escapes that must be replaced first.
 OK, NOT_OBJECT, MALFORMED, DUPLICATE_KEY, TOO_DEEP, SLOW_KEY, NOT_UTF8, TOMBSTONE, HALF_KEY, TOO_MANY_KEYS = range(10)
 
 MAX_UNKNOWN = 256
@@ -27,9 +27,9 @@ MAX_UNKNOWN = 256
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def scan_texts(base: int, starts: I32, ends: I32, kinds: U8, error: U8) -> None:
-    """Tells which record values begin an object: moves `starts` there, sets `kinds` to OBJECT or an `error`.
+    """Finds the record values that begin an object: moves `starts` there, sets `kinds` to OBJECT or an `error`.
 
-    A leading UTF-8 byte order mark is passed over, as RFC 8259 section 8.1 allows. Rows with an `error` are left alone.
+    A leading UTF-8 byte order mark is skipped, as RFC 8259 section 8.1 allows. Rows with an `error` are left unchanged.
     """
     for row in range(starts.size):
         if error[row] != OK:
@@ -67,9 +67,10 @@ def scan_any(base: int, starts: I32, ends: I32, kinds: U8, error: U8, stack: U8)
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def count_members(base: int, starts: I32, ends: I32, kinds: U8, kind: int, counts: I32, stack: U8) -> None:
-    """Per row: elements of its array (`kind` ARRAY) or members of its object (OBJECT), 0 where it is none.
+    """Writes to `counts` for each row the elements of its array (`kind` ARRAY) or members of its object (OBJECT), 0
+    where it is none.
 
-    What is counted has been checked by the scan that found it.
+    The rows were validated by the scan that found them.
     """
     close = 0x5D if kind == ARRAY else 0x7D
     for row in range(starts.size):
@@ -93,8 +94,8 @@ def count_members(base: int, starts: I32, ends: I32, kinds: U8, kind: int, count
 def scan_members(
     base: int, starts: I32, ends: I32, kinds: U8, kind: int, out_start: I32, out_end: I32, out_kind: U8, stack: U8
 ) -> None:
-    """The elements of all arrays (`kind` ARRAY) or the members of all objects (OBJECT), one after another: the last row of
-    each `out_*` holds value slices, and for objects row 0 key slices.
+    """Writes the elements of all arrays (`kind` ARRAY) or the members of all objects (OBJECT), one after another: the
+    last row of each `out_*` holds value slices, and for objects row 0 key slices.
     """
     close, last = (0x5D, 0) if kind == ARRAY else (0x7D, 1)
     n = 0

@@ -1,4 +1,4 @@
-"""Slices: where the values of one column lie in the texts they came in, and what was wrong with some of them."""
+"""Slices: the positions of one column's values in the texts, and the faults of some of them."""
 
 from __future__ import annotations
 
@@ -30,22 +30,25 @@ from frazil.schema.selection import Selection
 MAX_MISMATCHES = 20
 MAX_NAMES = 2000
 _EXCERPT_BYTES = 60
-_LOST = ("missing",)  # What is not there cannot be rescued.
+_LOST = ("missing",)  # A missing value cannot be rescued.
 _KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array", "moment", "number")
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The values of one column: first byte, byte after the last, kind; `owner` is the record each belongs to.
+    """The values of one column."""
 
-    sweep, field: the pass that found them, and which of its fields they are.
-    """
-
+    #: The first byte of each value, relative to the buffer.
     start: I32
+    #: The byte after each value.
     end: I32
+    #: The kind of each value (see `grammar`).
     kind: U8
+    #: The record that each value belongs to.
     owner: I32
+    #: The pass that found the values; None without one.
     sweep: Sweep | None = None
+    #: The field of that pass.
     field: int = 0
 
     def __len__(self) -> int:
@@ -53,22 +56,22 @@ class Slices:
 
     @property
     def node(self) -> int | None:
-        """The node of the sweep that these are objects of, if it takes them apart."""
+        """The node of the sweep whose objects these are, if it has their members."""
         node = -1 if self.sweep is None else self.sweep.tree.fields[self.field][CHILD]
         return None if node < 0 else node
 
     def integers(self) -> NDArray[np.int64] | None:
-        """The values where the kind is INT, if the pass has told them all."""
+        """Returns the values where the kind is INT, if the pass has read them all."""
         slot = self._slot(INTEGERS)
         return None if self.sweep is None or slot is None else self.sweep.integers[slot]
 
     def doubles(self) -> NDArray[np.float64] | None:
-        """The values where the kind is INT or DOUBLE, if the pass has told them all."""
+        """Returns the values where the kind is INT or DOUBLE, if the pass has read them all."""
         slot = self._slot(DOUBLES)
         return None if self.sweep is None or slot is None else self.sweep.doubles[slot]
 
     def counts(self) -> I32 | None:
-        """How many elements each array has, if the pass has found them all, and they are all of arrays that count."""
+        """Returns the number of elements of each array, if the pass has found them all, and all are of valid arrays."""
         slot = self._slot(LISTS)
         if self.sweep is None or slot is None:
             return None
@@ -82,7 +85,7 @@ class Slices:
         return traits[SLOT] if traits[WANTED] == wanted else None
 
     def only(self, *kinds: int) -> Slices:
-        """Those of these kinds; the others are absent."""
+        """Returns the values of these kinds; the others are absent."""
         return Slices(
             self.start, self.end, np.where(np.isin(self.kind, kinds), self.kind, ABSENT).astype(np.uint8), self.owner
         )
@@ -90,93 +93,106 @@ class Slices:
 
 @dataclass
 class Texts:
-    """The texts being decoded, and what has been found out about them so far.
+    """The texts being decoded, and the results so far."""
 
-    buffer: the bytes the slices point into, kept alive as long as `base` is used. refused: per record, whether
-    something in it does not fit. spelt_out: escapes in keys are canonical. limit: how many misfits of one column are
-    noted. is_rescuing: a value that does not fit is noted with its text in `rescued`, and does not count against its
-    record. selection: the fields that count; None: all. units: of numbers in fields of time, by path. unknown_fields: fields
-    that no column has, by path, where they are to be rescued. watched: by path of an object what is to be done with its
-    known members before they are read; it may take some of them away. takes_endless: whether the texts NaN, Infinity and
-    -Infinity are floats and doubles, as Kafka Connect's converter writes them. is_extended: whether they are MongoDB's
-    extended JSON. coerced: paths of columns whose text takes values of other types as they are written. sent: the texts
-    before their keys were spelt anew, starts: where each begins since, both where some column is coerced. cells,
-    new_fields: how much of what `limits` bounds they have become. numbers: what numbers become that no column is for; None:
-    what their values need. rejected: why some fields cannot be added, by path. hints: kinds of fields that earlier records
-    have told, by path in small letters. contradictions: records whose values are of another kind than that of a record
-    before them, with that one, or -1 for a hint. zones: of local times, by path. infers_times: as in JsonOptions.
-    row_depth: how many names of a path lead to the row.
-    """
-
+    #: The bytes that the slices point into, kept alive as long as `base` is used.
     buffer: NDArray[np.uint8]
+    #: Which records have a value that does not fit: bool of shape (n_records,).
     refused: NDArray[np.bool_]
+    #: Whether escapes in keys are canonical.
     spelt_out: bool = False
+    #: The number of mismatches of one column that are kept.
     limit: int = MAX_MISMATCHES
+    #: Whether a value that does not fit is added to `rescued` and its record is not refused.
     is_rescuing: bool = False
+    #: The fields to take; None: all.
     selection: Selection | None = None
+    #: The units of numbers in time fields, by path.
     units: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)
     rescued: list[Mismatch] = field(default_factory=list)
+    #: Fields without a column, by path, where they are to be rescued.
     unknown_fields: list[tuple[str, Slices]] = field(default_factory=list)
+    #: Functions called with the known members of an object before they are read, by path of the object; they may remove
+    #: some.
     watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
+    #: Whether the texts NaN, Infinity and -Infinity are floats and doubles, as Kafka Connect's converter writes them.
     takes_endless: bool = False
+    #: Whether the texts are MongoDB Extended JSON.
     is_extended: bool = False
+    #: Paths of string columns that accept values of other types, as they are written.
     coerced: tuple[tuple[str, ...], ...] = ()
+    #: The texts before escaped keys were replaced, where some column is coerced.
     sent: pa.BinaryArray | None = None
+    #: The beginning of each text after that, where some column is coerced.
     starts: I32 | None = None
+    #: The type of numbers without a column; None: inferred from their values.
     numbers: IcebergType | None = None
+    #: The reasons why some fields cannot be added, by path.
     rejected: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    #: Inference hints from earlier records, by path in lower case.
     hints: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    #: The zones of local times, by path.
     zones: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    #: Whether text without a column that is always a time becomes a time column.
     infers_times: bool = False
+    #: The number of names at the beginning of a path that lead to the row.
     row_depth: int = 0
+    #: Records whose values are of another kind than that of an earlier record, with that record, or -1 for a hint.
     contradictions: list[tuple[int, I32]] = field(default_factory=list)
+    #: Whether escaped keys must be replaced first.
     has_slow_keys: bool = False
+    #: Memory for `grammar.skip_container`.
     stack: U8 = field(default_factory=new_stack)
+    #: The cells counted so far (`decode.limits`).
     cells: int = 0
+    #: The fields without a column counted so far (`decode.limits`).
     new_fields: int = 0
 
     @property
     def base(self) -> int:
-        """Address of the first byte."""
+        """The address of the first byte."""
         return int(self.buffer.ctypes.data)
 
     def spend(self, cells: int) -> None:
-        """Counts cells before there is memory for them. Raises TooMuch."""
+        """Counts cells before there is memory for them.
+
+        Raises: TooMuch.
+        """
         self.cells += cells
         check_cells(self.cells)
 
     def in_row(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """A path as a pipeline file writes it: from the row's top."""
+        """Returns a path as a pipeline file writes it: from the top of the row."""
         return path[self.row_depth :]
 
     def selected(self, slices: Slices, path: tuple[str, ...]) -> Slices:
-        """Those values of the field at `path` that count, or that hold some that do."""
+        """Returns the values of the field at `path` that are selected, or have selected parts."""
         taken = "all" if self.selection is None else self.selection.takes(path)
         if taken == "all":
             return slices
         return slices.only(OBJECT, ARRAY) if taken == "part" else slices.only()
 
     def coerces(self, path: tuple[str, ...]) -> bool:
-        """Whether text at a path takes values of other types."""
+        """Whether the string column at a path accepts values of other types."""
         return any(path[: len(one)] == one for one in self.coerced)
 
     def excerpt(self, slices: Slices, n: int) -> str:
-        """The n-th value as it is written, cut to a readable length."""
+        """Returns the n-th value as it is written, cut to a readable length."""
         start, end = int(slices.start[n]), int(slices.end[n])
         raw = self.buffer[start : min(end, start + _EXCERPT_BYTES)].tobytes().decode("utf-8", "replace")
         return raw + ("…" if end - start > _EXCERPT_BYTES else "")
 
     def text(self, slices: Slices, n: int) -> str:
-        """The n-th value as it is written."""
+        """Returns the n-th value as it is written."""
         return self.buffer[slices.start[n] : slices.end[n]].tobytes().decode()
 
     def describe(self, slices: Slices, n: int) -> str:
-        """What the n-th value is and how it begins: `string "x"`; for true and false that says it all."""
+        """Returns the kind of the n-th value and its beginning: `string "x"`; only the kind for true and false."""
         return f"{_KIND_WORDS[slices.kind[n]]} {self.excerpt(slices, n)}".removeprefix(" ")
 
     def refuse(self, slices: Slices, bad: U8, path: str, faults: Mapping[int, Fault]) -> None:
-        """Notes the values that `bad` marks: of all the records, of the first few what is wrong."""
+        """Refuses the records of the values in `bad`, and adds a mismatch for the first few."""
         rows = np.flatnonzero(bad)
         if self.is_rescuing and path:
             saved = np.array([faults[int(bad[n])].kind not in _LOST for n in rows], np.bool_)
@@ -187,7 +203,7 @@ class Texts:
 
     def _mismatch(self, slices: Slices, n: int, path: str, fault: Fault, is_rescued: bool = False) -> Mismatch:
         reason = fault.message
-        if "{value}" in reason:  # What is missing has no place to quote.
+        if "{value}" in reason:  # A missing value has no text to quote.
             reason = reason.replace("{value}", self.describe(slices, n))
         text = self.text(slices, n) if is_rescued else ""
         return Mismatch(int(slices.owner[n]), path, fault.kind, reason, text)
@@ -195,15 +211,18 @@ class Texts:
 
 @dataclass(frozen=True)
 class Members:
-    """Objects taken apart: one Slices per known key, and keys nobody knows with the row where each was first seen."""
+    """The members of objects: one Slices per known key."""
 
     columns: list[Slices]
+    #: The unknown keys.
     unknown: list[str]
+    #: The row of the first occurrence of each unknown key.
     unknown_rows: list[int]
+    #: Which objects have their members in the sweep.
     under: U8
 
     def clear(self, error: U8) -> None:
-        """Takes the members of faulty objects away, and what is in them: nothing of them counts."""
+        """Removes the members of faulty objects, and everything inside them."""
         faulty = error != OK
         if faulty.any():
             self.under[:, faulty] = ABSENT
@@ -212,9 +231,8 @@ class Members:
 def take_apart(
     texts: Texts, slices: Slices, fields: Sequence[NestedField], others: Sequence[str], error: U8
 ) -> Members:
-    """The members of all objects among `slices`; rows with an `error` are passed over and new errors are set there.
-
-    One column for each of `fields`, then for each of the keys `others`.
+    """Returns the members of all objects among `slices`: one column for each of `fields`, then for each of the keys
+    `others`. Rows with an `error` are skipped, and new errors are set there.
     """
     sweep, root = slices.sweep, slices.node
     if sweep is None or root is None:
@@ -239,16 +257,16 @@ def take_apart(
 
 
 def take_keys(texts: Texts, slices: Slices, keys: Sequence[str], error: U8) -> list[Slices]:
-    """The members under these keys, of all objects among `slices`; those of faulty objects are absent."""
+    """Returns the members under these keys, of all objects among `slices`; those of faulty objects are absent."""
     members = take_apart(texts, replace(slices, sweep=None), (), keys, error)
     members.clear(error)
     return members.columns
 
 
 def take_all(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple[list[str], Members]:
-    """Every key of the objects among `slices`, the `known` ones first, and the members under each.
+    """Returns every key of the objects among `slices`, the `known` ones first, and the members under each.
 
-    Keys that are no text, and objects with names beyond MAX_NAMES (those that are met first), are faults.
+    Keys that are no text, and objects with names beyond MAX_NAMES (in the order of their first occurrence), are faults.
     """
     names = list(known)
     slices = replace(slices, sweep=None)  # A pass that looks for other keys.
@@ -270,12 +288,12 @@ def take_all(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple
 
 
 def is_text(name: str) -> bool:
-    """False for a key with half of a surrogate pair in it."""
+    """Whether a key is text, without a single surrogate."""
     return not any("\ud800" <= c <= "\udfff" for c in name)
 
 
 def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices]:
-    """List offsets, and the elements of all arrays one after another."""
+    """Returns list offsets, int32 of shape (n_lists + 1,), and the elements of all arrays one after another."""
     counts = slices.counts()
     if counts is not None and slices.sweep is not None:
         total, place = int(counts.sum()), slices.sweep.tree.fields[slices.field][SLOT]
@@ -288,13 +306,15 @@ def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices
 
 
 def entries_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices, Slices]:
-    """Map offsets, and the keys and the values of all objects one after another."""
+    """Returns map offsets, int32 of shape (n_maps + 1,), and the keys and the values of all objects one after another."""
     offsets, (keys, values) = _members_of(texts, slices, OBJECT)
     return offsets, keys, values
 
 
 def presence(slices: Slices, kind: int) -> tuple[pa.Buffer | None, int, U8]:
-    """For structs, lists and maps: the validity bitmap, the number of nulls, and where a value of another kind is."""
+    """Returns for structs, lists and maps the validity bitmap, the number of nulls, and which values are of another
+    kind.
+    """
     there = slices.kind == kind
     other = (~there & (slices.kind != ABSENT) & (slices.kind != NULL)).astype(np.uint8)
     nulls = int(there.size - np.count_nonzero(there))
@@ -302,7 +322,7 @@ def presence(slices: Slices, kind: int) -> tuple[pa.Buffer | None, int, U8]:
 
 
 def _members_of(texts: Texts, slices: Slices, kind: int) -> tuple[NDArray[np.int32], list[Slices]]:
-    """Offsets, and the values of all arrays (`kind` ARRAY) or of all objects (OBJECT), whose keys are before them."""
+    """Returns offsets, and the values of all arrays (`kind` ARRAY) or of all objects (OBJECT), whose keys come first."""
     counts = np.zeros(len(slices), np.int32)
     count_members(texts.base, slices.start, slices.end, slices.kind, kind, counts, texts.stack)
     texts.spend(int(counts.sum(dtype=np.int64)) * (1 if kind == ARRAY else 2))
@@ -314,7 +334,7 @@ def _members_of(texts: Texts, slices: Slices, kind: int) -> tuple[NDArray[np.int
 
 
 def _owned(slices: Slices, counts: I32) -> tuple[I32, NDArray[np.int32]]:
-    """The record of each of so many values, and where those of each slice begin."""
+    """Returns the record of each of the values, and the offsets of each slice's values."""
     offsets = np.zeros(counts.size + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     return np.repeat(slices.owner, counts), offsets

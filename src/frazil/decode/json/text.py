@@ -1,4 +1,4 @@
-"""Column types that JSON writes as text: one vectorised reading each, and an exact look at single values when it
+"""Column types that JSON writes as text: one vectorised reading each, and an exact reading of single values when it
 fails.
 """
 
@@ -43,7 +43,7 @@ from frazil.decode.memory import U8
 from frazil.decode.uuid_text import read_uuids
 from frazil.decode.zones import have_zones, to_instants, to_local
 
-# Milliseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
+# Milliseconds of 0001-01-01 and 10000-01-01: numbers beyond were written in another unit.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
 _DAY = pa.scalar("1970-01-01T")
 _EXPONENT_DIGITS = 9
@@ -52,29 +52,34 @@ _FAR: int = 10**40
 
 @dataclass
 class TextColumn:
-    """Texts of one column (null where there is none), which rows are valid, and which are refused and why."""
+    """Texts of one column."""
 
+    #: The texts, null where there is none.
     array: pa.Array
+    #: Which rows have a value.
     valid: U8
+    #: The reason of each refused row, 0 for the others.
     bad: U8
 
 
 @dataclass(frozen=True)
 class TextReader:
-    """How a type is read: whether bare numbers are welcome, and the reading itself."""
+    """How a type is read."""
 
+    #: Whether bare numbers are accepted.
     numbers: bool
+    #: The function that reads a column.
     read: Callable[[TextColumn, IcebergType, U8], pa.Array]
 
 
 def whole_number(text: str) -> int | None:
-    """The number that `text` writes in JSON; None when it has a fraction. 10**40 stands for all beyond."""
+    """Returns the integer that a JSON number is; None when it has a fraction. 10**40 represents all beyond."""
     number = _number(text, 0)
     return _floor(number) if number == number.to_integral_value() else None
 
 
 def _number(text: str, shift: int) -> Decimal:
-    """The number that `text` writes in JSON, times 10**shift."""
+    """Returns the value of a JSON number, times 10**shift."""
     mantissa, _, exponent = text.lower().partition("e")
     if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
         exponent = ("-" if exponent.startswith("-") else "") + "9" * _EXPONENT_DIGITS
@@ -88,7 +93,9 @@ def _floor(number: Decimal) -> int:
 
 
 def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
-    """Arrow's strict cast; when it refuses the column, value by value, so that only the offenders are marked."""
+    """Returns the result of Arrow's strict cast; when it refuses the column, value by value, so that only the invalid
+    ones are marked.
+    """
     try:
         return column.array.cast(target)
     except pa.ArrowInvalid:
@@ -100,7 +107,7 @@ def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
 
 
 def _cast_times(column: TextColumn, target: pa.TimestampType) -> pa.Array:
-    """As `_cast`; what is less than a microsecond is cut off."""
+    """Returns the result as `_cast` does; parts of a microsecond are truncated."""
     found = from_texts(column.array, target)
     if found is None:
         found = _cast(replace(column, array=cut_texts(column.array)), target)
@@ -134,14 +141,16 @@ def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
 
 
 def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
-    # Arrow reads no time of day, but it reads one of the epoch's first day.
+    # Arrow parses no time of day alone, but one of the day 1970-01-01.
     moments = pc.binary_join_element_wise(_DAY, column.array, "")
     micros = _cast_times(TextColumn(moments, column.valid, column.bad), pa.timestamp("us"))
     return micros.cast(pa.int64()).cast(pa.time64("us"))
 
 
 def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
-    """ISO 8601 text (with a zone for timestamptz, without for timestamp), or whole milliseconds since the epoch."""
+    """Returns times from ISO 8601 text (with a zone for timestamptz, without for timestamp), or from whole milliseconds
+    since 1970.
+    """
     zone = "UTC" if isinstance(kind, TimestamptzType) else None
     numeric = (kinds == INT) | (kinds == DOUBLE)
     if not numeric.any():
@@ -149,7 +158,7 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
     mask = pa.array(numeric)
     numbers = TextColumn(pc.if_else(mask, column.array, None), column.valid, column.bad)
     millis = _cast(numbers, pa.int64())
-    # A whole number that was refused has more than 64 bits.
+    # An integer that was refused has more than 64 bits.
     column.bad[(kinds == INT) & (column.bad == UNREADABLE)] = OUT_OF_RANGE
     outside = np.asarray(pc.fill_null(pc.or_(pc.less(millis, _FIRST_MS), pc.greater_equal(millis, _LAST_MS)), False))
     column.bad[outside] = OUT_OF_RANGE
@@ -161,7 +170,7 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
 
 
 def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> pa.Array:
-    """As `_read_timestamp`, but numbers count `unit` since the epoch; they may have a fraction."""
+    """Returns times as `_read_timestamp` does, but numbers count `unit` since 1970 and may have a fraction."""
     zone = "UTC" if isinstance(kind, TimestamptzType) else None
     target = pa.timestamp("us", tz=zone)
     is_number = (kinds == INT) | (kinds == DOUBLE)
@@ -174,7 +183,7 @@ def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> 
 
 
 def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, reader: TextReader) -> pa.Array:
-    """Dates and times of day as text, as `reader` has them, or as whole numbers of a unit."""
+    """Returns dates and times of day from text, as `reader` reads them, or from integers that count a unit."""
     is_number = (kinds == INT) | (kinds == DOUBLE)
     if not is_number.any():
         return reader.read(column, kind, kinds)
@@ -202,7 +211,7 @@ def _slow_numbers(column: TextColumn, is_number: NDArray[np.bool_]) -> pa.Array:
 
 
 def _whole_numbers(column: TextColumn, is_whole: NDArray[np.bool_]) -> pa.Array | None:
-    """The integers; None where one of them is beyond 64 bits."""
+    """Returns the integers; None where one of them is beyond 64 bits."""
     try:
         return pc.if_else(pa.array(is_whole), column.array, None).cast(pa.int64())
     except pa.ArrowInvalid:
@@ -210,8 +219,8 @@ def _whole_numbers(column: TextColumn, is_whole: NDArray[np.bool_]) -> pa.Array 
 
 
 def read_zoned(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None, zone: str) -> pa.Array:
-    """Times with a zone and without one, as far as they are in `kind` by the zone of its local times; numbers count from the
-    epoch, milliseconds unless there is a unit.
+    """Returns times from texts with and without a zone: converted to `kind` by the zone of local times. Numbers count
+    from 1970, in milliseconds unless there is a unit.
     """
     is_instant = have_zones(column.array) | (kinds == INT) | (kinds == DOUBLE)
     zoned = TextColumn(pc.if_else(pa.array(is_instant), column.array, None), column.valid, column.bad)
@@ -232,7 +241,7 @@ def read_zoned(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | Non
 
 
 def _whole_moments(column: TextColumn, is_whole: NDArray[np.bool_], unit: str) -> pa.Array | None:
-    """Of integers; None where one of them is beyond 64 bits, or other numbers are there."""
+    """Returns times from integers; None where one of them is beyond 64 bits, or there are other numbers."""
     if (~is_whole & (column.valid != 0)).any():
         return None
     numbers = _whole_numbers(column, is_whole)

@@ -1,4 +1,4 @@
-"""Whether all texts of a field are ISO 8601 times, and of which of Iceberg's types."""
+"""Whether all texts of a field are ISO 8601 times, and of which Iceberg type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)
 
 
 def type_of_texts(texts: Texts, slices: Slices) -> IcebergType:
-    """The type of time that every text among the slices spells; string where there is none. slices: with a text."""
+    """Returns the time type that every text among the slices has; string without one. slices: with at least one text."""
     if (slices.kind == ESCAPED).any():  # No time needs an escape.
         return StringType()
     rows = np.flatnonzero(slices.kind == STRING).astype(np.int32)
@@ -47,7 +47,7 @@ def _if_read(column: pa.StringArray, kind: IcebergType) -> IcebergType:
 
 
 def _texts_at(texts: Texts, slices: Slices, rows: I32) -> pa.StringArray:
-    """The texts at these rows, without their quotes."""
+    """Returns the texts at these rows, without their quotes."""
     start, end = slices.start + 1, slices.end - 1
     out = np.empty(int((end[rows] - start[rows]).sum()) + 1, np.uint8)
     offsets = np.zeros(rows.size + 1, np.int32)

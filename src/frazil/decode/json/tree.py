@@ -1,7 +1,7 @@
-"""Takes many JSON objects apart in one pass, the known objects inside them too.
+"""Finds the members of many JSON objects in one pass, with those of known objects inside them.
 
-What is not plain is left: an object inside with an unknown, doubled or escaped key stays one slice, and is taken apart
-by a pass of its own that starts at it. So every fault is found by the pass whose root has it.
+Irregular objects are left to another pass: a nested object with an unknown, duplicate or escaped key stays one slice,
+and gets a pass of its own that starts at it. So every fault is found by the pass whose root has it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from frazil.decode.json.grammar import (
 from frazil.decode.json.scan import DUPLICATE_KEY, MALFORMED, OK, SLOW_KEY, TOO_DEEP
 from frazil.decode.memory import COMPILED, I32, U8, high64, load8, load64
 
-# The columns of a tree's two tables. A node is an object; its own fields lie side by side, and so does its whole subtree.
+# The columns of a tree's two tables. A node is an object; its own fields are consecutive, and so is its whole subtree.
 KEY_AT, KEY_LENGTH, CHILD, WANTED, SLOT = range(5)
 FIRST, LAST, SUBTREE_LAST, NODES_LAST, INDEX_AT, INDEX_MASK = range(6)
-SLICES_ONLY, INTEGERS, DOUBLES, LISTS = range(4)  # What of a field's value is read in passing.
+SLICES_ONLY, INTEGERS, DOUBLES, LISTS = range(4)  # The part of a field's value that is read in passing.
 MAX_TREE_DEPTH = 32
 MOST_UNINDEXED = 16
 """Objects with more fields have an index of their keys: else a text of n keys would take n times as many comparisons."""
 _NO_ROOM = -3
-# Up to here a number is told exactly by plain arithmetic: below 10**18 an integer is within 64 bits, below 10**15 one
-# division of two exact doubles rounds once.
+# Up to here plain arithmetic is exact: below 10**18 an integer is within 64 bits, below 10**15 one division of two
+# exact doubles rounds once.
 _INTEGER_DIGITS, _DOUBLE_DIGITS = 18, 15
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _POWERS = np.array([10.0**k for k in range(_DOUBLE_DIGITS + 1)])
@@ -45,7 +45,7 @@ _POWERS = np.array([10.0**k for k in range(_DOUBLE_DIGITS + 1)])
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def same_bytes(i: int, k: int, length: int, end: int) -> bool:
-    """Whether `length` bytes are the same at `i`, in a text that ends at `end`, and at `k`, where words can be read."""
+    """Whether `length` bytes are equal at `i`, in a text that ends at `end`, and at `k`, where words can be read."""
     n = 0
     while n + 8 <= length:
         if load64(i + n) != load64(k + n):
@@ -70,7 +70,7 @@ def _mixed(one: np.uint64, other: np.uint64) -> np.uint64:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def hash_key(i: int, length: int, seed: int) -> int:
-    """A number from 0 to 2**31 - 1 for `length` bytes, which nobody can foretell who does not know the seed."""
+    """Returns a number from 0 to 2**31 - 1 for `length` bytes, which is unpredictable without the seed."""
     mixed = np.uint64(seed)
     n = 0
     while n + 8 <= length:
@@ -85,7 +85,7 @@ def hash_key(i: int, length: int, seed: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def index_keys(keys: int, fields: I32, nodes: I32, index: I32, seed: int) -> None:
-    """Fills `index`: of each node that has a part of it the fields by the hashes of their keys, -1 where there is none."""
+    """Fills `index`: for each node with a part of it the fields by the hashes of their keys, -1 where there is none."""
     for node in range(nodes.shape[0]):
         mask = nodes[node, INDEX_MASK]
         if mask == 0:
@@ -102,7 +102,7 @@ def index_keys(keys: int, fields: I32, nodes: I32, index: I32, seed: int) -> Non
 def _find_indexed(
     i: int, length: int, end: int, keys: int, fields: I32, index: I32, at: int, mask: int, seed: int
 ) -> int:
-    """As `_find_key`, of a node that has an index."""
+    """Returns the field as `_find_key` does, of a node that has an index."""
     k = hash_key(i, length, seed) & mask
     while index[at + k] >= 0:
         f = index[at + k]
@@ -114,7 +114,9 @@ def _find_indexed(
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _find_key(i: int, length: int, end: int, keys: int, fields: I32, first: int, last: int, guess: int) -> int:
-    """The field whose key is at `i`, or -1: from the expected one on, then the others. A closing quote is part of a key."""
+    """Returns the field whose key is at `i`, or -1: the expected one is compared first, then the others. A closing
+    quote is part of a key.
+    """
     for n in range(last - first):
         f = guess + n
         if f >= last:
@@ -126,7 +128,7 @@ def _find_key(i: int, length: int, end: int, keys: int, fields: I32, first: int,
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _note_unknown(base: int, row: int, i: int, length: int, unknown: I32, count: int, seed: int) -> int:
-    """Keeps the first sight of each unknown key, while there is room: (row, first byte, length, hash)."""
+    """Records the first occurrence of each unknown key, while there is room: (row, first byte, length, hash)."""
     if count == unknown.shape[0]:
         return count
     mixed = hash_key(i, length, seed)
@@ -146,7 +148,7 @@ def _note_unknown(base: int, row: int, i: int, length: int, unknown: I32, count:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _to_colon(i: int, end: int) -> int:
-    """From the byte after a key's closing quote to its value; `end` when there is no colon."""
+    """Returns the address of a member's value, from the byte after its key's closing quote; `end` without a colon."""
     if i < end and load8(i) != 0x3A:
         i = skip_space(i, end)
     if i >= end or load8(i) != 0x3A:
@@ -157,7 +159,9 @@ def _to_colon(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _first_member(i: int, end: int) -> int:
-    """After an opening brace: the first key's quote; the address after the object, negated; 0 when neither follows."""
+    """Returns the address of the first key's quote, after an opening brace; the address after the object, negated; 0
+    when neither follows.
+    """
     i = skip_space(i, end)
     if i >= end:
         return 0
@@ -169,7 +173,7 @@ def _first_member(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _next_member(i: int, end: int) -> int:
-    """After a value: as `_first_member`."""
+    """Returns the address of the next key's quote, after a value; else as `_first_member`."""
     if i < end and load8(i) <= 0x20:
         i = skip_space(i, end)
     if i >= end:
@@ -187,7 +191,7 @@ def _next_member(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _forget(nodes: I32, node: int, row: int, kind: U8, done: U8) -> None:
-    """Takes away what was found under a node."""
+    """Removes what was found under a node."""
     for f in range(nodes[node, FIRST], nodes[node, SUBTREE_LAST]):
         kind[f, row] = ABSENT
     for n in range(node, nodes[node, NODES_LAST]):
@@ -198,7 +202,9 @@ def _forget(nodes: I32, node: int, row: int, kind: U8, done: U8) -> None:
 def _scan_list(
     base: int, i: int, end: int, room: int, depth: int, elements: I32, kinds: U8, slot: int, n: int
 ) -> tuple[int, int]:
-    """The elements of the array at `i`, to their places from `n` on: the address after it, and the next place."""
+    """Writes the elements of the array at `i` to their places from `n` on; returns the address after it, and the next
+    place.
+    """
     i = skip_space(i + 1, end)
     if i < end and load8(i) == 0x5D:
         return i + 1, n
@@ -251,20 +257,21 @@ def scan_tree(
     unknown: I32,
     stack: U8,
 ) -> int:
-    """Takes the objects of `starts`/`ends` apart, as objects of the node `root`: one value slice per field and row.
+    """Finds the members of the objects in `starts`/`ends`, as objects of the node `root`: one value slice per field and
+    row.
 
     `keys` is the address of the keys, `index` and `seed` are as in `index_keys`. The three `value_*` have the shape
     (fields, rows); kinds are ABSENT on entry. Rows whose kind is not OBJECT, with an `error`, or `done` already are
-    passed over. `ends` may lie after the object when the rest is white space. `spelt_out`: escapes in keys are
-    canonical, so that equal keys are equal bytes. `done` has the shape (nodes, rows): objects inside that were taken
-    apart in passing. Numbers of fields that want them go to `integers` or `doubles` at once; `odd` is set for a field
-    with one that plain arithmetic does not tell exactly. The elements of lists go to `elements` one after another,
-    `emitted` of each field, `counts` of each row; `odd` is set for a field where there is no more room, or rows are
-    out of order. Each unknown key of the root is noted once; returns how many.
+    skipped. `ends` may lie after the object when the rest is white space. `spelt_out`: escapes in keys are canonical,
+    so that equal keys are equal bytes. `done` has the shape (nodes, rows): nested objects whose members were found in
+    passing. Numbers of fields that are read as such go to `integers` or `doubles` at once; `odd` is set for a field
+    with a number that plain arithmetic does not read exactly. The elements of lists go to `elements` one after another,
+    `emitted` of each field, `counts` of each row; `odd` is set for a field without more room, or with rows out of
+    order. Each unknown key of the root is recorded once; returns their number.
     """
     unknown_count = 0
     room = stack.ctypes.data
-    outer = np.empty((MAX_TREE_DEPTH, 3), np.int64)  # Of the objects that are open: node, field, first byte.
+    outer = np.empty((MAX_TREE_DEPTH, 3), np.int64)  # The objects that are open: node, field, first byte.
     for row in range(starts.size):
         if kinds[row] != OBJECT or error[row] != OK or done[root, row] != 0:
             continue

@@ -1,7 +1,7 @@
-"""Turns value slices of one kind of column into numbers, flags and text: compiled loops, one per physical type.
+"""Value slices of one kind of column to numbers, flags and text: compiled loops, one per physical type.
 
-Every function fills `valid` (0 = null) and `bad` (not 0 = the value does not fit); a bad value is never rounded, cut or
-guessed. What a loop cannot decide exactly by itself (17-digit doubles) it lists for the exact slow way.
+Every function fills `valid` (0 = null) and `bad` (not 0 = the value does not fit); a bad value is never rounded,
+truncated or guessed. Values that a loop cannot read exactly (17-digit doubles) are listed for an exact, slow reading.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from frazil.decode.memory import COMPILED, I32, U8, copy_bytes, load8, load64, s
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
-# Why a value does not fit its column.
+# Reasons why a value does not fit its column.
 FITS, WRONG_KIND, OUT_OF_RANGE, NOT_INTEGRAL, LONE_SURROGATE, UNREADABLE, MISSING, TWICE = range(8)
 
-SPARE = 16  # Bytes: texts up to here are copied as two words.
+SPARE = 16  # Bytes: texts up to this length are copied as two words.
 
 # 10**0 .. 10**22 are exact as doubles; so is every integer up to 2**53: one division or product of the two is rounded
 # once, that is, correctly (Clinger, "How to read floating point numbers accurately", 1990).
@@ -28,7 +28,7 @@ _POWERS = np.array([10.0**k for k in range(23)])
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def parse_bools(starts: I32, kinds: U8, out: U8, valid: U8, bad: U8) -> None:
-    """true and false."""
+    """Reads true and false."""
     for row in range(starts.size):
         kind = kinds[row]
         if kind == TRUE or kind == FALSE:
@@ -40,7 +40,7 @@ def parse_bools(starts: I32, kinds: U8, out: U8, valid: U8, bad: U8) -> None:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _parse_int(i: int, end: int) -> tuple[np.int64, bool]:
-    """The integer text at `i`, and whether it is within 64 bits."""
+    """Returns the integer at `i`, and whether it is within 64 bits."""
     negative = load8(i) == 0x2D
     if negative:
         i += 1
@@ -62,8 +62,8 @@ def _parse_int(i: int, end: int) -> tuple[np.int64, bool]:
 def parse_integers(
     base: int, starts: I32, ends: I32, kinds: U8, least: int, most: int, out: I64, valid: U8, bad: U8, slow: I32
 ) -> int:
-    """Integers from `least` to `most`. A number with a fraction or exponent fits when its value is such an integer;
-    rows where that takes more than 64 bits to tell go to `slow`, their count is returned.
+    """Reads integers from `least` to `most`. A number with a fraction or exponent fits when its value is such an
+    integer; rows where more than 64 bits are needed to decide go to `slow`, and their count is returned.
     """
     count = 0
     for row in range(starts.size):
@@ -94,7 +94,7 @@ def parse_integers(
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _parse_double(i: int, end: int) -> tuple[float, bool]:
-    """The number text at `i`; False when one rounding does not suffice to be exact."""
+    """Returns the number at `i`; False when one rounding does not suffice to be exact."""
     negative = load8(i) == 0x2D
     if negative:
         i += 1
@@ -135,7 +135,9 @@ def _parse_double(i: int, end: int) -> tuple[float, bool]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def parse_doubles(base: int, starts: I32, ends: I32, kinds: U8, out: F64, valid: U8, bad: U8, slow: I32) -> int:
-    """Numbers as IEEE 754 doubles, nearest; rows for the slow way go to `slow`, their count is returned."""
+    """Reads numbers as the nearest IEEE 754 doubles; rows for the slow reading go to `slow`, and their count is
+    returned.
+    """
     count = 0
     for row in range(starts.size):
         kind = kinds[row]
@@ -164,7 +166,7 @@ def _hex4(i: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _code_point(i: int, end: int) -> tuple[int, int]:
-    """The code point of the \\u escape at `i` and the byte after it; -1 for half a surrogate pair."""
+    """Returns the code point of the \\u escape at `i` and the byte after it; -1 for a single surrogate."""
     point = _hex4(i + 2)
     i += 6
     if 0xDC00 <= point <= 0xDFFF:
@@ -181,7 +183,9 @@ def _code_point(i: int, end: int) -> tuple[int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _unescaped_length(i: int, end: int) -> int:
-    """Bytes of the string text from `i` to `end` (quotes excluded) once its escapes are gone; -1: no such text."""
+    """Returns the bytes of the string from `i` to `end` (without quotes) after its escapes are replaced; -1: no valid
+    text.
+    """
     length = 0
     while i < end:
         if load8(i) != 0x5C:
@@ -200,7 +204,7 @@ def _unescaped_length(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _put_point(o: int, point: int) -> int:
-    """Writes `point` as UTF-8 at `o`; the byte after it."""
+    """Writes `point` as UTF-8 at `o`; returns the address after it."""
     if point < 0x80:
         store8(o, point)
         return o + 1
@@ -254,8 +258,8 @@ def _unescape(i: int, end: int, o: int) -> int:
 def measure_strings(
     base: int, starts: I32, ends: I32, kinds: U8, numbers: bool, offsets: I32, valid: U8, bad: U8
 ) -> None:
-    """Where each row's text will end in the column: `offsets` has one entry more than there are rows. Together they are no
-    longer than the texts they are in, which have 32-bit offsets.
+    """Writes the end of each row's text in the column to `offsets`, which has one entry more than there are rows.
+    Together they are no longer than the texts they are in, which have 32-bit offsets.
 
     `numbers`: a number counts as the text it is written with (for columns that are read from text, as decimals are).
     """
@@ -283,7 +287,7 @@ def measure_strings(
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def copy_strings(base: int, starts: I32, ends: I32, kinds: U8, valid: U8, offsets: I32, out: int, limit: int) -> None:
-    """The texts that `measure_strings` found valid, one after another from the address `out` on, where there is room for
+    """Copies the texts that `measure_strings` found valid, one after another, to the address `out`, which has room for
     SPARE bytes more. `limit`: the address after the last byte that may be read.
     """
     for row in range(starts.size):
@@ -299,7 +303,7 @@ def copy_strings(base: int, starts: I32, ends: I32, kinds: U8, valid: U8, offset
             i += 1
             end -= 1
         if end - i <= SPARE and i + SPARE <= limit:
-            # What is written beyond the text's end is overwritten by the next one.
+            # Bytes written beyond the text's end are overwritten by the next one.
             store64(o, load64(i))
             store64(o + 8, load64(i + 8))
         else:
@@ -308,7 +312,7 @@ def copy_strings(base: int, starts: I32, ends: I32, kinds: U8, valid: U8, offset
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def copy_texts(base: int, starts: I32, ends: I32, rows: I32, offsets: I32, out: int) -> None:
-    """The raw JSON texts of `rows`, one after another from the address `out` on."""
+    """Copies the raw JSON texts of `rows`, one after another, to the address `out`."""
     o = 0
     for n in range(rows.size):
         row = rows[n]

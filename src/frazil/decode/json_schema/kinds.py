@@ -1,4 +1,6 @@
-"""What a JSON Schema says about a value, before it becomes an Iceberg type: it may say too little, or two things."""
+"""The kinds of value that a JSON Schema allows, before they become an Iceberg type: a schema may allow several, or
+leave the type open.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +25,25 @@ from frazil.registry.port import UnusableSchema
 from frazil.types import FIRST_PLACEHOLDER_ID
 
 MAX_FIELDS = 2000
-# Each holds the values of those before it, as JSON writes numbers.
+# Each type holds the values of those before it, as JSON writes numbers.
 _NUMBERS: Sequence[type[IcebergType]] = (IntegerType, LongType, FloatType, DoubleType)
 
 
 @dataclass(frozen=True)
 class Open:
-    """No one type: the field is left out, and what its values are is seen in the records."""
+    """No single type: the field is left out, and its type is inferred from the records."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Null:
-    """Nothing but null."""
+    """Only null."""
 
 
 @dataclass(frozen=True)
 class Plain:
-    """A value of one type without parts."""
+    """A value of one primitive type."""
 
     type: IcebergType
 
@@ -55,14 +57,14 @@ class Record:
 
 @dataclass(frozen=True)
 class Array:
-    """An array, its elements all of one kind."""
+    """An array whose elements are of one kind."""
 
     element: Kind
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """An object with any names and values of one kind."""
+    """An object with arbitrary names and values of one kind."""
 
     value: Kind
 
@@ -70,14 +72,16 @@ class Dictionary:
 Kind = Open | Null | Plain | Record | Array | Dictionary
 
 _STRING = Plain(StringType())
-_TEXTS = ("string", "date", "timestamptz", "uuid", "binary")  # What JSON writes as strings.
+_TEXTS = ("string", "date", "timestamptz", "uuid", "binary")  # Types that JSON writes as strings.
 
 ANY = Open("its schema allows values of any type")
 _Merge = Callable[[Sequence["Kind"]], "Kind"]
 
 
 def either(kinds: Sequence[Kind]) -> Kind:
-    """What holds every value of each: of objects all their members, of two types the wider number or none."""
+    """Returns the kind that holds every value of each (`anyOf`): all members of objects, the wider of two numbers, or
+    Open.
+    """
     known = [kind for kind in kinds if not isinstance(kind, Null)]
     if not known:
         return Null()
@@ -88,7 +92,7 @@ def either(kinds: Sequence[Kind]) -> Kind:
 
 
 def both(kinds: Sequence[Kind]) -> Kind:
-    """What is left when all of them hold at once: who says nothing takes nothing away."""
+    """Returns the kind of values that match all of them (`allOf`): an open kind restricts nothing."""
     known = [kind for kind in kinds if not isinstance(kind, (Open, Null))]
     if any(isinstance(kind, Record) for kind in known):
         known = [kind for kind in known if not isinstance(kind, Dictionary)]
@@ -127,7 +131,7 @@ def _wider(one: Plain, other: Plain) -> Plain | None:
     if one == other or not ranks:
         return one if one == other else None
     if FloatType in ranks and DoubleType not in ranks:
-        return Plain(DoubleType())  # A float holds not even every int.
+        return Plain(DoubleType())  # A float does not hold every int.
     return max(one, other, key=lambda kind: ranks[type(kind.type)])
 
 
@@ -141,7 +145,7 @@ def _narrower(one: Plain, other: Plain) -> Plain | None:
 
 
 def _ranks(*kinds: Plain) -> dict[type[IcebergType], int]:
-    """Of numbers their places in _NUMBERS; empty when one of them is none."""
+    """Returns the indexes of numbers in _NUMBERS; empty when one of them is no number."""
     types = [type(kind.type) for kind in kinds]
     return {kind: _NUMBERS.index(kind) for kind in types} if all(kind in _NUMBERS for kind in types) else {}
 
@@ -154,14 +158,15 @@ def _words(kinds: Iterable[Kind]) -> list[str]:
 
 @dataclass
 class Drawing:
-    """Makes Iceberg types. left_out: paths of fields that get none, and why."""
+    """Makes Iceberg types."""
 
+    #: Paths of fields without a type, with the reason.
     left_out: dict[str, str] = field(default_factory=dict)
     _ids: count[int] = field(default_factory=lambda: count(FIRST_PLACEHOLDER_ID))
     _field_count: int = 0
 
     def struct(self, record: Record, path: tuple[str, ...] = ()) -> StructType:
-        """A struct of all members that have a type, every one optional."""
+        """Returns a struct of all members that have a type, every one optional."""
         fields = []
         for name, kind in record.members.items():
             self._field_count += 1
@@ -183,7 +188,7 @@ class Drawing:
         if isinstance(kind, Dictionary):
             value = self._type(kind.value, (*path, "value"))
             return value and MapType(next(self._ids), StringType(), next(self._ids), value, False)
-        # A name may hold half of a surrogate pair, and then could not be printed.
+        # A name may contain a single surrogate, and then could not be printed.
         self.left_out[".".join(path).encode("utf-8", "backslashreplace").decode()] = _why(kind)
         return None
 

@@ -1,5 +1,5 @@
-"""The documents of a JSON Schema, and where its `$ref`s lead. Nothing is ever fetched: what is not in the schema or
-among its references is refused.
+"""The documents of a JSON Schema, and the targets of its `$ref`s. Nothing is ever fetched: a reference to anything
+other than the schema and its registered references is refused.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from urllib.parse import unquote, urljoin
 from frazil.registry.port import UnusableSchema
 
 MAX_BYTES = 1024 * 1024
-# Members that hold values, not schemas.
+# Members that contain values, not schemas.
 _VALUES = ("enum", "const", "default", "examples")
 
 
 @dataclass(frozen=True)
 class Node:
-    """A part of a document. resource: the nearest part around it with an `$id` of its own, `base` that id as a URI."""
+    """A part of a document."""
 
     schema: Any
+    #: The nearest part around it with an `$id` of its own.
     resource: Any
     document: Any
+    #: That id as a URI.
     base: str
 
     def enter(self, schema: Any) -> Node:
-        """The same for a part of this part."""
+        """Returns the node of a part of this part."""
         name = schema.get("$id") if isinstance(schema, dict) else None
         if not isinstance(name, str) or name.startswith("#"):
             return Node(schema, self.resource, self.document, self.base)
@@ -35,7 +37,10 @@ class Node:
 
 
 class Documents:
-    """A schema and its references, parsed. Raises UnusableSchema for what is too long, too deep or no JSON."""
+    """A schema and its references, parsed.
+
+    Raises: UnusableSchema for a text that is too long, too deep or no JSON.
+    """
 
     def __init__(self, text: str, references: Iterable[tuple[str, str]]) -> None:
         self._by_uri: dict[str, Node] = {}
@@ -50,7 +55,7 @@ class Documents:
             self._index(node)
 
     def follow(self, node: Node, reference: str) -> Node:
-        """Where a `$ref` that stands in `node` leads."""
+        """Returns the target of a `$ref` in `node`."""
         uri, _, fragment = reference.partition("#")
         for start in self._starts(node, uri):
             target = self._find(start, unquote(fragment))
@@ -80,7 +85,7 @@ class Documents:
         return start
 
     def _index(self, root: Node) -> None:
-        """Notes what has an id or an anchor; without recursion, for a document may be deep."""
+        """Records the parts with an id or an anchor; without recursion, as a document may be deep."""
         waiting = [root]
         while waiting:
             node = waiting.pop()
@@ -109,7 +114,7 @@ def _parse(text: str, what: str) -> Any:
 
 
 def _document(schema: Any, name: str) -> Node:
-    """`id` is how draft 4 spells `$id`."""
+    """Returns the root of a document. Draft 4 spells `$id` as `id`."""
     own = (schema.get("$id") or schema.get("id")) if isinstance(schema, dict) else None
     base = _join(name, own.partition("#")[0]) if isinstance(own, str) else name
     return Node(schema, schema, schema, base)

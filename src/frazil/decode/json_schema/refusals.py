@@ -1,4 +1,4 @@
-"""Changes of a table that a JSON Schema asks for and that the table's policy, or Iceberg, does not allow."""
+"""Schema changes that a JSON Schema requests and that the table's settings, or Iceberg, do not allow."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _WRITTEN_AS: dict[type[IcebergType], frozenset[str]] = {
 
 
 def refused_changes(reading: Reading, table: StructType, written: StructType, schema_id: str) -> set[str]:
-    """What is refused of the struct that a schema describes: one text for each column."""
+    """Returns the refused changes for the struct that a schema describes: one text for each column."""
     return {
         f"schema {schema_id}: column {'.'.join(path)}: {what}" for path, what in _of_struct(reading, table, written, ())
     }
@@ -79,7 +79,7 @@ def _of_value(reading: Reading, table: IcebergType, written: IcebergType, path: 
 
 
 def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset[str]:
-    """The kinds of JSON value that a column takes because it is declared so."""
+    """Returns the kinds of JSON value that a column accepts by its declaration."""
     paths = [path] if reading.envelope is None else [path, ("after", *path)]
     if isinstance(table, StringType) and any(reading.coerces(one) for one in paths):
         return _EVERY
@@ -88,7 +88,7 @@ def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset
 
 
 def _written_as(kind: IcebergType) -> frozenset[str]:
-    """The kinds of JSON value that a column of the type takes."""
+    """Returns the kinds of JSON value that a column of the type accepts."""
     return _WRITTEN_AS.get(type(kind), _TEXT)
 
 

@@ -1,8 +1,9 @@
-"""JSON Schema to Iceberg types: what the fields of a record are, as far as its schema says so.
+"""JSON Schema to Iceberg types: the types of a record's fields, as far as its schema determines them.
 
-The records themselves are read by the JSON decoder. What a schema leaves open (any value, alternatives without one
-type, a type that contains itself) is left out of the struct, and its type is then inferred from the records, as without
-a schema. docs/reference/json-schema.md has the table; tests/unit/decode/test_json_schema_types.py holds it.
+The records themselves are read by the JSON decoder. A field whose schema leaves the type open (any value, alternatives
+without one type, a type that contains itself) is left out of the struct, and its type is then inferred from the
+records, as without a schema. docs/reference/json-schema.md has the table; tests/unit/decode/test_json_schema_types.py
+verifies it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _CONNECT_NUMBERS: Mapping[str, IcebergType] = {
     "float32": FloatType(),
     "float64": DoubleType(),
 }
-# `time` is none of them: its texts end with a zone, which Iceberg's time of day has no place for.
+# `time` is not among them: its texts end with a zone, which Iceberg's time of day does not have.
 _FORMATS: Mapping[str, IcebergType] = {"date": DateType(), "date-time": TimestamptzType(), "uuid": UUIDType()}
 _SIMPLE: Mapping[str, Kind] = {"null": Null(), "boolean": Plain(BooleanType())}
 _DECIMAL = Open("a Decimal of Connect may be written as a number or as bytes; declare the column")
@@ -65,25 +66,27 @@ _DYNAMIC = Open("its type depends on the schema that refers to it")
 
 @dataclass(frozen=True)
 class SchemaStruct:
-    """What a schema says. struct: every field optional, its ids placeholders. left_out: by path (`element` and `value`
-    lead into lists and maps) the fields whose types it does not tell, and why.
-    """
+    """The struct of a schema."""
 
+    #: The struct: every field optional, its ids placeholders.
     struct: StructType
+    #: Fields whose types the schema leaves open, by path (`element` and `value` lead into lists and maps), with the
+    #: reason.
     left_out: Mapping[str, str]
 
 
 def struct_of_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> StructType:
-    """The struct of `read_json_schema`."""
+    """Returns the struct of `read_json_schema`."""
     return read_json_schema(text, references).struct
 
 
 def read_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> SchemaStruct:
-    """What the schema `text` says about a record; references: the other schemas it may refer to, by name.
+    """Returns the struct of a record that the schema `text` describes; references: the other schemas it may refer to,
+    by name.
 
-    Raises UnusableSchema for what is no JSON Schema of an object, refers to what is not there, or is beyond the limits:
-    1 MiB, 64 levels, 2,000 fields. Source: JSON Schema drafts 4 to 2020-12, as validators read them; OpenAPI's and
-    Connect's additions where the table says so.
+    Raises: UnusableSchema for a text that is no JSON Schema of an object, refers to an absent schema, or exceeds the
+    limits: 1 MiB, 64 levels, 2,000 fields. Source: JSON Schema drafts 4 to 2020-12, as validators read them; OpenAPI's
+    and Kafka Connect's additions where the table says so.
     """
     try:
         documents = Documents(text, references)
@@ -100,7 +103,7 @@ def read_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) ->
 
 
 class _Reading:
-    """One walk over a schema; `_open` is the way to where it is, `_visits` what it has cost."""
+    """One walk over a schema. `_open`: the references on the way; `_visits`: the cost so far."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -108,7 +111,7 @@ class _Reading:
         self._visits = 0
 
     def read(self, node: Node, depth: int) -> Kind:
-        """What `node` says about a value that is `depth` levels below the record."""
+        """Returns the kind of a value that `node` describes, `depth` levels below the record."""
         self._visits += 1
         if self._visits > _MAX_VISITS:
             raise UnusableSchema(f"it has more than {_MAX_VISITS} parts, references counted where they are used")
@@ -126,7 +129,7 @@ class _Reading:
         return kind
 
     def _claims(self, node: Node, depth: int) -> list[Kind]:
-        """What holds at once: the keywords themselves, what they refer to, and the alternatives."""
+        """Returns the kinds that hold together: of the keywords themselves, of the references, and of the alternatives."""
         schema = node.schema
         claims = [self._own(node, depth)]
         reference = schema.get("$ref")
@@ -201,7 +204,7 @@ def _parts(node: Node, keyword: str) -> list[Node]:
 
 
 def _implied(schema: Mapping[str, Any]) -> str | None:
-    """The type of keywords that only one type has a use for."""
+    """Returns the type implied by keywords that apply to only one type."""
     if "properties" in schema or isinstance(schema.get("additionalProperties"), dict):
         return "object"
     return "array" if "items" in schema or "prefixItems" in schema else None
@@ -212,7 +215,7 @@ def _number(schema: Mapping[str, Any], word: str) -> Kind:
     if title == f"{_CONNECT}Decimal" or connect == "bytes":
         return _DECIMAL
     if title == f"{_CONNECT}Timestamp" and word == "integer":
-        return Plain(TimestamptzType())  # Milliseconds since the epoch, which the JSON decoder reads as such.
+        return Plain(TimestamptzType())  # Milliseconds since 1970, which the JSON decoder reads as a time.
     chosen = _CONNECT_NUMBERS.get(connect) if isinstance(connect, str) else None
     return Plain(chosen or (LongType() if word == "integer" else DoubleType()))
 
@@ -227,7 +230,7 @@ def _string(schema: Mapping[str, Any]) -> Kind:
 
 
 def _kind_of_values(schema: Mapping[str, Any]) -> Kind:
-    """The type of what `const` or `enum` lists."""
+    """Returns the type of the values in `const` or `enum`."""
     if "const" in schema:
         return _kind_of(schema["const"])
     values = schema.get("enum")

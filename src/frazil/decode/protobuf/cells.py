@@ -1,4 +1,4 @@
-"""The cells that a walk over records fills (`scan`), as those who make columns of them see them."""
+"""The cells that a walk over records fills (`scan`), for the functions that make columns of them."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ LENGTH_MASK = 2**32 - 1  # A text's cell is its place times 2**32 plus its lengt
 
 @dataclass(frozen=True)
 class Cells:
-    """What a walk left: see `scan`. used: cells per domain. refused: the records with a fault."""
+    """The results of a walk; see `scan`."""
 
     program: Program
     bodies: Bodies
     column_at: I64
     words: I64
     flags: U8
+    #: The number of cells per domain.
     used: I64
+    #: Which records have a fault.
     refused: Flags
 
     def words_of(self, column: int, domain: int) -> I64:
-        """The 64 bits of each cell."""
+        """Returns the 64 bits of each cell: int64 of shape (n_cells,)."""
         at = self.column_at[column]
         return self.words[at : at + self.used[domain]]
 
     def flags_of(self, column: int, domain: int) -> Flags:
-        """Whether each cell was written."""
+        """Returns which cells were written: bool of shape (n_cells,)."""
         at = self.column_at[column]
         return self.flags[at : at + self.used[domain]].view(np.bool_)
 
     def owners(self, domain: int) -> I64:
-        """The record that each cell of the domain belongs to."""
+        """Returns the record that each cell of the domain belongs to: int64 of shape (n_cells,)."""
         if domain == 0:
             return np.arange(self.used[0], dtype=np.int64)
         parent, column = self.program.parents[domain]
@@ -50,26 +52,27 @@ class Cells:
 
 @dataclass
 class Refusals:
-    """Faults of records that show only in their columns. by_row: by record the fault and the path; values: what is there, of
-    those whose message shows it.
+    """Faults of records that are found only in their columns.
 
-    What Protobuf's parser leaves out of a message is at fault with nothing but what the parser itself refuses.
+    A value that Protobuf's parser drops from a message makes it faulty only where the parser itself refuses it.
     """
 
+    #: The fault and the path, by record.
     by_row: dict[int, tuple[Fault, str]] = field(default_factory=dict)
+    #: The value by record, where the message shows it.
     values: dict[int, str] = field(default_factory=dict)
     _replaced: dict[int, Flags] = field(default_factory=dict)
 
     def replace(self, domain: int, entries: Flags) -> None:
-        """Notes which entries of a map, whose cells are in `domain`, have a later one of the same key."""
+        """Records which entries of a map, whose cells are in `domain`, have a later entry with the same key."""
         self._replaced[domain] = entries
 
     def add(
         self, cells: Cells, domain: int, bad: Flags, fault: Fault, path: str, *, is_malformed: bool = False
     ) -> None:
-        """Refuses the records of the cells that `bad` marks, unless these are in map entries that others have replaced.
+        """Refuses the records of the cells in `bad`, unless these are in map entries that later ones replace.
 
-        is_malformed: no parser takes such a record, so those count too.
+        is_malformed: no parser accepts such a record, so replaced entries count too.
         """
         if not bad.any():
             return
@@ -79,7 +82,7 @@ class Refusals:
             self.by_row.setdefault(row, (fault, path))
 
     def add_times(self, cells: Cells, spot: Spot, bad: Flags, fault: Fault, times: tuple[I64, I64]) -> None:
-        """The same of times: their seconds and nanoseconds."""
+        """Refuses the records of the times in `bad`. times: their seconds and nanoseconds."""
         if not bad.any():
             return
         before = set(self.by_row)
@@ -101,37 +104,38 @@ class Refusals:
 
 @dataclass(frozen=True)
 class Spot:
-    """One column of values to be read: which, of what domain, and which of its cells are values (None: all)."""
+    """One column of values to be read."""
 
     place: Place
     column: int
     domain: int
+    #: Which of its cells are values; None: all.
     valid: Flags | None
 
     @property
     def path(self) -> str:
-        """The field, and `element` when these are what a list has."""
+        """The field, with `element` for the elements of a list."""
         return f"{self.place.path}.element" if self.place.member.shape == "list" else self.place.path
 
 
 def offsets_of(counts: I64) -> NDArray[np.int32]:
-    """Where each value of so many elements or bytes begins, and where the last one ends."""
+    """Returns the offsets of values with so many elements or bytes: int32 of shape (n_values + 1,)."""
     offsets = np.zeros(counts.size + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     return offsets
 
 
 def validity(valid: Flags | None) -> pa.Buffer | None:
-    """Arrow's bitmap, none when all are valid."""
+    """Returns Arrow's bitmap, None when all are valid."""
     return None if valid is None else bitmap(valid)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def copy_slices(base: int, limit: int, places: I64, out: int, out_limit: int) -> None:
-    """The bytes that `places` name, one after another from the address `out` on; nothing is touched beyond the limits.
+    """Copies the bytes at `places`, one after another, to the address `out`; never reads or writes beyond the limits.
 
-    A copy of a fixed size is one instruction, so short texts are copied with what follows them, which the next one
-    covers.
+    A copy of a fixed size is one instruction, so short texts are copied with the bytes after them, which the next text
+    overwrites.
     """
     for n in range(places.size):
         i = base + (places[n] >> 32)
@@ -145,7 +149,7 @@ def copy_slices(base: int, limit: int, places: I64, out: int, out_limit: int) ->
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def may_repeat_keys(counts: I64, codes: I64) -> bool:
-    """Whether a map may have a key twice. codes: of equal keys equal. A large map is not looked at: it may."""
+    """Whether a map may have a key twice. codes: equal for equal keys. A large map is not checked: it may."""
     at = 0
     for n in range(counts.size):
         count = counts[n]
@@ -161,7 +165,7 @@ def may_repeat_keys(counts: I64, codes: I64) -> bool:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def find_no_texts(base: int, places: I64) -> Flags:
-    """Which of the places hold bytes that are not UTF-8."""
+    """Returns which of the places hold bytes that are not UTF-8."""
     found = np.zeros(places.size, np.bool_)
     for n in range(places.size):
         i = base + (places[n] >> 32)

@@ -1,6 +1,6 @@
-"""Cells to Arrow arrays: messages, lists and maps, and in them what `scalars` makes.
+"""Cells to Arrow arrays: messages, lists and maps, and inside them the arrays of `scalars`.
 
-A required field that never came is found here.
+Missing required fields are found here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MISSING = "required field {} is missing"
 
 
 def read_records(cells: Cells, refusals: Refusals) -> list[pa.Array]:
-    """An array for each field of the records; null throughout where a record is refused."""
+    """Returns an array for each field of the records; null in every array where a record is refused."""
     accepted = ~cells.refused
     _refuse_missing(cells, cells.program.places, 0, accepted, refusals)
     mask = None if accepted.all() else accepted
@@ -25,7 +25,7 @@ def read_records(cells: Cells, refusals: Refusals) -> list[pa.Array]:
 
 
 def _read_place(cells: Cells, place: Place, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
-    """One field of a message whose cells are in `domain`. mask: where there is a message at all (None: everywhere)."""
+    """Returns one field of a message whose cells are in `domain`. mask: where the message is present (None: everywhere)."""
     if place.member.shape == "list":
         return _read_list(cells, place, domain, mask, refusals)
     if place.member.shape == "map":
@@ -63,7 +63,7 @@ def _read_map(cells: Cells, place: Place, domain: int, mask: Flags | None, refus
         replaced = np.ones(len(keys), np.bool_)
         replaced[kept] = False
         refusals.replace(place.domain, replaced)
-    # Without a value an entry has the default one, also when that is a message.
+    # An entry without a value has the default value, also when that is a message.
     _refuse_missing(cells, value_place.inside, place.domain, np.ones(len(keys), np.bool_), refusals)
     items = _read_values(cells, Spot(value_place, value_place.column, place.domain, None), refusals)
     if kept is not None:
@@ -76,7 +76,7 @@ def _read_map(cells: Cells, place: Place, domain: int, mask: Flags | None, refus
 
 
 def _last_of_each_key(counts: I64, keys: pa.Array) -> I64 | None:
-    """Entries to keep, when a map has a key twice: the last one counts. None: all."""
+    """Returns the entries to keep, when a map has a key twice: the last one counts. None: all."""
     codes = np.asarray(keys.dictionary_encode().indices, dtype=np.int64)
     if not may_repeat_keys(counts, codes):
         return None
@@ -91,7 +91,7 @@ def _last_of_each_key(counts: I64, keys: pa.Array) -> I64 | None:
 def _refuse_missing(
     cells: Cells, places: tuple[Place, ...], domain: int, visible: Flags | None, refusals: Refusals
 ) -> None:
-    """proto2: of a message that is there the required fields must be."""
+    """Refuses the records of messages without a required field (proto2)."""
     for place in places:
         if place.member.is_required:
             missing = ~cells.flags_of(place.column, domain)
@@ -109,7 +109,7 @@ def _read_struct(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
 
 
 def _read_wrapper(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
-    """The only field of the message, null where there is no message."""
+    """Returns the only field of the message, null where there is no message."""
     (only,) = spot.place.inside
     if only.member.shape == "list":
         return _read_list(cells, only, spot.domain, spot.valid, refusals)

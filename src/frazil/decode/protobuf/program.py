@@ -1,4 +1,4 @@
-"""A schema as the tables that the compiled walk looks into, and where its cells are."""
+"""A schema as tables for the compiled walk, and the positions of its cells."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ _WIRES = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where the cells of one field are.
-
-    number: its place in the table of fields. column: of its values, or of how many elements it has; element, domain: the
-    column and the domain of those elements (0: it is not repeated). oneof: the column that says which member is set
-    (-1: it is in none). inside: the fields of its message.
-    """
+    """The positions of the cells of one field."""
 
     member: Member
     path: str
+    #: Its index in the table of fields.
     number: int
+    #: The column of its values, or of the number of its elements.
     column: int
+    #: The column of its elements.
     element: int
+    #: The domain of its elements (0: not repeated).
     domain: int
+    #: The column with the number of the member that is set (-1: in no oneof).
     oneof: int
+    #: The fields of its message.
     inside: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class Program:
-    """The tables of one schema. parents: of each domain the domain of its lists and the column that counts elements."""
+    """The tables of one schema."""
 
     places: tuple[Place, ...]
     paths: tuple[str, ...]
@@ -50,23 +51,24 @@ class Program:
     index_numbers: I64
     index_fields: I64
     column_domain: I64
+    #: For each domain the domain of its lists and the column with the number of their elements.
     parents: tuple[tuple[int, int], ...]
+    #: For each field its column, its elements' column (or -1), and its oneof's (or -1).
     first_columns: I64
-    """Per field: its column, its elements' (or -1), its oneof's (or -1)."""
 
     @property
     def domain_count(self) -> int:
-        """Domains, that of the records included."""
+        """The number of domains, that of the records included."""
         return len(self.parents)
 
     def place_columns(self, room: I64) -> tuple[I64, int]:
-        """Where each column begins when a domain has `room` cells, and how many cells there are in all."""
+        """Returns the start of each column when a domain has `room` cells, and the number of cells in all."""
         sizes = room[self.column_domain] + 1
         ends = np.cumsum(sizes)
         return ends - sizes, int(ends[-1]) if ends.size else 0
 
     def place_fields(self, column_at: I64) -> I64:
-        """The table of fields for columns that begin there."""
+        """Returns the table of fields for columns that start there."""
         table = self.fields.copy()
         for attribute, columns in zip((layout.AT, layout.ELEMENT_AT, layout.ONEOF_AT), self.first_columns, strict=True):
             there = columns >= 0
@@ -75,7 +77,7 @@ class Program:
 
 
 def compile_program(members: tuple[Member, ...]) -> Program:
-    """The tables for records with these fields."""
+    """Returns the tables for records with these fields."""
     builder = _Builder()
     places = builder.message(members, 0, "")
     cells = np.bincount(np.array(builder.column_domain, np.int64), minlength=len(builder.parents))
@@ -106,7 +108,7 @@ class _Builder:
         self.parents: list[tuple[int, int]] = [(0, -1)]
 
     def message(self, members: tuple[Member, ...], domain: int, path: str) -> tuple[Place, ...]:
-        """Adds a message whose fields have cells in `domain`; its fields are neighbours, in the order of numbers."""
+        """Adds a message whose fields have cells in `domain`; its fields are consecutive, in the order of their numbers."""
         first = len(self.fields)
         ordered = sorted(members, key=lambda member: member.number)
         self.messages.append([first, len(members), *self._index(ordered, first)])
@@ -147,7 +149,7 @@ class _Builder:
         return len(self.column_domain) - 1
 
     def _index(self, ordered: list[Member], first: int) -> tuple[int, int]:
-        """Adds the numbers to the index: see SPREAD; where an entry is taken, the next free one is."""
+        """Adds the numbers to the index (see SPREAD): an entry that is taken leads to the next free one."""
         size = 1
         while size < 2 * len(ordered) + 1:
             size *= 2

@@ -1,8 +1,8 @@
 """Protobuf record values to columns: one walk for every schema (`scan`), then one reading per column.
 
-What a walk cannot read in place is rare: a message in a oneof that loses its place to another member, a message that
-becomes JSON and is written in two parts. Such a record is written anew by Protobuf's own parser, which leaves the same
-message in its plainest form, and is walked again.
+Few records cannot be read in place by a walk: those where a message in a oneof is replaced by another member, or a
+message that becomes JSON is written in two parts. Such a record is rewritten by Protobuf's own parser in the canonical
+form, and is walked again.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ _KEPT_READERS = 256
 
 @lru_cache(maxsize=_KEPT_READERS)
 def protobuf_reader(descriptors: bytes, message: tuple[int, ...] | str, forms: Forms = OWN_FORMS) -> ProtobufReader:
-    """The reader of one message, kept for as long as it is among the last 256 asked for.
+    """Returns the reader of one message; the 256 used last are cached.
 
-    descriptors, message: see load_message. forms: of values that are read in another form than their schema's own. Raises
-    UnusableSchema for what cannot be read as columns.
+    descriptors, message: see load_message. forms: of values that are read in another form than their schema's own.
+
+    Raises: UnusableSchema for a message that cannot be read as columns.
     """
     return ProtobufReader(descriptors, message, forms)
 
@@ -85,7 +86,7 @@ class ProtobufReader:
         return self._descriptors, self._name
 
     def read(self, records: Bodies) -> Columns:
-        """See Reader: raises nothing for bad records."""
+        """Returns the columns; see Reader. Bad records raise nothing."""
         fault = np.zeros(len(records), np.uint8)
         found = _Faults(self._program.paths)
         bodies, cells, slow = records, *self._walk(records, fault, found)
@@ -103,7 +104,9 @@ class ProtobufReader:
             cells, _ = self._walk(bodies, fault, found)
 
     def _walk(self, bodies: Bodies, fault: U8, found: _Faults) -> tuple[Cells, U8]:
-        """Walks over the records without a `fault`, again when there was not room enough. The second: which are slow."""
+        """Walks over the records without a `fault`, again when there was not room enough. Returns the cells, and which
+        records must be rewritten.
+        """
         program, rows = self._program, len(bodies)
         room = np.ceil(self._elements_per_record * rows).astype(np.int64)
         np.minimum(room, int((bodies.end - bodies.start).sum(dtype=np.int64)) + 1, out=room)
@@ -112,7 +115,7 @@ class ProtobufReader:
         start, end = plain(bodies.start), plain(bodies.end)
         room[0] = rows
         if not may_guess(program.place_columns(room)[1]):
-            room[:] = 0  # What the records before had is no measure: these are counted first.
+            room[:] = 0  # The numbers of earlier records do not apply: these are counted first.
         while True:
             room[0] = rows
             column_at, size = program.place_columns(room)
@@ -133,7 +136,7 @@ class ProtobufReader:
         return Cells(program, bodies, column_at, words, flags, used, fault != layout.OK), slow
 
     def _write_anew(self, bodies: Bodies, rows: list[int], fault: U8, found: _Faults) -> Bodies:
-        """The same records, those of `rows` in the form that Protobuf itself writes."""
+        """Returns the same records, those of `rows` in the form that Protobuf itself writes."""
         if self._rewriter is None:
             self._rewriter = message_factory.GetMessageClass(load_rewriter(self._descriptors, self._name))
         start, end = bodies.start.copy(), bodies.end.copy()
@@ -157,7 +160,7 @@ class ProtobufReader:
 
 
 class _Faults:
-    """The faults of one read: those a walk tells by code, and those that are found later."""
+    """The faults of one read: codes from the walk, and faults found later."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.faults = list(_FAULTS.values())
@@ -167,7 +170,7 @@ class _Faults:
         self._field_paths = paths
 
     def note(self, where: I32) -> None:
-        """The paths of what a walk found."""
+        """Adds the paths of the walk's faults."""
         for row in np.flatnonzero(where >= 0).tolist():
             self.paths[row] = self._field_paths[where[row]]
 

@@ -1,7 +1,7 @@
-"""Cells to Arrow arrays of values that have no columns inside: numbers, texts, enums, moments, JSON.
+"""Cells to Arrow arrays of values without columns inside: numbers, texts, enums, times, JSON.
 
-Protobuf's defaults stand in the cells as zeros. What cannot be told while walking (a moment outside of the calendar) is
-found here, column by column.
+Protobuf's defaults are zeros in the cells. Faults that the walk cannot detect (a time outside the calendar) are found
+here, column by column.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from frazil.decode.protobuf.json_code import SLOTS, plan_json
 from frazil.decode.protobuf.json_scan import MAX_LEVELS, write_messages
 from frazil.decode.protobuf.program import I64
 
-# 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and duration.proto
-# allow.
+# 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and
+# duration.proto allow.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _MOST_SECONDS = 315_576_000_000
 _MOST_NANOS = 999_999_999
@@ -53,7 +53,7 @@ def _fixed(kind: pa.DataType, values: NDArray[np.generic], valid: Flags | None) 
 
 
 def _read_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    # Of a longer varint only the low 32 bits count: so protobuf.dev/programming-guides/proto3/#updating says.
+    # Of a longer varint only the low 32 bits count (protobuf.dev/programming-guides/proto3/#updating).
     return _fixed(pa.int32(), cells.words_of(spot.column, spot.domain).astype(np.int32), spot.valid)
 
 
@@ -109,7 +109,7 @@ def _read_string(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
 
 
 def _read_unchecked_string(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
-    """Texts that Protobuf's parser does not look at, so that only what is left of a record in the end must be UTF-8."""
+    """Returns texts that Protobuf's parser does not check, so that only those remaining in the record must be UTF-8."""
     places = _places_of(cells, spot)
     bad = find_no_texts(cells.bodies.base, places)
     refusals.add(cells, spot.domain, bad, NOT_TEXT, cells.program.paths[spot.place.number])
@@ -117,7 +117,7 @@ def _read_unchecked_string(cells: Cells, spot: Spot, refusals: Refusals) -> pa.A
 
 
 def _places_of(cells: Cells, spot: Spot) -> I64:
-    """Where the bytes of each cell are, without those that another member of a oneof took the place of."""
+    """Returns the places of the bytes of each cell, without those that another member of a oneof replaced."""
     places = cells.words_of(spot.column, spot.domain)
     return np.where(spot.valid, places, 0) if spot.valid is not None and spot.place.oneof >= 0 else places
 
@@ -165,7 +165,7 @@ def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
 
 
 def _json_writer(cells: Cells, places: I64, valid: Flags, descriptor: Any) -> tuple[int, WriteValues]:
-    """How many bytes the JSON of messages may have, and what writes it."""
+    """Returns the number of bytes that the JSON of messages may have, and the function that writes it."""
     code = plan_json(descriptor)
     lengths = np.where(valid, places & LENGTH_MASK, 0)
     entries = np.empty((2, int(lengths.max(initial=0)) + 2, 3), np.int64)

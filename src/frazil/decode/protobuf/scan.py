@@ -1,9 +1,9 @@
-"""One compiled walk over Protobuf records, for every schema: the schema is a table that the walk looks into.
+"""One compiled walk over Protobuf records, for every schema: the schema is a table that the walk reads.
 
 Every field of the schema, at every place where it can occur, has a column of cells: in `words` its 64 bits (a number as
-it is on the wire, a text as place and length in the buffer, a list as its count so far) and in `flags` whether it was
-there. A column belongs to a *domain*: domain 0 has a cell per record, that of a repeated field a cell per element. The
-elements of one list are neighbours, because a list ends before the next of its kind begins.
+it is on the wire, a text as place and length in the buffer, a list as its count so far) and in `flags` whether it is
+present. A column belongs to a *domain*: domain 0 has a cell per record, that of a repeated field a cell per element.
+The elements of one list are consecutive, because a list ends before the next of its kind begins.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _fault_of(i: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _skip(i: int, end: int, wire: int) -> int:
-    """The address after an unknown value that is no group."""
+    """Returns the address after an unknown value that is no group."""
     if wire == WIRE_VARINT:
         i, _ = read_varint(i, end)
         return i
@@ -113,11 +113,11 @@ def scan_messages(
 ) -> None:
     """Reads the records from `base + starts[n]` to `base + ends[n]` into `words` and `flags`, which are 0 on entry.
 
-    room: cells per domain; the columns of domains but the first have one more, which takes what finds no room. used:
-    cells needed, per domain; where it is more than `room`, nothing but `used` and `fault` counts, and the scan is done
-    again with room enough. Records with a `fault` on entry are passed over. fault, where: what is wrong with a record
-    and the field it is wrong in (-1: none); it leaves no trace in the cells. slow: 1 where a record has what a plain
-    walk gets wrong (see below), unless it is written anew.
+    room: cells per domain; the columns of domains but the first have one more, for values without room. used: cells
+    needed, per domain; where it exceeds `room`, only `used` and `fault` are valid, and the scan must be repeated with
+    room enough. Records with a `fault` on entry are skipped. fault, where: the fault of a record and its field (-1:
+    none); a faulty record leaves nothing in the cells. slow: 1 for a record that this walk reads wrong unless it is
+    rewritten (see below).
     """
     saved = np.zeros(room.size, np.int64)
     stack = np.empty((MAX_DEPTH, _STACK_WIDTH), np.int64)
@@ -137,9 +137,9 @@ def scan_messages(
         guess = messages[ROOT, FIRST]
         last = guess + messages[ROOT, COUNT]
         depth = 0
-        group = 0  # The number of the group this message is; 0 when it has a length.
+        group = 0  # The number of the group that this message is; 0 when it has a length.
         owner = -1  # The field that this message is the value of.
-        leaf = -1  # Where the place of a group that is not taken apart is to be noted.
+        leaf = -1  # The field to store the place of a group that is kept as bytes.
         opened = 0
         bad = OK
         while True:
@@ -178,7 +178,7 @@ def scan_messages(
                         slow[row] |= flags[leaf]
                         words[leaf] = (opened - base) << 32 | (begin - opened)
                         flags[leaf] = 1
-                    # A group ends where it ends, not where the message does that it is in.
+                    # A group ends at its end tag, not where the message around it does.
                     depth -= 1
                     message, slot, end, guess = stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3]
                     group, owner, leaf, opened = stack[depth, 4], stack[depth, 5], stack[depth, 6], stack[depth, 7]
@@ -200,7 +200,7 @@ def scan_messages(
                 else:
                     field = -1
             if field < 0:
-                # Nobody knows it, or not in this wire type, which is the same.
+                # An unknown field, or one in another wire type, which Protobuf treats the same.
                 if wire == WIRE_GROUP:
                     if depth >= MAX_DEPTH:
                         bad = TOO_DEEP
@@ -275,7 +275,7 @@ def scan_messages(
                     inner = room[domain]
                 at = fields[field, ELEMENT_AT] + inner
             elif fields[field, ONEOF_AT] >= 0:
-                # The last member counts. A message that loses its place would leave its own fields behind.
+                # The last member counts. A message that is replaced would leave its own fields behind.
                 oneof = fields[field, ONEOF_AT] + slot
                 before = words[oneof] - 1
                 if before >= 0 and before != field and (op >= MESSAGE or fields[before, OP] >= MESSAGE):

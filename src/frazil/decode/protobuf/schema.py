@@ -1,4 +1,4 @@
-"""Protobuf descriptors as a tree of columns: what every field becomes in Iceberg (docs/reference/protobuf.md).
+"""Protobuf descriptors as a tree of columns: the Iceberg type of every field (docs/reference/protobuf.md).
 
 A message that is used in two places is two parts of the tree, because it is two sets of columns.
 """
@@ -74,7 +74,7 @@ _SCALARS: dict[int, tuple[str, int, IcebergType]] = {
     _Proto.TYPE_STRING: ("string", TEXT, StringType()),
     _Proto.TYPE_BYTES: ("binary", BYTES, BinaryType()),
 }
-# Its bytes are looked at when all of the record is read.
+# Its bytes are checked when the entire record is read.
 _UNCHECKED: tuple[str, int, IcebergType] = ("unchecked_string", BYTES, StringType())
 _OTHER_FORMS: dict[tuple[int, str], tuple[str, int, IcebergType]] = {
     (_Proto.TYPE_ENUM, "number"): ("int", VARINT, IntegerType()),
@@ -82,8 +82,9 @@ _OTHER_FORMS: dict[tuple[int, str], tuple[str, int, IcebergType]] = {
     (_Proto.TYPE_BYTES, "text"): _UNCHECKED,
     (_Proto.TYPE_STRING, "bytes"): ("binary", BYTES, BinaryType()),
 }
-"""Types that a field may change between, as its values look alike on the wire (protobuf.dev/programming-guides/proto3,
-"Updating A Message Type")."""
+"""Types that a field may change between, as their values are alike on the wire (protobuf.dev/programming-guides/proto3,
+"Updating A Message Type").
+"""
 _PACKABLE = (VARINT, FIXED32, FIXED64)
 _WELL_KNOWN: dict[str, Any] = {
     message.full_name: message
@@ -95,38 +96,39 @@ _WRAPPERS = {message.full_name for message in wrappers_pb2.DESCRIPTOR.message_ty
 
 @dataclass(frozen=True)
 class Value:
-    """What one value of a field is.
+    """The type of one value of a field."""
 
-    kind: how cells become a column (see `columns`). op: how it is read from the wire. members: of a message.
-    names: of an enum's numbers. descriptor: of a message that becomes JSON.
-    """
-
+    #: How cells become a column (see `columns`).
     kind: str
+    #: How it is read from the wire.
     op: int
     type: IcebergType
+    #: The fields of a message.
     members: tuple[Member, ...] = ()
+    #: The names of an enum's numbers.
     names: Mapping[int, str] = field(default_factory=dict)
+    #: The descriptor of a message that becomes JSON.
     descriptor: Any = None
 
 
 @dataclass(frozen=True)
 class Member:
-    """One field of a message. shape: `one`, `list` or `map` (then the value is the entry, with its key and value).
-
-    has_presence: whether absent is told from the default. oneof: the name of the one it is in.
-    """
+    """One field of a message."""
 
     name: str
     number: int
     value: Value
+    #: `one`, `list` or `map` (then the value is the entry, with its key and value).
     shape: str = "one"
+    #: Whether an absent field differs from one with the default value.
     has_presence: bool = False
     is_required: bool = False
+    #: The name of its oneof; None without one.
     oneof: str | None = None
 
     @property
     def is_packable(self) -> bool:
-        """Whether several values can be written as one run of bytes."""
+        """Whether several values can be written as one sequence of bytes."""
         return self.shape == "list" and self.value.op in _PACKABLE
 
     @property
@@ -141,11 +143,13 @@ class Member:
 
 
 def load_message(descriptors: bytes, message: tuple[int, ...] | str) -> Any:
-    """The descriptor of one message, from a pool of its own.
+    """Returns the descriptor of one message, from a pool of its own.
 
     descriptors: a serialized FileDescriptorSet, each file after those that it imports. message: its full name, or the
-    path of indexes to it in the last file, as Confluent's framing writes it: (1, 0) is the first message declared in
-    the second. Raises UnusableSchema when there is no such message or these are no descriptors.
+    path of indexes to it in the last file, as the Confluent wire format has it: (1, 0) is the first message declared in
+    the second.
+
+    Raises: UnusableSchema when there is no such message or the descriptors are invalid.
     """
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
@@ -161,9 +165,9 @@ def load_message(descriptors: bytes, message: tuple[int, ...] | str) -> Any:
 
 
 def load_rewriter(descriptors: bytes, name: str) -> Any:
-    """The descriptor of the same message for writing records anew: with integers for enums and lists of entries for
-    maps, of which Protobuf's parser would move some to the end of a message (numbers without a name, entries with a
-    field that nobody knows).
+    """Returns the descriptor of the same message for rewriting records: with integers for enums and lists of entries
+    for maps, of which Protobuf's parser would move some to the end of a message (numbers without a name, entries with
+    an unknown field).
     """
     files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
     for file in files.file:
@@ -183,7 +187,9 @@ def load_rewriter(descriptors: bytes, name: str) -> Any:
 
 
 def _keep_lengths(message: Any) -> None:
-    """Entries of maps and messages in them have a length, also in a file where messages have none by default."""
+    """Makes entries of maps and messages in them length-prefixed, also in a file where messages are delimited by
+    default.
+    """
     entries = {each.name for each in message.nested_type if each.options.map_entry}
     for each in message.field:
         if message.options.map_entry or each.type_name.rpartition(".")[2] in entries:
@@ -198,16 +204,17 @@ def _pool(files: Any) -> Any:
 
 
 def read_members(descriptor: Any, forms: Forms = OWN_FORMS) -> tuple[Member, ...]:
-    """The fields of a record, in the order in which they are declared.
+    """Returns the fields of a record, in the order in which they are declared.
 
-    forms: of values that are read in another form than their schema's own. Raises UnusableSchema for more than MAX_FIELDS
-    fields or MAX_LEVELS levels.
+    forms: of values that are read in another form than their schema's own.
+
+    Raises: UnusableSchema for more than MAX_FIELDS fields or MAX_LEVELS levels.
     """
     return _Tree(dict(forms)).members(descriptor, (), ())
 
 
 def struct_of(members: tuple[Member, ...]) -> StructType:
-    """Their Iceberg struct; field ids are placeholders."""
+    """Returns the Iceberg struct of the fields; field ids are placeholders."""
     return StructType(*(NestedField(0, member.name, member.type, required=False) for member in members))
 
 
@@ -228,13 +235,13 @@ def _name_at(files: Any, path: tuple[int, ...]) -> str:
 
 
 def _declared_inside(message: Any) -> list[Any]:
-    """The messages written as such inside it: the entries of maps and the fields of groups are not counted."""
+    """Returns the messages declared as such inside a message, without the entries of maps and the fields of groups."""
     groups = {each.type_name.rpartition(".")[2] for each in message.field if each.type == _Proto.TYPE_GROUP}
     return [each for each in message.nested_type if not each.options.map_entry and each.name not in groups]
 
 
 def _check_well_known(pool: Any) -> None:
-    """What is read as a moment or as JSON must be what Protobuf means by that name."""
+    """Raises UnusableSchema where a message read as a time or as JSON is not the one that Protobuf defines by that name."""
     for name, ours in _WELL_KNOWN.items():
         try:
             theirs = pool.FindMessageTypeByName(name)
@@ -255,7 +262,7 @@ class _Tree:
         self._checking_files: dict[str, bool] = {}
 
     def members(self, descriptor: Any, above: tuple[str, ...], path: Path) -> tuple[Member, ...]:
-        """above: full names of the messages this one is in; path: where it is in the record."""
+        """Returns the fields of a message. above: full names of the messages around it; path: in the record."""
         inside = (*above, descriptor.full_name)
         if len(inside) > MAX_LEVELS:
             raise UnusableSchema(f"the message {inside[0]} is nested more than {MAX_LEVELS} levels deep")
@@ -272,7 +279,7 @@ class _Tree:
         )
 
     def _member(self, declared: Any, proto: Any, inside: tuple[str, ...], path: Path, oneof: str | None) -> Member:
-        """proto: the same field as the file has it."""
+        """Returns one field. proto: the same field as the file has it."""
         is_map = declared.message_type is not None and declared.message_type.GetOptions().map_entry
         is_list = declared.is_repeated and not is_map
         value = self._value(declared, proto, inside, (*path, "element") if is_list else path)
@@ -325,7 +332,7 @@ def _is_verified(features: Any) -> bool:
 
 
 def _oneofs(proto: Any) -> dict[str, str]:
-    """Of each field in a oneof its name; `optional` in proto3 is written as a oneof too, and is none."""
+    """Returns the name of its oneof for each field in one; `optional` in proto3 is written as a oneof too, and is none."""
     return {
         each.name: proto.oneof_decl[each.oneof_index].name
         for each in proto.field

@@ -1,6 +1,6 @@
-"""The Protobuf wire format, compiled: what is read from an address, and the address after it.
+"""The Protobuf wire format, compiled: values read from an address, and the address after them.
 
-Source: https://protobuf.dev/programming-guides/encoding. Negative addresses say what is wrong instead.
+Source: https://protobuf.dev/programming-guides/encoding. Negative addresses are faults.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_BITS = np.uint64(0)
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def read_varint(i: int, end: int) -> tuple[int, int]:
-    """The varint at `i`: the address after it and its 64 bits, as int64."""
+    """Returns the address after the varint at `i`, and its 64 bits as int64."""
     if i + 8 <= end:
         word = load64(i)
         stops = ~word & _HIGHS
@@ -55,7 +55,7 @@ def read_varint(i: int, end: int) -> tuple[int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def read_length(i: int, end: int) -> tuple[int, int]:
-    """The length at `i`, and the address of the first of so many bytes, which are all before `end`."""
+    """Returns the length at `i`, and the address of the first of so many bytes, which are all before `end`."""
     i, length = read_varint(i, end)
     if i >= 0 and (length < 0 or length > end - i):
         return CUT_SHORT, 0
@@ -64,13 +64,13 @@ def read_length(i: int, end: int) -> tuple[int, int]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def read_fixed32(i: int) -> int:
-    """The four bytes at `i`, without a sign."""
+    """Returns the four bytes at `i`, unsigned."""
     return load8(i) | load8(i + 1) << 8 | load8(i + 2) << 16 | load8(i + 3) << 24
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _sequence_length(i: int, end: int) -> int:
-    """Bytes of the UTF-8 sequence at `i`, which is not ASCII; 0 when it is none (Unicode 16, table 3-7)."""
+    """Returns the bytes of the UTF-8 sequence at `i`, which is not ASCII; 0 when it is invalid (Unicode 16, table 3-7)."""
     first = load8(i)
     if first < 0xC2 or first > 0xF4:
         return 0
@@ -90,7 +90,7 @@ def _sequence_length(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def is_utf8(i: int, end: int) -> bool:
-    """Whether the bytes are text."""
+    """Whether the bytes are UTF-8."""
     while i < end:
         if i + 8 <= end and (load64(i) & _HIGHS) == _NO_BITS:
             i += 8

@@ -1,8 +1,8 @@
-"""Which message of its schema a record is: the indexes that Confluent's framing puts before the body.
+"""Message indexes of the Confluent wire format: which message of its schema a record is.
 
 Source: "Wire format" in Confluent's documentation of Schema Registry. After the schema's id come a count and as many
-indexes, all of them zigzag varints: [1, 0] is the first message inside of the second. [0], which nearly every record
-has, is written as one byte 0.
+indexes, all of them zigzag varints: [1, 0] is the first message inside the second. [0], which nearly every record has,
+is written as one byte 0.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ U64 = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Indexed:
-    """Records and which message each one is.
+    """Records with the message that each one is."""
 
-    paths: the distinct index paths, in the order in which they are met. path: per record its place in `paths`, -1 for a
-    faulty one. bodies: what comes after the indexes. fault: per record 0, or the 1-based place in MESSAGE_INDEX_FAULTS.
-    """
-
+    #: The distinct index paths, in the order of their first record.
     paths: list[tuple[int, ...]]
+    #: The index in `paths` of each record, -1 for a faulty one: int32 of shape (n_records,).
     path: I32
+    #: The bytes after the indexes.
     bodies: Bodies
+    #: 0, or the 1-based index in MESSAGE_INDEX_FAULTS: uint8 of shape (n_records,).
     fault: U8
 
 
 def split_message_indexes(bodies: Bodies) -> Indexed:
-    """Takes the message indexes off records that begin with them. Raises nothing."""
+    """Returns the records without the message indexes that they begin with. Bad records raise nothing."""
     rows = len(bodies)
     fault, size = np.zeros(rows, np.uint8), np.zeros(rows, np.int32)
     spelling = np.zeros(rows, np.uint64)
@@ -69,13 +69,15 @@ def split_message_indexes(bodies: Bodies) -> Indexed:
 
 
 def plain(positions: I32) -> I32:
-    """The same positions in one piece that can be written to: for another kind of array all would be compiled again."""
+    """Returns the same positions as a contiguous, writable array: for another kind of array all loops would be compiled
+    again.
+    """
     return np.require(positions, np.int32, ["C", "A", "W"])
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _measure(base: int, starts: I32, ends: I32, sizes: I32, spelling: U64, fault: U8) -> None:
-    """How many bytes each record's indexes take, and the first eight of those."""
+    """Writes the number of bytes of each record's indexes, and the first eight of those."""
     for row in range(starts.size):
         first = base + starts[row]
         end = base + ends[row]
@@ -105,7 +107,7 @@ def _measure(base: int, starts: I32, ends: I32, sizes: I32, spelling: U64, fault
 
 
 def _indexes(raw: bytes) -> tuple[int, ...]:
-    """The indexes that these bytes begin with."""
+    """Returns the indexes that these bytes begin with."""
     numbers: list[int] = []
     number = shift = 0
     for byte in raw:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 
-from frazil.cdc.envelope import BARE, opened_fields
-from frazil.cdc.source_log import bare_id, bare_ids
+from frazil.cdc.envelope import ROW, opened_fields
+from frazil.cdc.source.commit_order import normalize_id, normalize_ids
 from frazil.decode.envelope import Envelope
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading
@@ -60,12 +60,12 @@ def read_marks(
     decoded = decode_values(reading, fields, _columns_of(records), MAX_MISMATCHES)
     found = dict(zip((field.name for field in fields), decoded.columns, strict=True))
     is_change = np.asarray(pc.is_in(found["op"], pa.array(_CHANGES))) & ~decoded.refused
-    is_change &= np.asarray(pc.fill_null(pc.less_equal(found["note"], BARE), False))
+    is_change &= np.asarray(pc.fill_null(pc.less_equal(found["note"], ROW), False))
     ids = found["transaction_id"]
     if not has_events:
         ids = pc.coalesce(ids, found["source_transaction"])
     rows = np.flatnonzero(is_change)
-    columns = [column.take(pa.array(rows)).to_pylist() for column in (bare_ids(ids), *_rest(found))]
+    columns = [column.take(pa.array(rows)).to_pylist() for column in (normalize_ids(ids), *_rest(found))]
     told = ((records[row], *facts) for row, *facts in zip(rows.tolist(), *columns, strict=True))
     if not is_strict:
         told = (one for one in told if not _lacks(*one[1:], has_events=has_events))
@@ -134,7 +134,7 @@ def _events(told: Iterable[tuple[int, dict[str, Any]]], topic: str) -> Iterator[
         if not isinstance(name, str) or status not in ("BEGIN", "END"):
             continue
         mine = [one["event_count"] for one in event.get("data_collections") or () if _is_of(topic, one)]
-        yield Event(bare_id(name), at_ms, status == "END", sum(mine) if mine else None)
+        yield Event(normalize_id(name), at_ms, status == "END", sum(mine) if mine else None)
 
 
 def _is_of(topic: str, counted: Mapping[str, Any]) -> bool:

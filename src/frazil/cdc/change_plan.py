@@ -1,4 +1,4 @@
-"""What changes are made of: opened envelopes, the plan of the changes, and the records that turn out to be bad ones."""
+"""Intermediate values of reading changes: opened envelopes, the planned changes, and the bad records found so far."""
 
 from __future__ import annotations
 
@@ -19,53 +19,65 @@ Bools = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 
 CREATE, UPDATE, REMOVE, SNAPSHOT, EMPTY = range(5)
-WORDS = ("c", "u", "d", "r", "t")
-"""Operations by code, and how the column `_op` spells them."""
+OPERATIONS = ("c", "u", "d", "r", "t")
+"""The values of the column `_op`, by the code of the operation."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """Envelopes of a stretch: what each is and does, and the images that it has. owner: of messages that have several rows,
-    and what is opened are these rows, the record of each.
-    """
+    """Envelopes of a stretch, opened to columns."""
 
     decoded: Decoded
+    #: The kind of each record, a code of `cdc.envelope`.
     note: NDArray[np.int32]
+    #: The operation of each change, an index of WORDS.
     op: NDArray[np.int64]
-    words: pa.Array
+    #: The operation as the record has it.
+    op_texts: pa.Array
+    #: The row after the change, a struct.
     after: pa.Array
+    #: The row before the change, a struct; None where no record has it.
     before: pa.Array | None
+    #: By position of the row's field, which records did not send its value.
     unsent: Mapping[int, Bools]
+    #: Other values of the envelope, by name.
     facts: Mapping[str, pa.Array]
+    #: The record of each row, of messages that have several rows; None where each record has one.
     owner: NDArray[np.int32] | None = None
 
     @property
     def has_after(self) -> Bools:
-        """Which have the row after the change, or the row itself."""
+        """Which records have the row after the change, or the row itself."""
         return np.asarray(self.after.is_valid())
 
     @property
     def has_before(self) -> Bools:
-        """Which have the row before the change."""
+        """Which records have the row before the change."""
         return np.zeros(self.note.size, np.bool_) if self.before is None else np.asarray(self.before.is_valid())
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The changes to be: of each its record, what it does, and where its image is: `after`, `before`, or neither."""
+    """The planned changes."""
 
+    #: The record of each change: shape (n_changes,).
     records: Rows
+    #: The operation of each change.
     ops: NDArray[np.int8]
+    #: Which changes take the image after the change.
     is_after: Bools
+    #: Which changes take the image before the change.
     is_before: Bools
 
     def only(self, kept: Bools) -> Plan:
-        """The changes that `kept` marks."""
+        """Returns the changes that `kept` marks."""
         return Plan(self.records[kept], self.ops[kept], self.is_after[kept], self.is_before[kept])
 
 
-class Check:
-    """Bad records of a stretch, as they are found. refused: all of them. missing: ids of schemas that more takes."""
+class BadRecords:
+    """The bad records of a stretch found so far. refused: which records are bad; missing: ids of schemas that must be
+    fetched.
+    """
 
     def __init__(self, opened: Opened, limit: int) -> None:
         self.refused = opened.decoded.refused.copy()
@@ -74,17 +86,17 @@ class Check:
         self._limit = limit
 
     def miss(self, missing: frozenset[str]) -> None:
-        """These schemas must be there first."""
+        """Adds ids of schemas that are missing."""
         self.missing |= missing
 
     def refuse(self, bad: Bools, kind: str, reason: str, path: str = "") -> None:
-        """These records are bad ones; of those that are already, nothing more is said."""
+        """Marks these records as bad; a record that is bad already keeps its first reason."""
         rows = np.flatnonzero(bad & ~self.refused)
         self.mismatches += [Mismatch(row, path, kind, reason) for row in rows[: self._limit].tolist()]
         self.refused[rows] = True
 
     def take(self, decoded: Decoded, records: Rows) -> None:
-        """What was wrong with changes is wrong with their records."""
+        """Marks the records of refused changes as bad."""
         bad = np.zeros(self.refused.size, np.bool_)
         bad[records[decoded.refused]] = True
         new = bad & ~self.refused
@@ -97,17 +109,17 @@ class Check:
         self.refused |= bad
 
     def first(self) -> list[Mismatch]:
-        """As many as are noted, in the order of the records."""
+        """Returns the mismatches to keep, in the order of the records."""
         return sorted(self.mismatches, key=lambda mismatch: mismatch.row)[: self._limit]
 
 
 @dataclass(frozen=True)
-class Making:
-    """What changes are made of."""
+class ChangeContext:
+    """The inputs from which changes are made."""
 
     target: TableTarget
     envelope: Envelope
     opened: Opened
     row: Sequence[NestedField]
     records: Records
-    check: Check
+    check: BadRecords

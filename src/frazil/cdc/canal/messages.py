@@ -1,6 +1,6 @@
 """Messages of Canal opened: each has a list of rows, whose values are texts, and the types of their columns.
 
-What is opened has a line for each row; a message without rows has one too. Source: Canal's flat messages, as its
+The opened form has a line for each row; a message without rows has one too. Source: Canal's flat messages, as its
 `MQMessageUtils` makes them.
 """
 
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.cdc.canal_images import ImageRows, group_rows, read_group
-from frazil.cdc.change_parts import WORDS
+from frazil.cdc.canal.rows import ImageRows, group_rows, read_group
+from frazil.cdc.change_plan import OPERATIONS
 from frazil.cdc.envelope import (
     HEARTBEAT,
     IMAGES,
@@ -30,15 +30,15 @@ from frazil.cdc.envelope import (
     TOMBSTONE,
     TRANSACTION,
 )
-from frazil.cdc.json import put_together
-from frazil.cdc.json_members import Stretch, json_options, read_number, read_word, where
+from frazil.cdc.json.envelopes import merge_groups
+from frazil.cdc.json.members import EnvelopeBatch, json_options, read_number, read_string, where
 from frazil.cdc.message_rows import MessageRows
-from frazil.cdc.origins import IN_MESSAGES
+from frazil.cdc.source.origins import IN_MESSAGES
 from frazil.decode.columns import Fault, Mismatch
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
-from frazil.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.same_texts import group_same
 from frazil.decode.json.slices import Slices, Texts, elements_of, take_keys
 from frazil.decode.settings import Reading
@@ -46,7 +46,7 @@ from frazil.decode.settings import Reading
 Bools = NDArray[np.bool_]
 _NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
 _OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
-_CODES = (*WORDS, "m")
+_CODES = (*OPERATIONS, "m")
 _NOTES = {
     **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), TRANSACTION),
     **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
@@ -57,28 +57,32 @@ _NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
 
 @dataclass
 class _Messages:
-    """Messages while they are opened. good: those of which something can be read. starts: of each its first row; counts:
-    how many rows it has.
-    """
+    """Messages while they are opened."""
 
-    stretch: Stretch
+    batch: EnvelopeBatch
     members: Mapping[str, Slices]
+    #: The kind of each message, a code of `cdc.envelope`: int32 of shape (n_messages,).
     note: NDArray[np.int32]
     op: pa.Array
+    #: Which messages can be read at least in part.
     good: Bools
+    #: The number of the first row of each message.
     starts: NDArray[np.int64]
+    #: The number of rows of each message.
     counts: NDArray[np.int64]
 
     def has_op(self, word: str) -> Bools:
-        """Which are changes of this kind."""
+        """Returns which messages have this operation, bool of shape (n_messages,)."""
         is_so: Bools = np.asarray(pc.fill_null(pc.equal(self.op, word), False)) & (self.note == IMAGES) & self.good
         return is_so
 
     def lists(self, name: str, mask: Bools) -> tuple[NDArray[np.int64], Slices]:
-        """How many elements the list under a name has in the messages that `mask` marks, and all of them."""
+        """Returns the number of elements of the list under a name in the messages that `mask` marks, and all these
+        elements.
+        """
         slices = self.members[name]
         kind = np.where(mask & (slices.kind == ARRAY), slices.kind, ABSENT).astype(np.uint8)
-        offsets, elements = elements_of(self.stretch.texts, replace(slices, kind=kind, sweep=None))
+        offsets, elements = elements_of(self.batch.texts, replace(slices, kind=kind, sweep=None))
         return np.diff(offsets).astype(np.int64), elements
 
 
@@ -89,13 +93,14 @@ def open_canal(
     limit: int,
     large: list[Mismatch],
 ) -> MessageRows:
-    """The columns `fields`, which are those of `opened`, of the rows of these messages. Raises nothing for bad records.
-    large: what there is to say of values that were left out for their size.
+    """Returns the columns `fields` of `cdc.envelope` for the rows of these messages. Bad records raise nothing.
+
+    large: mismatches for values that were left out for their size.
     """
     values = records["value"]
     opened = _open(values, fields, reading, limit, large)
     if opened is None:
-        values = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        values = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         opened = _open(values, fields, reading, limit, large, spelt_out=True)
     assert opened is not None
     return opened
@@ -109,16 +114,16 @@ def _open(
     large: list[Mismatch],
     spelt_out: bool = False,
 ) -> MessageRows | None:
-    """None where keys have to be spelt out first."""
+    """Returns the rows; None where escaped keys must be replaced first."""
     outer = texts_of(values, replace(json_options(reading, limit), is_rescuing=False, selection=None), spelt_out)
     outer.refused[[mismatch.row for mismatch in large]] = True
     outer.mismatches += large
-    error, whole = unreadable(values), whole_slices(values)
+    error, whole = unreadable(values), text_slices(values)
     scan.scan_texts(outer.base, whole.start, whole.end, whole.kind, error)
     is_tombstone = error == scan.TOMBSTONE
     error[is_tombstone] = scan.OK
     members = dict(zip(_NAMES, take_keys(outer, whole, _NAMES, error), strict=True))
-    messages = _judge(Stretch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
+    messages = _judge(EnvelopeBatch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
     messages.note[is_tombstone] = TOMBSTONE
     rows = _rows(messages)
     facts = _facts(messages)
@@ -133,19 +138,19 @@ def _open(
         read_group(inner, rows, places, types, columns)
     if not _is_spelt(inner.texts, error):
         return None
-    return MessageRows(put_together(inner, rows.owner.size, limit), rows.owner)
+    return MessageRows(merge_groups(inner, rows.owner.size, limit), rows.owner)
 
 
 def _is_spelt(texts: Texts, error: NDArray[np.uint8]) -> bool:
     return texts.spelt_out or not (texts.has_slow_keys or bool((error == scan.SLOW_KEY).any()))
 
 
-def _judge(stretch: Stretch, members: Mapping[str, Slices], good: Bools) -> _Messages:
-    """What each message is, by its members."""
-    kind = read_word(stretch, members["type"], "type")
+def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> _Messages:
+    """Returns the kind and the operation of each message, from its members."""
+    kind = read_string(batch, members["type"], "type")
     is_ddl = members["isDdl"].kind == TRUE
     code = pc.index_in(kind, pa.array(_OPS))
-    # Others by their own names, which are no codes.
+    # Other operations keep their own names, which are no codes.
     named = pc.if_else(pc.is_in(kind, pa.array(_CODES)), pc.binary_join_element_wise("type ", kind, ""), kind)
     op = pc.coalesce(pa.array(list(_OPS.values())).take(code), named)
     note = np.full(good.size, IMAGES, np.int32)
@@ -154,11 +159,13 @@ def _judge(stretch: Stretch, members: Mapping[str, Slices], good: Bools) -> _Mes
         note[np.asarray(pc.fill_null(pc.equal(kind, word), False)) & ~is_ddl] = number
     note[members["type"].kind <= NULL] = NO_ENVELOPE
     nothing = np.zeros(good.size, np.int64)
-    return _Messages(stretch, members, note, op, good, nothing, nothing)
+    return _Messages(batch, members, note, op, good, nothing, nothing)
 
 
 def _rows(messages: _Messages) -> ImageRows:
-    """The rows of all messages. A list that holds none, or not as many as the one beside it, makes its message a bad one."""
+    """Returns the rows of all messages. A list without rows, or with another number of rows than its companion, makes
+    its message a bad record.
+    """
     note, data, old = messages.note, messages.members["data"], messages.members["old"]
     is_update, is_delete = messages.has_op("u"), messages.has_op("d")
     is_change = is_update | is_delete | messages.has_op("c")
@@ -182,7 +189,7 @@ def _rows(messages: _Messages) -> ImageRows:
 
 
 def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slices:
-    """The elements of these messages' lists, each at the place of its row; the other rows have none."""
+    """Returns the elements of these messages' lists, each at its row; absent for the other rows."""
     kept, there = where(elements, has_rows[elements.owner]), has_rows[owner]
     start, end = np.zeros((2, owner.size), np.int32)
     kind = np.zeros(owner.size, np.uint8)
@@ -190,36 +197,36 @@ def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slic
     return Slices(start, end, kind, np.arange(owner.size, dtype=np.int32))
 
 
-def _inner(messages: _Messages, rows: ImageRows) -> Stretch:
-    """The rows while they are read, with what is wrong with their messages."""
-    outer = messages.stretch.texts
+def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
+    """Returns the rows as a stretch to read, with the faults of their messages."""
+    outer = messages.batch.texts
     texts = Texts(
         outer.buffer,
         np.zeros(rows.owner.size, np.bool_),
         outer.spelt_out,
         outer.limit,
-        messages.stretch.reading.is_rescuing,
+        messages.batch.reading.is_rescuing,
         has_slow_keys=outer.has_slow_keys,
     )
     texts.refused[messages.starts[outer.refused]] = True
     texts.mismatches += [replace(mismatch, row=int(messages.starts[mismatch.row])) for mismatch in outer.mismatches]
-    return Stretch(texts, messages.stretch.reading, messages.stretch.fields)
+    return EnvelopeBatch(texts, messages.batch.reading, messages.batch.fields)
 
 
 def _facts(messages: _Messages) -> dict[str, pa.Array]:
-    """What is asked of messages besides their rows."""
-    asked = {one.name for one in messages.stretch.fields}
+    """Returns the requested columns of messages other than their rows."""
+    requested = {one.name for one in messages.batch.fields}
     is_change = (messages.note == IMAGES) & messages.good
     found = {}
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
-        if fact in asked:
-            found[fact] = _moments(messages.stretch, _only(messages.members[name], is_change), name)
+        if fact in requested:
+            found[fact] = _moments(messages.batch, _only(messages.members[name], is_change), name)
     for fact, name in IN_MESSAGES.items():
-        if fact in asked:
+        if fact in requested:
             words = _only(messages.members[name], is_change).only(STRING, ESCAPED)
-            found[fact] = read_word(messages.stretch, words, name)
-    if "primary_key" in asked:
-        found["primary_key"] = _primary_keys(messages.stretch.texts, _only(messages.members["pkNames"], is_change))
+            found[fact] = read_string(messages.batch, words, name)
+    if "primary_key" in requested:
+        found["primary_key"] = _primary_keys(messages.batch.texts, _only(messages.members["pkNames"], is_change))
     return found
 
 
@@ -227,14 +234,14 @@ def _only(slices: Slices, mask: Bools) -> Slices:
     return replace(slices, kind=np.where(mask, slices.kind, ABSENT).astype(np.uint8), sweep=None)
 
 
-def _moments(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
-    moments = from_numbers(read_number(stretch, slices, name), "ms")
-    stretch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
+def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
+    moments = from_numbers(read_number(batch, slices, name), "ms")
+    batch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
     return moments.micros.cast(pa.timestamp("us", tz="UTC"))
 
 
 def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:
-    """Per message a JSON list of the columns of its primary key; null where it names none."""
+    """Returns a JSON list of the primary-key columns for each message; null where it names none."""
     rows = np.flatnonzero(slices.kind == ARRAY)
     codes, firsts = group_same(texts.base, where(slices, slices.kind == ARRAY))
     spelt = [_names(texts.text(slices, int(rows[first]))) for first in firsts]

@@ -9,14 +9,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import StructType
 
-from frazil.cdc.columns import has_documents, has_images, open_columns
-from frazil.cdc.json_members import (
+from frazil.cdc.envelope_columns import has_documents, has_images, open_columns
+from frazil.cdc.json.members import (
+    EnvelopeBatch,
     Group,
-    Stretch,
 )
-from frazil.cdc.origins import IN_SOURCE, ORIGINS
-from frazil.cdc.positions import POSITION_FIELDS
-from frazil.cdc.source_log import ORDER_FIELDS
+from frazil.cdc.source.commit_order import ORDER_FIELDS
+from frazil.cdc.source.origins import IN_SOURCE, ORIGINS
+from frazil.cdc.source.positions import POSITION_FIELDS
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded, Fault
 from frazil.decode.connect.schema import ConnectSchema, parse_connect
@@ -33,32 +33,34 @@ NAMES = (
     "op", "before", "after", "source", "ts_ms", "ts_us", "transaction", "message", "schema", "payload",
     "__op", "__deleted",
 )  # fmt: skip
-"""The members of Debezium's envelopes that are looked at."""
+"""The members of Debezium's envelopes that are read."""
 _SCHEMA = "schema"
 _OF_SOURCE = ("ts_ms", "ts_us", "connector", *POSITION_FIELDS)
 
 
-def open_with_schemas(stretch: Stretch, whole: Slices, schema: Slices, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Opens the records that carry their schema, those of each schema together; the rows of those that are left: their
-    images are texts of JSON, of which a schema tells no more than they do themselves.
+def open_with_schemas(
+    batch: EnvelopeBatch, objects: Slices, schema: Slices, rows: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Opens the records that carry their schema, those of each schema together. Returns the rows of the remaining
+    records: their images are JSON texts, which a schema does not describe.
     """
-    texts, left = stretch.texts, [np.zeros(0, np.int32)]
+    texts, left = batch.texts, [np.zeros(0, np.int32)]
     written = _at(schema, rows)
     codes, firsts = group_same(texts.base, written)
     for code, first in enumerate(firsts):
         mine = rows[codes == code]
-        slices = _at(whole, mine)
+        slices = _at(objects, mine)
         try:
             found = parse_connect(texts.buffer[written.start[first] : written.end[first]].tobytes())
-            if has_documents(stretch.envelope, found.struct):
+            if has_documents(batch.envelope, found.struct):
                 left.append(mine)
             else:
-                _open_with_schema(stretch, slices, found)
+                _open_with_schema(batch, slices, found)
         except UnusableSchema as error:
             fault = Fault("bad_schema", str(error))
             texts.refuse(slices, np.ones(mine.size, np.uint8), _SCHEMA, {1: fault})
-            nulls = [pa.nulls(mine.size, arrow_type(one.field_type)) for one in stretch.fields]
-            stretch.groups.append(Group(mine, Decoded(nulls, np.ones(mine.size, np.bool_))))
+            nulls = [pa.nulls(mine.size, arrow_type(one.field_type)) for one in batch.fields]
+            batch.groups.append(Group(mine, Decoded(nulls, np.ones(mine.size, np.bool_))))
     return np.concatenate(left)
 
 
@@ -66,10 +68,10 @@ def _at(slices: Slices, rows: NDArray[np.int32]) -> Slices:
     return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
 
 
-def _open_with_schema(stretch: Stretch, slices: Slices, schema: ConnectSchema) -> None:
-    """Records of one schema: read with its types, then opened and fitted as those of other formats are."""
-    texts, reading = stretch.texts, stretch.reading
-    struct = _pruned(schema.struct, stretch)
+def _open_with_schema(batch: EnvelopeBatch, slices: Slices, schema: ConnectSchema) -> None:
+    """Opens the records of one schema: read with its types, then opened and converted as those of other formats."""
+    texts, reading = batch.texts, batch.reading
+    struct = _pruned(schema.struct, batch)
     error = np.zeros(len(slices), np.uint8)
     kept, texts.selection = texts.selection, None
     rescues, texts.is_rescuing = texts.is_rescuing, False
@@ -79,36 +81,36 @@ def _open_with_schema(stretch: Stretch, slices: Slices, schema: ConnectSchema) -
     texts.selection, texts.is_rescuing, texts.takes_endless = kept, rescues, False
     refuse_objects(texts, slices, error, ())
     columns = Columns(arrays, np.zeros(len(slices), np.uint8), ())
-    struct, columns = open_columns(stretch.envelope, struct, columns, schema.meanings, stretch.fields)
+    struct, columns = open_columns(batch.envelope, struct, columns, schema.logical_types, batch.fields)
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
-    decoded = fit_columns(Fitting(reading, "", len(slices), texts.limit), struct, columns, stretch.fields)
+    decoded = fit_columns(Fitting(reading, "", len(slices), texts.limit), struct, columns, batch.fields)
     texts.refused[slices.owner] |= decoded.refused
     texts.mismatches += [replace(one, row=int(slices.owner[one.row])) for one in decoded.mismatches]
     dropped = {path for path in findings.dropped if path.startswith(("after.", "before."))}
-    stretch.groups.append(Group(slices.owner, replace(decoded, dropped=decoded.dropped | dropped)))
+    batch.groups.append(Group(slices.owner, replace(decoded, dropped=decoded.dropped | dropped)))
 
 
-def _pruned(struct: StructType, stretch: Stretch) -> StructType:
-    """Of an envelope's schema what is looked at."""
+def _pruned(struct: StructType, batch: EnvelopeBatch) -> StructType:
+    """Returns the fields of an envelope's schema that are read."""
     if not has_images([one.name for one in struct.fields]):
         return struct
     of_source: tuple[str, ...] = (
-        (*_OF_SOURCE, *ORDER_FIELDS) if stretch.asks("commit_place") is not None else _OF_SOURCE
+        (*_OF_SOURCE, *ORDER_FIELDS) if batch.type_of("commit_place") is not None else _OF_SOURCE
     )
-    of_source += IN_SOURCE if any(stretch.asks(fact) is not None for fact in ORIGINS) else ()
+    of_source += IN_SOURCE if any(batch.type_of(fact) is not None for fact in ORIGINS) else ()
     fields = []
     for one in struct.fields:
         if one.name == "source" and isinstance(one.field_type, StructType):
             inner = [member for member in one.field_type.fields if member.name in of_source]
             fields.append(one.model_copy(update={"field_type": StructType(*inner)}))
-        elif one.name in NAMES and (one.name != "before" or stretch.asks("before") is not None):
+        elif one.name in NAMES and (one.name != "before" or batch.type_of("before") is not None):
             fields.append(one)
     return StructType(*fields)
 
 
 def warm_up() -> None:
-    """Loads what only envelopes need, for a process that others are forked from."""
+    """Loads the compiled functions that only envelopes need, for a process that others are forked from."""
     nothing = np.zeros(1, np.int32)
     no_kind = np.zeros(1, np.uint8)
     group_same(0, Slices(nothing, nothing, no_kind, nothing))

@@ -1,4 +1,4 @@
-"""Documents of MongoDB's in envelopes with a schema: the schema says that a document is a text, and no more."""
+"""MongoDB documents in envelopes with a schema: the schema describes a document only as text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField, StringType, StructType
 
-from frazil.cdc.columns import IMAGES_OF, open_columns
 from frazil.cdc.envelope import BY_KEY
-from frazil.cdc.images import read_documents
-from frazil.cdc.json_members import Stretch, json_options
+from frazil.cdc.envelope_columns import IMAGES_OF, open_columns
+from frazil.cdc.json.members import EnvelopeBatch, json_options
+from frazil.cdc.json.row_images import read_documents
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.json.columns import Findings
@@ -23,7 +23,7 @@ from frazil.schema.arrow import arrow_type, as_written
 
 
 def open_documents(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
-    """The columns `fields`, which are those of `opened`, of envelopes in columns whose images are texts of JSON."""
+    """Returns the columns `fields` of `cdc.envelope`, for envelopes in columns whose images are JSON texts."""
     reading, rows = fitting.reading, fitting.row_count
     assert reading.envelope is not None
     raw = {
@@ -35,11 +35,11 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
     decoded = fit_columns(fitting, *open_columns(reading.envelope, struct, columns, {}, fields), others)
     found = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
     texts = texts_of(pa.nulls(rows, pa.binary()), json_options(reading, fitting.limit))
-    stretch = Stretch(texts, reading, tuple(fields))
+    batch = EnvelopeBatch(texts, reading, tuple(fields))
     findings = Findings(reading.unknown_fields, rejected=reading.rejected_at)
     for field in fields:
         if field.name in IMAGES_OF:
-            image = _read(stretch, raw.get(field.name), field, findings)
+            image = _read(batch, raw.get(field.name), field, findings)
             found[field.name] = image
             if field.name == "before":
                 is_gone = np.asarray(pc.fill_null(pc.equal(found["op"], "d"), False)) & np.asarray(image.is_null())
@@ -49,20 +49,20 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
         columns=[found[field.name] for field in fields],
         refused=decoded.refused | texts.refused,
         mismatches=sorted([*decoded.mismatches, *texts.mismatches], key=lambda mismatch: mismatch.row)[: fitting.limit],
-        wanted=findings.wanted,
+        requested_fields=findings.requested_fields,
         dropped=decoded.dropped | findings.dropped,
         rescued=rescued_column(texts, rows) if texts.rescued else None,
     )
 
 
-def _read(stretch: Stretch, raw: pa.Array | None, field: NestedField, findings: Findings) -> pa.Array:
-    """One image of the row per record, null where there is none."""
-    kind, rows = field.field_type, stretch.texts.refused.size
+def _read(batch: EnvelopeBatch, raw: pa.Array | None, field: NestedField, findings: Findings) -> pa.Array:
+    """Returns one image of the row per record, null where there is none."""
+    kind, rows = field.field_type, batch.texts.refused.size
     assert isinstance(kind, StructType)
     if raw is None:
         return pa.nulls(rows, arrow_type(kind))
     there = np.flatnonzero(np.asarray(raw.is_valid())).astype(np.int32)
-    image = read_documents(stretch, raw.drop_null(), there, kind, findings, field.name)
+    image = read_documents(batch, raw.drop_null(), there, kind, findings, field.name)
     places = np.full(rows, -1, np.int64)
     places[there] = np.arange(there.size)
     return as_written(image, arrow_type(kind)).take(pa.array(places, mask=places < 0))

@@ -1,4 +1,4 @@
-"""Record keys in JSON that Kafka Connect's converter has written with their schema: `{"schema": …, "payload": …}`."""
+"""Record keys in JSON that Kafka Connect's converter wrote with their schema: `{"schema": …, "payload": …}`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import pyarrow.compute as pc
 
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT
-from frazil.decode.json.records import JsonOptions, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unreadable
 from frazil.decode.json.slices import take_keys
 
 
-def bare_keys(keys: pa.Array) -> pa.Array:
-    """The keys, those with a schema without it. What is no JSON stays as it is, for whoever reads the keys."""
+def payloads_of(keys: pa.Array) -> pa.Array:
+    """Returns the keys without the schema, where they have one. A key that is no JSON is returned unchanged, for the
+    reader of the keys to refuse.
+    """
     if not np.asarray(pc.fill_null(pc.match_substring(keys.cast(pa.binary()), b'"payload"'), False)).any():
         return keys
-    texts, whole, error = texts_of(keys, JsonOptions("drop")), whole_slices(keys), unreadable(keys)
+    texts, whole, error = texts_of(keys, JsonOptions("drop")), text_slices(keys), unreadable(keys)
     scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
     schema, payload = take_keys(texts, whole, ("schema", "payload"), error)
     wrapped = np.flatnonzero((schema.kind != ABSENT) & (payload.kind != ABSENT) & (error == scan.OK))

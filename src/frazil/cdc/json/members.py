@@ -1,4 +1,4 @@
-"""Envelopes in JSON while they are opened: which of their members lies where."""
+"""Envelopes in JSON while they are opened: the text slice of each member."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ from frazil.decode.settings import Reading
 
 
 @dataclass
-class Parts:
-    """The members of envelopes, one slice per record and name; `note` as in `opened`."""
+class EnvelopeMembers:
+    """The members of envelopes, one slice per record and name."""
 
+    #: Record numbers, int32 of shape (n_rows,).
     rows: NDArray[np.int32]
     members: dict[str, Slices]
+    #: The kind of each record, a code of `cdc.envelope`.
     note: NDArray[np.int32]
+    #: The operation of each record.
     op: pa.Array
+    #: Whether `before` has only the changed values.
     is_overlay: bool = False
 
     def slices(self, name: str) -> Slices:
-        """Of a member that not every kind of envelope has."""
+        """Returns the slices of a member that not every kind of envelope has."""
         found = self.members.get(name)
         if found is not None:
             return found
@@ -40,56 +44,59 @@ class Parts:
 
 @dataclass
 class Group:
-    """Records that were opened together: their columns, and what else there is to say of them."""
+    """Records that were opened together."""
 
+    #: Record numbers, int32 of shape (n_group,).
     rows: NDArray[np.int32]
+    #: Their columns and mismatches.
     decoded: Decoded
 
 
 @dataclass
-class Stretch:
+class EnvelopeBatch:
     """All records while they are opened."""
 
     texts: Texts
     reading: Reading
+    #: The columns to return.
     fields: tuple[NestedField, ...]
     groups: list[Group] = field(default_factory=list)
 
     @property
     def envelope(self) -> Envelope:
-        """What the table says of them."""
+        """The envelope that the table declares."""
         assert self.reading.envelope is not None
         return self.reading.envelope
 
-    def asks(self, name: str) -> IcebergType | None:
-        """The type of a column that is asked for; None of others."""
+    def type_of(self, name: str) -> IcebergType | None:
+        """Returns the type of a column to return; None for other columns."""
         return next((one.field_type for one in self.fields if one.name == name), None)
 
 
-def read_word(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
-    """Texts of a member of the envelope; what is none is a misfit at `name`."""
-    return read_value(stretch.texts, slices, StringType(), Findings(), (name,)).cast(pa.string())
+def read_string(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
+    """Returns the texts of a member of the envelope; another value is a mismatch at `name`."""
+    return read_value(batch.texts, slices, StringType(), Findings(), (name,)).cast(pa.string())
 
 
-def read_code(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
-    """Texts of a member, and whole numbers as they are spelt; what is neither is a misfit at `name`."""
+def read_code(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
+    """Returns the texts of a member, with integers as written; another value is a mismatch at `name`."""
     others = replace(slices, kind=np.where(slices.kind == INT, ABSENT, slices.kind).astype(np.uint8))
-    words, numbers = read_word(stretch, others, name), read_number(stretch, slices.only(INT), name)
+    words, numbers = read_string(batch, others, name), read_number(batch, slices.only(INT), name)
     return pc.coalesce(words, numbers.cast(pa.string()))
 
 
-def read_number(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
-    """Whole numbers of a member of the envelope; what is none is a misfit at `name`."""
-    return read_value(stretch.texts, slices, LongType(), Findings(), (name,))
+def read_number(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
+    """Returns the integers of a member of the envelope; another value is a mismatch at `name`."""
+    return read_value(batch.texts, slices, LongType(), Findings(), (name,))
 
 
 def where(slices: Slices, mask: NDArray[np.bool_]) -> Slices:
-    """The slices that `mask` marks."""
+    """Returns the slices that `mask` marks; the others are absent."""
     return Slices(slices.start[mask], slices.end[mask], slices.kind[mask], slices.owner[mask])
 
 
 def either(choice: NDArray[np.bool_], one: Slices, other: Slices) -> Slices:
-    """Slices of the one where `choice` says so, else of the other."""
+    """Returns the slices of `one` where `choice` is true, else those of `other`."""
     return Slices(
         np.where(choice, one.start, other.start),
         np.where(choice, one.end, other.end),
@@ -99,7 +106,7 @@ def either(choice: NDArray[np.bool_], one: Slices, other: Slices) -> Slices:
 
 
 def json_options(reading: Reading, limit: int, is_extended: bool = False) -> JsonOptions:
-    """How rows in JSON are read. is_extended: they are documents of MongoDB's."""
+    """Returns how rows in JSON are read. is_extended: they are MongoDB documents."""
     return JsonOptions(
         reading.unknown_fields,
         reading.is_rescuing,

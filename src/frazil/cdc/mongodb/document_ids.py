@@ -1,7 +1,7 @@
-"""The ids of MongoDB's documents, which are in their records' keys: as `id`, and in another way of writing JSON.
+"""The ids of MongoDB documents in record keys: they are called `id` there, and are in another JSON mode.
 
-A key's is in MongoDB's relaxed mode, a document in the strict one: a long is `7` in the one, `{"$numberLong": "7"}` in the
-other.
+A key is in relaxed Extended JSON, a document in the strict mode: a long is `7` in the one, `{"$numberLong": "7"}` in
+the other.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, ListType, NestedField, StringType, StructType
 
 from frazil.cdc.envelope import BY_KEY
-from frazil.cdc.images import put_in
+from frazil.cdc.json.row_images import replace_rows
 from frazil.decode.columns import Decoded
-from frazil.decode.json.bare_keys import bare_keys
+from frazil.decode.json.key_payloads import payloads_of
 from frazil.decode.json.records import JsonOptions, decode_json
 from frazil.decode.settings import Reading
 from frazil.rows.record_keys import decode_keys
@@ -31,14 +31,20 @@ ID = "_id"
 """The field of a document that identifies it."""
 _KEY = StructType(NestedField(0, "id", StringType(), required=False))
 _OTHERWISE = ("$numberLong", "$date", "$binary")
-"""The types whose values are written in another way in a key."""
+"""The types whose values have another form in a key."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def fill_from_keys(
-    reading: Reading, told_by: Reading, records: Mapping[str, pa.Array], opened: Decoded, fields: Sequence[NestedField]
+    reading: Reading,
+    before_key: Reading,
+    records: Mapping[str, pa.Array],
+    opened: Decoded,
+    fields: Sequence[NestedField],
 ) -> Decoded:
-    """Opened envelopes with the row before those deletes that leave it to their record's key. told_by: how keys are read."""
+    """Returns opened envelopes with the row before the change filled in from the record's key, for deletes without it.
+    before_key: how keys are read.
+    """
     names = [field.name for field in fields]
     note, before = (opened.columns[names.index(name)] for name in ("note", "before"))
     lacks = np.asarray(pc.fill_null(pc.equal(note, BY_KEY), False))
@@ -46,7 +52,7 @@ def fill_from_keys(
         return opened
     kind = fields[names.index("before")].field_type
     assert isinstance(kind, StructType)
-    keys = read_ids(told_by, pick(records, np.flatnonzero(lacks)), type_at(kind, (ID,)))
+    keys = read_ids(before_key, pick(records, np.flatnonzero(lacks)), type_at(kind, (ID,)))
     opened = replace(opened, missing=opened.missing | keys.missing)
     lacks[lacks] = np.asarray(keys.columns[0].is_valid())
     found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.unknown_fields, is_extended=True))
@@ -57,12 +63,16 @@ def fill_from_keys(
     refused[rows[found.refused]] = True
     mismatches = [replace(one, row=int(rows[one.row]), path=_inside(one.path)) for one in found.mismatches]
     columns = list(opened.columns)
-    columns[names.index("before")] = put_in(before, lacks, image)
-    wanted = dict(opened.wanted)
-    for path, members in found.wanted.items():
-        wanted[("before", *path)] = {**members, **wanted.get(("before", *path), {})}
+    columns[names.index("before")] = replace_rows(before, lacks, image)
+    requested_fields = dict(opened.requested_fields)
+    for path, members in found.requested_fields.items():
+        requested_fields[("before", *path)] = {**members, **requested_fields.get(("before", *path), {})}
     return replace(
-        opened, columns=columns, refused=refused, mismatches=[*opened.mismatches, *mismatches], wanted=wanted
+        opened,
+        columns=columns,
+        refused=refused,
+        mismatches=[*opened.mismatches, *mismatches],
+        requested_fields=requested_fields,
     )
 
 
@@ -71,11 +81,11 @@ def _inside(path: str) -> str:
 
 
 def read_ids(reading: Reading, records: Mapping[str, pa.Array], kind: IcebergType | None) -> Decoded:
-    """One column: of each record a document with its `_id` alone, as text of JSON; null where the key has no `id`. kind: the
-    type of `_id`, where it is known.
+    """Returns one column: for each record a document with its `_id` alone, as JSON text; null where the key has no
+    `id`. kind: the type of `_id`, where it is known.
     """
     if reading.format == "json":
-        records = {**records, "key": bare_keys(records["key"])}
+        records = {**records, "key": payloads_of(records["key"])}
     decoded = decode_keys(replace(reading, unknown_fields="drop"), "key", _KEY, records, 0)
     ids = pc.struct_field(decoded.columns[0], [0])
     if _has_other_forms(kind):
@@ -85,7 +95,7 @@ def read_ids(reading: Reading, records: Mapping[str, pa.Array], kind: IcebergTyp
 
 
 def _has_other_forms(kind: IcebergType | None) -> bool:
-    """Whether values of the type may be written otherwise in a key than in a document."""
+    """Whether values of the type may have another form in a key than in a document."""
     if kind is None:
         return True
     if isinstance(kind, ListType):
@@ -95,10 +105,10 @@ def _has_other_forms(kind: IcebergType | None) -> bool:
 
 
 def _as_in_document(text: str, kind: IcebergType | None) -> str:
-    """A text of JSON in the relaxed mode in the strict one; what is no JSON stays as it is."""
+    """Returns a JSON text in relaxed mode in the strict mode; text that is no JSON is returned unchanged."""
     try:
         found = json.dumps(_strict(json.loads(text), kind), ensure_ascii=False)
-        found.encode()  # Half of a character may be escaped in JSON; no text has it.
+        found.encode()  # JSON may escape a single surrogate, which no text has.
         return found
     except (ValueError, TypeError, OverflowError, RecursionError):
         return text

@@ -1,4 +1,4 @@
-"""Columns of `metadata` that an envelope gives."""
+"""Columns of `metadata` that an envelope provides."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.change_parts import (
+from frazil.cdc.change_plan import (
     EMPTY,
+    OPERATIONS,
     REMOVE,
     SNAPSHOT,
-    WORDS,
     Opened,
     Records,
 )
 from frazil.cdc.envelope import (
-    BARE,
+    ROW,
 )
-from frazil.cdc.positions import mark_read
+from frazil.cdc.source.positions import mark_snapshot_rows
 from frazil.decode.envelope import OWN_TYPES
 from frazil.schema.arrow import arrow_type
 from frazil.upsert.changes import Changes
@@ -28,26 +28,27 @@ from frazil.write.target import TableTarget
 
 @dataclass(frozen=True)
 class Facts:
-    """What columns of `metadata` are made of."""
+    """The inputs for columns of `metadata`."""
 
     target: TableTarget
     opened: Opened
     records: Records
+    #: The fields of `metadata` that the table has.
     own: frozenset[str]
 
 
 def own_values(facts: Facts, changes: Changes) -> dict[str, pa.Array]:
-    """The columns of `metadata` that come from the envelope, a row per change."""
+    """Returns the columns of `metadata` that come from the envelope, a row per change."""
     opened, rows = facts.opened, changes.records
     places = pa.array(rows)
     found = {name: array.take(places) for name, array in opened.facts.items() if name in facts.own}
     if "source_order" in found and "partition" in facts.records:
         is_read, partitions = pa.array(opened.op[rows] == SNAPSHOT), facts.records["partition"].take(places)
-        found["source_order"] = mark_read(found["source_order"], is_read, partitions)
+        found["source_order"] = mark_snapshot_rows(found["source_order"], is_read, partitions)
     if "op" in facts.own:
-        found["op"] = pa.array(WORDS).take(pa.array(opened.op[rows]))
+        found["op"] = pa.array(OPERATIONS).take(pa.array(opened.op[rows]))
     if "image" in facts.own:
-        found["image"] = _image_words(opened, changes)
+        found["image"] = _image_names(opened, changes)
     if "unavailable" in facts.own:
         found["unavailable"] = _unsent_names(facts.target, changes)
     gone = opened.op[rows] == REMOVE
@@ -59,13 +60,15 @@ def own_values(facts: Facts, changes: Changes) -> dict[str, pa.Array]:
 
 
 def change_times(opened: Opened, records: Records) -> pa.Array:
-    """When the source made the change of each record, or, where that is not told, when it was sent."""
+    """Returns when the source made the change of each record; without this, when the record was sent."""
     times = opened.facts["source_ts"]
     return pc.coalesce(times, records["timestamp"]) if "timestamp" in records else times
 
 
-def _image_words(opened: Opened, changes: Changes) -> pa.Array:
-    """`after`, `before`, or `identity`: a row before its change that lacks values, which the source may not have sent."""
+def _image_names(opened: Opened, changes: Changes) -> pa.Array:
+    """Returns `after`, `before`, or `identity`: a row before its change that lacks values, which the source may not
+    have sent.
+    """
     rows, op = changes.records, opened.op[changes.records]
     leads = np.zeros(rows.size, np.bool_)
     leads[:-1] = rows[1:] == rows[:-1]
@@ -75,14 +78,14 @@ def _image_words(opened: Opened, changes: Changes) -> pa.Array:
         lacks |= np.asarray(column.is_null())
     kinds = opened.facts["connector"].take(pa.array(rows))
     may_lack = np.asarray(pc.fill_null(pc.equal(kinds, "postgresql"), opened.note.size == 0))
-    may_lack |= np.asarray(kinds.is_null()) & (opened.note[rows] == BARE)
-    words = np.where(is_before, np.where(lacks & may_lack, "identity", "before"), "after")
+    may_lack |= np.asarray(kinds.is_null()) & (opened.note[rows] == ROW)
+    names = np.where(is_before, np.where(lacks & may_lack, "identity", "before"), "after")
     nothing = (op == EMPTY) | ((op == REMOVE) & ~(opened.has_before | opened.has_after)[rows])
-    return pa.array(words, pa.string(), mask=nothing)
+    return pa.array(names, pa.string(), mask=nothing)
 
 
 def _unsent_names(target: TableTarget, changes: Changes) -> pa.Array:
-    """The columns whose value was not sent; null where all were."""
+    """Returns the names of the columns whose value was not sent; null where all were sent."""
     kind = arrow_type(OWN_TYPES["unavailable"])
     if not changes.unavailable:
         return pa.nulls(changes.records.size, kind)

@@ -1,4 +1,4 @@
-"""Types of MySQL's columns, as the text of a column's type names them, and what each becomes. Pure."""
+"""Types of MySQL's columns, parsed from their text, and the Iceberg type of each. Pure."""
 
 from __future__ import annotations
 
@@ -42,21 +42,22 @@ _DECIMALS = ("decimal", "numeric", "dec", "fixed")
 
 @dataclass(frozen=True)
 class SourceType:
-    """The type of a column of the source. text: as the source names it; kind: what it becomes. is_bytes: its values are
-    bytes, each written as the character of its number (ISO 8859-1).
-    """
+    """The type of a column of the source."""
 
+    #: The type as the source names it.
     text: str
+    #: The Iceberg type.
     kind: IcebergType
+    #: Whether values are bytes, each written as the ISO 8859-1 character of its number.
     is_bytes: bool = False
 
 
-UNTOLD = SourceType("text", StringType())
-"""A column whose type nobody tells: what is written is all that is known."""
+UNKNOWN = SourceType("text", StringType())
+"""The type of a column without type information: its texts are kept."""
 
 
 def parse_type(text: str) -> SourceType:
-    """The type that a text such as `bigint(20) unsigned` or `decimal(10,2)` names; of one that is not known a text."""
+    """Returns the type for a text such as `bigint(20) unsigned` or `decimal(10,2)`; the type string for an unknown type."""
     found = _FORM.fullmatch(text.lower())
     if found is None:
         return SourceType(text, StringType())
@@ -68,8 +69,8 @@ def parse_type(text: str) -> SourceType:
 
 
 def _sized(name: str, size: int | None, scale: int, is_unsigned: bool) -> IcebergType:
-    """Types that depend on a number in brackets, or on having no sign. MySQL always names the size of bits and decimals:
-    without it, as TiCDC leaves it out, they may be of any.
+    """Returns types that depend on a size in brackets, or on being unsigned. MySQL always names the size of bits and
+    decimals: without it, as TiCDC leaves it out, they may have any size.
     """
     if name in ("int", "integer"):
         return LongType() if is_unsigned else IntegerType()

@@ -1,7 +1,7 @@
-"""Values that Debezium did not send: what stands for them, in JSON and in columns.
+"""Values that Debezium did not send: their placeholders, in JSON and in columns.
 
-A large value that an update does not touch is not in the log of PostgreSQL (TOAST), nor a LOB in Oracle's. Debezium then
-writes `unavailable.value.placeholder` in every form that a column's type can take.
+A large value that an update does not change is not in the log of PostgreSQL (TOAST), nor a LOB in Oracle's. Debezium
+then writes `unavailable.value.placeholder` in a form for each column type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GEOGRAPHY = bytes.fromhex("0101000020e6100000") + struct.pack("<dd", 179.999999
 
 @functools.lru_cache(maxsize=16)
 def json_forms(placeholder: str) -> tuple[bytes, ...]:
-    """The JSON texts that stand for a value that was not sent, without blanks and with one after each comma and colon."""
+    """Returns the JSON texts of the placeholder, without blanks and with one after each comma and colon."""
     raw = placeholder.encode()
     as_base64, as_id = base64.b64encode(raw).decode(), _list_uuid(placeholder)
     texts = [placeholder, as_base64, raw.hex()]
@@ -35,7 +35,7 @@ def json_forms(placeholder: str) -> tuple[bytes, ...]:
     values = [*texts, *([text] for text in (*texts[:2], as_id)), list(raw), pair, _dumps(pair)]
     points = [{"wkb": base64.b64encode(wkb).decode(), "srid": 4326} for wkb in (_GEOMETRY, _GEOGRAPHY)]
     texts_of_all = [_dumps(value) for value in [*values, *points]]
-    # As Python and others write them, who may have passed the messages on.
+    # Python and other programs that pass messages on write blanks there.
     spaced = [json.dumps(value, ensure_ascii=False) for value in (list(raw), pair, *points)]
     return tuple(text.encode() for text in [*texts_of_all, *spaced])
 
@@ -45,18 +45,18 @@ def _dumps(value: object) -> str:
 
 
 def _list_uuid(placeholder: str) -> str:
-    """Of an array of UUIDs the only element: Java's `UUID.nameUUIDFromBytes`."""
+    """Returns the only element for an array of UUIDs: Java's `UUID.nameUUIDFromBytes`."""
     return str(uuid.UUID(bytes=uuid.uuid3(_NoNamespace(), placeholder).bytes))  # type: ignore[arg-type]
 
 
 class _NoNamespace:
-    """Java's UUIDs of names have no namespace."""
+    """Java's name-based UUIDs have no namespace."""
 
     bytes = b""
 
 
-def take_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, ...]) -> NDArray[np.bool_] | None:
-    """Where the column's values were not sent; they are null afterwards. None where all were."""
+def remove_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, ...]) -> NDArray[np.bool_] | None:
+    """Returns which of the column's values were not sent and sets them to null; None where all were sent."""
     lengths = column.end - column.start
     found: NDArray[np.bool_] | None = None
     for form in forms:
@@ -75,8 +75,8 @@ def take_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, .
     return found
 
 
-def unsent_of(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
-    """Where the values of a column were not sent; None where all were."""
+def find_unsent(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
+    """Returns which values of a column were not sent; None where all were sent."""
     for is_kind, find in _FINDERS:
         if is_kind(array.type):
             found = find(array, placeholder)
@@ -98,7 +98,7 @@ def _of_bytes(array: pa.Array, placeholder: str) -> NDArray[np.bool_]:
 
 
 def _of_struct(array: pa.Array, _: str) -> NDArray[np.bool_] | None:
-    """A geometry has an agreed point for it."""
+    """Compares with the point that is the placeholder for a geometry."""
     n = array.type.get_field_index("wkb")
     if n < 0 or not pa.types.is_binary(array.type.field(n).type):
         return None
@@ -107,7 +107,7 @@ def _of_struct(array: pa.Array, _: str) -> NDArray[np.bool_] | None:
 
 
 def _of_list(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
-    """A list of the placeholder alone, or of its bytes as numbers."""
+    """Compares with a list of the placeholder alone, or of its bytes as numbers."""
     kind = array.type.value_type
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
     starts = np.asarray(array.offsets)[:-1]

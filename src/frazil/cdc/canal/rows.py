@@ -1,4 +1,4 @@
-"""Rows of Canal's messages: texts, read by the types that their message tells of its columns."""
+"""Rows of Canal's messages: texts, read by the column types in their message."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
-from frazil.cdc.json_members import Group, Stretch, either, where
-from frazil.cdc.mysql_types import UNTOLD, SourceType, parse_type
-from frazil.cdc.mysql_values import read_texts, reading_type
+from frazil.cdc.canal.mysql_types import UNKNOWN, SourceType, parse_type
+from frazil.cdc.canal.mysql_values import read_texts, reading_type
+from frazil.cdc.json.members import EnvelopeBatch, Group, either, where
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Fault, bitmap
 from frazil.decode.json import values as json_values
@@ -36,13 +36,15 @@ _NOT_TEXT = {
 
 @dataclass(frozen=True)
 class ImageRows:
-    """All rows of some messages. owner: the message of each. after: the row as its message has it, of a delete the one that
-    goes; before: what an update has changed of it. note: as in `opened`.
-    """
+    """All rows of some messages."""
 
+    #: The message of each row: int32 of shape (n_rows,).
     owner: NDArray[np.int32]
+    #: The kind of each row's message, a code of `cdc.envelope`.
     note: NDArray[np.int32]
+    #: The row as its message has it; of a delete the deleted row.
     after: Slices
+    #: The old values of the columns that an update changed.
     before: Slices
     is_update: Bools
     is_delete: Bools
@@ -50,78 +52,84 @@ class ImageRows:
 
 @dataclass(frozen=True)
 class _Image:
-    """One image of some rows: where it is there, and its members by name."""
+    """One image of some rows."""
 
     name: str
+    #: Which rows have the image.
     there: Bools
+    #: The members of the image by name.
     members: Mapping[str, Slices]
 
 
 def group_rows(
     texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.int32]
 ) -> Iterator[tuple[Places, Types]]:
-    """The places of the rows of messages that tell the same types, with these; at last those of messages without rows.
-    Messages that tell types which are none are refused, and their rows are among the last.
+    """Yields the row numbers of messages with the same column types, and these types; last those of messages without
+    rows. Messages with invalid types are refused, and their rows are among the last.
     """
-    told = has_rows & (types.kind == OBJECT)
+    object_types = has_rows & (types.kind == OBJECT)
     code = np.full(has_rows.size, -1, np.int64)
     code[has_rows & (types.kind <= NULL)] = 0
-    of_told, firsts = group_same(texts.base, where(types, told))
-    code[told] = of_told + 1
-    known: list[Types | None] = [{}, *(_parse(texts.text(types, int(np.flatnonzero(told)[n]))) for n in firsts)]
+    distinct, firsts = group_same(texts.base, where(types, object_types))
+    code[object_types] = distinct + 1
+    known: list[Types | None] = [{}, *(_parse(texts.text(types, int(np.flatnonzero(object_types)[n]))) for n in firsts)]
     for number, found in enumerate(known):
         if found is None:
             code[code == number] = -1
     is_bad = has_rows & (code < 0)
     texts.refuse(types, is_bad.astype(np.uint8), "mysqlType", _BAD_TYPES)
-    of_rows = code[owner]
+    row_codes = code[owner]
     for number, found in enumerate(known):
-        places = np.flatnonzero(of_rows == number)
+        places = np.flatnonzero(row_codes == number)
         if places.size and found is not None:
             yield places, found
-    yield np.flatnonzero(of_rows < 0), {}
+    yield np.flatnonzero(row_codes < 0), {}
 
 
 def _parse(text: str) -> Types | None:
-    told = json.loads(text, parse_int=float)  # Python refuses integers of very many digits.
-    is_well = all(isinstance(word, str) for word in told.values())
-    return {name: parse_type(word) for name, word in told.items()} if is_well else None
+    types = json.loads(text, parse_int=float)  # Python refuses integers of very many digits.
+    is_valid = all(isinstance(word, str) for word in types.values())
+    return {name: parse_type(word) for name, word in types.items()} if is_valid else None
 
 
-def read_group(stretch: Stretch, rows: ImageRows, places: Places, types: Types, others: Mapping[str, pa.Array]) -> None:
-    """Adds the columns of these rows, whose types are known. others: columns of all rows that are no images."""
-    texts, at = stretch.texts, pa.array(places)
-    fitting = Fitting(stretch.reading, "", places.size, texts.limit)
-    asked = {one.name: one.field_type for one in stretch.fields}
-    found = [(asked[name], name, array.take(at)) for name, array in others.items()]
+def read_group(
+    batch: EnvelopeBatch, rows: ImageRows, places: Places, types: Types, others: Mapping[str, pa.Array]
+) -> None:
+    """Adds the columns of these rows, whose types are known. others: columns of all rows other than images."""
+    texts, at = batch.texts, pa.array(places)
+    fitting = Fitting(batch.reading, "", places.size, texts.limit)
+    requested = {one.name: one.field_type for one in batch.fields}
+    found = [(requested[name], name, array.take(at)) for name, array in others.items()]
     for image in _images(texts, rows, places, types):
-        kind = asked.get(image.name)
+        kind = requested.get(image.name)
         if isinstance(kind, StructType):
             found.append(_read_image(texts, fitting, image, types, kind))
         if image.name == "after":
-            found.append(_marks(image, rows.is_update[places], asked["unavailable"]))
+            found.append(_marks(image, rows.is_update[places], requested["unavailable"]))
     fields = [NestedField(0, name, kind, required=False) for kind, name, _ in found]
     columns = Columns([array for _, _, array in found], np.zeros(places.size, np.uint8), ())
-    decoded = fit_columns(fitting, StructType(*fields), columns, stretch.fields)
+    decoded = fit_columns(fitting, StructType(*fields), columns, batch.fields)
     texts.refused[places] |= decoded.refused
     texts.mismatches += [replace(one, row=int(places[one.row])) for one in decoded.mismatches]
-    stretch.groups.append(Group(places.astype(np.int32), decoded))
+    batch.groups.append(Group(places.astype(np.int32), decoded))
 
 
 def _images(texts: Texts, rows: ImageRows, places: Places, types: Types) -> tuple[_Image, _Image]:
-    """The rows after and before their changes. What an update has not changed is before it as it is after it."""
+    """Returns the rows after and before their changes. A column that an update did not change is the same before and
+    after it.
+    """
     after, old = _at(rows.after, places), _at(rows.before, places)
-    is_delete, is_told = rows.is_delete[places], old.kind == OBJECT
+    is_delete, has_old = rows.is_delete[places], old.kind == OBJECT
     members = _members(texts, after, list(types))
     changed = _members(texts, old, list(members))
     nothing = _only(after, np.zeros(places.size, np.bool_))
     before = {}
     for name, column in changed.items():
-        same = _only(members.get(name, nothing), is_delete | is_told)
+        same = _only(members.get(name, nothing), is_delete | has_old)
         before[name] = either(column.kind != ABSENT, column, same)
     there = after.kind == OBJECT
     kept = {name: _only(column, ~is_delete) for name, column in members.items()}
-    return _Image("after", there & ~is_delete, kept), _Image("before", there & (is_delete | is_told), before)
+    return _Image("after", there & ~is_delete, kept), _Image("before", there & (is_delete | has_old), before)
 
 
 def _at(slices: Slices, places: Places) -> Slices:
@@ -133,7 +141,7 @@ def _only(slices: Slices, mask: Bools) -> Slices:
 
 
 def _members(texts: Texts, objects: Slices, known: list[str]) -> dict[str, Slices]:
-    """The members of rows by name, the `known` ones first."""
+    """Returns the members of rows by name, the `known` ones first."""
     error = np.zeros(len(objects), np.uint8)
     names, members = take_all(texts, objects, known, error)
     refuse_objects(texts, objects, error, ("data",))
@@ -141,15 +149,15 @@ def _members(texts: Texts, objects: Slices, known: list[str]) -> dict[str, Slice
 
 
 def _read_image(
-    texts: Texts, fitting: Fitting, image: _Image, types: Types, wanted: StructType
+    texts: Texts, fitting: Fitting, image: _Image, types: Types, column_struct: StructType
 ) -> tuple[IcebergType, str, pa.Array]:
-    """One image in the types of its columns. wanted: the columns that the table has."""
-    known, selection = {one.name: one.field_type for one in wanted.fields}, fitting.reading.selection
+    """Returns one image in the types of its columns. column_struct: the columns of the table."""
+    known, selection = {one.name: one.field_type for one in column_struct.fields}, fitting.reading.selection
     fields, arrays = [], []
     for name, slices in image.members.items():
         if selection is not None and selection.takes((image.name, name)) == "none":
             continue
-        source = types.get(name, UNTOLD)
+        source = types.get(name, UNKNOWN)
         kind = reading_type(source, known.get(name))
         fields.append(NestedField(0, name, kind, required=False))
         arrays.append(_read_column(texts, fitting, slices, source, kind, (image.name, name)))
@@ -164,7 +172,9 @@ def _struct(fields: Sequence[NestedField], arrays: Sequence[pa.Array], there: Bo
 def _read_column(
     texts: Texts, fitting: Fitting, slices: Slices, source: SourceType, kind: IcebergType, path: tuple[str, str]
 ) -> pa.Array:
-    """The values of one column; what is none of the type is put aside, or makes its message a bad one."""
+    """Returns the values of one column. A value that is not of the column's type is rescued, or makes its message a bad
+    record.
+    """
     column = text_column(texts, slices, numbers=not isinstance(kind, StringType))
     texts.refuse(slices, column.bad, ".".join(path), _NOT_TEXT)
     read = read_texts(column.array, source, kind)
@@ -176,12 +186,14 @@ def _read_column(
     return read.array
 
 
-def _marks(image: _Image, is_update: Bools, asked: IcebergType) -> tuple[IcebergType, str, pa.Array]:
-    """Which values of updates were not sent: MySQL leaves out what did not change where its row images are not full."""
-    assert isinstance(asked, StructType)
+def _marks(image: _Image, is_update: Bools, requested: IcebergType) -> tuple[IcebergType, str, pa.Array]:
+    """Returns which values of updates were not sent: MySQL leaves out unchanged columns unless its row images are full
+    (`binlog_row_image`).
+    """
+    assert isinstance(requested, StructType)
     arrays = []
-    for one in asked.fields:
+    for one in requested.fields:
         slices = image.members.get(one.name)
         lacks = np.ones(is_update.size, np.bool_) if slices is None else slices.kind == ABSENT
         arrays.append(pa.array(lacks & is_update & image.there))
-    return asked, "unavailable", _struct(asked.fields, arrays, np.ones(is_update.size, np.bool_))
+    return requested, "unavailable", _struct(requested.fields, arrays, np.ones(is_update.size, np.bool_))

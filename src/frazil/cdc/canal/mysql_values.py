@@ -1,4 +1,4 @@
-"""Values of MySQL's columns, written as texts, to the type that a column of the table has: exactly, or not at all."""
+"""Values of MySQL's columns, written as texts, converted losslessly to the type of the table's column, or refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.cdc.mysql_types import SourceType
+from frazil.cdc.canal.mysql_types import SourceType
 from frazil.decode.json.grammar import STRING
 from frazil.decode.json.latin1_text import read_latin1
 from frazil.decode.json.text import TEXT_READERS, TextColumn
@@ -35,36 +35,38 @@ from frazil.schema.arrow import arrow_type
 Bools = NDArray[np.bool_]
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _TIMES = (TimestampType, TimestamptzType)
-_WHOLE, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_MOST_DIGITS = 25  # Longer texts of numbers are not looked at: no column of whole numbers holds them.
+_INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_MOST_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
 
 
-def reading_type(source: SourceType, wanted: IcebergType | None) -> IcebergType:
-    """The type that texts of this source are read as. wanted: that of the table's column, if there is one.
+def reading_type(source: SourceType, column_type: IcebergType | None) -> IcebergType:
+    """Returns the type as which texts of this source are read. column_type: the type of the table's column; None without
+    one.
 
-    A number is read as what the source has, so that the rules by which one number becomes another are those of every
-    format; all else as what the table wants.
+    A number is read as the type of the source, so that the conversion rules of numbers are those of every format; other
+    values as the type of the column.
     """
-    if wanted is None or wanted == source.kind:
+    if column_type is None or column_type == source.kind:
         return source.kind
-    if isinstance(source.kind, _NUMBERS) and isinstance(wanted, (*_NUMBERS, *_TIMES)):
+    if isinstance(source.kind, _NUMBERS) and isinstance(column_type, (*_NUMBERS, *_TIMES)):
         return source.kind
-    return wanted if type(wanted) in _READERS or type(wanted) in TEXT_READERS else source.kind
+    return column_type if type(column_type) in _READERS or type(column_type) in TEXT_READERS else source.kind
 
 
 @dataclass(frozen=True)
 class Read:
-    """array: the values, null where there is no text or where it is none of the type's. bad: bool, (n_texts,), where that
-    is. far: those of them that are values beyond the type's range.
-    """
+    """The values of texts."""
 
+    #: The values, null where the text is null or no value of the type.
     array: pa.Array
+    #: Which texts are no values of the type: bool of shape (n_texts,).
     bad: Bools
+    #: Which of these are values out of the type's range.
     far: Bools
 
 
 def read_texts(texts: pa.StringArray, source: SourceType, kind: IcebergType) -> Read:
-    """The values in this type, which is one that `reading_type` answered."""
+    """Returns the values in this type, which is one that `reading_type` returns."""
     reader = _bytes if source.is_bytes and not isinstance(kind, StringType) else _READERS.get(type(kind))
     if reader is not None:
         array, bad = reader(texts, kind)
@@ -75,7 +77,7 @@ def read_texts(texts: pa.StringArray, source: SourceType, kind: IcebergType) -> 
     return Read(array, codes != 0, codes == OUT_OF_RANGE)
 
 
-def _lost(texts: pa.Array, found: pa.Array) -> Bools:
+def _cannot_cast(texts: pa.Array, found: pa.Array) -> Bools:
     return np.asarray(pc.and_(texts.is_valid(), found.is_null()))
 
 
@@ -85,22 +87,22 @@ def _text(texts: pa.StringArray, _: IcebergType) -> tuple[pa.Array, Bools]:
 
 def _boolean(texts: pa.StringArray, _: IcebergType) -> tuple[pa.Array, Bools]:
     found = pa.array([False, True]).take(pc.index_in(texts, pa.array(["0", "1"])))
-    return found, _lost(texts, found)
+    return found, _cannot_cast(texts, found)
 
 
 def _integer(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
-    digits = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _WHOLE), False), texts, None)
+    digits = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _INTEGERS), False), texts, None)
     try:
         numbers = digits.cast(pa.int64())
     except pa.ArrowInvalid:  # Some of them are too large.
-        numbers = pa.array([_whole(text) for text in digits.to_pylist()], pa.int64())
+        numbers = pa.array([_read_integers(text) for text in digits.to_pylist()], pa.int64())
     if isinstance(kind, IntegerType):
         is_int = pc.and_(pc.greater_equal(numbers, -(2**31)), pc.less(numbers, 2**31))
         numbers = pc.if_else(is_int, numbers, None).cast(pa.int32())
-    return numbers, _lost(texts, numbers)
+    return numbers, _cannot_cast(texts, numbers)
 
 
-def _whole(text: str | None) -> int | None:
+def _read_integers(text: str | None) -> int | None:
     number = int(text) if text is not None and len(text) <= _MOST_DIGITS else 2**63
     return number if -(2**63) <= number < 2**63 else None
 
@@ -109,11 +111,11 @@ def _float(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
     spelt = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False), texts, None)
     numbers = spelt.cast(arrow_type(kind))
     found = pc.if_else(pc.is_finite(numbers), numbers, None)
-    return found, _lost(texts, found)
+    return found, _cannot_cast(texts, found)
 
 
 def _bytes(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
-    """The bytes; of a type of fixed length those that have it."""
+    """Returns the bytes, and which are valid: with a fixed-length type those of its length."""
     raw, _ = read_latin1(texts)
     if not isinstance(kind, BinaryType | FixedType | UUIDType):
         return pa.nulls(len(texts), arrow_type(kind)), np.asarray(texts.is_valid())
@@ -121,7 +123,7 @@ def _bytes(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
     if pa.types.is_fixed_size_binary(target):
         fits = pc.fill_null(pc.equal(pc.binary_length(raw), target.byte_width), False)
         raw = pc.if_else(fits, raw, None).cast(target)
-    return raw, _lost(texts, raw)
+    return raw, _cannot_cast(texts, raw)
 
 
 _READERS: dict[type[IcebergType], Callable[[pa.StringArray, IcebergType], tuple[pa.Array, Bools]]] = {

@@ -1,0 +1,351 @@
+"""Envelopes with a schema (Avro, Protobuf, JSON of Kafka Connect's converter) opened: from a record's columns to those
+of `cdc.envelope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BooleanType,
+    IcebergType,
+    IntegerType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from frazil.cdc.envelope import (
+    FLAT_TIMES,
+    HEARTBEAT,
+    IMAGES,
+    MESSAGE,
+    NO_ENVELOPE,
+    ROW,
+    SCHEMA_CHANGE,
+    TRANSACTION,
+)
+from frazil.cdc.source.commit_order import ORDER_FIELDS, format_commit_position, format_transaction
+from frazil.cdc.source.origins import flat_origins_of, origins_of
+from frazil.cdc.source.placeholders import find_unsent
+from frazil.cdc.source.positions import POSITION_FIELDS, format_position, format_source_order
+from frazil.decode.columns import Columns, Fault
+from frazil.decode.connect.schema import convert_logical_types
+from frazil.decode.connect.values import LogicalType
+from frazil.decode.envelope import Envelope, Path
+from frazil.decode.epochs import from_numbers
+from frazil.schema.arrow import arrow_type
+from frazil.schema.evolve import type_at
+
+_FAR = Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")
+FLAT = ("__op", "__deleted")
+"""The fields that Debezium's unwrap transform (`ExtractNewRecordState`) adds to a row."""
+
+
+@dataclass(frozen=True)
+class RecordShape:
+    """The fields by which a record that is no change is recognised."""
+
+    #: The fields that it has.
+    needed: tuple[str, ...]
+    #: The fields that it may have in addition.
+    others: tuple[str, ...] = ()
+
+
+RECORD_SHAPES = {
+    HEARTBEAT: RecordShape(("ts_ms",)),
+    TRANSACTION: RecordShape(("status", "id", "event_count"), ("data_collections", "ts_ms")),
+    SCHEMA_CHANGE: RecordShape(("source", "databaseName", "ddl"), ("position", "ts_ms", "schemaName", "tableChanges")),
+}
+"""The fields of each kind of record, by note."""
+IMAGES_OF = ("after", "before")
+"""The fields of an envelope that contain the row."""
+
+
+@dataclass
+class _Opened:
+    """The columns of opened envelopes while they are collected."""
+
+    #: The number of records.
+    rows: int
+    fields: list[NestedField]
+    arrays: list[pa.Array]
+    #: The reason by record, for times outside the years 1 to 9999.
+    far: dict[int, str] = field(default_factory=dict)
+
+    def add(self, name: str, kind: IcebergType, array: pa.Array) -> None:
+        self.fields.append(NestedField(0, name, kind, required=False))
+        self.arrays.append(array)
+
+    def note(self, number: int) -> None:
+        self.add("note", IntegerType(), pa.array(np.full(self.rows, number, np.int32)))
+
+
+def open_columns(
+    envelope: Envelope,
+    struct: StructType,
+    columns: Columns,
+    logical_types: Mapping[Path, LogicalType],
+    requested_columns: Sequence[NestedField],
+) -> tuple[StructType, Columns]:
+    """Returns the columns of opened envelopes, as far as the records have them. requested_columns: the columns to return."""
+    requested = {field.name: field.field_type for field in requested_columns}
+    names = [field.name for field in struct.fields]
+    opened = _Opened(columns.fault.size, [], [])
+    is_envelope = is_wrapped(envelope, names)
+    if envelope.kind == "operation":
+        is_flat = envelope.operation in names
+    else:
+        is_flat = envelope.kind == "none" or any(name in names for name in FLAT)
+    if not (is_envelope or is_flat):
+        opened.note(_note_of(names))
+        return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
+    operation_fields = FLAT if envelope.kind != "operation" else (envelope.operation,)
+    struct, columns = (_images if is_envelope else _as_image)(struct, columns, requested, operation_fields)
+    row = requested["after"]
+    struct, columns = convert_logical_types(
+        struct,
+        columns,
+        _with_keys(envelope, _under_image(logical_types, is_envelope)),
+        lambda path: _column_type(row, path),
+    )
+    opened.note(IMAGES if is_envelope else ROW)
+    _add_columns(opened, envelope, struct, columns, requested)
+    return StructType(*opened.fields), _without_far(replace(columns, arrays=opened.arrays), opened.far)
+
+
+def _without_far(columns: Columns, far: Mapping[int, str]) -> Columns:
+    """Returns the columns with the records refused that have times outside the years 1 to 9999."""
+    rows = [row for row in far if columns.fault[row] == 0]
+    if not rows:
+        return columns
+    fault, values = columns.fault.copy(), {**columns.values, **{row: far[row] for row in rows}}
+    fault[rows] = len(columns.faults) + 1
+    return replace(columns, fault=fault, faults=[*columns.faults, _FAR], values=values)
+
+
+def is_wrapped(envelope: Envelope, names: Collection[str]) -> bool:
+    """Whether records with these fields contain their rows, and are not rows themselves."""
+    return envelope.kind not in ("operation", "none") and has_images(names)
+
+
+def has_images(names: Collection[str]) -> bool:
+    """Whether records with these fields are envelopes. An unwrapped row may have fields with any names."""
+    return "op" in names and ("after" in names or "before" in names) and not any(name in names for name in FLAT)
+
+
+def has_documents(envelope: Envelope, struct: StructType) -> bool:
+    """Whether records of this schema are envelopes whose images are texts: MongoDB documents in JSON."""
+    kinds = {field.name: field.field_type for field in struct.fields}
+    is_envelope = envelope.kind == "debezium" and has_images(kinds)
+    return is_envelope and any(isinstance(kinds.get(name), StringType) for name in IMAGES_OF)
+
+
+def _note_of(names: Sequence[str]) -> int:
+    """Returns the note for records of a schema that is no envelope's."""
+    if "message" in names and "op" in names:
+        return MESSAGE
+    for note, shape in RECORD_SHAPES.items():
+        if set(shape.needed) <= set(names) <= {*shape.needed, *shape.others}:
+            return note
+    return NO_ENVELOPE
+
+
+def _images(
+    struct: StructType, columns: Columns, requested: Mapping[str, IcebergType], _: Sequence[str]
+) -> tuple[StructType, Columns]:
+    """Returns the members of an envelope that are read."""
+    kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in requested]
+    fields = [struct.fields[n] for n in kept]
+    return StructType(*fields), replace(columns, arrays=[columns.arrays[n] for n in kept])
+
+
+def _as_image(
+    struct: StructType, columns: Columns, _: Mapping[str, IcebergType], operation_fields: Sequence[str]
+) -> tuple[StructType, Columns]:
+    """Returns the row itself as the image after the change, with the fields for the operation."""
+    inside = [n for n, field in enumerate(struct.fields) if field.name not in operation_fields]
+    members = [columns.arrays[n] for n in inside]
+    fields = [struct.fields[n] for n in inside]
+    kind = pa.struct([pa.field(f.name, one.type) for f, one in zip(fields, members, strict=True)])
+    there = columns.fault == 0
+    mask = pa.py_buffer(np.packbits(there, bitorder="little"))
+    image = pa.Array.from_buffers(kind, there.size, [mask], children=members)
+    outside = [n for n, field in enumerate(struct.fields) if field.name in operation_fields]
+    made = [NestedField(0, "after", StructType(*fields), required=False), *(struct.fields[n] for n in outside)]
+    return StructType(*made), replace(columns, arrays=[image, *(columns.arrays[n] for n in outside)])
+
+
+def _under_image(logical_types: Mapping[Path, LogicalType], is_envelope: bool) -> Mapping[Path, LogicalType]:
+    if is_envelope:
+        return {
+            path: logical_type for path, logical_type in logical_types.items() if path[:1] in (("after",), ("before",))
+        }
+    return {("after", *path): logical_type for path, logical_type in logical_types.items() if path}
+
+
+def _with_keys(envelope: Envelope, logical_types: Mapping[Path, LogicalType]) -> Mapping[Path, LogicalType]:
+    """Returns the logical types, with a mark for the fields that identify rows. A schema without an envelope is a
+    record key's.
+    """
+    if not (envelope.is_upsert or envelope.kind == "none"):
+        return logical_types
+    keys = {(image, *path) for path in envelope.keys for image in IMAGES_OF}
+    return {
+        path: replace(logical_type, is_key=True) if envelope.kind == "none" or path in keys else logical_type
+        for path, logical_type in logical_types.items()
+    }
+
+
+def _column_type(row: IcebergType, path: Path) -> IcebergType | None:
+    assert isinstance(row, StructType)
+    return type_at(row, path[1:])
+
+
+def _add_columns(
+    opened: _Opened, envelope: Envelope, struct: StructType, columns: Columns, requested: Mapping[str, IcebergType]
+) -> None:
+    named = {field.name: (field.field_type, array) for field, array in zip(struct.fields, columns.arrays, strict=True)}
+    opened.add("op", StringType(), _operation(envelope, named))
+    for name in IMAGES_OF:
+        kind, array = named.get(name, (None, None))
+        if not isinstance(kind, StructType) or name not in requested:
+            continue
+        array, marks = _without_unsent(envelope, kind, array)
+        opened.add(name, kind, array)
+        if name == "after" and marks:
+            opened.add("unavailable", *_marks(marks, requested["unavailable"], opened.rows))
+    for name, fact in _facts(named, requested, opened.far).items():
+        if name in requested:
+            opened.add(name, requested[name], fact.cast(arrow_type(requested[name])))
+
+
+def _without_unsent(
+    envelope: Envelope, kind: StructType, array: pa.Array
+) -> tuple[pa.Array, dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+    """Returns the rows with null for values that were not sent, and which values these are, by field."""
+    if array.offset:
+        array = pa.concat_arrays([array])
+    children = [array.field(n) for n in range(len(kind.fields))]
+    marks = {}
+    for n, child in enumerate(children):
+        unsent = find_unsent(child, envelope.placeholder)
+        if unsent is not None:
+            marks[kind.fields[n].name] = unsent
+            children[n] = child.take(pa.array(np.arange(len(child)), mask=unsent))
+    if not marks:
+        return array, {}
+    made = pa.Array.from_buffers(array.type, len(array), array.buffers()[:1], array.null_count, children=children)
+    return made, marks
+
+
+def _marks(
+    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]], requested: IcebergType, rows: int
+) -> tuple[StructType, pa.Array]:
+    assert isinstance(requested, StructType)
+    known = [field.name for field in requested.fields if field.name in marks]
+    kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
+    arrow = pa.struct([pa.field(name, pa.bool_()) for name in known])
+    children = [pa.array(marks[name]) for name in known]
+    return kind, pa.Array.from_buffers(arrow, rows, [None], children=children)
+
+
+_NamedColumns = Mapping[str, tuple[IcebergType, pa.Array]]
+
+
+def _operation(envelope: Envelope, named: _NamedColumns) -> pa.Array:
+    """Returns the operations as the records have them; `d` and `u` where only deletions are marked."""
+    if envelope.kind == "none":
+        return pa.nulls(len(named["after"][1]), pa.string())
+    name = "op" if "op" in named else "__op"
+    if envelope.kind == "operation":
+        name = envelope.operation
+    if name in named:
+        array = named[name][1]
+        return array if pa.types.is_string(array.type) else _spelt(array)
+    deleted = named["__deleted"][1]
+    word = deleted if pa.types.is_string(deleted.type) else _spelt(deleted)
+    return operation_of(word, pa.nulls(len(word), pa.string()))
+
+
+def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:
+    """Returns the operations of unwrapped rows, from the texts that mark a deletion and those of `op`. A text that is
+    neither `true` nor `false` is an unknown operation.
+    """
+    strange = pc.and_(deleted.is_valid(), pc.invert(pc.is_in(deleted, pa.array(["true", "false"]))))
+    known_op = pc.if_else(strange, deleted, pc.fill_null(op, "u"))
+    return pc.if_else(pc.fill_null(pc.equal(deleted, "true"), False), "d", known_op)
+
+
+def _spelt(array: pa.Array) -> pa.Array:
+    try:
+        return array.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(array), pa.string())
+
+
+def member(named: _NamedColumns, path: Path) -> pa.Array | None:
+    """Returns the values at a path; None where there are none."""
+    found = named.get(path[0])
+    if found is None:
+        return None
+    kind, array = found
+    for name in path[1:]:
+        names = [field.name for field in kind.fields] if isinstance(kind, StructType) else []
+        if name not in names:
+            return None
+        assert isinstance(kind, StructType)
+        n = names.index(name)
+        array, kind = pc.struct_field(array, [n]), kind.fields[n].field_type
+    return array
+
+
+def _facts(named: _NamedColumns, requested: Collection[str], far: dict[int, str]) -> dict[str, pa.Array]:
+    """Returns the values of an envelope other than the row, with positions in the log formatted where they are
+    requested. far: receives the times that are outside the years 1 to 9999.
+    """
+    found = {
+        "source_ts": _moment(named, ("source",), far if "source_ts" in requested else {}),
+        "connector_ts": _moment(named, (), far if "connector_ts" in requested else {}),
+        "transaction_id": member(named, ("transaction", "id")),
+        "total_order": member(named, ("transaction", "total_order")),
+        "collection_order": member(named, ("transaction", "data_collection_order")),
+        "connector": member(named, ("source", "connector")),
+    }
+    if "commit_place" in requested:
+        order = {name: member(named, ("source", name)) for name in ORDER_FIELDS}
+        found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
+    position_fields = {name: member(named, ("source", name)) for name in POSITION_FIELDS}
+    if "position" in requested:
+        found["position"] = format_position(position_fields)
+    if "source_order" in requested:
+        found["source_order"] = format_source_order(position_fields, found["total_order"])
+    for fact, names in FLAT_TIMES.items():
+        if found[fact] is None and "after" in named:
+            flat_members = {name[-5:]: member(named, ("after", name)) for name in names if name not in named}
+            found[fact] = _finest(
+                flat_members.get("ts_us"), flat_members.get("ts_ms"), far if fact in requested else {}
+            )
+    found |= flat_origins_of(requested, lambda name: member(named, ("after", name)) if name not in named else None)
+    found |= origins_of(requested, lambda name: member(named, ("source", name)))
+    return {name: array for name, array in found.items() if array is not None}
+
+
+def _moment(named: _NamedColumns, path: Path, far: dict[int, str]) -> pa.Array | None:
+    micros, millis = (member(named, (*path, name)) for name in ("ts_us", "ts_ms"))
+    return _finest(micros, millis, far)
+
+
+def _finest(micros: pa.Array | None, millis: pa.Array | None, far: dict[int, str]) -> pa.Array | None:
+    """Returns times, in microseconds where they have them; None where there are no numbers."""
+    counts = []
+    for array, unit in ((micros, "us"), (millis, "ms")):
+        if array is not None and pa.types.is_integer(array.type):
+            moments = from_numbers(array.cast(pa.int64()), unit)
+            far |= {row: str(array[row].as_py()) for row in np.flatnonzero(moments.is_outside).tolist()}
+            counts.append(moments.micros)
+    return pc.coalesce(*counts).cast(pa.timestamp("us", tz="UTC")) if counts else None

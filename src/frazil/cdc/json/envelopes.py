@@ -1,0 +1,310 @@
+"""Envelopes in JSON opened: the JSON scan finds the images of the row, which are read in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from frazil.cdc.envelope import (
+    HEARTBEAT,
+    IMAGES,
+    NO_ENVELOPE,
+    ROW,
+    SCHEMA_CHANGE,
+    TOMBSTONE,
+    TRANSACTION,
+)
+from frazil.cdc.envelope_columns import FLAT, RECORD_SHAPES, operation_of
+from frazil.cdc.json.attributes import read_facts
+from frazil.cdc.json.connect_schemas import NAMES, open_with_schemas
+from frazil.cdc.json.members import (
+    EnvelopeBatch,
+    EnvelopeMembers,
+    Group,
+    either,
+    json_options,
+    read_code,
+    read_string,
+    where,
+)
+from frazil.cdc.json.row_images import mark_deletes_by_key, marks_of, read_image, watcher
+from frazil.decode.columns import Decoded
+from frazil.decode.json import scan
+from frazil.decode.json.columns import Findings
+from frazil.decode.json.grammar import ABSENT, FALSE, NULL, OBJECT, STRING, TRUE
+from frazil.decode.json.infer import refuse_objects
+from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
+from frazil.decode.json.slices import Slices, take_keys
+from frazil.decode.rescue import join_members, rescued_column
+from frazil.decode.settings import Reading
+from frazil.schema.arrow import arrow_type, as_written
+from frazil.schema.evolve import widest
+
+_MAXWELL = ("type", "data", "old", "ts", "xid", "database", "table")
+_MAXWELL_OPS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
+_MAXWELL_NOTES = {"bootstrap-start": HEARTBEAT, "bootstrap-complete": HEARTBEAT, "heartbeat": HEARTBEAT} | {
+    f"{what}-{change}": SCHEMA_CHANGE for what in ("table", "database") for change in ("create", "alter", "drop")
+}
+
+
+def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
+    """Returns the columns `fields` of `cdc.envelope`, one envelope per value. Bad records raise nothing."""
+    decoded = _open(values, EnvelopeBatch(texts_of(values, json_options(reading, limit)), reading, fields))
+    if decoded is None:
+        sent, values = values, pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
+        texts = texts_of(values, json_options(reading, limit), spelt_out=True, sent=sent)
+        decoded = _open(values, EnvelopeBatch(texts, reading, fields))
+    assert decoded is not None
+    return decoded
+
+
+def _open(values: pa.BinaryArray, batch: EnvelopeBatch) -> Decoded | None:
+    """Returns the columns; None where escaped keys must be replaced first."""
+    texts = batch.texts
+    error, slices = unreadable(values), text_slices(values)
+    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
+    is_tombstone = error == scan.TOMBSTONE
+    error[is_tombstone] = scan.OK
+    if batch.envelope.kind in ("debezium", "none"):
+        _open_debezium(batch, slices, error, is_tombstone)
+    else:
+        _open_others(batch, slices, error, is_tombstone)
+    if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
+        return None
+    texts.refuse(slices, error, "", FAULTS)
+    return merge_groups(batch, len(values), texts.limit)
+
+
+def _open_debezium(
+    batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: NDArray[np.bool_]
+) -> None:
+    texts = batch.texts
+    members = dict(zip(NAMES, take_keys(texts, objects, NAMES, error), strict=True))
+    payload, schema = members["payload"], members["schema"]
+    is_wrapped = (payload.kind != ABSENT) & (members["op"].kind == ABSENT) & ~_is_flat(members)
+    is_wrapped &= (schema.kind != ABSENT) | (batch.envelope.kind != "none")
+    if is_wrapped.any():
+        inside = replace(payload, kind=np.where(is_wrapped, payload.kind, ABSENT).astype(np.uint8))
+        is_tombstone = is_tombstone | (inside.kind == NULL)
+        faults = np.zeros(len(objects), np.uint8)
+        inner = take_keys(texts, inside, NAMES, faults)
+        refuse_objects(texts, inside, faults, ("payload",))
+        members = {name: either(is_wrapped, one, members[name]) for name, one in zip(NAMES, inner, strict=True)}
+        objects = either(is_wrapped, inside, objects)
+    has_schema = is_wrapped & (schema.kind == OBJECT) & ~is_tombstone & (objects.kind == OBJECT)
+    rows = np.arange(len(objects), dtype=np.int32)
+    if has_schema.any():
+        has_schema[open_with_schemas(batch, objects, schema, rows[has_schema])] = False
+        rows, objects, members = _only(~has_schema, rows, objects, members)
+        is_tombstone, error = is_tombstone[~has_schema], error[~has_schema]
+    good = _faultless(error, batch, rows)
+    envelopes = _debezium_members(batch, rows, objects, members, good)
+    envelopes.note[is_tombstone] = TOMBSTONE
+    _read_changes(batch, envelopes, good)
+
+
+def _is_flat(members: Mapping[str, Slices]) -> NDArray[np.bool_]:
+    """Returns which records are rows that Debezium unwrapped. The fields it added show this, whatever the names of the
+    row's own fields.
+    """
+    return np.asarray((members["__op"].kind > NULL) | (members["__deleted"].kind > NULL))
+
+
+def _without_row(members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> dict[str, Slices]:
+    """Returns the members without those of unwrapped rows, whose fields may have the names of an envelope's."""
+    return {
+        name: one if name in FLAT else replace(one, kind=np.where(is_flat, ABSENT, one.kind).astype(np.uint8))
+        for name, one in members.items()
+    }
+
+
+def _only(
+    mask: NDArray[np.bool_], rows: NDArray[np.int32], objects: Slices, members: Mapping[str, Slices]
+) -> tuple[NDArray[np.int32], Slices, dict[str, Slices]]:
+    return rows[mask], where(objects, mask), {name: where(one, mask) for name, one in members.items()}
+
+
+def _faultless(error: NDArray[np.uint8], batch: EnvelopeBatch, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Returns which records can be read at least in part; for the others only the fault of their text is reported."""
+    return np.asarray((error == scan.OK) & ~batch.texts.refused[rows])
+
+
+def _debezium_members(
+    batch: EnvelopeBatch, rows: NDArray[np.int32], objects: Slices, members: dict[str, Slices], good: NDArray[np.bool_]
+) -> EnvelopeMembers:
+    """Returns the kind of each record, from its members. good: which records can be read."""
+    is_flat = _is_flat(members) if batch.envelope.kind != "none" else objects.kind == OBJECT
+    if is_flat.any():
+        members = _without_row(members, is_flat)
+    op = read_string(batch, members["op"], "op")
+    note = np.full(rows.size, NO_ENVELOPE, np.int32)
+    named = members["op"].kind != ABSENT
+    note[named] = IMAGES
+    is_other = ~named & ~is_flat & (objects.kind == OBJECT) & good
+    if is_other.any():
+        _note_others(batch, objects, is_other, note)
+    if is_flat.any():
+        note[is_flat] = ROW
+        members["after"] = either(is_flat, objects, members["after"])
+        op = pc.if_else(pa.array(is_flat), _flat_operation(batch, members, is_flat), op)
+    return EnvelopeMembers(rows, members, note, op)
+
+
+def _note_others(batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.bool_], note: NDArray[np.int32]) -> None:
+    """Sets the note of records that are no changes of rows. They have exactly the members of their kind: a row may have
+    some of these names too.
+    """
+    texts = batch.texts
+    around = replace(objects, kind=np.where(is_other, OBJECT, ABSENT).astype(np.uint8))
+    counts = np.zeros(len(around), np.int32)
+    scan.count_members(texts.base, around.start, around.end, around.kind, OBJECT, counts, texts.stack)
+    names = sorted({name for shape in RECORD_SHAPES.values() for name in (*shape.needed, *shape.others)})
+    members = dict(zip(names, take_keys(texts, around, names, np.zeros(len(around), np.uint8)), strict=True))
+    there = {name: one.kind != ABSENT for name, one in members.items()}
+    for number, shape in RECORD_SHAPES.items():
+        of_kind = np.sum([there[name] for name in (*shape.needed, *shape.others)], axis=0)
+        has_needed = np.all([there[name] for name in shape.needed], axis=0) & (members[shape.needed[0]].kind > NULL)
+        note[is_other & has_needed & (of_kind == counts)] = number
+    status = read_string(batch, members["status"].only(STRING), "status")
+    is_told = np.asarray(pc.is_in(status, pa.array(["BEGIN", "END"])))
+    note[(note == TRANSACTION) & ~is_told] = NO_ENVELOPE
+
+
+def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> pa.Array:
+    """Returns the operation that Debezium's unwrap transform added to the row; `d` and `u` where only deletions are
+    marked.
+    """
+    deleted = members["__deleted"]
+    is_told = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
+    word = read_string(batch, replace(deleted, kind=np.where(is_told, deleted.kind, ABSENT)), "__deleted")
+    word = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", word)
+    operation = members["__op"]
+    op = read_string(batch, replace(operation, kind=np.where(is_flat, operation.kind, ABSENT)), "__op")
+    return operation_of(word, op)
+
+
+def _open_others(
+    batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: NDArray[np.bool_]
+) -> None:
+    """Opens Maxwell's envelopes, and rows with a field that names the operation."""
+    texts, rows = batch.texts, np.arange(len(objects), dtype=np.int32)
+    if batch.envelope.kind == "maxwell":
+        members = dict(zip(_MAXWELL, take_keys(texts, objects, _MAXWELL, error), strict=True))
+        envelopes = _maxwell_members(batch, rows, members)
+    else:
+        name = batch.envelope.operation
+        (operation,) = take_keys(texts, objects, [name], error)
+        op = read_code(batch, operation, name)
+        envelopes = EnvelopeMembers(rows, {"after": objects}, np.full(rows.size, ROW, np.int32), op)
+    envelopes.note[is_tombstone] = TOMBSTONE
+    _read_changes(batch, envelopes, _faultless(error, batch, rows))
+
+
+def _maxwell_members(batch: EnvelopeBatch, rows: NDArray[np.int32], members: dict[str, Slices]) -> EnvelopeMembers:
+    kind = read_string(batch, members["type"], "type")
+    words = pa.array(_MAXWELL_OPS)
+    codes = pc.index_in(kind, words)
+    op = pa.array(list(_MAXWELL_OPS.values())).take(codes)
+    note = np.full(rows.size, IMAGES, np.int32)
+    note[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
+    for word, number in _MAXWELL_NOTES.items():
+        note[np.asarray(pc.fill_null(pc.equal(kind, word), False))] = number
+    op = pc.coalesce(op, kind)  # An unknown operation keeps its own name.
+    note[(members["type"].kind <= NULL) | ((members["data"].kind == ABSENT) & (note <= ROW))] = NO_ENVELOPE
+    members |= {"after": members["data"], "before": members["old"]}
+    return EnvelopeMembers(rows, members, note, op, is_overlay=True)
+
+
+def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: NDArray[np.bool_]) -> None:
+    """Reads the images and the other values of records without a schema."""
+    findings = Findings(batch.reading.unknown_fields, rejected=batch.reading.rejected_at)
+    is_change = (envelopes.note <= ROW) & good
+    found: dict[str, pa.Array] = {"note": pa.array(envelopes.note), "op": envelopes.op}
+    marks: dict[str, NDArray[np.bool_]] = {}
+    seen: dict[str, Slices] = {}
+    for name in ("after", "before"):
+        kind = batch.type_of(name)
+        if isinstance(kind, StructType):
+            slices = envelopes.slices(name)
+            slices = replace(slices, kind=np.where(is_change, slices.kind, ABSENT).astype(np.uint8))
+            batch.texts.watched = {(name,): watcher(batch, envelopes, name, marks, seen)}
+            found[name] = read_image(batch, slices, kind, findings, name, envelopes)
+            if name == "before" and batch.envelope.kind == "debezium":
+                mark_deletes_by_key(batch, envelopes, found[name], is_change)
+    batch.texts.watched = {}
+    found["unavailable"] = marks_of(batch, marks, envelopes.rows.size)
+    found |= read_facts(batch, envelopes, is_change)
+    found["note"] = pa.array(envelopes.note)
+    columns = [found.get(one.name, None) for one in batch.fields]
+    arrays = [
+        pa.nulls(envelopes.rows.size, arrow_type(one.field_type)) if array is None else array
+        for one, array in zip(batch.fields, columns, strict=True)
+    ]
+    nothing = np.zeros(envelopes.rows.size, np.bool_)
+    batch.groups.append(
+        Group(
+            envelopes.rows,
+            Decoded(arrays, nothing, requested_fields=findings.requested_fields, dropped=findings.dropped),
+        )
+    )
+
+
+def merge_groups(batch: EnvelopeBatch, count: int, limit: int) -> Decoded:
+    """Returns one array per field, in the order of the records."""
+    texts, groups = batch.texts, batch.groups
+    rescued = [rescued_column(texts, count)] if texts.rescued or texts.unknown_fields else []
+    columns = groups[0].decoded.columns
+    if len(groups) > 1 or groups[0].rows.size != count:
+        order = np.concatenate([group.rows for group in groups])
+        place = np.empty(count, np.int64)
+        place[order] = np.arange(count)
+        columns = [
+            pa.concat_arrays(
+                [as_written(group.decoded.columns[n], arrow_type(one.field_type)) for group in groups]
+            ).take(pa.array(place))
+            for n, one in enumerate(batch.fields)
+        ]
+        for group in groups:
+            if group.decoded.rescued is not None:
+                places = np.full(count, -1, np.int64)
+                places[group.rows] = np.arange(group.rows.size)
+                rescued.append(group.decoded.rescued.take(pa.array(places, mask=places < 0)))
+    elif groups[0].decoded.rescued is not None:
+        rescued.append(groups[0].decoded.rescued)
+    decoded = [group.decoded for group in groups]
+    return Decoded(
+        columns=columns,
+        refused=texts.refused,
+        mismatches=sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[:limit],
+        requested_fields=merge_widest([one.requested_fields for one in decoded]),
+        made_optional=set().union(*(one.made_optional for one in decoded)),
+        dropped=set().union(*(one.dropped for one in decoded)),
+        rescued=join_objects(rescued, count),
+        refusals=set().union(*(one.refusals for one in decoded)),
+    )
+
+
+def merge_widest(
+    many: Sequence[Mapping[tuple[str, ...], Mapping[str, IcebergType]]],
+) -> dict[tuple[str, ...], dict[str, IcebergType]]:
+    """Returns the requested fields of all, in the widest type; of two types that no type holds, the first."""
+    found: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    for requested_fields in many:
+        for path, members in requested_fields.items():
+            mine = found.setdefault(path, {})
+            for name, kind in members.items():
+                mine[name] = widest(mine[name], kind) if name in mine else kind
+    return found
+
+
+def join_objects(objects: list[pa.Array], count: int) -> pa.Array | None:
+    """Returns one JSON object per record with the members of all; None where there are none."""
+    if len(objects) < 2:
+        return objects[0] if objects else None
+    return join_members([pc.utf8_slice_codeunits(one, 1, -1) for one in objects], count)

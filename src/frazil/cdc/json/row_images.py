@@ -1,0 +1,171 @@
+"""Images of rows in JSON envelopes: objects, JSON texts as MongoDB's connector writes them, and values that were not
+sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import StringType, StructType
+
+from frazil.cdc.envelope import BY_KEY, NO_OBJECT
+from frazil.cdc.json.attributes import members_of
+from frazil.cdc.json.members import (
+    EnvelopeBatch,
+    EnvelopeMembers,
+    either,
+    json_options,
+    read_string,
+    where,
+)
+from frazil.cdc.source.placeholders import json_forms, remove_unsent
+from frazil.decode.json import scan
+from frazil.decode.json.columns import Findings, read_members, read_value
+from frazil.decode.json.extended import quote_bare_words
+from frazil.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING
+from frazil.decode.json.infer import refuse_objects
+from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
+from frazil.decode.json.slices import Slices, Texts, presence
+from frazil.decode.rescue import unknown_values
+from frazil.schema.arrow import as_written
+from frazil.schema.evolve import widest
+
+MONGODB = "mongodb"
+"""The connector whose rows are documents: JSON texts in every message format."""
+
+
+def read_image(
+    batch: EnvelopeBatch, slices: Slices, kind: StructType, findings: Findings, name: str, envelopes: EnvelopeMembers
+) -> pa.Array:
+    """Returns one image of the row per record, null where there is none."""
+    is_text = np.isin(slices.kind, (STRING, ESCAPED))
+    envelopes.note[(slices.kind > NULL) & (slices.kind != OBJECT) & ~is_text] = NO_OBJECT
+    image = _read_struct(batch.texts, slices, kind, findings, name)
+    if not is_text.any():
+        return image
+    texts = where(slices, is_text)
+    raw = read_value(batch.texts, texts, StringType(), Findings(), (name,)).cast(pa.binary())
+    return replace_rows(image, is_text, read_documents(batch, raw, texts.owner, kind, findings, name))
+
+
+def replace_rows(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> pa.Array:
+    """Returns the image with other values where `mask` is true."""
+    order = np.arange(len(image))
+    order[mask] = len(image) + np.arange(len(other))
+    return pa.concat_arrays([image, as_written(other, image.type)]).take(pa.array(order))
+
+
+def mark_deletes_by_key(
+    batch: EnvelopeBatch, envelopes: EnvelopeMembers, image: pa.Array, is_change: NDArray[np.bool_]
+) -> None:
+    """Sets the note BY_KEY for deletes of MongoDB documents without a row before them."""
+    lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(envelopes.op, "d"), False))
+    if lacks.any():
+        source = members_of(batch, envelopes, "source", ["connector"], lacks)
+        connector = read_string(batch, source["connector"], "source.connector")
+        envelopes.note[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = BY_KEY
+
+
+def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str) -> pa.Array:
+    error = np.zeros(len(slices), np.uint8)
+    image = _read_members(texts, slices, kind, findings, name, error)
+    refuse_objects(texts, slices, error, (name,))
+    return image
+
+
+def _read_members(
+    texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str, error: NDArray[np.uint8]
+) -> pa.Array:
+    validity, nulls, _ = presence(slices, OBJECT)
+    arrays = read_members(texts, slices, kind.fields, findings, (name,), error)
+    arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
+    return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
+
+
+def read_documents(
+    batch: EnvelopeBatch, raw: pa.Array, owner: NDArray[np.int32], kind: StructType, findings: Findings, name: str
+) -> pa.Array:
+    """Returns images that are JSON texts, as MongoDB's connector writes them. owner: the record of each."""
+    outer = batch.texts
+    read = partial(_read_texts, batch, kind=kind, findings=findings, name=name)
+    image, inner, found, is_malformed = read(raw, spelt_out=False)
+    worded = quote_bare_words(raw) if is_malformed else None
+    if worded is not None:
+        raw = worded
+        image, inner, found, _ = read(raw, spelt_out=False)
+    if inner.has_slow_keys:
+        spelt = pa.array([unescape_keys(value) for value in raw.to_pylist()], pa.binary())
+        image, inner, found, _ = read(spelt, spelt_out=True, sent=raw)
+    outer.refused[owner] |= inner.refused
+    for some, mine in ((inner.mismatches, outer.mismatches), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):
+        mine += [replace(one, row=int(owner[one.row])) for one in some]
+    findings.dropped |= found.dropped
+    for path, members in found.requested_fields.items():
+        requested_fields = findings.requested_fields.setdefault(path, {})
+        requested_fields |= {member: widest(requested_fields.get(member, of), of) for member, of in members.items()}
+    return image
+
+
+def _read_texts(
+    batch: EnvelopeBatch,
+    raw: pa.Array,
+    *,
+    spelt_out: bool,
+    kind: StructType,
+    findings: Findings,
+    name: str,
+    sent: pa.Array | None = None,
+) -> tuple[pa.Array, Texts, Findings, bool]:
+    """Returns the images, their texts, the requested fields and mismatches found, and whether some texts are no JSON."""
+    found = Findings(findings.unknown_fields, rejected=findings.rejected)
+    options = json_options(batch.reading, batch.texts.limit, is_extended=True)
+    texts = texts_of(raw, options, spelt_out, sent)
+    objects, error = text_slices(raw), unreadable(raw)
+    scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
+    image = _read_members(texts, objects, kind, found, name, error)
+    is_slow = error == scan.SLOW_KEY
+    texts.has_slow_keys |= bool(is_slow.any())
+    texts.refuse(objects, np.where(is_slow, np.uint8(0), error), name, FAULTS)
+    return image, texts, found, bool((error == scan.MALFORMED).any())
+
+
+def watcher(
+    batch: EnvelopeBatch,
+    envelopes: EnvelopeMembers,
+    name: str,
+    marks: dict[str, NDArray[np.bool_]],
+    seen: dict[str, Slices],
+) -> Callable[[list[str], list[Slices]], None]:
+    """Returns a function that is called with the members of an image before they are read: it records and removes
+    values that were not sent; where `before` has only the changed values, it fills in the others from `after`.
+    """
+    forms = json_forms(batch.envelope.placeholder)
+
+    def watch(names: list[str], columns: list[Slices]) -> None:
+        for n, (member, column) in enumerate(zip(names, columns, strict=True)):
+            if name == "after":
+                seen[member] = replace(column)
+            elif envelopes.is_overlay and member in seen:
+                columns[n] = either((column.kind == ABSENT), seen[member], column)
+            if batch.envelope.kind != "debezium":
+                continue
+            unsent = remove_unsent(batch.texts.buffer, column, forms)
+            if unsent is not None and name == "after":
+                marks[member] = unsent
+
+    return watch
+
+
+def marks_of(batch: EnvelopeBatch, marks: Mapping[str, NDArray[np.bool_]], rows: int) -> pa.Array:
+    """Returns the column of values that were not sent."""
+    kind = batch.type_of("unavailable")
+    assert isinstance(kind, StructType)
+    children = [pa.array(marks[one.name]) if one.name in marks else pa.nulls(rows, pa.bool_()) for one in kind.fields]
+    arrow = pa.struct([pa.field(one.name, pa.bool_()) for one in kind.fields])
+    return pa.Array.from_buffers(arrow, rows, [None], children=children)

@@ -1,0 +1,1 @@
+"""MongoDB documents in Debezium's envelopes, and their ids in record keys."""
