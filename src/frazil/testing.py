@@ -23,7 +23,7 @@ from frazil.ingest.task import Job, load_report, run_task, source_columns
 from frazil.ingest.workers import Done
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
 from frazil.types import Batch, OffsetRange, TaskReport
-from frazil.upsert.delete_files import read_deletes
+from frazil.upsert.lookup.delete_files import read_deletes
 from frazil.write.plain_target import plain_target
 
 _COLUMN_TYPES: dict[str, pa.DataType] = {

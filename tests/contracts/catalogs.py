@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 from frazil import failpoints
-from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.runtime.jvm import Jvm

@@ -20,7 +20,7 @@ from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Commit, DataFile, Progress, RowDelta
-from frazil.upsert.delete_files import read_deletes, write_deletes
+from frazil.upsert.lookup.delete_files import read_deletes, write_deletes
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter

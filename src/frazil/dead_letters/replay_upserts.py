@@ -47,8 +47,8 @@ from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.commit import OldRowsGone, Prepared, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked
-from frazil.upsert.live_rows import check_columns
-from frazil.upsert.lookup import Found
+from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.lookup.search import Found
 from frazil.upsert.truncates import is_truncated
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget

@@ -22,8 +22,8 @@ from frazil.types import TaskReport, Touched
 from frazil.upsert.change_rows import ChangeRows, rank
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import Ranked, concat_ranked, load_ranked
-from frazil.upsert.live_rows import has_column
-from frazil.upsert.read_changes import read_checked, refuse, rows_of
+from frazil.upsert.lookup.live_rows import has_column
+from frazil.upsert.records.read_changes import read_checked, refuse, rows_of
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 

@@ -62,9 +62,9 @@ from frazil.types import (
     merge_reports,
 )
 from frazil.upsert.commit import OldRowsGone, ValuesGone, commit_changes
-from frazil.upsert.first_tombstones import without_told
-from frazil.upsert.last_deletes import still_last
-from frazil.upsert.live_rows import check_columns
+from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.records.first_tombstones import without_told
+from frazil.upsert.records.last_deletes import still_last
 from frazil.upsert.truncates import unplaced
 from frazil.write.partition_limit import TooManyPartitions, exceeds
 from frazil.write.target import TableTarget

@@ -16,7 +16,7 @@ from frazil.ingest.table import Table, own_columns
 from frazil.ingest.table_layout import check_measured_columns
 from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.schema.evolve import NamesClash, new_schema
-from frazil.upsert.live_rows import check_columns
+from frazil.upsert.lookup.live_rows import check_columns
 
 
 def refuse_foreseen(table: Table, catalog: Catalog) -> None:

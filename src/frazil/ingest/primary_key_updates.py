@@ -14,7 +14,7 @@ from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.types import OffsetRange, TaskReport
-from frazil.upsert.incomplete_key_updates import PendingUpdate, Place
+from frazil.upsert.records.incomplete_key_updates import PendingUpdate, Place
 
 log = structlog.get_logger("frazil")
 

@@ -31,7 +31,7 @@ from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
 from frazil.spec.models import ValueSpec
 from frazil.types import RESCUED_COLUMN, BadRecord, Offsets, Progress, Resolved, TaskReport
-from frazil.upsert.incomplete_key_updates import PendingUpdate
+from frazil.upsert.records.incomplete_key_updates import PendingUpdate
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading, TableTarget, metadata_columns
 

@@ -44,10 +44,10 @@ from frazil.types import (
 )
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import Changes
-from frazil.upsert.first_tombstones import FirstTombstones
-from frazil.upsert.incomplete_key_updates import IncompleteUpdates
-from frazil.upsert.last_deletes import LastDeletes
-from frazil.upsert.read_changes import read_checked, rows_of
+from frazil.upsert.records.first_tombstones import FirstTombstones
+from frazil.upsert.records.incomplete_key_updates import IncompleteUpdates
+from frazil.upsert.records.last_deletes import LastDeletes
+from frazil.upsert.records.read_changes import read_checked, rows_of
 from frazil.write.partition_limit import TooManyPartitions
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter

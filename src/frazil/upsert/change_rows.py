@@ -27,8 +27,8 @@ from frazil.upsert.deduplicate import (
     dump_table,
     previous_places,
 )
-from frazil.upsert.live_rows import as_numbers
-from frazil.upsert.primary_key_updates import (
+from frazil.upsert.lookup.live_rows import as_numbers
+from frazil.upsert.old_values.primary_key_updates import (
     GOT,
     MOVED,
     MOVED_AT,
@@ -41,8 +41,8 @@ from frazil.upsert.primary_key_updates import (
     find_moves,
     record_of,
 )
-from frazil.upsert.read_changes import keys_of
-from frazil.upsert.row_places import ends_of_chains
+from frazil.upsert.old_values.row_places import ends_of_chains
+from frazil.upsert.records.read_changes import keys_of
 from frazil.upsert.truncates import Parted, part_truncates
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter

@@ -18,14 +18,14 @@ from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta, TaskReport
-from frazil.upsert.column_cache import forget_files, note_live
 from frazil.upsert.deduplicate import LatestChanges, Ranked
-from frazil.upsert.delete_files import bits_of, write_deletes
 from frazil.upsert.lineage import kept_ids
-from frazil.upsert.lookup import Found, find_rows, newest_order
+from frazil.upsert.lookup.column_cache import forget_files, note_live
+from frazil.upsert.lookup.delete_files import bits_of, write_deletes
+from frazil.upsert.lookup.search import Found, find_rows, newest_order
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
-from frazil.upsert.old_values import OldRowsGone, ValuesGone
-from frazil.upsert.primary_key_updates import Bools
+from frazil.upsert.old_values.complete import OldRowsGone, ValuesGone
+from frazil.upsert.old_values.primary_key_updates import Bools
 from frazil.upsert.rewritten_files import sort_out, write_rows
 from frazil.upsert.truncates import Truncated, find_truncated, is_truncated
 from frazil.write.lineage import has_lineage

@@ -20,12 +20,12 @@ from frazil.types import DataFile
 from frazil.upsert.change_rows import KEY_PLACE
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.deduplicate import Ints
-from frazil.upsert.delete_files import bits_of
-from frazil.upsert.live_rows import one_array
-from frazil.upsert.lookup import Found, find_rows
+from frazil.upsert.lookup.delete_files import bits_of
+from frazil.upsert.lookup.live_rows import one_array
+from frazil.upsert.lookup.search import Found, find_rows
 from frazil.upsert.merged_changes import MergedChanges
-from frazil.upsert.old_values import complete_buffered
-from frazil.upsert.primary_key_updates import Bools
+from frazil.upsert.old_values.complete import complete_buffered
+from frazil.upsert.old_values.primary_key_updates import Bools
 from frazil.write.lineage import NO_ID, lineage_schema, with_row_ids
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter, file_io

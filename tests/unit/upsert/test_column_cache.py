@@ -10,8 +10,8 @@ import pytest
 
 from frazil.catalog.scans import LiveFile
 from frazil.types import DeleteFile
-from frazil.upsert import column_cache, key_index, live_rows
-from frazil.upsert.column_cache import ColumnCache, Name, forget_files, note_live
+from frazil.upsert.lookup import column_cache, key_index, live_rows
+from frazil.upsert.lookup.column_cache import ColumnCache, Name, forget_files, note_live
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
 
 _COLUMN, _SMALL = (pa.array(range(1000)),), (pa.array([1]),)

@@ -16,7 +16,7 @@ from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import Job
 from frazil.testing import MemoryJobs, MemorySource
 from frazil.types import Batch, FirstTombstone, LastDelete, TaskReport, Touched
-from frazil.upsert.first_tombstones import without_told
+from frazil.upsert.records.first_tombstones import without_told
 from tests.unit.upsert.upsert_source import MirrorWorld, Told, tombstone
 
 _BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.types import LastDelete, Progress, TaskReport
-from frazil.upsert.last_deletes import TOLD, LastDeletes, still_last
+from frazil.upsert.records.last_deletes import TOLD, LastDeletes, still_last
 
 Records = dict[str, pa.Array]
 

@@ -21,10 +21,10 @@ from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import Job
 from frazil.testing import MemoryJobs
 from frazil.types import Batch, TaskReport
-from frazil.upsert import old_values
-from frazil.upsert.live_rows import read_columns
-from frazil.upsert.old_values import ValuesGone, complete_buffered
-from frazil.upsert.row_places import RowPlaces, are_less, ends_of_chains
+from frazil.upsert.lookup.live_rows import read_columns
+from frazil.upsert.old_values import complete
+from frazil.upsert.old_values.complete import ValuesGone, complete_buffered
+from frazil.upsert.old_values.row_places import RowPlaces, are_less, ends_of_chains
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import target_of
 from tests.unit.upsert.test_change_rows import KEEP, Change, Lake, up
@@ -48,7 +48,7 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             sizes.append(len(found[0]))
             yield found
 
-    monkeypatch.setattr(old_values, "_LOT_BYTES", 2000)
+    monkeypatch.setattr(complete, "_LOT_BYTES", 2000)
     monkeypatch.setattr("frazil.upsert.rewritten_files.complete_buffered", counted)
     return sizes
 

@@ -15,8 +15,8 @@ from pyroaring import BitMap64
 from frazil.catalog.scans import LiveFile, delete_file_of
 from frazil.decode.settings import Reading
 from frazil.errors import SpecError
-from frazil.upsert.delete_files import write_deletes
-from frazil.upsert.lookup import find_rows
+from frazil.upsert.lookup.delete_files import write_deletes
+from frazil.upsert.lookup.search import find_rows
 from frazil.upsert.truncates import Truncated, find_truncated
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter
