@@ -99,7 +99,7 @@ class MemoryLake:
         del self._first._tables[table]
 
     @contextmanager
-    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # noqa: ARG002  (all commits are alike)
+    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:
         self._first.losses.append("answer")
         yield
         assert not self._first.losses

@@ -129,7 +129,7 @@ def test_processes_that_change_the_layout_at_a_time_end_with_it(lake: Lake) -> N
     def arrange() -> None:
         try:
             lake.catalog().arrange(_TABLE, layout)
-        except Exception as error:  # noqa: BLE001  (told to the test's own thread)
+        except Exception as error:
             failures.append(error)
 
     threads = [threading.Thread(target=arrange) for _ in range(3)]

@@ -248,7 +248,7 @@ class MemoryCatalog:
         if any(delete.data_file in left for delete in delta.deletes):
             raise InvariantError("a data file was to have two deletion vectors", where=table)
 
-    def turn(self, table: str) -> AbstractContextManager[object]:  # noqa: ARG002
+    def lock(self, table: str) -> AbstractContextManager[object]:
         """See the port; one thread has all of it."""
         return nullcontext()
 

@@ -77,7 +77,7 @@ from frazil.schema.name_mapping import tops_of, under
 from frazil.schema.projection import Shaping, unfold
 from frazil.schema.selection import Path, Selection
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.records.last_deletes import TOLD, ends_of_runs
+from frazil.upsert.records.last_deletes import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 
 _UNKNOWN = 100
@@ -149,8 +149,8 @@ def _tombstones(opened: Opened, records: Records, refused: Bools) -> tuple[Bools
     if found.any():
         is_same = np.asarray(pc.fill_null(pc.equal(keys[1:], keys[:-1]), False)) & (partitions[1:] == partitions[:-1])
         found[1:] &= ~(is_gone[:-1] & is_same)
-        if TOLD in records:
-            found &= ~np.asarray(records[TOLD])
+        if FOLLOWS_DELETE in records:
+            found &= ~np.asarray(records[FOLLOWS_DELETE])
     return found, last_deletes
 
 

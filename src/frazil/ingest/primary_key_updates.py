@@ -29,7 +29,11 @@ def note_key_updates(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     table, report = planned.table, outcome.report
     planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
     table.is_single_task = True
-    stuck = {half.place for half in report.key_update_parts if half.is_delete} if report.ends else set[Place]()
+    stuck = (
+        {key_update_part.place for key_update_part in report.key_update_parts if key_update_part.is_delete}
+        if report.ends
+        else set[Place]()
+    )
     if outcome.unpaired:
         stuck.update(outcome.unpaired)
     # A shorter batch waits for another record than the whole one does, and both wait since they were met first.
@@ -56,8 +60,16 @@ def note_key_updates(planned: Planned, outcome: Outcome, clock: Clock) -> None:
 
 def note_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
     """Remembers for a while which changes of the key are in the table by their insert alone: no delete of them waits."""
-    deletes = {(half.topic, half.position) for half in report.key_update_parts if half.is_delete}
-    inserts = {(half.topic, half.position) for half in report.key_update_parts if not half.is_delete}
+    deletes = {
+        (key_update_part.topic, key_update_part.position)
+        for key_update_part in report.key_update_parts
+        if key_update_part.is_delete
+    }
+    inserts = {
+        (key_update_part.topic, key_update_part.position)
+        for key_update_part in report.key_update_parts
+        if not key_update_part.is_delete
+    }
     recent = {change: at_ms for change, at_ms in table.applied_early.items() if now_ms - at_ms <= WAITED_MS}
     table.applied_early = recent | dict.fromkeys(inserts - deletes, now_ms)
 
@@ -136,7 +148,7 @@ def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> boo
     """Whether a record among these has an old timestamp. That tells nothing of when the record was written; but every later
     run would find it as it is, and leave it to the next one.
     """
-    told = {half.place: half.timestamp_ms for half in report.key_update_parts}
+    told = {key_update_part.place: key_update_part.timestamp_ms for key_update_part in report.key_update_parts}
     times = (told.get(place, report.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck)
     return any(planned_ms > at_ms + WAITED_MS for at_ms in times)
 

@@ -23,7 +23,7 @@ from frazil.testing import MemoryJobs
 from frazil.types import Batch, TaskReport
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.old_values import complete
-from frazil.upsert.old_values.complete import ValuesGone, complete_buffered
+from frazil.upsert.old_values.complete import ValuesMissing, complete_buffered
 from frazil.upsert.old_values.row_places import RowPlaces, are_less, ends_of_chains
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import target_of
@@ -85,7 +85,7 @@ def test_all_rows_that_lack_a_required_value_are_told_at_once(tmp_path: Path, fe
         *(NestedField(one.field_id, one.name, one.field_type, required=one.name == "b") for one in fields)
     )
     lake.target = replace(lake.target, schema_json=required.model_dump_json())
-    with pytest.raises(ValuesGone) as gone:
+    with pytest.raises(ValuesMissing) as gone:
         lake.tell([up(key, "new", KEEP) for key in range(50, 150)], [up(key, "new", KEEP) for key in range(150, 200)])
     assert gone.value.columns == ("b",)
     assert sorted(gone.value.places(["a"])) == [("a", 0, offset) for offset in range(150, 250)]

@@ -69,7 +69,7 @@ class IcebergCatalog:
         self.reader = StateReader(gateway, pipeline, self._properties)
         self._states: dict[str, tuple[str, TableState]] = {}
         self._scans = TableScans(jvm)
-        self._turns: dict[str, AbstractContextManager[object]] = {}
+        self._locks: dict[str, AbstractContextManager[object]] = {}
         self._behind: set[str] = set()
         configuration = jvm.org.apache.hadoop.conf.Configuration()
         for name, value in hadoop.items():
@@ -339,9 +339,9 @@ class IcebergCatalog:
             self._behind.discard(table)
         return self._scans.scan(table, self._tables[table])
 
-    def turn(self, table: str) -> AbstractContextManager[object]:
+    def lock(self, table: str) -> AbstractContextManager[object]:
         """See the port."""
-        return self._turns.setdefault(table, threading.RLock())
+        return self._locks.setdefault(table, threading.RLock())
 
     def scan_of(self, table: str, java: Any) -> Scan:
         """What is in a Java table of the caller's own, whose turn it is. UnavailableError as `scan`."""

@@ -171,7 +171,7 @@ class IcebergUpkeep:
                 append.set(name, value)
             append.validateWith(_SameProgress(carried))
             hit("care.carry.begins")
-            with self._catalog.turn(table):
+            with self._catalog.lock(table):
                 send(append, java)
                 hit("care.carry.landed")
                 # Else the next batch of changes would list all files of the table again.
@@ -364,7 +364,7 @@ class _SameProgress:
         self._told_by = told_by
         return not left and is_first
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+    def errorMessage(self) -> str:
         """Called by the JVM, also when all is well."""
         return "a pipeline has gone on meanwhile"
 

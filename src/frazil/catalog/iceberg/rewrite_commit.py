@@ -72,7 +72,7 @@ class Swap:
         for _ in range(_TRIES):
             if look is None:
                 break
-            with self._catalog.turn(self._table):
+            with self._catalog.lock(self._table):
                 if self._transfer is not None and self._now() != look.at:
                     remove(self._java, (delete.path for delete in look.come))
                     look = self._look(rewrite, self._scan())
@@ -103,7 +103,7 @@ class Swap:
     def _first_look(self, rewrite: _Rewrite) -> _Look | None:
         if self._transfer is None:
             return _Look(self._read_at, _scoped(rewrite.read))
-        with self._catalog.turn(self._table):
+        with self._catalog.lock(self._table):
             self._now()
             scan = self._scan()
         return self._look(rewrite, scan)

@@ -68,7 +68,7 @@ class ProgressValidator:
             f"the table's progress is not the one this batch started from: found={self.found}", where=table
         )
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+    def errorMessage(self) -> str:
         """Called by the JVM, also when all is well."""
         return f"progress is {self.found or 'none'}, not {self._expected or 'none'}, or the table has another shape"
 
@@ -97,7 +97,7 @@ class HistoryValidator:
         self.refused = not self._is_right(said(self._pipeline, self._names, snapshots))
         return not self.refused
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+    def errorMessage(self) -> str:
         """Called by the JVM, also when all is well."""
         return f"the table says another {self.name}, or its history is gone"
 
@@ -134,7 +134,7 @@ class RewriteValidator:
         self.refused = is_cut or (came and went)
         return not self.refused
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+    def errorMessage(self) -> str:
         """Called by the JVM, also when all is well."""
         return "equality deletes came meanwhile, which Iceberg would forget"
 
@@ -157,7 +157,7 @@ class MaintenanceValidator:
         """Called by the JVM with the snapshots of the branch."""
         return self._once.validate(snapshots) and (self._other is None or self._other.validate(snapshots))
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+    def errorMessage(self) -> str:
         """Called by the JVM, also when all is well."""
         return self._once.errorMessage() if self._once.refused or self._other is None else self._other.errorMessage()
 

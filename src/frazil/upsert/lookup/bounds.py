@@ -55,12 +55,12 @@ def bounds_of(file: LiveFile, field_id: int, kind: PrimitiveType) -> tuple[Any, 
 
 def null_count_of(file: LiveFile, field_id: int) -> int | None:
     """How many rows of the file have no value in the column; None where that is not known."""
-    count: int | None = file.said_of(field_id).get("null-value-counts")
+    count: int | None = file.column_metrics(field_id).get("null-value-counts")
     return count
 
 
 def _bound(file: LiveFile, name: str, field_id: int, kind: PrimitiveType) -> Any:
-    stored = file.said_of(field_id).get(name)
+    stored = file.column_metrics(field_id).get(name)
     if stored is None:
         return None
     raw = bytes.fromhex(stored)

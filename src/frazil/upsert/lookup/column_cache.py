@@ -65,7 +65,7 @@ _caches: list[ColumnCache] = []
 _live: dict[str, frozenset[str]] = {}
 
 
-def note_live(table: str, files: Iterable[LiveFile]) -> None:
+def retain_live_files(table: str, files: Iterable[LiveFile]) -> None:
     """What is in the table now: of files that have left it since the last time nothing is kept. Table care writes the same
     rows into new files again and again.
     """

@@ -37,21 +37,21 @@ def are_deleted(target: TableTarget, file: LiveFile, rows: NDArray[np.int64]) ->
 def _are_named(target: TableTarget, file: LiveFile, rows: NDArray[np.int64], delete: DeleteFile) -> Bools:
     if not delete.is_parquet:
         raise _unreadable(target)
-    said, places, by_id = LiveFile(delete.path, delete.record_count, delete.content), pa.array(rows), _paths(target)
+    deletes, places, by_id = LiveFile(delete.path, delete.record_count, delete.content), pa.array(rows), _paths(target)
     pairs = []
     for number in json.loads(delete.content)["equality-ids"]:
         if number in by_id:
-            named, own = (key_columns(target, one, [by_id[number]])[0] for one in (said, file))
+            named, own = (key_columns(target, one, [by_id[number]])[0] for one in (deletes, file))
         else:
-            named, own = _dropped(target, said, file, number)
+            named, own = _dropped(target, deletes, file, number)
         pairs.append(pa.concat_arrays([named, own.take(places)]))
     codes, count = key_codes(pairs), len(pairs[0]) - rows.size
     return np.isin(codes[count:], codes[:count])
 
 
-def _dropped(target: TableTarget, said: LiveFile, file: LiveFile, field_id: int) -> tuple[pa.Array, pa.Array]:
+def _dropped(target: TableTarget, deletes: LiveFile, file: LiveFile, field_id: int) -> tuple[pa.Array, pa.Array]:
     """The column of a delete file and of a data file that the table no longer has, in one type: of its types the wider."""
-    named, own = (reserved_column(target, one, field_id) for one in (said, file))
+    named, own = (reserved_column(target, one, field_id) for one in (deletes, file))
     if named is None or own is None:  # It was inside another one, or had a name in files without ids, or a default.
         raise _unreadable(target)
     schemas = [pa.schema([pa.field("c", column.type)]) for column in (named, own)]

@@ -33,7 +33,7 @@ from frazil.write.target import TableTarget
 _MAPPING = "schema.name-mapping.default"
 
 
-def lacking(target: TableTarget, file: LiveFile, path: Sequence[str], count: int, kind: pa.DataType) -> pa.Array:
+def missing_column(target: TableTarget, file: LiveFile, path: Sequence[str], count: int, kind: pa.DataType) -> pa.Array:
     """So many rows of a column that the file does not have: files that others have imported lack those of the partition."""
     value = None
     if len(path) == 1:
@@ -51,13 +51,13 @@ def _repeated(value: Any, count: int, kind: pa.DataType) -> pa.Array:
 
 def _of_partition(target: TableTarget, file: LiveFile, field: NestedField) -> Any:
     """The value that all rows of the file's partition have; None where that says none."""
-    said = file.description.get("partition")
-    if not said or not isinstance(field.field_type, PrimitiveType):
+    partition = file.description.get("partition")
+    if not partition or not isinstance(field.field_type, PrimitiveType):
         return None
     spec = _specs(target.partition_spec, *target.older_specs).get(file.description["spec-id"], PartitionSpec())
     for place, part in enumerate(spec.fields):
         if part.source_id == field.field_id and isinstance(part.transform, IdentityTransform):
-            word = said.get(str(part.field_id)) if isinstance(said, dict) else said[place]
+            word = partition.get(str(part.field_id)) if isinstance(partition, dict) else partition[place]
             return None if word is None else _value(field.field_type, word)
     return None
 
@@ -72,7 +72,7 @@ def _specs(*texts: str) -> dict[int, PartitionSpec]:
     return {spec.spec_id: spec for spec in found}
 
 
-def place_of(target: TableTarget, fields: Sequence[pa.Field], name: str, field_id: int) -> int | None:
+def field_index(target: TableTarget, fields: Sequence[pa.Field], name: str, field_id: int) -> int | None:
     """Which of a file's fields, or of a struct's, has this id, or is called as that field is; None: none."""
     ids = [field_id_of(field) for field in fields]
     if any(number >= 0 for number in ids):
@@ -81,7 +81,7 @@ def place_of(target: TableTarget, fields: Sequence[pa.Field], name: str, field_i
     return next((place for place, field in enumerate(fields) if field.name in names), None)
 
 
-def as_the_table_has(target: TableTarget, array: pa.Array, wanted: IcebergType) -> pa.Array:
+def to_table_type(target: TableTarget, array: pa.Array, wanted: IcebergType) -> pa.Array:
     """The values in the Arrow type of `wanted`. Members of structs are found as columns are, wherever they are: one may have
     been added, dropped, renamed or moved since the file was written.
     """
@@ -93,18 +93,18 @@ def as_the_table_has(target: TableTarget, array: pa.Array, wanted: IcebergType) 
         children = [_member(target, array, field) for field in wanted.fields]
     elif isinstance(wanted, MapType):
         sides = ((array.keys, wanted.key_type), (array.items, wanted.value_type))
-        children = [as_the_table_has(target, side, side_type) for side, side_type in sides]
+        children = [to_table_type(target, side, side_type) for side, side_type in sides]
     else:
         assert isinstance(wanted, ListType)
-        children = [as_the_table_has(target, array.values, wanted.element_type)]
+        children = [to_table_type(target, array.values, wanted.element_type)]
     return with_children(array, kind, children)
 
 
 def _member(target: TableTarget, array: pa.Array, field: NestedField) -> pa.Array:
-    place = place_of(target, list(array.type), field.name, field.field_id)
+    place = field_index(target, list(array.type), field.name, field.field_id)
     if place is None:
         return _repeated(field.initial_default, len(array), arrow_type(field.field_type))
-    return as_the_table_has(target, array.field(place), field.field_type)
+    return to_table_type(target, array.field(place), field.field_type)
 
 
 def _names_without_ids(target: TableTarget, field_id: int, name: str) -> Sequence[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from frazil.catalog.scans import LiveFile
 from frazil.upsert.lookup.column_cache import ColumnCache
-from frazil.upsert.lookup.key_range import is_whole, numbers_of
+from frazil.upsert.lookup.key_range import is_integral, numbers_of
 from frazil.upsert.lookup.live_rows import Path, read_columns
 from frazil.write.target import TableTarget
 
@@ -32,7 +32,7 @@ class KeyIndex:
 
     def __init__(self, keys: Sequence[pa.Array]) -> None:
         self._key = keys[0]
-        self._is_of_use = len(keys) == 1 and is_whole(keys[0].type) and not keys[0].null_count
+        self._is_of_use = len(keys) == 1 and is_integral(keys[0].type) and not keys[0].null_count
 
     def is_for(self, file: LiveFile) -> bool:
         """Whether it is quicker than to go through the file's rows."""
@@ -82,12 +82,12 @@ def _index(target: TableTarget, file: LiveFile, path: Path) -> tuple[Ints, NDArr
     name = (file.path, column.field_id, str(column.field_type))
     buffered = _indexes.get(name)
     if buffered is None:
-        buffered = _made(read_columns(target, file, [path])[0])
+        buffered = _build_index(read_columns(target, file, [path])[0])
         _indexes.put(name, buffered)
     return np.asarray(buffered[0]), np.asarray(buffered[1]) if len(buffered) > 1 else None
 
 
-def _made(column: pa.Array) -> tuple[pa.Array, ...]:
+def _build_index(column: pa.Array) -> tuple[pa.Array, ...]:
     rows = np.flatnonzero(np.asarray(column.is_valid())).astype(np.int32)
     values = numbers_of(column.drop_null())
     if not column.null_count and not bool((values[1:] < values[:-1]).any()):

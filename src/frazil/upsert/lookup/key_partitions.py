@@ -32,7 +32,7 @@ class KeyPartitions:
         found: dict[str, tuple[str, IcebergType, pa.Array]] = {}
         for place, field in enumerate(target.partitioning.fields):
             kind, key = by_id.get(field.source_id, (None, None))
-            if kind is not None and _is_told(field, kind):
+            if kind is not None and _is_prunable(field, kind):
                 self._places.append((place, str(field.field_id)))
                 found[str(place)] = (str(field.transform), kind, transformed(str(field.transform), key))
         self._wanted = _distinct(found)
@@ -50,7 +50,7 @@ class KeyPartitions:
         return None in own or own in self._wanted
 
 
-def _is_told(field: PartitionField, kind: IcebergType) -> bool:
+def _is_prunable(field: PartitionField, kind: IcebergType) -> bool:
     word = str(field.transform).split("[", maxsplit=1)[0]
     return word in _OF_ANY_TYPE or (word in ("identity", "truncate") and isinstance(kind, _PLAIN))
 

@@ -22,7 +22,7 @@ class KeyRange:
 
     def __init__(self, keys: Sequence[pa.Array]) -> None:
         self.is_of_use = False
-        if len(keys) > 1 or not is_whole(keys[0].type) or keys[0].null_count or not len(keys[0]):
+        if len(keys) > 1 or not is_integral(keys[0].type) or keys[0].null_count or not len(keys[0]):
             return
         numbers = numbers_of(keys[0])
         self._least = int(numbers.min())
@@ -51,7 +51,7 @@ class KeyRange:
         return rows[self._is_key[places[rows]]]
 
 
-def is_whole(kind: pa.DataType) -> bool:
+def is_integral(kind: pa.DataType) -> bool:
     """Whether values of this type are whole numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 

@@ -19,7 +19,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
 from frazil.schema.arrow import arrow_type, field_id_of, is_every
 from frazil.upsert.lookup.column_cache import ColumnCache
-from frazil.upsert.lookup.imported_files import as_the_table_has, lacking, place_of
+from frazil.upsert.lookup.imported_files import field_index, missing_column, to_table_type
 from frazil.write.target import TableTarget
 from frazil.write.write import file_io
 
@@ -53,10 +53,10 @@ def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[p
     with _opened(target, file) as parquet:
         names, kind = _names(parquet, target, path), _kind(target, path)
         if not names:
-            yield lacking(target, file, path, parquet.metadata.num_rows, kind)
+            yield missing_column(target, file, path, parquet.metadata.num_rows, kind)
             return
         for piece in parquet.iter_batches(columns=[".".join(names)], use_threads=False):
-            yield as_the_table_has(target, member(piece.column(0), names[1:]), _type(target, path))
+            yield to_table_type(target, member(piece.column(0), names[1:]), _type(target, path))
 
 
 @contextmanager
@@ -76,14 +76,14 @@ def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Ar
     with file_io(target).new_input(file.path).open() as stream:
         parquet = pq.ParquetFile(stream)
         field = next((one for one in parquet.schema_arrow if field_id_of(one) == field_id), None)
-        return None if field is None else _whole(parquet, field.name)
+        return None if field is None else _read_column(parquet, field.name)
 
 
 def _read(parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Path) -> pa.Array:
     names, kind = _names(parquet, target, path), _kind(target, path)
     if not names:
-        return lacking(target, file, path, parquet.metadata.num_rows, kind)
-    return as_the_table_has(target, member(_whole(parquet, ".".join(names)), names[1:]), _type(target, path))
+        return missing_column(target, file, path, parquet.metadata.num_rows, kind)
+    return to_table_type(target, member(_read_column(parquet, ".".join(names)), names[1:]), _type(target, path))
 
 
 def _read_rows(
@@ -91,7 +91,7 @@ def _read_rows(
 ) -> pa.Array:
     names, kind = _names(parquet, target, path), _kind(target, path)
     if not names:
-        return lacking(target, file, path, rows.size, kind)
+        return missing_column(target, file, path, rows.size, kind)
     sizes = [parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups)]
     begins = np.cumsum([0, *sizes])
     groups = np.searchsorted(begins, rows, "right") - 1
@@ -100,7 +100,7 @@ def _read_rows(
         mine = np.flatnonzero(groups == group)
         column = parquet.read_row_group(group, columns=[".".join(names)], use_threads=False).column(0)
         taken = member(one_array(column), names[1:]).take(pa.array(rows[mine] - begins[group]))
-        pieces.append(as_the_table_has(target, taken, _type(target, path)))
+        pieces.append(to_table_type(target, taken, _type(target, path)))
         at[mine] = count + np.arange(mine.size)
         count += mine.size
     found = pa.concat_arrays(pieces)
@@ -111,7 +111,7 @@ def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str
     """What the file calls the fields of the path; none where it does not have the column."""
     names, fields = [], list(parquet.schema_arrow)
     for depth in range(1, len(path) + 1):
-        place = place_of(target, fields, path[depth - 1], _field_id(target, path[:depth]))
+        place = field_index(target, fields, path[depth - 1], _field_id(target, path[:depth]))
         if place is None:
             return []
         field = fields[place]
@@ -120,7 +120,7 @@ def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str
     return names
 
 
-def _whole(parquet: pq.ParquetFile, path: str) -> pa.Array:
+def _read_column(parquet: pq.ParquetFile, path: str) -> pa.Array:
     return one_array(parquet.read(columns=[path], use_threads=False).column(0))
 
 

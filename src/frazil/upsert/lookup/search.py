@@ -71,14 +71,14 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
     known, index, near = KeySet(keys), KeyIndex(keys), KeyRange(keys)
     large, others = ([file for file in candidates if index.is_for(file) is is_large] for is_large in (True, False))
 
-    def look(group: list[LiveFile]) -> list[Hits]:
-        return _look(target, group, known, near, paths)
+    def search_group(group: list[LiveFile]) -> list[Hits]:
+        return _search_files(target, group, known, near, paths)
 
-    def look_up(file: LiveFile) -> list[Hits]:
+    def search_index(file: LiveFile) -> list[Hits]:
         return list(_live(target, file, *index.find(target, file, paths[0])))
 
-    looked = (*in_threads(look_up, large), *in_threads(look, list(_groups(others, len(keys[0])))))
-    found.hits = [hit for hits in looked for hit in hits]
+    results = (*in_threads(search_index, large), *in_threads(search_group, list(_groups(others, len(keys[0])))))
+    found.hits = [hit for hits in results for hit in hits]
     return found
 
 
@@ -98,7 +98,7 @@ def _groups(files: Sequence[LiveFile], key_count: int) -> Iterator[list[LiveFile
         yield group
 
 
-def _look(
+def _search_files(
     target: TableTarget, files: list[LiveFile], known: KeySet, near: KeyRange, paths: Sequence[Path]
 ) -> list[Hits]:
     columns = [key_columns(target, file, paths) for file in files]

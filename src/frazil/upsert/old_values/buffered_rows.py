@@ -22,7 +22,7 @@ arrival."""
 
 
 @dataclass(frozen=True)
-class Givers:
+class ValueProviders:
     """The changes that have given held rows their values of a column. numbers: per held row which of them, NONE where the
     value is its own; all_numbers: also where a delete has taken such a value away since. orders: the ordering values.
     """
@@ -65,7 +65,7 @@ class BufferedRows:
         self._is_blind = (batch.ranked.ops == DELETE) & batch.ranked.blind
         self._barriers = self._last_blind(before)
         self._ranks = np.zeros(len(self), np.int64)
-        self._given: dict[str, Givers] = {}
+        self._given: dict[str, ValueProviders] = {}
         self._waiting: dict[str, Bools] = {}
         self.newest = np.zeros(len(self), np.int64)
 
@@ -100,15 +100,15 @@ class BufferedRows:
             return
         follows = as_numbers(order.take(pa.array(self.follows, mask=self.follows == NONE)))
         newest = pa.nulls(rows.size, follows.type) if live is None else as_numbers(live).cast(follows.type)
-        given = {name: self._givers(name) for name in self._columns_given()}
+        given = {name: self._providers(name) for name in self._columns_given()}
         pieces = [follows, newest, *(changes[0] for _, changes in given.values())]
         codes = order_ranks(pa.chunked_array(pieces), sum(map(len, pieces)))
         self._ranks, self.newest[rows], *others = np.split(codes, np.cumsum([len(one) for one in pieces])[:-1])
         for (name, (numbers, changes)), ranks in zip(given.items(), others, strict=True):
             columns = (ranks, *(np.asarray(one).astype(np.int64) for one in changes[1:]))
-            self._given[name] = Givers(self._behind_barriers(numbers, columns), numbers, columns, changes[0])
+            self._given[name] = ValueProviders(self._behind_barriers(numbers, columns), numbers, columns, changes[0])
 
-    def givers(self, column: str) -> Givers | None:
+    def providers(self, column: str) -> ValueProviders | None:
         """What has given values of a column; None where nothing has."""
         return self._given.get(column)
 
@@ -121,17 +121,17 @@ class BufferedRows:
         """Where in the order the changes are that these rows follow, which follow some."""
         return self._ranks[rows], *self.arrivals(self.follows[rows])
 
-    def are_given_later(self, givers: Givers, by: Ints, rows: Ints) -> Bools:
+    def are_given_later(self, providers: ValueProviders, by: Ints, rows: Ints) -> Bools:
         """Whether what was given to the held rows `by` counts, and not the change that the held rows `rows` follow: it comes
         after that in the order, or nothing that counts is there; or behind a row of a snapshot, in its partition.
         """
         at = self.follows[rows]
         found = (at == NONE) | self._is_blind[at]
-        given, followed = givers.places(by), self.places_followed(rows)
+        given, followed = providers.places(by), self.places_followed(rows)
         found |= ~are_less(given, followed)
         if self._ranked.read is not None:
-            is_same_lane = (given[1] == followed[1]) & (given[2] == followed[2])
-            found |= self._ranked.read[at] & is_same_lane & are_less(followed[1:], given[1:])
+            is_same_partition = (given[1] == followed[1]) & (given[2] == followed[2])
+            found |= self._ranked.read[at] & is_same_partition & are_less(followed[1:], given[1:])
         return np.asarray(found, np.bool_)
 
     def _last_blind(self, before: Ints) -> Ints | None:
@@ -157,7 +157,7 @@ class BufferedRows:
         names = {name for table in self.tables for name in table.schema.names if name.startswith(GIVEN)}
         return sorted(name.removeprefix(GIVEN) for name in names)
 
-    def _givers(self, column: str) -> tuple[Ints, Sequence[pa.Array]]:
+    def _providers(self, column: str) -> tuple[Ints, Sequence[pa.Array]]:
         """Per held row the number of the change that has given it its value, and the columns of these changes."""
         numbers, count = np.full(len(self), NONE), 0
         parts: list[pa.Array] = []

@@ -20,15 +20,22 @@ from frazil.upsert.deduplicate import Ranked, key_codes
 from frazil.upsert.lookup.live_rows import as_numbers, one_array, read_columns
 from frazil.upsert.lookup.search import Found, find_rows, newest_order
 from frazil.upsert.merged_changes import MergedChanges
-from frazil.upsert.old_values.buffered_rows import BufferedRows, Givers
-from frazil.upsert.old_values.primary_key_updates import GOT, MOVED, MOVED_AT, MOVED_IN, MOVED_ORDER, OLD_KEY
+from frazil.upsert.old_values.buffered_rows import BufferedRows, ValueProviders
+from frazil.upsert.old_values.primary_key_updates import (
+    KEY_CHANGED,
+    KEY_CHANGED_AT,
+    KEY_CHANGED_IN,
+    KEY_CHANGED_ORDER,
+    LATER_KEYS,
+    OLD_KEY,
+)
 from frazil.upsert.old_values.row_places import NONE, Bools, Ints, RowPlaces, are_less
 
 # Of rows as they are stored: in memory they are some times as large.
 _LOT_BYTES = 32 * 1024 * 1024
 
 
-class RowsLost(Exception):
+class IncompleteChanges(Exception):
     """Changes cannot become rows, as values that were not sent are nowhere."""
 
     def __init__(self, changes: Ranked) -> None:
@@ -42,11 +49,11 @@ class RowsLost(Exception):
         return tuple((topics[source], partition, offset) for source, partition, offset in numbers)
 
 
-class OldRowsGone(RowsLost):
+class OldRowsMissing(IncompleteChanges):
     """Rows had another key, and the rows of those keys, which have the values that were not sent, are not in the table."""
 
 
-class ValuesGone(RowsLost):
+class ValuesMissing(IncompleteChanges):
     """Required columns have no value. columns: their names."""
 
     def __init__(self, changes: Ranked, columns: Sequence[str]) -> None:
@@ -61,7 +68,7 @@ def complete_buffered(
     values that no row had.
 
     found: the live rows of the keys; late: the keys whose change comes too late; files: of the table. Raises
-    OldRowsGone, and ValuesGone where that is no null.
+    OldRowsMissing, and ValuesMissing where that is no null.
     """
     if not any(buffered is not None for buffered in batch.buffered):
         return
@@ -89,7 +96,7 @@ class _OldRows:
             mine = rows != NONE
             self._live.put(rows[mine], self._number(hits.file), hits.rows[mine])
         self._others = RowPlaces.nowhere(0)  # By other orders than that of the log: the rows of their own keys.
-        self._are_moved = np.zeros(len(self._buffered), np.bool_)
+        self._have_other_key = np.zeros(len(self._buffered), np.bool_)
         self._are_behind = np.zeros(len(self._buffered), np.bool_)
         self._put_in_order(found)
         self._written = self._find_written()
@@ -132,16 +139,16 @@ class _OldRows:
         return found
 
     def ask_other_keys(self, files: Sequence[LiveFile], is_wanted: Bools) -> None:
-        """Looks for the rows of the keys that rows had before they got their own; OldRowsGone where neither key has one.
+        """Looks for the rows of the keys that rows had before they got their own; OldRowsMissing where neither key has one.
         is_wanted: the changes that decide a key.
         """
         gone: list[Ints] = []
         assert self._target.changes is not None
-        if any(MOVED in buffered.schema.names for buffered in self._buffered.tables):
-            is_told = self._target.changes.has_source_order
-            self._others = RowPlaces.nowhere(len(self._buffered)) if is_told else self._live.copy()
+        if any(KEY_CHANGED in buffered.schema.names for buffered in self._buffered.tables):
+            has_source_order = self._target.changes.has_source_order
+            self._others = RowPlaces.nowhere(len(self._buffered)) if has_source_order else self._live.copy()
         for buffered, begin in zip(self._buffered.tables, self._buffered.begins.tolist(), strict=False):
-            if MOVED not in buffered.schema.names:
+            if KEY_CHANGED not in buffered.schema.names:
                 continue
             every = np.arange(begin, begin + len(buffered))
             names = [name for name in buffered.schema.names if name.startswith(OLD_KEY)]
@@ -151,25 +158,25 @@ class _OldRows:
             found.put(named, there.sources, there.rows)
             self._keep_own_marks(buffered, every, found)
             self._drop_newer(buffered, found)
-            self._take_got(buffered, every, found, files)
+            self._use_later_keys(buffered, every, found, files)
             others = np.flatnonzero(found.are_there)
             self._live.put(every[others], found.sources[others], found.rows[others])
             if self._target.changes.has_source_order:
                 self._others.put(every[others], found.sources[others], found.rows[others])
-            moved = every[np.asarray(buffered[MOVED])]
-            self._are_moved[moved] = True
-            if GOT in buffered.schema.names:
-                self._are_moved[every[np.asarray(pc.list_value_length(buffered[GOT])) > 0]] = True
-            places = self._buffered.places[moved]
-            gone.append(places[is_wanted[places] & ~self._live.take(moved).are_there])
+            updated = every[np.asarray(buffered[KEY_CHANGED])]
+            self._have_other_key[updated] = True
+            if LATER_KEYS in buffered.schema.names:
+                self._have_other_key[every[np.asarray(pc.list_value_length(buffered[LATER_KEYS])) > 0]] = True
+            places = self._buffered.places[updated]
+            gone.append(places[is_wanted[places] & ~self._live.take(updated).are_there])
         if any(places.size for places in gone):
-            raise OldRowsGone(self._batch.ranked.take(np.concatenate(gone)))
+            raise OldRowsMissing(self._batch.ranked.take(np.concatenate(gone)))
 
     def _keep_own_marks(self, buffered: pa.Table, every: Ints, found: RowPlaces) -> None:
         """Of the rows that stay when they are deleted those alone count that the very change has deleted which gave them
         another key; and the row of the new key while it is not deleted itself.
         """
-        times = one_array(buffered[MOVED_AT])
+        times = one_array(buffered[KEY_CHANGED_AT])
         if times.null_count == len(times):
             return
         column = dict(self._target.metadata)["deleted_at"]
@@ -183,10 +190,10 @@ class _OldRows:
         """Of rows in the order of a column those do not count that were written after the row had got its key. One of a
         snapshot was there before its delete comes, whatever its place.
         """
-        if MOVED_ORDER not in buffered.schema.names:
+        if KEY_CHANGED_ORDER not in buffered.schema.names:
             return
         assert self._target.changes is not None
-        orders, partitions = (one_array(buffered[name]) for name in (MOVED_ORDER, MOVED_IN))
+        orders, partitions = (one_array(buffered[name]) for name in (KEY_CHANGED_ORDER, KEY_CHANGED_IN))
         old = self._gather(self._target.changes.order_by, found, orders.type)
         if self._target.changes.has_source_order:
             old, read_in = split_read(old)
@@ -196,17 +203,17 @@ class _OldRows:
             is_behind = np.zeros(len(old), np.bool_)
         found.drop(np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False)) & ~is_behind))
 
-    def _take_got(self, buffered: pa.Table, every: Ints, found: RowPlaces, files: Sequence[LiveFile]) -> None:
+    def _use_later_keys(self, buffered: pa.Table, every: Ints, found: RowPlaces, files: Sequence[LiveFile]) -> None:
         """Rows that are there under a key which they have got already have the values. A connector that repeats itself may
         have brought the row of the old key again, as its last changes are, without what these did not send. A row that its
         own key had before has gone, as by a truncate that is told elsewhere; one that a key has got since is another row.
         """
-        if GOT not in buffered.schema.names:
+        if LATER_KEYS not in buffered.schema.names:
             return
-        reading, got = self._target.changes, one_array(buffered[GOT])
+        reading, later_keys = self._target.changes, one_array(buffered[LATER_KEYS])
         assert reading is not None
-        *keys, orders, partitions = got.flatten().flatten()
-        lengths = np.asarray(pc.list_value_length(got))
+        *keys, orders, partitions = later_keys.flatten().flatten()
+        lengths = np.asarray(pc.list_value_length(later_keys))
         of = np.repeat(np.arange(len(buffered)), lengths)
         there = self._of_other_keys(keys, files)
         newest, read_in = split_read(self._gather(reading.order_by, there, orders.type))
@@ -251,7 +258,7 @@ class _OldRows:
             if not bad:
                 yield rows.cast(self._target.arrow_schema), places, lacking
         if bad:
-            raise ValuesGone(self._batch.ranked.take(np.concatenate(bad)), list(columns))
+            raise ValuesMissing(self._batch.ranked.take(np.concatenate(bad)), list(columns))
 
     def _lots(self, rows: Ints) -> Iterator[Ints]:
         """Held rows of one table each, in the order of the live rows."""
@@ -321,60 +328,60 @@ class _OldRows:
         """Where the values are that these held rows wait for."""
         # Looked for on behalf of the changes that decide their keys.
         found = self._live.take(rows) if self._batch.latest.cut < 0 else RowPlaces.nowhere(rows.size)
-        givers = self._buffered.givers(column)
-        is_moved = self._are_moved[rows]
-        if givers is not None and is_moved.any():
-            given = np.flatnonzero(is_moved & (givers.all_numbers[rows] != NONE))
-            is_newer = self._are_others_newer(givers, rows[given])
+        providers = self._buffered.providers(column)
+        has_other_key = self._have_other_key[rows]
+        if providers is not None and has_other_key.any():
+            given = np.flatnonzero(has_other_key & (providers.all_numbers[rows] != NONE))
+            is_newer = self._are_others_newer(providers, rows[given])
             newer, given = given[is_newer], given[~is_newer]
             there, here = self._others.take(rows[newer]), self._buffered.here(rows[given])
             found.put(newer, there.sources, there.rows)
             found.put(given, here.sources, here.rows)
-        self._look_back(column, rows, np.flatnonzero(~is_moved), found)
+        self._look_back(column, rows, np.flatnonzero(~has_other_key), found)
         return found
 
-    def _are_others_newer(self, givers: Givers, rows: Ints) -> Bools:
+    def _are_others_newer(self, providers: ValueProviders, rows: Ints) -> Bools:
         """Whether the live row of a key that these held rows had, or have got, is newer than the change that has given them
         their value, which is a repeated one then. As in _settle, no row of a snapshot is newer than what came behind it.
         """
-        reading, others, numbers = self._target.changes, self._others.take(rows), givers.all_numbers[rows]
+        reading, others, numbers = self._target.changes, self._others.take(rows), providers.all_numbers[rows]
         assert reading is not None
         order = self._gather(reading.order_by, others, self._target.arrow_schema.field(reading.order_by).type)
         read_in = np.full(rows.size, -1)
         if reading.has_source_order:
             order, read_in = split_read(order)
-        orders = as_numbers(order).cast(givers.orders.type)
-        is_newer = np.asarray(pc.fill_null(pc.greater(orders, givers.orders.take(pa.array(numbers))), False))
-        given = tuple(column[numbers] for column in givers.columns[1:])
+        orders = as_numbers(order).cast(providers.orders.type)
+        is_newer = np.asarray(pc.fill_null(pc.greater(orders, providers.orders.take(pa.array(numbers))), False))
+        given = tuple(column[numbers] for column in providers.columns[1:])
         mine = self._buffered.arrivals(self._buffered.places[rows])
-        is_same_lane = (given[0] == mine[0]) & (given[1] == mine[1])
+        is_same_partition = (given[0] == mine[0]) & (given[1] == mine[1])
         is_before = (read_in >= 0) & (read_in == given[1]) & reading.is_one_topic
-        return np.asarray(is_newer & ~(is_before & ~(is_same_lane & are_less(mine, given))), np.bool_)
+        return np.asarray(is_newer & ~(is_before & ~(is_same_partition & are_less(mine, given))), np.bool_)
 
     def _look_back(self, column: str, rows: Ints, left: Ints, found: RowPlaces) -> None:
         """Looks through the changes before these, one step for all of them at a time, and notes in `found` which have the
         value. left: the rows that are not decided.
         """
-        buffered, givers, waits = self._buffered, self._buffered.givers(column), self._buffered.wait_for(column)
+        buffered, providers, waits = self._buffered, self._buffered.providers(column), self._buffered.wait_for(column)
         here = rows.copy()
-        by = givers.of(rows) if givers is not None else np.full(rows.size, NONE)
+        by = providers.of(rows) if providers is not None else np.full(rows.size, NONE)
         while left.size:
             now, previous = here[left], buffered.previous[here[left]]
             is_given = by[left] != NONE
-            if givers is not None and is_given.any():
-                is_given[is_given] = buffered.are_given_later(givers, by[left][is_given], now[is_given])
+            if providers is not None and is_given.any():
+                is_given[is_given] = buffered.are_given_later(providers, by[left][is_given], now[is_given])
                 done = left[is_given]
-                self._settle(rows, done, buffered.here(by[done]), givers.places(by[done]), found)
+                self._settle(rows, done, buffered.here(by[done]), providers.places(by[done]), found)
             is_end = ~is_given & ((previous == NONE) | ~waits[previous])
             for is_buffered in (True, False):
                 done = left[is_end & (buffered.follows[now] != NONE) & ((previous != NONE) == is_buffered)]
                 there = buffered.here(buffered.previous[here[done]]) if is_buffered else self._written.take(here[done])
                 self._settle(rows, done, there, buffered.places_followed(here[done]), found)
-            goes_on = ~is_given & ~is_end
-            left, previous = left[goes_on], previous[goes_on]
+            continues = ~is_given & ~is_end
+            left, previous = left[continues], previous[continues]
             here[left] = previous
-            if givers is not None:
-                by[left] = _later(by[left], givers.of(previous), givers)
+            if providers is not None:
+                by[left] = _later(by[left], providers.of(previous), providers)
 
     def _settle(self, rows: Ints, done: Ints, there: RowPlaces, places: tuple[Ints, ...], found: RowPlaces) -> None:
         """Notes where values are, of changes at these places of the order; unless the live row is newer, as what is older is
@@ -390,9 +397,9 @@ class _OldRows:
         found.put(done[counts], there.sources[counts], there.rows[counts])
 
 
-def _later(ones: Ints, others: Ints, givers: Givers) -> Ints:
+def _later(ones: Ints, others: Ints, providers: ValueProviders) -> Ints:
     """Of two held rows each the one whose value was given later; the other where one is NONE."""
     is_other = (others != NONE) & (ones == NONE)
     both = np.flatnonzero((others != NONE) & (ones != NONE))
-    is_other[both] = are_less(givers.places(ones[both]), givers.places(others[both]))
+    is_other[both] = are_less(providers.places(ones[both]), providers.places(others[both]))
     return np.where(is_other, others, ones)

@@ -24,20 +24,20 @@ Place = tuple[int, int, int]
 """Number of the topic, partition and offset of a record."""
 OLD_KEY = "\x00old:"
 """How columns of held rows begin that have the key of the row whose values they wait for; null where it is their own."""
-MOVED_AT = "\x00moved at"
+KEY_CHANGED_AT = "\x00moved at"
 """A column of held rows: when they got their key, where the delete of the old one was in an earlier batch, which has left
 the row and marked it with that time."""
-MOVED_ORDER = "\x00moved order"
+KEY_CHANGED_ORDER = "\x00moved order"
 """A column of held rows: the ordering value of the change that gave them their key. A row of the old key with a greater one
 has come since.
 """
-MOVED_IN = "\x00moved in"
+KEY_CHANGED_IN = "\x00moved in"
 """A column of held rows: the partition of the delete of the key that they had; null where that was not here."""
-GOT = "\x00got"
+LATER_KEYS = "\x00got"
 """A column of held rows whose order is that of the source's log: a list of the keys that the row has got since it had the
 old one, the last one first, each with the `order` and the `partition` of the change that gave it.
 """
-MOVED = "\x00moved"
+KEY_CHANGED = "\x00moved"
 """A column of held rows: they had another key, and wait for values that nothing in the batch has; that no row has these is
 not the same as null.
 """
@@ -46,21 +46,21 @@ not the same as null.
 @dataclass(frozen=True)
 class Walk:
     """Where a value was looked for. at: the change that has it, -1 where only the table can have it. origin: the change
-    whose key the row in the table has. is_moved: a row with another key was asked. is_lost: it was gone already. alone: the
-    change that had another key, and whose delete was not there; -1: none. movers: the changes that had another key, the last
+    whose key the row in the table has. has_other_key: a row with another key was asked. is_lost: it was gone already. alone: the
+    change that had another key, and whose delete was not there; -1: none. key_changes: the changes that had another key, the last
     one first.
     """
 
     at: int
     origin: int
-    is_moved: bool = False
+    has_other_key: bool = False
     is_lost: bool = False
     alone: int = -1
-    movers: tuple[int, ...] = ()
+    key_changes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
-class Moves:
+class KeyUpdates:
     """Changes that lack values of a row with another key, as places: the delete of that row, -1 where it is not here.
 
     A source that repeats itself may bring such a change without its delete; the row is under its new key then. marks: the
@@ -73,11 +73,11 @@ class Moves:
     def walk(self, ranked: Ranked, before: Ints, mask: Bools, start: int) -> Walk:
         """Looks for a value that `mask` says is missing from `start`."""
         at, origin, alone = start, start, -1
-        movers: list[int] = []
+        key_changes: list[int] = []
         while at >= 0 and ranked.ops[at] == UPSERT and mask[at] and not (alone >= 0 and self.marks[at]):
             delete = self.deletes.get(at)
             if delete is not None:
-                movers.append(at)
+                key_changes.append(at)
                 alone = -1 if delete >= 0 else at
             if delete is not None and delete >= 0:
                 at = origin = delete
@@ -86,7 +86,7 @@ class Moves:
                 break
             at = int(before[at])
         is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and self.marks[at]))
-        return Walk(at, origin, bool(movers), bool(movers and is_gone), alone, tuple(movers))
+        return Walk(at, origin, bool(key_changes), bool(key_changes and is_gone), alone, tuple(key_changes))
 
     @staticmethod
     def _is_older(ranked: Ranked, before: int, at: int) -> bool:
@@ -96,20 +96,20 @@ class Moves:
         return bool(ranked.order[before] != ranked.order[at])
 
 
-def find_moves(
+def find_key_updates(
     ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools, departed: Collection[Place]
-) -> Moves:
+) -> KeyUpdates:
     """Pairs every change that has an old key with the delete of that key in the same record, or at the same position of the
     source's log: of repeated ones the first, as only that one had a row. Where headers do not tell the key as the delete
     does, that counts, if there is one of each at the position. marks: the changes that mark a row as deleted.
     departed: records of deletes whose row gets another key.
     """
-    moved = moved_places(old_keys)
-    keys, old = _codes(ranked, old_keys, np.array(moved, np.int64))
-    told = dict(zip(moved, old.tolist(), strict=True))
+    updated = updated_key_places(old_keys)
+    keys, old = _codes(ranked, old_keys, np.array(updated, np.int64))
+    old_codes = dict(zip(updated, old.tolist(), strict=True))
     deletes: dict[Any, int] = {}
     at_position: dict[str, dict[int, int]] = {}
-    are_near = np.isin(keys, old) | _have_position_of(positions, moved)
+    are_near = np.isin(keys, old) | _have_position_of(positions, updated)
     for place in np.flatnonzero(((ranked.ops == DELETE) | marks) & are_near).tolist():
         key, position = int(keys[place]), positions[place].as_py()
         deletes[key, record_of(ranked, place)] = place
@@ -118,36 +118,36 @@ def find_moves(
             if record_of(ranked, place) in departed:
                 at_position.setdefault(position, {}).setdefault(key, place)
     found = {}
-    counts = Counter(at for at, _ in {(positions[place].as_py(), int(keys[place])) for place in moved})
-    for place in moved:
-        key, position = told[place], positions[place].as_py()
+    counts = Counter(at for at, _ in {(positions[place].as_py(), int(keys[place])) for place in updated})
+    for place in updated:
+        key, position = old_codes[place], positions[place].as_py()
         own = deletes.get((key, record_of(ranked, place)), -1)
         found[place] = deletes.get((key, position), -1) if own < 0 and position is not None else own
         others = list(at_position.get(position, {}).values())
         if found[place] < 0 and len(others) == counts[position] == 1:
             found[place] = others[0]
-    return Moves(found, marks)
+    return KeyUpdates(found, marks)
 
 
-def _codes(ranked: Ranked, old_keys: Sequence[pa.Array], moved: Ints) -> tuple[Ints, Ints]:
+def _codes(ranked: Ranked, old_keys: Sequence[pa.Array], updated: Ints) -> tuple[Ints, Ints]:
     """The keys of all changes and the old ones of those that have one, as numbers that are the same where the keys are."""
-    at, count = pa.array(moved), len(ranked)
+    at, count = pa.array(updated), len(ranked)
     codes = key_codes([pa.concat_arrays([own, old.take(at)]) for own, old in zip(ranked.keys, old_keys, strict=True)])
     return codes[:count], codes[count:]
 
 
-def _have_position_of(positions: pa.Array, moved: Sequence[int]) -> Bools:
+def _have_position_of(positions: pa.Array, updated: Sequence[int]) -> Bools:
     """Which changes have the position of one of these: mostly few, of all deletes of a batch."""
-    of_moved = positions.take(pa.array(moved, pa.int64())).drop_null()
+    of_moved = positions.take(pa.array(updated, pa.int64())).drop_null()
     return np.asarray(pc.is_in(positions, value_set=of_moved), np.bool_)
 
 
-def moved_places(old_keys: Sequence[pa.Array]) -> list[int]:
+def updated_key_places(old_keys: Sequence[pa.Array]) -> list[int]:
     """The changes that have an old key."""
-    is_moved = np.zeros(len(old_keys[0]) if old_keys else 0, np.bool_)
+    has_other_key = np.zeros(len(old_keys[0]) if old_keys else 0, np.bool_)
     for key in old_keys:
-        is_moved |= np.asarray(key.is_valid())
-    found: list[int] = np.flatnonzero(is_moved).tolist()
+        has_other_key |= np.asarray(key.is_valid())
+    found: list[int] = np.flatnonzero(has_other_key).tolist()
     return found
 
 

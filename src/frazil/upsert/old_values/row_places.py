@@ -55,12 +55,12 @@ class RowPlaces:
         return [part for part in np.split(order, cuts) if part.size]
 
 
-def ends_of_chains(before: Ints, goes_on: Bools) -> Ints:
-    """Per place the one that is reached from it by going back to the one before, as long as `goes_on`; NONE where there is
+def ends_of_chains(before: Ints, continues: Bools) -> Ints:
+    """Per place the one that is reached from it by going back to the one before, as long as `continues`; NONE where there is
     none before.
     """
     end = before.size
-    following = np.r_[np.where(goes_on, np.where(before == NONE, end, before), np.arange(end)), end]
+    following = np.r_[np.where(continues, np.where(before == NONE, end, before), np.arange(end)), end]
     while not np.array_equal(further := following[following], following):
         following = further
     return np.where(following == end, NONE, following)[:end]

@@ -30,7 +30,7 @@ class FirstTombstones:
         self._topics = topics
         changes = target.changes
         # By arrival a tombstone does what its delete has done; and one task alone knows what came before in the batch.
-        self._may_be_told = changes is not None and bool(changes.order_by) and not target.is_single_task
+        self._is_needed = changes is not None and bool(changes.order_by) and not target.is_single_task
         self._begun: set[tuple[str, int]] = set()
         self._kept: list[Touched] = []
 
@@ -52,7 +52,7 @@ class FirstTombstones:
 
     def _find(self, topic: str, changes: Changes, records: Records) -> Bools:
         found = np.zeros(changes.ops.size, np.bool_)
-        if not self._may_be_told:
+        if not self._is_needed:
             return found
         partitions = np.asarray(records["partition"])
         for row in begins_of_runs(partitions).tolist():
@@ -70,21 +70,21 @@ class FirstTombstones:
             self._kept.append(Touched(dump_ranked(ranked.take(np.array([n]))), change_count=1, first=first))
 
 
-def without_told(report: TaskReport) -> TaskReport:
+def without_redundant_tombstones(report: TaskReport) -> TaskReport:
     """The report of all tasks without the tombstones that come right behind a delete which another task has read last: they
     say nothing new.
     """
-    told = [one for one in report.touched if one.first is not None and _is_told(one.first, report)]
-    if not told:
+    redundant = [one for one in report.touched if one.first is not None and _is_redundant(one.first, report)]
+    if not redundant:
         return report
     return replace(
         report,
-        touched=tuple(one for one in report.touched if one not in told),
-        ignored_records=add_counts(report.ignored_records, {"tombstone": len(told)}),
+        touched=tuple(one for one in report.touched if one not in redundant),
+        ignored_records=add_counts(report.ignored_records, {"tombstone": len(redundant)}),
     )
 
 
-def _is_told(first: FirstTombstone, report: TaskReport) -> bool:
+def _is_redundant(first: FirstTombstone, report: TaskReport) -> bool:
     here = (first.topic, first.partition)
     return any(
         (last.topic, last.partition) == here and is_right_behind(last, first.offset, first.key)

@@ -52,10 +52,10 @@ class IncompleteUpdates:
                 continue
             partition, offset = records["partition"][row].as_py(), records["offset"][row].as_py()
             at_ms = records["timestamp"].cast(pa.int64())[row].as_py() // 1000
-            half = KeyUpdatePart(topic, partition, offset, at_ms, position, is_delete)
-            if half.place not in self._abandoned:
+            part = KeyUpdatePart(topic, partition, offset, at_ms, position, is_delete)
+            if part.place not in self._abandoned:
                 pair = self._pairs[topic, position]
-                (pair.deletes if is_delete else pair.inserts).append(half)
+                (pair.deletes if is_delete else pair.inserts).append(part)
 
     @property
     def has_lone_deletes(self) -> bool:
@@ -65,7 +65,7 @@ class IncompleteUpdates:
     def alone(self) -> tuple[KeyUpdatePart, ...]:
         """Those without their other half."""
         lone = (pair for pair in self._pairs.values() if not (pair.deletes and pair.inserts))
-        return tuple(half for pair in lone for half in (*pair.deletes, *pair.inserts))
+        return tuple(part for pair in lone for part in (*pair.deletes, *pair.inserts))
 
     def ends(self) -> dict[str, dict[int, int]]:
         """Per topic and partition where the batch must end so that it has both halves or none of them; empty where it need
@@ -73,10 +73,10 @@ class IncompleteUpdates:
         """
         pairs = [pair for pair in self._pairs.values() if pair.deletes]
         ends: dict[Partition, int] = {}
-        while divided := [half for pair in pairs for half in _divided(pair, ends)]:
-            for half in divided:
-                place = half.topic, half.partition
-                ends[place] = min(half.offset, ends.get(place, half.offset))
+        while divided := [part for pair in pairs for part in _divided(pair, ends)]:
+            for part in divided:
+                place = part.topic, part.partition
+                ends[place] = min(part.offset, ends.get(place, part.offset))
         found: dict[str, dict[int, int]] = {}
         for (topic, partition), offset in ends.items():
             found.setdefault(topic, {})[partition] = offset
@@ -90,4 +90,4 @@ def _divided(pair: _Pair, ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
 
 
 def _before(key_update_parts: Iterable[KeyUpdatePart], ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
-    return [half for half in key_update_parts if half.offset < ends.get((half.topic, half.partition), math.inf)]
+    return [part for part in key_update_parts if part.offset < ends.get((part.topic, part.partition), math.inf)]

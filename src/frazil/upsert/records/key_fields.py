@@ -34,7 +34,7 @@ from frazil.upsert.records.key_names import name_columns, places_of
 from frazil.write.target import TableTarget
 
 Bools = NDArray[np.bool_]
-_MOST_TOLD_APART = 62
+_MAX_NAMES = 62
 """So many names are told apart, each by a bit; all others share one, as the first of them."""
 _NO_KEY = "the record has no key, as of a source's table without a primary key: name the table's `key_columns`"
 _OTHER = "the fields of the record's key are {}, and the table's rows are found by {}: name the table's `key_columns`"
@@ -195,43 +195,43 @@ def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int,
 
 
 def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, is_spelt: bool = False) -> KeyFields:
-    texts, whole, error = texts_of(keys, JsonOptions("drop"), is_spelt), whole_slices(keys), unreadable(keys)
-    scan.scan_any(texts.base, whole.start, whole.end, whole.kind, error, texts.stack)
-    whole = replace(whole, kind=np.where(error == scan.OK, whole.kind, ABSENT).astype(np.uint8))
+    texts, roots, error = texts_of(keys, JsonOptions("drop"), is_spelt), whole_slices(keys), unreadable(keys)
+    scan.scan_any(texts.base, roots.start, roots.end, roots.kind, error, texts.stack)
+    roots = replace(roots, kind=np.where(error == scan.OK, roots.kind, ABSENT).astype(np.uint8))
     bits = np.zeros(len(keys), np.int64)
     names: list[str] = []
-    inner = _unwrapped(texts, keys, whole, error)
+    inner = _unwrapped(texts, keys, roots, error)
     objects, lacks = inner.only(OBJECT), np.asarray(keys.is_null()) | (inner.kind == NULL)
     has_fields = objects.kind == OBJECT
     _mark(texts, objects, error, PRIMARY if is_maxwell else "", names, bits)
-    if is_maxwell and (whole.kind == ARRAY).any():
-        columns = _listed(texts, whole)
+    if is_maxwell and (roots.kind == ARRAY).any():
+        columns = _listed(texts, roots)
         _mark(texts, columns, np.zeros(len(columns), np.uint8), "", names, bits)
-        has_fields |= whole.kind == ARRAY
+        has_fields |= roots.kind == ARRAY
     if (error == scan.SLOW_KEY).any() and not is_spelt:
         return _of_texts(pa.array([spell_out(key) for key in keys.to_pylist()], pa.binary()), is_maxwell, True)
     bits[~has_fields | (error == scan.SLOW_KEY)] = -1
     encoded = pa.array(bits).dictionary_encode()
     sets = encoded.dictionary.to_pylist()
-    told = [tuple(name for n, name in enumerate(names[: _MOST_TOLD_APART + 1]) if one >> n & 1) for one in sets]
+    names_by_set = [tuple(name for n, name in enumerate(names[: _MAX_NAMES + 1]) if one >> n & 1) for one in sets]
     codes = np.asarray(encoded.indices).astype(np.int64)
     if -1 in sets:
         codes[codes == sets.index(-1)] = -1
-        told[sets.index(-1)] = ()
-    return KeyFields(codes, lacks, told)
+        names_by_set[sets.index(-1)] = ()
+    return KeyFields(codes, lacks, names_by_set)
 
 
-def _unwrapped(texts: Texts, keys: pa.BinaryArray, whole: Slices, error: NDArray[np.uint8]) -> Slices:
+def _unwrapped(texts: Texts, keys: pa.BinaryArray, roots: Slices, error: NDArray[np.uint8]) -> Slices:
     """The keys; of those that have their schema with them the payloads."""
     if not pc.any(pc.match_substring(keys.cast(pa.binary()), b'"payload"')).as_py():
-        return whole
-    schema, payload = take_keys(texts, whole.only(OBJECT), ("schema", "payload"), error)
-    return either((schema.kind != ABSENT) & (payload.kind != ABSENT), payload, whole)
+        return roots
+    schema, payload = take_keys(texts, roots.only(OBJECT), ("schema", "payload"), error)
+    return either((schema.kind != ABSENT) & (payload.kind != ABSENT), payload, roots)
 
 
-def _listed(texts: Texts, whole: Slices) -> Slices:
+def _listed(texts: Texts, roots: Slices) -> Slices:
     """The objects with one field each that are the last element of a key that is a list."""
-    _, elements = elements_of(texts, whole.only(ARRAY))
+    _, elements = elements_of(texts, roots.only(ARRAY))
     _, columns = elements_of(texts, elements.only(ARRAY))
     return columns.only(OBJECT)
 
@@ -246,4 +246,4 @@ def _mark(
             bare = name.removeprefix(prefix)
             if bare not in names:
                 names.append(bare)
-            bits[objects.owner[column.kind != ABSENT]] |= np.int64(1 << min(names.index(bare), _MOST_TOLD_APART))
+            bits[objects.owner[column.kind != ABSENT]] |= np.int64(1 << min(names.index(bare), _MAX_NAMES))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from frazil.types import LastDelete, Offsets, Progress, TaskReport
 
-TOLD = "\x00told"
+FOLLOWS_DELETE = "\x00told"
 """A column of records: which come right behind the delete of their key."""
 _FURTHEST = 4
 """How far apart the two may be. Side by side it is 1. A producer's transaction that ends between them leaves a marker there,
@@ -32,16 +32,16 @@ class LastDeletes:
         self._known = {(one.topic, one.partition): one for one in known}
         self._read: dict[tuple[str, int], LastDelete] = {}
 
-    def with_told(self, topic: str, records: Records) -> Records:
+    def mark_following_deletes(self, topic: str, records: Records) -> Records:
         """The records with the column TOLD, where one of them comes right behind a delete that was the last one."""
         if not self._known or not len(records["partition"]):
             return records
         partitions = np.asarray(records["partition"])
-        is_told = np.zeros(partitions.size, np.bool_)
+        follows_delete = np.zeros(partitions.size, np.bool_)
         for row in begins_of_runs(partitions).tolist():
             last = self._known.get((topic, int(partitions[row])))
-            is_told[row] = last is not None and _is_tombstone_of(last, records, row)
-        return {**records, TOLD: pa.array(is_told)} if is_told.any() else records
+            follows_delete[row] = last is not None and _is_tombstone_of(last, records, row)
+        return {**records, FOLLOWS_DELETE: pa.array(follows_delete)} if follows_delete.any() else records
 
     def take(self, topic: str, rows: Sequence[int], records: Records) -> None:
         """What has been read. rows: as Changes.last_deletes."""

@@ -34,7 +34,7 @@ from frazil.upsert.records.tombstones import take_tombstones
 from frazil.write.target import TableTarget
 
 Path = tuple[str, ...]
-_MOVED_IN_PART = (
+_INCOMPLETE_KEY_UPDATE = (
     "the row gets another key, the record does not have all of its values, and the row of the old key is neither in the "
     "table nor in the batch"
 )
@@ -310,10 +310,10 @@ def refuse_unpaired(
     """Refuses records that give a row another key without all of its values, and nobody knows the row of the old key; and
     those without a value for a required column that no row had either.
     """
-    moved, missing_required = (
+    updated, missing_required = (
         _are_among(lost, topic, records)[changes.records] for lost in (target.unpaired, target.missing_required)
     )
-    found = refuse(changes, moved, "", "moved_in_part", _MOVED_IN_PART, limit)
+    found = refuse(changes, updated, "", "moved_in_part", _INCOMPLETE_KEY_UPDATE, limit)
     return found + refuse(changes, missing_required, "", "missing", _NO_VALUE, limit)
 
 
@@ -348,5 +348,5 @@ def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
 def key_of(rows: pa.Table, path: Path) -> pa.Array:
     """A key column of rows in the files' schema."""
     column = rows.column(path[0])
-    whole = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return member(whole, path[1:])
+    merged = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return member(merged, path[1:])

@@ -264,9 +264,9 @@ def _read_documents(
     """The key columns, of keys that have the `_id` of a document; of the others as `read_others` finds them."""
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
     ids = read_ids(changes.key, records, type_at(row, (ID,)))
-    count, is_told = len(ids.refused), np.asarray(ids.columns[0].is_valid())
+    count, has_id = len(ids.refused), np.asarray(ids.columns[0].is_valid())
     found = Keys(Decoded([], np.zeros(count, np.bool_), missing=ids.missing))
-    rows, others = np.flatnonzero(is_told), np.flatnonzero(~is_told)
+    rows, others = np.flatnonzero(has_id), np.flatnonzero(~has_id)
     if rows.size:
         documents = {**pick(records, rows), "key": ids.columns[0].drop_null()}
         as_json = replace(changes, key=Reading(format="json", is_extended=True))
@@ -333,13 +333,13 @@ def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
     changes = target.changes
     assert changes is not None
     reading = changes.key
-    if reading.format == "json" or (reading.format == "raw" and not _is_whole(target, changes)):
+    if reading.format == "json" or (reading.format == "raw" and not _is_key_column(target, changes)):
         keys = bare_keys(keys)
         return np.asarray(pc.match_substring_regex(keys.cast(pa.binary()), r"^[ \t\r\n]*\{"))
     return np.full(len(keys), reading.format not in ("text", "raw") and has_record(reading))
 
 
-def _is_whole(target: TableTarget, changes: ChangeReading) -> bool:
+def _is_key_column(target: TableTarget, changes: ChangeReading) -> bool:
     return changes.key_columns == (dict(target.metadata).get("key"),)
 
 
