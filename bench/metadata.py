@@ -15,8 +15,8 @@ from pyiceberg.types import LongType, NestedField
 
 from bench.machine import CLOCK
 from bench.place import Place, Run, Surroundings, say
-from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.maintenance import IcebergUpkeep
 from frazil.catalog.port import TableState
 from frazil.clock import SystemClock, new_id
 from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES

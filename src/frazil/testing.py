@@ -23,7 +23,7 @@ from frazil.ingest.task import Job, load_report, run_task, source_columns
 from frazil.ingest.workers import Done
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
 from frazil.types import Batch, OffsetRange, TaskReport
-from frazil.upsert.delete_files import read_deletes
+from frazil.upsert.lookup.delete_files import read_deletes
 from frazil.write.plain_target import plain_target
 
 _COLUMN_TYPES: dict[str, pa.DataType] = {
@@ -86,14 +86,14 @@ class StepWorkers:
         future: Future[Any] = Future()
         try:
             future.set_result(work())
-        except Exception as error:  # noqa: BLE001  (as an executor does)
+        except Exception as error:
             future.set_exception(error)
         return [Done(about, future)]
 
     def wake(self) -> None:
         """Nothing sleeps."""
 
-    def close(self, wait: bool = True) -> None:  # noqa: ARG002
+    def close(self, wait: bool = True) -> None:
         """Forgets what was not begun."""
         self._waiting.clear()
 
@@ -110,7 +110,7 @@ class MemoryJobs:
         self._batch_size = batch_size
         self._tasks = tasks
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         """See JobRunner."""
         columns = source_columns(job, with_offsets)
         reports = []

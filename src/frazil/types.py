@@ -455,7 +455,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         ignored_records=add_counts(*(report.ignored_records for report in mine)),
         has_key_updates=any(report.has_key_updates for report in mine),
         unpaired=tuple(sorted(place for report in mine for place in report.unpaired)),
-        key_update_parts=tuple(half for report in mine for half in report.key_update_parts),
+        key_update_parts=tuple(part for report in mine for part in report.key_update_parts),
         ends=next((report.ends for report in mine if report.ends), {}),
         emptied=max((report.emptied for report in mine), default=""),
         last_deletes=tuple(last for report in mine for last in report.last_deletes),

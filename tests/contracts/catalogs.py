@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 from frazil import failpoints
-from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.runtime.jvm import Jvm
@@ -99,7 +99,7 @@ class MemoryLake:
         del self._first._tables[table]
 
     @contextmanager
-    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # noqa: ARG002  (all commits are alike)
+    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:
         self._first.losses.append("answer")
         yield
         assert not self._first.losses

@@ -20,7 +20,7 @@ from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Commit, DataFile, Progress, RowDelta
-from frazil.upsert.delete_files import read_deletes, write_deletes
+from frazil.upsert.lookup.delete_files import read_deletes, write_deletes
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
@@ -129,7 +129,7 @@ def test_processes_that_change_the_layout_at_a_time_end_with_it(lake: Lake) -> N
     def arrange() -> None:
         try:
             lake.catalog().arrange(_TABLE, layout)
-        except Exception as error:  # noqa: BLE001  (told to the test's own thread)
+        except Exception as error:
             failures.append(error)
 
     threads = [threading.Thread(target=arrange) for _ in range(3)]

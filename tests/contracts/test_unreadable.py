@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyiceberg.types import StringType
 
-from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_maintenance import IcebergUpkeep
-from frazil.catalog.java_errors import is_named, java_errors, message_of, unavailable
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.java_errors import is_named, java_errors, message_of, unavailable
+from frazil.catalog.iceberg.maintenance import IcebergUpkeep
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import NotSent
 from frazil.errors import UnavailableError

@@ -19,8 +19,8 @@ from pyiceberg.table import StaticTable
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
-from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.maintenance import IcebergUpkeep
 from frazil.catalog.maintenance_port import MergeOf, Transfer
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import SystemClock, new_id

@@ -14,10 +14,10 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from frazil import failpoints
-from frazil.catalog import iceberg_maintenance, table_scans
+from frazil.catalog.iceberg import maintenance, table_scans
+from frazil.catalog.iceberg.table_scans import Described
 from frazil.catalog.maintenance_port import Compaction
-from frazil.catalog.shared_folder import find_stranger
-from frazil.catalog.table_scans import Described
+from frazil.catalog.table_folder import find_stranger
 from frazil.clock import SystemClock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.maintenance.plan import Mode
@@ -260,7 +260,7 @@ def test_few_of_very_many_old_metadata_files_are_read_to_see_whose_they_are(
 
         return find_stranger(paths, uuid, noted)
 
-    monkeypatch.setattr(iceberg_maintenance, "find_stranger", find)
+    monkeypatch.setattr(maintenance, "find_stranger", find)
     soon_ms = SystemClock().now_ms() + 1000
     old = [path for path in lake.upkeep.orphans(table, soon_ms) if path.endswith(".metadata.json")]
     assert len(old) > 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog.iceberg_maintenance import POOL, IcebergUpkeep
+from frazil.catalog.iceberg.maintenance import POOL, IcebergUpkeep
 from frazil.catalog.maintenance_port import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.maintenance.merge_task import merge_of

@@ -19,12 +19,12 @@ import pytest
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
-from frazil.catalog import compaction
-from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_maintenance import IcebergUpkeep
+from frazil.catalog.iceberg import compaction
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.rewrite_commit import Swap
 from frazil.catalog.layout import Layout
 from frazil.catalog.maintenance_port import Compaction
-from frazil.catalog.swap import Swap
 from frazil.clock import SystemClock, new_id
 from frazil.decode.settings import Reading
 from frazil.ingest.task import Job

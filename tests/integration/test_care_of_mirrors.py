@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from frazil.catalog.iceberg.rewrite_commit import Swap
+from frazil.catalog.iceberg.table_scans import TableScans
 from frazil.catalog.maintenance_port import Rewritten, Transfer
-from frazil.catalog.swap import Swap
-from frazil.catalog.table_scans import TableScans
 from frazil.decode.settings import Reading
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec

@@ -25,7 +25,7 @@ from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Commit, Progress, RowDelta
-from frazil.upsert.delete_files import write_deletes
+from frazil.upsert.lookup.delete_files import write_deletes
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
 from tests.fixtures.readers import assert_equal_everywhere, read_with_duckdb

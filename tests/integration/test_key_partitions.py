@@ -20,7 +20,7 @@ from frazil.schema.evolve import extend_schema, new_schema
 from frazil.spec.partitioning import parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Commit, Progress
-from frazil.upsert.lookup import find_rows
+from frazil.upsert.lookup.search import find_rows
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter

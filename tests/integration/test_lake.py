@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.connect import catalog_properties

@@ -13,8 +13,8 @@ from urllib.parse import urlparse
 import pytest
 from pyspark.sql import SparkSession
 
-from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.java import each
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.java import each
 from frazil.catalog.maintenance_port import Compaction
 from frazil.catalog.port import Replacement, Rewrite
 from frazil.clock import new_id

@@ -28,7 +28,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
-from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.layout import Layout, words_of
 from frazil.clock import SystemClock, new_id
 from frazil.runtime.broker import EmbeddedBroker

@@ -165,8 +165,8 @@ class UnsureCatalog:
         self._refuse_another(commit.table)
         return self._catalog.commit(commit)
 
-    def turn(self, table: str) -> AbstractContextManager[object]:
-        return self._catalog.turn(table)
+    def lock(self, table: str) -> AbstractContextManager[object]:
+        return self._catalog.lock(table)
 
     def scan(self, table: str) -> Scan:
         self._fate.step("catalog.scan")

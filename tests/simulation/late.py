@@ -97,7 +97,7 @@ class LateReplay(Replay):
             return Selection(partition=partition, offset=offset)
         return super()._selection()
 
-    def _drop(self, retrier: Retrier) -> None:  # noqa: ARG002  (somebody else is at work on the dead-letter table)
+    def _drop(self, retrier: Retrier) -> None:
         """A compaction: the same letters in other files."""
         files = self.catalog.data_files(_LETTERS) if self.catalog.load(_LETTERS) is not None else []
         copies = []

@@ -21,7 +21,7 @@ from frazil.clock import new_id
 from frazil.maintenance.retention import Retention, expirable, needs_carrying
 from frazil.testing import MemoryCatalog
 from frazil.types import DataFile
-from frazil.upsert.delete_files import read_deletes, write_deletes
+from frazil.upsert.lookup.delete_files import read_deletes, write_deletes
 from frazil.write.lineage import lineage_schema
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget

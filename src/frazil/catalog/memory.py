@@ -13,7 +13,6 @@ from types import MappingProxyType
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from frazil.catalog.columns import read_schema
 from frazil.catalog.history import (
     COMMIT_ID,
     RETRY_ID,
@@ -37,6 +36,7 @@ from frazil.catalog.layout import (
 from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.catalog.scans import LiveFile, Scan, numbered
+from frazil.catalog.table_metadata import read_schema
 from frazil.clock import new_id
 from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.failpoints import hit
@@ -248,7 +248,7 @@ class MemoryCatalog:
         if any(delete.data_file in left for delete in delta.deletes):
             raise InvariantError("a data file was to have two deletion vectors", where=table)
 
-    def turn(self, table: str) -> AbstractContextManager[object]:  # noqa: ARG002
+    def lock(self, table: str) -> AbstractContextManager[object]:
         """See the port; one thread has all of it."""
         return nullcontext()
 

@@ -190,7 +190,7 @@ class Catalog(Protocol):
     def scan(self, table: str) -> Scan:
         """The files of a table as it was last loaded or committed to, with what is deleted of them."""
 
-    def turn(self, table: str) -> AbstractContextManager[object]:
+    def lock(self, table: str) -> AbstractContextManager[object]:
         """While it lasts, no other thread of this process has it: neither a batch that looks rows up in the table and takes
         them away, nor table care that puts other files in the place of those that were looked at.
         """

@@ -37,25 +37,25 @@ class LiveFile:
         """The file as its JSON describes it, such as its partition and format, but for what that says of columns."""
         return {name: said for name, said in json.loads(self.content).items() if name not in _OF_COLUMNS}
 
-    def said_of(self, field_id: int) -> Mapping[str, Any]:
+    def column_metrics(self, field_id: int) -> Mapping[str, Any]:
         """What the JSON says of one column, such as its `lower-bounds`. Of the others nothing is kept: a table may have
         hundreds, and be of thousands of files.
         """
-        if field_id not in self._asked:
+        if field_id not in self._column_metrics:
             described = json.loads(self.content)
             maps = {name: described[name] for name in _OF_COLUMNS if described.get(name)}
             said = {name: dict(zip(held["keys"], held["values"], strict=True)) for name, held in maps.items()}
-            self._asked[field_id] = {name: held[field_id] for name, held in said.items() if field_id in held}
-        return self._asked[field_id]
+            self._column_metrics[field_id] = {name: held[field_id] for name, held in said.items() if field_id in held}
+        return self._column_metrics[field_id]
 
     @cached_property
-    def _asked(self) -> dict[int, Mapping[str, Any]]:
+    def _column_metrics(self) -> dict[int, Mapping[str, Any]]:
         return {}
 
     def with_deletes(self, deletes: tuple[DeleteFile, ...]) -> LiveFile:
         """The file with these delete files; what has been read of its JSON need not be read again."""
         other = LiveFile(self.path, self.record_count, self.content, deletes)
-        known = {name: held for name, held in vars(self).items() if name in ("description", "_asked")}
+        known = {name: held for name, held in vars(self).items() if name in ("description", "_column_metrics")}
         vars(other).update(known)
         return other
 

@@ -11,8 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyiceberg.schema import Schema
+
 from frazil.catalog.history import MAINTENANCE_ID
 from frazil.catalog.progress import COMMITTED_AT, key
+from frazil.errors import SpecError
+from frazil.spec.types import parse_type
 from frazil.types import as_json
 
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
@@ -254,3 +258,35 @@ def _deletes(file: Mapping[str, Any]) -> StoredDeletes:
         kind = "vector"
     size = file.get("content-size-in-bytes") or file["file-size-in-bytes"]
     return StoredDeletes(kind, size, file["record-count"], kind == "vector" or "referenced-data-file" in file)
+
+
+def read_schema(text: str, table: str) -> Schema:
+    """The schema. SpecError that names the first column whose type cannot be written."""
+    for path, kind in _primitives(json.loads(text), ()):
+        if not _is_writable(kind):
+            raise SpecError(
+                f"the column {'.'.join(path)} has the type {kind}, which this version cannot write",
+                remedy="drop the column, or name another table in the pipeline file",
+                where=table,
+            )
+    return Schema.model_validate_json(text)
+
+
+def _primitives(kind: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every type that has no others inside, with where it is."""
+    if isinstance(kind, str):
+        yield path, kind
+        return
+    for member in kind.get("fields", ()):
+        yield from _primitives(member["type"], (*path, member["name"]))
+    for part in ("element", "key", "value"):
+        if part in kind:
+            yield from _primitives(kind[part], (*path, part))
+
+
+def _is_writable(kind: str) -> bool:
+    try:
+        parse_type(kind)
+    except SpecError:
+        return False
+    return True

@@ -31,9 +31,9 @@ from frazil.decode.envelope import OLD_KEY
 from frazil.decode.regroup import member_at
 from frazil.upsert.changes import DELETE
 from frazil.upsert.deduplicate import key_codes
-from frazil.upsert.key_fields import find_key_fields
-from frazil.upsert.key_names import places_of
-from frazil.upsert.live_rows import has_column
+from frazil.upsert.lookup.live_rows import has_column
+from frazil.upsert.records.key_fields import find_key_fields
+from frazil.upsert.records.key_names import places_of
 from frazil.write.target import TableTarget
 
 _UNTOLD = (

@@ -77,7 +77,7 @@ from frazil.schema.name_mapping import tops_of, under
 from frazil.schema.projection import Shaping, unfold
 from frazil.schema.selection import Path, Selection
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.last_deletes import FOLLOWS_DELETE, ends_of_runs
+from frazil.upsert.records.last_deletes import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 
 _UNKNOWN = 100

@@ -7,9 +7,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from frazil.catalog.iceberg.java import probe_store
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
-from frazil.catalog.store import probe_store
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import (

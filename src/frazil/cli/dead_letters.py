@@ -81,7 +81,7 @@ def list_dead_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: Tabl
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no tables")
 
 
-def show(  # noqa: PLR0913  (each is an option)
+def show(
     output: Output,
     file: SpecFile = DEFAULT_FILE,
     table: TableName = None,
@@ -146,7 +146,7 @@ def retry(
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
 
 
-def drop(  # noqa: PLR0913  (each is an option)
+def drop(
     output: Output,
     file: SpecFile = DEFAULT_FILE,
     table: TableName = None,

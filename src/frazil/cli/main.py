@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return settings.output.error(usage, debug=False)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001  (the process edge)
+    except Exception as error:
         return settings.output.error(error, debug=settings.debug)
     finally:
         settings.output.close()

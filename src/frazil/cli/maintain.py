@@ -11,7 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from frazil.catalog.iceberg_maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.maintenance import IcebergUpkeep
 from frazil.catalog.maintenance_port import Upkeep
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output

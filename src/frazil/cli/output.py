@@ -131,8 +131,8 @@ def _render(text: RenderableType, stream: TextIO, redacted: Callable[[str], str]
     """redacted: what is written in place of a text. First of all, since what is spelt out is no longer known as a secret."""
     if isinstance(text, str):
         return plain(redacted(text))
-    from rich.console import Console  # noqa: PLC0415  (a tenth of a second that most commands need not pay)
-    from rich.segment import Segment, Segments  # noqa: PLC0415
+    from rich.console import Console
+    from rich.segment import Segment, Segments
 
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH_OF_A_PIPE)
     with console.capture() as capture:

@@ -13,8 +13,8 @@ import structlog
 import typer
 from py4j.protocol import Py4JError
 
-from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.maintenance import IcebergUpkeep
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.maintenance import IcebergUpkeep
 from frazil.catalog.port import Catalog
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output

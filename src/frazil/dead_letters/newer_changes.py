@@ -19,10 +19,10 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.schema.arrow import arrow_type, pick
 from frazil.types import OffsetRange, Progress
-from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate
-from frazil.upsert.read_changes import read_checked, rows_of
+from frazil.upsert.change_rows import rank
+from frazil.upsert.records.read_changes import read_checked, rows_of
 from frazil.upsert.truncates import have_place
 from frazil.write.target import METADATA_TYPES, TableTarget
 

@@ -16,10 +16,10 @@ from frazil.dead_letters.files import records_of
 from frazil.dead_letters.newer_changes import Fetch, read_with
 from frazil.dead_letters.superseded import APPLY, OUTRUN, UNKNOWN, Verdicts
 from frazil.schema.arrow import pick
-from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, key_codes
-from frazil.upsert.read_changes import rows_of
+from frazil.upsert.change_rows import rank
+from frazil.upsert.records.read_changes import rows_of
 from frazil.upsert.truncates import have_place, is_truncated
 from frazil.write.target import TableTarget
 

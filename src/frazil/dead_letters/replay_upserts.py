@@ -45,10 +45,10 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.changes import UPSERT
-from frazil.upsert.commit import OldRowsGone, Prepared, prepare_changes
+from frazil.upsert.commit import OldRowsMissing, Prepared, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked
-from frazil.upsert.live_rows import check_columns
-from frazil.upsert.lookup import Found
+from frazil.upsert.lookup.search import Found
+from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.truncates import is_truncated
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
@@ -92,7 +92,7 @@ def replace_rows(
             continue
         try:
             return work.put(draft)
-        except OldRowsGone as gone:
+        except OldRowsMissing as gone:
             table.key_updates.unpaired |= set(gone.places(draft.topics))
     raise SpecError(
         "the letters ask for changes of the table again and again",
@@ -189,7 +189,7 @@ class _Replacing:
         return None
 
     def put(self, draft: Draft) -> Retried:
-        """Commits what counts. Raises OldRowsGone where letters lack the rows whose values they need."""
+        """Commits what counts. Raises OldRowsMissing where letters lack the rows whose values they need."""
         judge = _Judge(draft, self._only_topic(), self._later(draft), self._waiting(draft))
         for _ in range(_TRIES):
             with self._cleaning(draft):
@@ -346,7 +346,7 @@ class _Replacing:
         """In its block no commit has named the draft's files: what goes wrong removes them."""
         try:
             yield
-        except (FrazilError, OldRowsGone):
+        except (FrazilError, OldRowsMissing):
             self._catalog.delete_files(self._table.name, _paths(draft))
             raise
 

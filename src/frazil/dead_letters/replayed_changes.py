@@ -19,11 +19,11 @@ from frazil.decode.pieces import read_in_pieces
 from frazil.rows.record_timestamps import refuse_far_times
 from frazil.schema.arrow import pick
 from frazil.types import TaskReport, Touched
-from frazil.upsert.change_rows import ChangeRows, rank
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import Ranked, concat_ranked, load_ranked
-from frazil.upsert.live_rows import has_column
-from frazil.upsert.read_changes import read_checked, refuse, rows_of
+from frazil.upsert.lookup.live_rows import has_column
+from frazil.upsert.change_rows import ChangeRows, rank
+from frazil.upsert.records.read_changes import read_checked, refuse, rows_of
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 

@@ -19,8 +19,8 @@ from frazil.decode.columns import Mismatch
 from frazil.types import Offsets
 from frazil.upsert.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import Ints, KeySet, Ranked
-from frazil.upsert.live_rows import read_columns
-from frazil.upsert.lookup import Found, newest_order
+from frazil.upsert.lookup.live_rows import read_columns
+from frazil.upsert.lookup.search import Found, newest_order
 from frazil.write.target import TableTarget
 
 Bools = NDArray[np.bool_]

@@ -17,7 +17,7 @@ from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.ingest.table_layout import arranged, has_layout_columns
 from frazil.rows.writer_schemas import LATEST
-from frazil.upsert.live_rows import check_columns
+from frazil.upsert.lookup.live_rows import check_columns
 from frazil.upsert.text_order import text_order
 
 log = structlog.get_logger("frazil")

@@ -38,9 +38,9 @@ from frazil.types import (
     advance,
     merge_reports,
 )
-from frazil.upsert.commit import OldRowsGone, ValuesGone, commit_changes
-from frazil.upsert.first_tombstones import without_told
-from frazil.upsert.last_deletes import still_last
+from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
+from frazil.upsert.records.first_tombstones import without_redundant_tombstones
+from frazil.upsert.records.last_deletes import still_last
 from frazil.upsert.truncates import unplaced
 from frazil.write.partition_limit import TooManyPartitions, exceeds
 
@@ -66,7 +66,7 @@ class Pipeline:
         reports = self._jobs.run([p.batch for p in planned], job_of(planned), with_offsets=False, pool=pool)
         hit("job.after")
         self._check_topic_ids(planned)
-        return {p.table.name: without_told(merge_reports(p.table.name, reports)) for p in planned}
+        return {p.table.name: without_redundant_tombstones(merge_reports(p.table.name, reports)) for p in planned}
 
     def isolate(self, planned: Planned) -> Found:
         """The records of a batch that end the task which reads them."""
@@ -224,10 +224,10 @@ class Pipeline:
                 committed, resolved = commit_changes(self._catalog, table.target(), state, report, commit)
             else:
                 committed = self._catalog.commit(commit)
-        except OldRowsGone as gone:
+        except OldRowsMissing as gone:
             self._delete_files(table, report)
             return Replan(state, report, (KeyUpdates(gone.places(sorted(planned.batch.topics))),))
-        except ValuesGone as gone:
+        except ValuesMissing as gone:
             self._delete_files(table, report)
             return self._without_values(planned, report, gone)
         except (ConflictError, NotSent, SpecError):
@@ -239,7 +239,7 @@ class Pipeline:
             release_memory()
         return Committed(replace(state, progress=delivered), report, resolved)
 
-    def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesGone) -> Outcome:
+    def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesMissing) -> Outcome:
         """What follows where a row has no value for a required column: as for a record that lacks one."""
         is_fixed = any((name,) in planned.table.target().fixed for name in gone.columns)
         if planned.table.spec.schema_evolution == "evolve" and not is_fixed:

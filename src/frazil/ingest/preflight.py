@@ -17,7 +17,7 @@ from frazil.ingest.table_layout import check_measured_columns
 from frazil.ingest.table_settings import own_columns
 from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.schema.evolve import NameConflict, new_schema
-from frazil.upsert.live_rows import check_columns
+from frazil.upsert.lookup.live_rows import check_columns
 
 
 def refuse_foreseen(table: Table, catalog: Catalog) -> None:

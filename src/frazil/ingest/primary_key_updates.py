@@ -15,7 +15,7 @@ from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.types import OffsetRange, TaskReport
-from frazil.upsert.incomplete_key_updates import PendingUpdate, Place
+from frazil.upsert.records.incomplete_key_updates import PendingUpdate, Place
 
 log = structlog.get_logger("frazil")
 

@@ -15,7 +15,7 @@ from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_sch
 from frazil.schema.name_case import column_settings, fold
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
-from frazil.upsert.live_rows import check_columns
+from frazil.upsert.lookup.live_rows import check_columns
 
 CLASH_REMEDY = (
     "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"

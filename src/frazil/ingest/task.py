@@ -42,12 +42,12 @@ from frazil.types import (
     add_names,
     later,
 )
-from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import Changes
-from frazil.upsert.first_tombstones import FirstTombstones
-from frazil.upsert.incomplete_key_updates import IncompleteUpdates
-from frazil.upsert.last_deletes import LastDeletes
-from frazil.upsert.read_changes import read_checked, rows_of
+from frazil.upsert.change_rows import ChangeRows
+from frazil.upsert.records.first_tombstones import FirstTombstones
+from frazil.upsert.records.incomplete_key_updates import IncompleteUpdates
+from frazil.upsert.records.last_deletes import LastDeletes
+from frazil.upsert.records.read_changes import read_checked, rows_of
 from frazil.write.partition_limit import TooManyPartitions
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
@@ -315,7 +315,7 @@ class _TableRun:
             if near is found.decoded or found.changes is None:
                 return replace(found, decoded=decoded)
             return ReadRecords(decoded, replace(found.changes, decoded=decoded).without_refused())
-        changes = read_checked(self.target, topic, self.last_deletes.with_told(topic, columns), limit)
+        changes = read_checked(self.target, topic, self.last_deletes.mark_following_deletes(topic, columns), limit)
         near = refuse_far_times(self.target, columns, changes.decoded, limit)
         decoded = self._by_rows(topic, columns, near)
         self.key_columns = self.key_columns or changes.key_columns
@@ -495,7 +495,7 @@ def load_report(text: str) -> TaskReport:
     fields["key_columns"] = tuple(fields["key_columns"])
     for name in ("unpaired", "unplaced"):
         fields[name] = tuple((topic, partition, offset) for topic, partition, offset in fields[name])
-    fields["key_update_parts"] = tuple(KeyUpdatePart(**half) for half in fields["key_update_parts"])
+    fields["key_update_parts"] = tuple(KeyUpdatePart(**part) for part in fields["key_update_parts"])
     fields["last_deletes"] = tuple(LastDelete(**last) for last in fields["last_deletes"])
     fields["ends"] = {t: {int(p): offset for p, offset in ps.items()} for t, ps in fields["ends"].items()}
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])

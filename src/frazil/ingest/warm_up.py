@@ -16,7 +16,7 @@ from frazil.decode.protobuf.cells import may_repeat_keys
 from frazil.rows import writer_schemas
 from frazil.rows.connect_messages import may_be_messages
 from frazil.schema.evolve import new_schema
-from frazil.upsert.arrival_order import Succession
+from frazil.upsert.arrival_order import ArrivalOrder
 
 _SAMPLE = {"t": "text", "i": 1, "f": 1.5, "b": True, "n": None, "a": [1], "o": {"t": "text"}}
 _MANY_KEYS = 100
@@ -52,4 +52,4 @@ def _compile_rest() -> None:
     scan_any(0, nothing, nothing, no_bytes, no_bytes, no_bytes)
     may_repeat_keys(np.zeros(1, np.int64), np.zeros(0, np.int64))
     later, is_so = np.array([2, 1]), np.ones(2, np.bool_)
-    Succession(np.zeros(2, int), np.zeros(2, int), np.arange(2), later, is_so, is_so, ~is_so).ranks_by_arrival()
+    ArrivalOrder(np.zeros(2, int), np.zeros(2, int), np.arange(2), later, is_so, is_so, ~is_so).ranks_by_arrival()

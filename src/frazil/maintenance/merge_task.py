@@ -21,7 +21,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.runtime.release import release_memory
 from frazil.schema.arrow import as_written, field_id_of
 from frazil.types import DataFile
-from frazil.upsert.delete_files import read_deletes, rows_of
+from frazil.upsert.lookup.delete_files import read_deletes, rows_of
 from frazil.write.cluster import Partition
 from frazil.write.lineage import LINEAGE_SINCE, ROW_ID_FIELD, UPDATED_FIELD, has_lineage, lineage_schema
 from frazil.write.partition_values import short_path

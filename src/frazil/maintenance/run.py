@@ -10,7 +10,7 @@ import structlog
 
 from frazil.catalog.history import DEAD_LETTERS_MARK, has_uncommitted_dead_letters, read_by_retry
 from frazil.catalog.maintenance_port import Rewritten, Upkeep
-from frazil.catalog.shared_folder import plain
+from frazil.catalog.table_folder import plain
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError

@@ -210,7 +210,7 @@ class MaintenanceScheduler:
                 known.plan, known.is_behind = replace(plan, health=health), bool(health.above_cap)
         except FrazilError as error:
             self._put_off(known, error.message, mode)
-        except Exception as error:  # noqa: BLE001  (care must never end the pipeline)
+        except Exception as error:
             if not self._stopping.is_set():
                 log.error("unexpected", table=charge.name, error=f"{type(error).__name__}: {error}")
                 self._put_off(known, f"{type(error).__name__}: {error}", mode)

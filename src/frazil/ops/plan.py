@@ -201,7 +201,7 @@ def _plan_table(
         return _planned(table, "stop", draft, ends, committed)
     except FrazilError:
         raise
-    except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are planned)
+    except Exception as error:
         draft.problem = problem_of(unforeseen(error, table.name))
         return _planned(table, "stop", draft, ends, committed)
     return _planned(table, action_of(table, draft, ends, committed), draft, ends, committed)

@@ -20,7 +20,7 @@ from frazil.rows.read import read_records
 from frazil.rows.requested_fields import fields_requested_by_rows
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import merge_requested_fields
-from frazil.upsert.read_changes import read_checked
+from frazil.upsert.records.read_changes import read_checked
 from frazil.write.target import METADATA_TYPES, TableTarget
 
 _ROUNDS = 3

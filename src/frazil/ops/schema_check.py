@@ -35,7 +35,7 @@ from frazil.schema.name_mapping import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
 from frazil.schema.rejected_changes import remedy_of
 from frazil.spec.models import ValueSpec
-from frazil.upsert.key_names import leaves_of, places_of
+from frazil.upsert.records.key_names import leaves_of, places_of
 from frazil.write.target import TableTarget
 
 _CONSEQUENCES = {

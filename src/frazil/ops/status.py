@@ -203,7 +203,7 @@ def _load_all(discovery: Discovery, catalog: Catalog, found: Mapping[str, _Found
             failures += 1
         except FrazilError as error:
             held.problem = problem_of(error)
-        except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are looked at)
+        except Exception as error:
             held.problem = problem_of(unforeseen(error, held.table.name))
 
 

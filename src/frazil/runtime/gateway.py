@@ -201,6 +201,6 @@ def _escaped(value: str) -> str:
 
 
 def _spark_home() -> Path:
-    import pyspark  # noqa: PLC0415  (a third of a second that other commands need not pay)
+    import pyspark
 
     return Path(pyspark.__file__).parent

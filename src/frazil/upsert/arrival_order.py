@@ -20,14 +20,14 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Succession:
-    """Changes while they are put in order. codes: a number for each key; lanes: for each partition; sequence: their order of
+class ArrivalOrder:
+    """Changes while they are put in order. codes: a number for each key; partition_codes: for each partition; sequence: their order of
     arrival; ranks: in the order of places. reads: rows of snapshots. opens: whatever comes behind them in their partition is
     newer. clears: what was before them no longer counts.
     """
 
     codes: Ints
-    lanes: Ints
+    partition_codes: Ints
     sequence: Ints
     ranks: Ints
     reads: Bools
@@ -41,9 +41,9 @@ class Succession:
         if not self.opens.any():
             return None
         order = np.lexsort((self.sequence, self.codes))
-        codes, lanes, ranks = self.codes[order], self.lanes[order], self.ranks[order]
+        codes, partition_codes, ranks = self.codes[order], self.partition_codes[order], self.ranks[order]
         begins = np.ones(order.size, np.bool_)
-        begins[1:] = (codes[1:] != codes[:-1]) | (lanes[1:] != lanes[:-1])
+        begins[1:] = (codes[1:] != codes[:-1]) | (partition_codes[1:] != partition_codes[:-1])
         if not (~begins[1:] & (ranks[1:] < ranks[:-1])).any():
             return None
         heights, turns, own = np.empty(order.size, np.int64), np.empty(order.size, np.int64), ranks.copy()

@@ -27,23 +27,23 @@ from frazil.upsert.deduplicate import (
     dump_table,
     previous_places,
 )
-from frazil.upsert.live_rows import as_numbers
-from frazil.upsert.primary_key_updates import (
-    GOT,
-    MOVED,
-    MOVED_AT,
-    MOVED_IN,
-    MOVED_ORDER,
+from frazil.upsert.lookup.live_rows import as_numbers
+from frazil.upsert.old_values.primary_key_updates import (
+    KEY_CHANGED,
+    KEY_CHANGED_AT,
+    KEY_CHANGED_IN,
+    KEY_CHANGED_ORDER,
+    LATER_KEYS,
     OLD_KEY,
-    Moves,
+    KeyUpdates,
     Place,
     Walk,
-    find_moves,
+    find_key_updates,
     record_of,
 )
-from frazil.upsert.read_changes import keys_of
-from frazil.upsert.row_places import ends_of_chains
-from frazil.upsert.truncates import Parted, part_truncates
+from frazil.upsert.old_values.row_places import ends_of_chains
+from frazil.upsert.records.read_changes import keys_of
+from frazil.upsert.truncates import SeparatedTruncates, separate_truncates
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
@@ -98,11 +98,11 @@ class ChangeRows:
         """Changes with a row of the files' schema each. records: their records' columns, as many as there are changes."""
         if not changes.ops.size:
             return
-        parted = part_truncates(self._target, changes)
-        if not parted.kept.all():
-            self._note_truncates(topic, parted, records)
-            kept = np.flatnonzero(parted.kept)
-            rows, changes, records = rows.take(pa.array(kept)), changes.only(parted.kept), pick(records, kept)
+        separated = separate_truncates(self._target, changes)
+        if not separated.kept.all():
+            self._note_truncates(topic, separated, records)
+            kept = np.flatnonzero(separated.kept)
+            rows, changes, records = rows.take(pa.array(kept)), changes.only(separated.kept), pick(records, kept)
         ranked, count = rank(self._target, self._topics.index(topic), rows, changes, records), changes.ops.size
         is_departed = np.isin(changes.records, [row for row, _, is_delete in changes.key_update_parts if is_delete])
         self._departed.update(record_of(ranked, place) for place in np.flatnonzero(is_departed).tolist())
@@ -148,28 +148,28 @@ class ChangeRows:
         del part, complete
         return dump_ranked(ranked), buffered, count
 
-    def _note_truncates(self, topic: str, parted: Parted, records: Mapping[str, pa.Array]) -> None:
-        self.emptied = max(self.emptied, parted.emptied)
-        for n in np.flatnonzero(parted.unplaced).tolist():
+    def _note_truncates(self, topic: str, separated: SeparatedTruncates, records: Mapping[str, pa.Array]) -> None:
+        self.emptied = max(self.emptied, separated.emptied)
+        for n in np.flatnonzero(separated.unplaced).tolist():
             self.unplaced.add((topic, records["partition"][n].as_py(), records["offset"][n].as_py()))
 
     def _deduplicate(self) -> None:
-        whole = _concat(self._parts)
-        latest = deduplicate(whole.ranked, np.logical_or.reduce(list(whole.waits.values())) if whole.waits else None)
+        merged = _concat(self._parts)
+        latest = deduplicate(merged.ranked, np.logical_or.reduce(list(merged.waits.values())) if merged.waits else None)
         self._pending = 0
-        if latest.kept.size == len(whole.ranked) and not whole.waits and latest.cut < 0:
-            self._parts = [whole]  # No key was there twice.
+        if latest.kept.size == len(merged.ranked) and not merged.waits and latest.cut < 0:
+            self._parts = [merged]  # No key was there twice.
             return
-        filled = _fill(whole, latest, self._moves(whole))
-        self.lost |= {self._place(whole.ranked, place) for place in filled.lost}
-        ranked = whole.ranked.take(latest.kept)
-        self._parts = [_Part(ranked, filled.rows, filled.waits, whole.count, hidden=filled.hidden)]
+        filled = _fill(merged, latest, self._key_updates(merged))
+        self.lost |= {self._place(merged.ranked, place) for place in filled.lost}
+        ranked = merged.ranked.take(latest.kept)
+        self._parts = [_Part(ranked, filled.rows, filled.waits, merged.count, hidden=filled.hidden)]
 
-    def _moves(self, part: _Part) -> Moves:
+    def _key_updates(self, part: _Part) -> KeyUpdates:
         if not part.old_keys:
-            return Moves()
+            return KeyUpdates()
         assert part.marks is not None
-        return find_moves(part.ranked, part.old_keys, part.positions, part.marks, self._departed)
+        return find_key_updates(part.ranked, part.old_keys, part.positions, part.marks, self._departed)
 
     def _place(self, ranked: Ranked, place: int) -> tuple[str, int, int]:
         return self._topics[int(ranked.source[place])], int(ranked.partition[place]), int(ranked.offset[place])
@@ -232,7 +232,7 @@ class _Filled:
     lost: list[int]
 
 
-def _fill(part: _Part, latest: LatestChanges, moves: Moves) -> _Filled:
+def _fill(part: _Part, latest: LatestChanges, key_updates: KeyUpdates) -> _Filled:
     """Gives the changes that are kept values of the changes before them where they have none of their own."""
     kept, waits = latest.kept, {}
     rows = part.rows.take(pa.array(kept))
@@ -243,19 +243,21 @@ def _fill(part: _Part, latest: LatestChanges, moves: Moves) -> _Filled:
     given: dict[str, pa.Array] = {}
     lost: set[int] = set()
     for name, mask in masks.items():
-        walked = _walk(part.ranked, before, mask, kept, moves)
+        walked = _walk(part.ranked, before, mask, kept, key_updates)
         sources, waiting = _sources(part.ranked, kept, walked)
-        givers = _givers(part.ranked, walked)
-        if part.ranked.order is not None and (givers >= 0).any():
-            waiting |= givers >= 0
-            given[GIVEN + name] = _places_of(part.ranked, givers)
-        moved = walked.moved.items()
-        lost |= {int(kept[n]) for n, walk in moved if walk.is_lost or (walk.at < 0 and latest.cut >= 0)}
-        for n, walk in moved:
+        providers = _providers(part.ranked, walked)
+        if part.ranked.order is not None and (providers >= 0).any():
+            waiting |= providers >= 0
+            given[GIVEN + name] = _places_of(part.ranked, providers)
+        updated = walked.updated.items()
+        lost |= {int(kept[n]) for n, walk in updated if walk.is_lost or (walk.at < 0 and latest.cut >= 0)}
+        for n, walk in updated:
             # One that goes further passes all that the others do.
-            if (walk.at < 0 or givers[n] >= 0) and (n not in asked or len(walk.movers) > len(asked[n].movers)):
+            if (walk.at < 0 or providers[n] >= 0) and (
+                n not in asked or len(walk.key_changes) > len(asked[n].key_changes)
+            ):
                 asked[n] = walk
-        without |= {n for n, walk in moved if walk.at < 0}
+        without |= {n for n, walk in updated if walk.at < 0}
         place = rows.schema.get_field_index(name)
         column = part.rows.column(place).take(pa.array(sources))
         rows = rows.set_column(place, rows.schema.field(place), column)
@@ -270,25 +272,25 @@ def _fill(part: _Part, latest: LatestChanges, moves: Moves) -> _Filled:
 @dataclass(frozen=True)
 class _Walked:
     """Where the values are that kept changes have not got themselves. lack: which these are. at: per kept change which one
-    has the value, or has taken it away; -1 where only the table can have it. moved: more of those whose row had another key.
+    has the value, or has taken it away; -1 where only the table can have it. updated: more of those whose row had another key.
     """
 
     lack: NDArray[np.bool_]
     at: Ints
-    moved: dict[int, Walk]
+    updated: dict[int, Walk]
 
 
-def _walk(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, moves: Moves) -> _Walked:
+def _walk(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, key_updates: KeyUpdates) -> _Walked:
     """See _Walked. Changes that had another key alone are gone through one by one."""
     lacks = mask & (ranked.ops == UPSERT)
-    is_moved = np.zeros(len(ranked), np.bool_)
-    is_moved[list(moves.deletes)] = True
-    at = ends_of_chains(before, lacks & ~is_moved)[kept]
-    moved = {}
-    for n in np.flatnonzero((at >= 0) & lacks[kept] & (lacks & is_moved)[at]).tolist():
-        moved[n] = moves.walk(ranked, before, mask, int(kept[n]))
-        at[n] = moved[n].at
-    return _Walked(lacks[kept], at, moved)
+    has_other_key = np.zeros(len(ranked), np.bool_)
+    has_other_key[list(key_updates.deletes)] = True
+    at = ends_of_chains(before, lacks & ~has_other_key)[kept]
+    updated = {}
+    for n in np.flatnonzero((at >= 0) & lacks[kept] & (lacks & has_other_key)[at]).tolist():
+        updated[n] = key_updates.walk(ranked, before, mask, int(kept[n]))
+        at[n] = updated[n].at
+    return _Walked(lacks[kept], at, updated)
 
 
 def _sources(ranked: Ranked, kept: Ints, walked: _Walked) -> tuple[Ints, NDArray[np.bool_]]:
@@ -299,13 +301,13 @@ def _sources(ranked: Ranked, kept: Ints, walked: _Walked) -> tuple[Ints, NDArray
     return np.where(has_value, walked.at, kept), walked.lack & (walked.at < 0)
 
 
-def _givers(ranked: Ranked, walked: _Walked) -> Ints:
+def _providers(ranked: Ranked, walked: _Walked) -> Ints:
     """Per kept change which one in the order of a column has given it a value, or has left none; -1: none. Of a row with
     another key it may be one that the connector repeats, where the order is that of the source's log.
     """
-    givers = np.where(walked.lack, walked.at, -1)
-    givers[[n for n, walk in walked.moved.items() if ranked.read is None or walk.is_lost]] = -1
-    return givers
+    providers = np.where(walked.lack, walked.at, -1)
+    providers[[n for n, walk in walked.updated.items() if ranked.read is None or walk.is_lost]] = -1
+    return providers
 
 
 def _places_of(ranked: Ranked, places: Ints) -> pa.Array:
@@ -324,9 +326,9 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk], without: Collect
     """
     if not asked:
         return {}
-    origins, alone, movers = kept.copy(), np.full(kept.size, -1), np.full(kept.size, -1)
+    origins, alone, key_changes = kept.copy(), np.full(kept.size, -1), np.full(kept.size, -1)
     for n, walk in asked.items():
-        origins[n], alone[n], movers[n] = walk.origin, walk.alone, walk.movers[-1]
+        origins[n], alone[n], key_changes[n] = walk.origin, walk.alone, walk.key_changes[-1]
     places, others = pa.array(origins, mask=origins == kept), pa.array(alone, mask=alone < 0)
     keys = [key.take(places) for key in part.ranked.keys]
     assert part.times is not None
@@ -335,27 +337,31 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk], without: Collect
         keys = [pc.coalesce(old.take(others), key) for old, key in zip(part.old_keys, keys, strict=True)]
     is_without = np.zeros(kept.size, np.bool_)
     is_without[list(without)] = True
-    found = {MOVED: pa.array(is_without), MOVED_AT: times, **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)}}
+    found = {
+        KEY_CHANGED: pa.array(is_without),
+        KEY_CHANGED_AT: times,
+        **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)},
+    }
     if part.ranked.order is not None:
-        found[MOVED_ORDER] = part.ranked.order.take(pa.array(movers, mask=movers < 0))
+        found[KEY_CHANGED_ORDER] = part.ranked.order.take(pa.array(key_changes, mask=key_changes < 0))
         here = pa.array(origins, mask=(origins == kept) | (alone >= 0))
-        found[MOVED_IN] = pa.array(part.ranked.partition).take(here)
+        found[KEY_CHANGED_IN] = pa.array(part.ranked.partition).take(here)
     if part.ranked.read is not None:
-        found[GOT] = _keys_got(part.ranked, kept.size, asked)
+        found[LATER_KEYS] = _later_keys(part.ranked, kept.size, asked)
     return found
 
 
-def _keys_got(ranked: Ranked, count: int, asked: Mapping[int, Walk]) -> pa.ListArray:
+def _later_keys(ranked: Ranked, count: int, asked: Mapping[int, Walk]) -> pa.ListArray:
     """See GOT."""
     assert ranked.order is not None
     sizes = np.zeros(count + 1, np.int32)
     for n, walk in asked.items():
-        sizes[n + 1] = len(walk.movers)
-    at = pa.array([mover for n in sorted(asked) for mover in asked[n].movers], pa.int64())
+        sizes[n + 1] = len(walk.key_changes)
+    at = pa.array([mover for n in sorted(asked) for mover in asked[n].key_changes], pa.int64())
     columns = [*ranked.keys, ranked.order, pa.array(ranked.partition)]
     names = [*(f"k{n}" for n in range(len(ranked.keys))), "order", "partition"]
-    got = pa.StructArray.from_arrays([column.take(at) for column in columns], names)
-    return pa.ListArray.from_arrays(pa.array(np.cumsum(sizes, dtype=np.int32)), got)
+    later_keys = pa.StructArray.from_arrays([column.take(at) for column in columns], names)
+    return pa.ListArray.from_arrays(pa.array(np.cumsum(sizes, dtype=np.int32)), later_keys)
 
 
 def _buffered(part: _Part, rows: Ints) -> pa.Table:

@@ -18,15 +18,15 @@ from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta, TaskReport
-from frazil.upsert.column_cache import forget_files, note_live
 from frazil.upsert.deduplicate import LatestChanges, Ranked
-from frazil.upsert.delete_files import bits_of, write_deletes
 from frazil.upsert.lineage import kept_ids
-from frazil.upsert.lookup import Found, find_rows, newest_order
+from frazil.upsert.lookup.column_cache import forget_files, retain_live_files
+from frazil.upsert.lookup.delete_files import bits_of, write_deletes
+from frazil.upsert.lookup.search import Found, find_rows, newest_order
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
-from frazil.upsert.old_values import OldRowsGone, ValuesGone
-from frazil.upsert.primary_key_updates import Bools
-from frazil.upsert.rewritten_files import sort_out, write_rows
+from frazil.upsert.old_values.complete import OldRowsMissing, ValuesMissing
+from frazil.upsert.old_values.primary_key_updates import Bools
+from frazil.upsert.rewritten_files import classify_own_files, write_rows
 from frazil.upsert.truncates import Truncated, find_truncated, is_truncated
 from frazil.write.lineage import has_lineage
 from frazil.write.target import TableTarget
@@ -65,7 +65,7 @@ def commit_changes(
     """Commits the changes of `report`; the progress as committed.
 
     Raises as Catalog.commit does, NotSent too where the rows cannot be looked up, SpecError where rows of the table cannot
-    be replaced, OldRowsGone, ValuesGone. Files of the attempts that came to nothing are removed; those of `report` are the
+    be replaced, OldRowsMissing, ValuesMissing. Files of the attempts that came to nothing are removed; those of `report` are the
     caller's.
     """
     _check_format(state)
@@ -75,12 +75,12 @@ def commit_changes(
     judge = _by_order(target, commit.progress.emptied)
     for number in range(_TRIES):
         # No more than this: table care waits for it, and the next batch for table care.
-        with catalog.turn(state.name):
+        with catalog.lock(state.name):
             attempt = _attempt(catalog, target, state, batch, judge)
-            whole = replace(commit, files=attempt.files(commit.files), delta=attempt.delta)
+            full_commit = replace(commit, files=attempt.files(commit.files), delta=attempt.delta)
             hit("upsert.resolved")
             try:
-                done = catalog.commit(whole)
+                done = catalog.commit(full_commit)
             except TableMoved:
                 catalog.delete_files(state.name, attempt.paths)
                 again = _load_again(catalog, state.name)
@@ -132,7 +132,7 @@ def prepare_changes(
     """Looks up the rows that the changes of `report` replace in the table as it was last loaded, and writes what goes.
 
     judge: in place of the ordering column's verdict on what comes too late. Raises UnavailableError, SpecError where rows of
-    the table cannot be replaced, OldRowsGone.
+    the table cannot be replaced, OldRowsMissing.
     """
     _check_format(state)
     attempt = _attempt(catalog, target, state, merge_changes(target, report), judge)
@@ -170,7 +170,7 @@ def _resolve(
 ) -> None:
     """Finds the rows that go, writes which they are, and the rows that had to wait for them."""
     assert target.changes is not None
-    note_live(state.name, scan.files)
+    retain_live_files(state.name, scan.files)
     keys, is_emptied = batch.keys, batch.latest.cut >= 0
     files = () if is_emptied else scan.files
     truncated = find_truncated(target, files, batch.emptied) if batch.emptied and files else Truncated()
@@ -185,12 +185,12 @@ def _resolve(
     emptied = [file for file, bits in gone.values() if batch.emptied and len(bits) == file.record_count]
     for file in emptied:
         del gone[file.path]
-    whole = scan.files if is_emptied else (*truncated.whole, *emptied)
-    removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in whole)
+    removed_files = scan.files if is_emptied else (*truncated.complete_files, *emptied)
+    removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in removed_files)
     touched = tuple(gone)
     replaced = tuple(delete for file, _ in gone.values() for delete in file.deletes if delete.is_of_one_file)
     ids = kept_ids(batch, found, late) if has_lineage(target, state.format_version) else None
-    own = sort_out(batch, late, ids)
+    own = classify_own_files(batch, late, ids)
     for file, bits in own.superseded:
         gone[file.path] = (file, bits)
     attempt.deletes = write_deletes(target, dict(gone.values()), state.format_version)
@@ -218,4 +218,4 @@ def _late(target: TableTarget, changes: Ranked, latest: LatestChanges, found: Fo
     return is_older & ~live.were_read_in(changes.partition[latest.last]) & ~latest.is_sure
 
 
-__all__ = ["Judge", "OldRowsGone", "Prepared", "ValuesGone", "commit_changes", "prepare_changes"]
+__all__ = ["Judge", "OldRowsMissing", "Prepared", "ValuesMissing", "commit_changes", "prepare_changes"]

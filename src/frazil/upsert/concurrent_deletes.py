@@ -15,9 +15,9 @@ from frazil.catalog.scans import LiveFile
 from frazil.errors import UnavailableError
 from frazil.types import DeleteFile
 from frazil.upsert.deduplicate import key_codes
-from frazil.upsert.delete_files import bits_of, read_deletes, rows_of, write_deletes
-from frazil.upsert.live_rows import key_columns
-from frazil.upsert.lookup import find_rows
+from frazil.upsert.lookup.delete_files import bits_of, read_deletes, rows_of, write_deletes
+from frazil.upsert.lookup.live_rows import key_columns
+from frazil.upsert.lookup.search import find_rows
 from frazil.write.target import TableTarget
 
 

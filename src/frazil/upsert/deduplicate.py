@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.schema.arrow import is_every
-from frazil.upsert.arrival_order import Succession
+from frazil.upsert.arrival_order import ArrivalOrder
 from frazil.upsert.changes import DELETE, TRUNCATE
 
 Ints = NDArray[np.int64]
@@ -103,7 +103,7 @@ def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
 def deduplicate(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> LatestChanges:
     """The last change of each key, and what it rests on. lacking: changes that have some value from one before them."""
     if changes.order is None and not (changes.ops == TRUNCATE).any():
-        return _deduplicate_plainly(changes)
+        return _deduplicate_by_arrival(changes)
     state = _State(changes)
     last, highest = state.last(state.order), state.last(state.by_place)
     is_kept = state.is_barrier.copy()
@@ -111,14 +111,14 @@ def deduplicate(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> La
     if changes.order is not None:
         is_kept[_candidates(state)] = True
         if lacking is not None:
-            is_kept |= _givers(state, _lanes(changes), is_kept & lacking)
+            is_kept |= _providers(state, _partition_codes(changes), is_kept & lacking)
     kept = np.flatnonzero(is_kept)
     if state.cut >= 0:
         kept = np.append(kept, state.cut)
     return LatestChanges(last, state.barrier[state.codes[last]] >= 0, kept, highest, state.cut)
 
 
-def refold(changes: Ranked) -> LatestChanges:
+def rebuild_latest(changes: Ranked) -> LatestChanges:
     """The same as `deduplicate`, of changes that are what one fold has kept."""
     if changes.order is not None or (changes.ops == TRUNCATE).any():
         return deduplicate(changes)
@@ -141,18 +141,18 @@ def _candidates(state: _State) -> Ints:
     return order[heights == np.maximum.accumulate(heights)] if order.size else order
 
 
-def _givers(state: _State, lanes: Ints, lacking: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _providers(state: _State, partition_codes: Ints, lacking: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Changes that may give the `lacking` ones a value, which a barrier that is not here may decide: all of their key, where
     these came in several partitions, as then it may be between any two.
     """
     codes, count = state.codes, state.barrier.size
     least, greatest, is_asked = (
-        np.full(count, lanes.max(initial=0)),
+        np.full(count, partition_codes.max(initial=0)),
         np.zeros(count, np.int64),
         np.zeros(count, np.bool_),
     )
-    np.minimum.at(least, codes, lanes)
-    np.maximum.at(greatest, codes, lanes)
+    np.minimum.at(least, codes, partition_codes)
+    np.maximum.at(greatest, codes, partition_codes)
     is_asked[codes[lacking]] = True
     is_asked &= least < greatest
     found = np.zeros(codes.size, np.bool_)
@@ -160,7 +160,7 @@ def _givers(state: _State, lanes: Ints, lacking: NDArray[np.bool_]) -> NDArray[n
     return found
 
 
-def _deduplicate_plainly(changes: Ranked) -> LatestChanges:
+def _deduplicate_by_arrival(changes: Ranked) -> LatestChanges:
     """By arrival alone: nothing needs to be sorted."""
     if _are_distinct(changes.keys):
         return _all_kept(changes)
@@ -255,10 +255,12 @@ def _ranks_by_arrival(changes: Ranked, codes: Ints, sequence: Ints, ranks: Ints)
         return None
     is_delete = changes.ops == DELETE
     opens, clears = changes.read | (is_delete & ~changes.blind), is_delete & changes.blind
-    return Succession(codes, _lanes(changes), sequence, ranks, changes.read, opens, clears).ranks_by_arrival()
+    return ArrivalOrder(
+        codes, _partition_codes(changes), sequence, ranks, changes.read, opens, clears
+    ).ranks_by_arrival()
 
 
-def _lanes(changes: Ranked) -> Ints:
+def _partition_codes(changes: Ranked) -> Ints:
     """A number for each partition of each topic."""
     return changes.source * (int(changes.partition.max(initial=0)) + 1) + changes.partition
 

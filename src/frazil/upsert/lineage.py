@@ -8,13 +8,12 @@ import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
 from frazil.upsert.changes import UPSERT
-from frazil.upsert.column_cache import ColumnCache
 from frazil.upsert.deduplicate import Ints
-from frazil.upsert.live_rows import reserved_column
-from frazil.upsert.lookup import Found, Hits
+from frazil.upsert.lookup.column_cache import ColumnCache
+from frazil.upsert.lookup.live_rows import in_threads, reserved_column
+from frazil.upsert.lookup.search import Found, Hits
 from frazil.upsert.merged_changes import MergedChanges
-from frazil.upsert.primary_key_updates import Bools
-from frazil.upsert.threads import in_threads
+from frazil.upsert.old_values.primary_key_updates import Bools
 from frazil.write.lineage import NO_ID, ROW_ID_FIELD
 from frazil.write.target import TableTarget
 

@@ -18,7 +18,7 @@ from frazil.upsert.deduplicate import (
     key_codes,
     load_ranked,
     load_table,
-    refold,
+    rebuild_latest,
 )
 from frazil.upsert.truncates import Bools, is_truncated
 from frazil.write.target import TableTarget
@@ -73,7 +73,7 @@ def _deduplicated(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: 
     """is_one: the changes are what one fold has kept."""
     rows = _counting(ranked, is_truncated(target, ranked, emptied))
     if rows.size == len(ranked):
-        return refold(ranked) if is_one else deduplicate(ranked)
+        return rebuild_latest(ranked) if is_one else deduplicate(ranked)
     found = deduplicate(ranked.take(rows))
     cut = int(rows[found.cut]) if found.cut >= 0 else -1
     return LatestChanges(rows[found.last], found.is_sure, rows[found.kept], rows[found.highest], cut)

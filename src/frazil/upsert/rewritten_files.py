@@ -17,22 +17,22 @@ from pyroaring import BitMap64
 from frazil.catalog.scans import LiveFile
 from frazil.schema.arrow import as_written
 from frazil.types import DataFile
-from frazil.upsert.change_rows import KEY_PLACE
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.deduplicate import Ints
-from frazil.upsert.delete_files import bits_of
-from frazil.upsert.live_rows import one_array
-from frazil.upsert.lookup import Found, find_rows
+from frazil.upsert.lookup.delete_files import bits_of
+from frazil.upsert.lookup.live_rows import one_array
+from frazil.upsert.lookup.search import Found, find_rows
 from frazil.upsert.merged_changes import MergedChanges
-from frazil.upsert.old_values import complete_buffered
-from frazil.upsert.primary_key_updates import Bools
+from frazil.upsert.old_values.complete import complete_buffered
+from frazil.upsert.old_values.primary_key_updates import Bools
+from frazil.upsert.change_rows import KEY_PLACE
 from frazil.write.lineage import NO_ID, lineage_schema, with_row_ids
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter, file_io
 
 
 @dataclass(frozen=True)
-class _Again:
+class _RewrittenFile:
     """A file to be written again. stays: which of its rows are wanted; ids: of each row, NO_ID for new ones."""
 
     file: LiveFile
@@ -42,21 +42,21 @@ class _Again:
 
 @dataclass
 class OwnFiles:
-    """superseded: rows that are no longer wanted, of files that stay. again: files that others take the place of. ids: per
+    """superseded: rows that are no longer wanted, of files that stay. rewritten: files that others take the place of. ids: per
     change; None where no row keeps one.
     """
 
     superseded: list[tuple[LiveFile, BitMap64]] = field(default_factory=list)
-    again: list[_Again] = field(default_factory=list)
+    rewritten: list[_RewrittenFile] = field(default_factory=list)
     ids: Ints | None = None
 
     @property
     def unused(self) -> list[str]:
         """Paths of the files that are not to be committed."""
-        return [one.file.path for one in self.again]
+        return [one.file.path for one in self.rewritten]
 
 
-def sort_out(batch: MergedChanges, late: Bools, ids: Ints | None) -> OwnFiles:
+def classify_own_files(batch: MergedChanges, late: Bools, ids: Ints | None) -> OwnFiles:
     """late: the keys whose change comes too late; ids: per change the id that its row keeps. OSError as the store."""
     buffered = _buffered(batch)
     lost = _lost(batch, late) & ~buffered
@@ -66,14 +66,14 @@ def sort_out(batch: MergedChanges, late: Bools, ids: Ints | None) -> OwnFiles:
     else:
         own = OwnFiles(ids=ids)
     # Of a key with a row in a file and a held one, only the first is looked for: a file's keys must be distinct.
-    for file, rows, places in _own_rows(batch, (lost | (ids != NO_ID)) & ~buffered):
+    for file, rows, places in _find_own_rows(batch, (lost | (ids != NO_ID)) & ~buffered):
         gone = rows[lost[places]]
         if (ids[places] == NO_ID).all():
             own.superseded.append((file, bits_of(gone)))
             continue
-        again = _Again(file, np.ones(file.record_count, np.bool_), np.full(file.record_count, NO_ID))
-        again.stays[gone], again.ids[rows] = False, ids[places]
-        own.again.append(again)
+        rewritten = _RewrittenFile(file, np.ones(file.record_count, np.bool_), np.full(file.record_count, NO_ID))
+        rewritten.stays[gone], rewritten.ids[rows] = False, ids[places]
+        own.rewritten.append(rewritten)
     return own
 
 
@@ -95,7 +95,7 @@ def _buffered(batch: MergedChanges) -> Bools:
     return is_buffered
 
 
-def _own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[LiveFile, Ints, Ints]]:
+def _find_own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[LiveFile, Ints, Ints]]:
     """The files with rows of these changes: which rows, and the places of their changes."""
     assert batch.target.changes is not None
     for number, files in enumerate(batch.files):
@@ -116,8 +116,8 @@ def write_rows(
         for rows, places, lacking in complete_buffered(batch, found, late, files):
             writer.write(rows if own.ids is None else with_row_ids(batch.target, rows, own.ids[places]))
             missing_required += lacking
-        for again in own.again:
-            for rows in _read_again(batch.target, again):
+        for rewritten in own.rewritten:
+            for rows in _read_rewritten(batch.target, rewritten):
                 writer.write(rows)
         return writer.finish(), missing_required
     except BaseException:
@@ -125,14 +125,14 @@ def write_rows(
         raise
 
 
-def _read_again(target: TableTarget, again: _Again) -> Iterator[pa.Table]:
+def _read_rewritten(target: TableTarget, rewritten: _RewrittenFile) -> Iterator[pa.Table]:
     begin = 0
-    with file_io(target).new_input(again.file.path).open() as stream:
+    with file_io(target).new_input(rewritten.file.path).open() as stream:
         parquet = pq.ParquetFile(stream)
         for number in range(parquet.num_row_groups):
             read = parquet.read_row_group(number).combine_chunks()
             part = slice(begin, begin := begin + read.num_rows)
             columns = [as_written(one_array(read[field.name]), field.type) for field in target.arrow_schema]
             rows = pa.Table.from_arrays(columns, schema=target.arrow_schema)
-            rows = with_row_ids(target, rows, again.ids[part])
-            yield rows if again.stays[part].all() else rows.filter(pa.array(again.stays[part]))
+            rows = with_row_ids(target, rows, rewritten.ids[part])
+            yield rows if rewritten.stays[part].all() else rows.filter(pa.array(rewritten.stays[part]))

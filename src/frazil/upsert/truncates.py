@@ -18,20 +18,20 @@ from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import RecordError, SpecError
-from frazil.upsert.bounds import bounds_of, null_count_of
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import Ranked
-from frazil.upsert.delete_files import are_in, bits_of, read_deletes, rows_of
-from frazil.upsert.equality_deletes import are_deleted
-from frazil.upsert.live_rows import column_pieces
-from frazil.upsert.lookup import Found, Hits
+from frazil.upsert.lookup.bounds import bounds_of, null_count_of
+from frazil.upsert.lookup.delete_files import are_in, bits_of, read_deletes, rows_of
+from frazil.upsert.lookup.equality_deletes import are_deleted
+from frazil.upsert.lookup.live_rows import column_pieces
+from frazil.upsert.lookup.search import Found, Hits
 from frazil.write.target import TableTarget
 
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Parted:
+class SeparatedTruncates:
     """Changes of a batch, apart from truncates that are none. kept: which they are. emptied: the place of the newest
     truncate; empty: there was none. unplaced: which are truncates without a place.
     """
@@ -41,7 +41,7 @@ class Parted:
     unplaced: Bools
 
 
-def part_truncates(target: TableTarget, changes: Changes) -> Parted:
+def separate_truncates(target: TableTarget, changes: Changes) -> SeparatedTruncates:
     """Takes the truncates out, unless they have their place by arrival: in the only partition those that have no other."""
     assert target.changes is not None
     is_placed = have_place(target, changes)
@@ -49,7 +49,7 @@ def part_truncates(target: TableTarget, changes: Changes) -> Parted:
     newest = ""
     if changes.order is not None and is_placed.any():
         newest = pc.max(changes.order.filter(pa.array(is_placed))).as_py()
-    return Parted(~(is_placed | is_unplaced), newest, is_unplaced)
+    return SeparatedTruncates(~(is_placed | is_unplaced), newest, is_unplaced)
 
 
 def have_place(target: TableTarget, changes: Changes | Ranked) -> Bools:
@@ -83,18 +83,18 @@ def is_truncated(target: TableTarget, keys: Ranked, emptied: str) -> Bools:
 
 @dataclass
 class Truncated:
-    """The live rows from before a truncate. whole: files in which there are no others. gone: by path the other files that
+    """The live rows from before a truncate. complete_files: files in which there are no others. gone: by path the other files that
     have some, and all of their rows that are then gone: a bit each, however many there are.
     """
 
-    whole: list[LiveFile] = field(default_factory=list)
+    complete_files: list[LiveFile] = field(default_factory=list)
     gone: dict[str, tuple[LiveFile, BitMap64]] = field(default_factory=dict)
     row_count: int = 0
 
     def left(self, files: Sequence[LiveFile]) -> list[LiveFile]:
         """The files that have other rows."""
-        whole = {file.path for file in self.whole}
-        return [file for file in files if file.path not in whole]
+        complete_files = {file.path for file in self.complete_files}
+        return [file for file in files if file.path not in complete_files]
 
     def without_rows(self, found: Found) -> Found:
         """What was found in these, but for the rows that go."""
@@ -116,12 +116,12 @@ def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str)
     assert target.changes is not None
     order, found = _Order(target, emptied), Truncated()
     for file in files:
-        older, untold = order.look(file)
+        older, unknown = order.older_rows(file)
         if not older:
             continue
         known = read_deletes(target, file.path, file.deletes)
         alive = _without_equal(target, file, older - known)
-        if untold & alive and not target.changes.is_one_partition:
+        if unknown & alive and not target.changes.is_one_partition:
             column = target.changes.order_by
             raise SpecError(
                 f"rows have no value in the column {column}, and a truncate takes away those that are older",
@@ -132,7 +132,7 @@ def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str)
             continue
         found.row_count += len(alive)
         if len(older) == file.record_count:
-            found.whole.append(file)
+            found.complete_files.append(file)
         else:
             found.gone[file.path] = (file, known | alive)
     return found
@@ -147,7 +147,7 @@ class _Order:
         self._path = (target.changes.order_by,)
         self._field = target.schema.find_field(target.changes.order_by)
 
-    def look(self, file: LiveFile) -> tuple[BitMap64, BitMap64]:
+    def older_rows(self, file: LiveFile) -> tuple[BitMap64, BitMap64]:
         """The rows of a file that are older, or do not tell; and those that do not tell."""
         assert isinstance(self._field.field_type, PrimitiveType)
         lower, upper = bounds_of(file, self._field.field_id, self._field.field_type)
@@ -159,13 +159,13 @@ class _Order:
         return self._read(file)
 
     def _read(self, file: LiveFile) -> tuple[BitMap64, BitMap64]:
-        older, untold, begin = BitMap64(), BitMap64(), 0
+        older, unknown, begin = BitMap64(), BitMap64(), 0
         for piece in column_pieces(self._target, file, self._path):
             stays = np.asarray(pc.fill_null(pc.greater_equal(piece, self._place), False))
             older |= bits_of(begin + np.flatnonzero(~stays))
-            untold |= bits_of(begin + np.flatnonzero(np.asarray(piece.is_null())))
+            unknown |= bits_of(begin + np.flatnonzero(np.asarray(piece.is_null())))
             begin += len(piece)
-        return older, untold
+        return older, unknown
 
 
 def _without_equal(target: TableTarget, file: LiveFile, rows: BitMap64) -> BitMap64:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from frazil.catalog.java_errors import (
+from frazil.catalog.iceberg.java_errors import (
     cause_of,
     is_another_table,
     is_conflict,
@@ -22,10 +22,10 @@ from frazil.errors import SpecError, UnavailableError
 class _Class:
     name: str
 
-    def getName(self) -> str:  # noqa: N802  (Java's)
+    def getName(self) -> str:
         return self.name
 
-    def getSimpleName(self) -> str:  # noqa: N802
+    def getSimpleName(self) -> str:
         return self.name.rpartition(".")[2]
 
 
@@ -37,13 +37,13 @@ class Thrown:
     message: str | None = None
     cause: Thrown | None = None
 
-    def getClass(self) -> _Class:  # noqa: N802
+    def getClass(self) -> _Class:
         return _Class(self.name)
 
-    def getMessage(self) -> str | None:  # noqa: N802
+    def getMessage(self) -> str | None:
         return self.message
 
-    def getCause(self) -> Thrown | None:  # noqa: N802
+    def getCause(self) -> Thrown | None:
         return self.cause
 
 

@@ -25,10 +25,10 @@ def _file(path: str) -> LiveFile:
 def test_of_the_columns_of_a_file_only_what_was_asked_for_is_kept() -> None:
     file = _file("a")
     assert file.description == {"file-path": "a", "partition": [7], "spec-id": 0, "file-format": "parquet"}
-    assert file.said_of(17)["lower-bounds"] == f"{17:032X}"
-    assert file.said_of(17)["null-value-counts"] == 17
-    assert file.said_of(_COUNT + 1) == {}
-    assert LiveFile("b", 1, '{"lower-bounds": {"keys": [], "values": []}}').said_of(1) == {}
+    assert file.column_metrics(17)["lower-bounds"] == f"{17:032X}"
+    assert file.column_metrics(17)["null-value-counts"] == 17
+    assert file.column_metrics(_COUNT + 1) == {}
+    assert LiveFile("b", 1, '{"lower-bounds": {"keys": [], "values": []}}').column_metrics(1) == {}
     kept = {name: held for name, held in vars(file).items() if name not in ("content", "deletes")}
     assert len(repr(kept)) < len(file.content) / 20
 
@@ -36,7 +36,7 @@ def test_of_the_columns_of_a_file_only_what_was_asked_for_is_kept() -> None:
 def test_a_file_that_gets_deletes_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     files, read, loads = (_file("a"), _file("b")), list[str](), json.loads
     scan = Scan(1, files)
-    told = [(file.description, file.said_of(1)) for file in files]
+    told = [(file.description, file.column_metrics(1)) for file in files]
 
     def counted(text: str) -> Any:
         read.append(text)
@@ -47,7 +47,7 @@ def test_a_file_that_gets_deletes_is_not_read_again(monkeypatch: pytest.MonkeyPa
     delta = RowDelta(1, (delete,), touched=("a",))
     scan = after_commit(scan, Commit("n.t", (), Progress(), Progress(), delta), 2, {})
     assert [file.deletes for file in scan.files] == [(delete,), ()]
-    assert [(file.description, file.said_of(1)) for file in scan.files] == told
+    assert [(file.description, file.column_metrics(1)) for file in scan.files] == told
     assert read == []
-    assert scan.files[0].said_of(2)["upper-bounds"] == f"{2:032X}"
+    assert scan.files[0].column_metrics(2)["upper-bounds"] == f"{2:032X}"
     assert len(read) == 1

@@ -20,7 +20,7 @@ from tests.unit.upsert.upsert_source import MirrorWorld, Row, Told
 
 _TIME, _CONNECT, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."
 _AT_MS = 1_767_323_045_678
-_MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678000)  # noqa: DTZ001  (a timestamp without a zone)
+_MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678000)
 _NUMBERS = {
     "int64": ("ts_ms", "ts_us", "ts_ns", "server_id", "pos", "thread", "event_serial_no", "total_order",
               "data_collection_order"),
@@ -221,7 +221,7 @@ SOURCES = [
                 f"{_DATA}VariableScaleDecimal",
                 members=(("scale", "int32"), ("value", "bytes")),
             ),
-            "HIRED": Column("int64", 1_767_312_000_000, datetime(2026, 1, 2), f"{_TIME}Timestamp"),  # noqa: DTZ001
+            "HIRED": Column("int64", 1_767_312_000_000, datetime(2026, 1, 2), f"{_TIME}Timestamp"),
             "PLACED": Column(
                 "int64", _AT_MS * 1000 + 901, _EXACTLY, f"{_TIME}MicroTimestamp"
             ),

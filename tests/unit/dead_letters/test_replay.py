@@ -307,7 +307,7 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
     scene.declare({"id": "long"})
     _die_at("retry.announced", scene)
     state = scene.catalog.load(LETTERS)
-    assert state is not None and state.head_id is not None  # noqa: PT018  (for the type checker)
+    assert state is not None and state.head_id is not None
     retry_id = next(name.removeprefix("retrying.") for name in state.marks if name.startswith("retrying."))
     main = scene.catalog.load(TABLE)
     assert main is not None
@@ -329,7 +329,7 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
 def test_a_promise_that_comes_after_it_was_given_up_is_refused(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     state, main = scene.catalog.load(LETTERS), scene.catalog.load(TABLE)
-    assert state is not None and state.head_id is not None and main is not None  # noqa: PT018  (for the type checker)
+    assert state is not None and state.head_id is not None and main is not None
     promise = PendingReplay("slow", TABLE, main.uuid, main.head_id, ())
     announce(scene.catalog, state, promise)
     scene.retrier.settled(scene.table)

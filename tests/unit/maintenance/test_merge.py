@@ -30,7 +30,7 @@ from frazil.maintenance.merge_task import merge_files, merge_of
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from frazil.types import DataFile, DeleteFile, Progress
-from frazil.upsert.delete_files import write_deletes
+from frazil.upsert.lookup.delete_files import write_deletes
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import EVERY_KIND, target_of

@@ -45,7 +45,7 @@ class PaperUpkeep:
             self.clock.sleep(self.look_s)
         return self.tables.get(table)
 
-    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
+    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         self._note("compact")
         self.clock.sleep(self.compact_s)
         files = self.tables[table].files

@@ -28,7 +28,7 @@ class Rewriting(PaperUpkeep):
 
     written = 0
 
-    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
+    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         self.calls.append("compact")
         metadata, options = self.tables[table], compaction.options
         most = int(options.get("max-files-to-rewrite", len(metadata.files)))

@@ -12,8 +12,8 @@ import pytest
 
 from frazil.catalog.scans import LiveFile
 from frazil.decode.settings import Reading
-from frazil.upsert.bloom import hashes, xxh64
-from frazil.upsert.lookup import find_rows
+from frazil.upsert.lookup.bloom import hashes, xxh64
+from frazil.upsert.lookup.search import find_rows
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import target_of

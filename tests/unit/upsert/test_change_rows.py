@@ -25,7 +25,7 @@ from frazil.types import Commit, Progress, Resolved, TaskReport, Touched
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.commit import commit_changes
-from frazil.upsert.live_rows import read_columns
+from frazil.upsert.lookup.live_rows import read_columns
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading
 from frazil.write.write import FileWriter
@@ -171,7 +171,7 @@ def test_each_file_is_read_once_for_each_column_that_rows_wait_for(
         asked.append(given)
         return read(*given)
 
-    monkeypatch.setattr("frazil.upsert.old_values.read_columns", counted)
+    monkeypatch.setattr("frazil.upsert.old_values.complete.read_columns", counted)
     for tasks in [(old, new)] if is_in_batch else [(old,), (new,)]:
         lake.tell(*tasks)
     assert lake.rows() == [(n, f"a{n}", "new") if n % 2 else (n, "new", f"b{n}") for n in range(count)]

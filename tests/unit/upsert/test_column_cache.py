@@ -10,8 +10,8 @@ import pytest
 
 from frazil.catalog.scans import LiveFile
 from frazil.types import DeleteFile
-from frazil.upsert import column_cache, key_index, live_rows
-from frazil.upsert.column_cache import ColumnCache, Name, forget_files, note_live
+from frazil.upsert.lookup import column_cache, key_index, live_rows
+from frazil.upsert.lookup.column_cache import ColumnCache, Name, forget_files, retain_live_files
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
 
 _COLUMN, _SMALL = (pa.array(range(1000)),), (pa.array([1]),)
@@ -48,11 +48,11 @@ def test_nothing_is_kept_of_files_and_deletes_that_have_left_the_table(cache: Co
     for name in (("a", 1), ("b", 1), ("v", 1), ("a", 2)):
         cache.put(name, _SMALL)
     delete = DeleteFile("v", "vector", "b", 1, "{}")
-    note_live("n.t", [*_files("a"), LiveFile("b", 1, "{}", (delete,))])
-    note_live("n.other", _files("c"))
+    retain_live_files("n.t", [*_files("a"), LiveFile("b", 1, "{}", (delete,))])
+    retain_live_files("n.other", _files("c"))
     assert _kept(cache, "a", "b", "v") == [True, True, True]
     one_size = cache.size_bytes // 4
-    note_live("n.t", _files("b", "d"))
+    retain_live_files("n.t", _files("b", "d"))
     assert (_kept(cache, "a", "b", "v"), cache.get(("a", 2))) == ([False, True, False], None)
     assert cache.size_bytes == one_size
     forget_files({"b", "nowhere"})

@@ -21,7 +21,7 @@ from frazil.upsert.deduplicate import (
     key_codes,
     load_ranked,
     previous_places,
-    refold,
+    rebuild_latest,
 )
 
 NAN = float("nan")
@@ -107,7 +107,7 @@ def test_parts_that_were_folded_fold_to_the_same(is_ordered: bool) -> None:
         parts = [changes.take(np.arange(cut)), changes.take(np.arange(cut, len(changes)))]
         again = changes.take(deduplicate(changes).kept)
         assert found(again) == told(changes)
-        assert sorted(refold(again).last.tolist()) == sorted(deduplicate(again).last.tolist())
+        assert sorted(rebuild_latest(again).last.tolist()) == sorted(deduplicate(again).last.tolist())
         shipped = [load_ranked(dump_ranked(part.take(deduplicate(part).kept))) for part in parts]
         assert found(concat_ranked(shipped)) == told(changes)
 

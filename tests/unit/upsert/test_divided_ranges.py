@@ -16,7 +16,7 @@ from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import Job
 from frazil.testing import MemoryJobs, MemorySource
 from frazil.types import Batch, FirstTombstone, LastDelete, TaskReport, Touched
-from frazil.upsert.first_tombstones import without_told
+from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from tests.unit.upsert.upsert_source import MirrorWorld, Told, tombstone
 
 _BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
@@ -94,7 +94,7 @@ def test_a_tombstone_that_follows_no_delete_of_its_key_counts() -> None:
     lone = [Touched("", first=FirstTombstone(*place)) for place in others]
     told, changes = Touched("", first=FirstTombstone("a", 0, 6, "k")), Touched("", change_count=3)
     report = TaskReport("t", touched=(changes, told, *lone), ignored_records={"tombstone": 4}, last_deletes=(last,))
-    left = without_told(report)
+    left = without_redundant_tombstones(report)
     assert (left.touched, left.ignored_records) == ((changes, *lone), {"tombstone": 5})
     alone = replace(report, last_deletes=())
-    assert without_told(alone) is alone
+    assert without_redundant_tombstones(alone) is alone

@@ -23,8 +23,8 @@ from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type
 from frazil.spec.partitioning import parse_term
 from frazil.spec.types import parse_type
-from frazil.upsert.live_rows import column_pieces, read_columns
-from frazil.upsert.lookup import find_rows
+from frazil.upsert.lookup.live_rows import column_pieces, read_columns
+from frazil.upsert.lookup.search import find_rows
 from frazil.write.target import ChangeReading, TableTarget
 from tests.unit.ingest.targets import target_of
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.types import KeyUpdatePart
-from frazil.upsert.incomplete_key_updates import IncompleteUpdates
+from frazil.upsert.records.incomplete_key_updates import IncompleteUpdates
 
 
 def key_update_parts(

@@ -15,7 +15,7 @@ import pytest
 from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Reading
 from frazil.spec.models import EnvelopeSpec, ValueSpec
-from frazil.upsert.key_fields import find_key_fields
+from frazil.upsert.records.key_fields import find_key_fields
 from frazil.write.target import ChangeReading, TableTarget
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
 from tests.unit.upsert.test_default_keys import MaxwellWorld

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.types import LastDelete, Progress, TaskReport
-from frazil.upsert.last_deletes import FOLLOWS_DELETE, LastDeletes, still_last
+from frazil.upsert.records.last_deletes import FOLLOWS_DELETE, LastDeletes, still_last
 
 Records = dict[str, pa.Array]
 
@@ -24,7 +24,7 @@ def _records(*told: tuple[int, int, str]) -> Records:
 
 
 def _told(deletes: LastDeletes, *told: tuple[int, int, str]) -> list[bool]:
-    records = deletes.with_told("a", _records(*told))
+    records = deletes.mark_following_deletes("a", _records(*told))
     return np.asarray(records[FOLLOWS_DELETE]).tolist() if FOLLOWS_DELETE in records else []
 
 
@@ -40,7 +40,7 @@ def test_what_comes_first_in_the_partition_right_behind_the_delete_of_its_key() 
     assert _told(deletes, (0, 10, "y"), (1, 8, "z")) == [True, False]
     assert _told(deletes, (0, 11, "y"), (1, 10, "q"), (2, 1, "y")) == []
     assert _told(deletes, (0, 7, "")) == []
-    assert deletes.with_told("b", _records((0, 7, "y"))).keys() == {"partition", "offset", "key"}
+    assert deletes.mark_following_deletes("b", _records((0, 7, "y"))).keys() == {"partition", "offset", "key"}
 
 
 def test_what_is_read_behind_a_delete_takes_its_place() -> None:

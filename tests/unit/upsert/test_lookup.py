@@ -25,8 +25,8 @@ from frazil.decode.settings import Reading
 from frazil.errors import SpecError, UnavailableError
 from frazil.spec.partitioning import parse_term
 from frazil.types import DeleteFile
-from frazil.upsert import key_index, lookup
-from frazil.upsert.delete_files import (
+from frazil.upsert.lookup import bounds, key_index, search
+from frazil.upsert.lookup.delete_files import (
     are_in,
     bits_of,
     dump_vector,
@@ -35,7 +35,7 @@ from frazil.upsert.delete_files import (
     rows_of,
     write_deletes,
 )
-from frazil.upsert.lookup import Found, find_rows
+from frazil.upsert.lookup.search import Found, find_rows
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import target_of
@@ -349,7 +349,7 @@ def test_bounds_of_every_type_that_has_an_order_exclude_files(tmp_path: Path, ki
 def test_of_very_many_keys_the_least_and_the_greatest_exclude_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(lookup, "_MOST_KEYS_TO_SORT", 2)
+    monkeypatch.setattr(bounds, "_MOST_KEYS_TO_SORT", 2)
     target = _target(tmp_path, k=kind)
     files = [_write(target, _keys(kind, list(range(start, start + 10)))) for start in (0, 100, 200, 300, 400)]
     found = find_rows(target, files, [_keys(kind, [350, 105, 309])], _PATHS)
@@ -369,7 +369,7 @@ def test_rows_of_many_keys_are_found_in_every_group_of_files(tmp_path: Path, mon
     ]
     assert sum(len(rows) for _, rows, _ in found) == 6
     for rows_at_once in (1, 30, 45):
-        monkeypatch.setattr(lookup, "_ROWS_AT_ONCE", rows_at_once)
+        monkeypatch.setattr(search, "_ROWS_AT_ONCE", rows_at_once)
         again = find_rows(target, files, [asked], _PATHS).hits
         assert [(hit.file.path, hit.rows.tolist(), hit.keys.tolist()) for hit in again] == found
 

@@ -21,10 +21,10 @@ from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import Job
 from frazil.testing import MemoryJobs
 from frazil.types import Batch, TaskReport
-from frazil.upsert import old_values
-from frazil.upsert.live_rows import read_columns
-from frazil.upsert.old_values import ValuesGone, complete_buffered
-from frazil.upsert.row_places import RowPlaces, are_less, ends_of_chains
+from frazil.upsert.lookup.live_rows import read_columns
+from frazil.upsert.old_values import complete
+from frazil.upsert.old_values.complete import ValuesMissing, complete_buffered
+from frazil.upsert.old_values.row_places import RowPlaces, are_less, ends_of_chains
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import target_of
 from tests.unit.upsert.test_change_rows import KEEP, Change, Lake, up
@@ -48,7 +48,7 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             sizes.append(len(found[0]))
             yield found
 
-    monkeypatch.setattr(old_values, "_LOT_BYTES", 2000)
+    monkeypatch.setattr(complete, "_LOT_BYTES", 2000)
     monkeypatch.setattr("frazil.upsert.rewritten_files.complete_buffered", counted)
     return sizes
 
@@ -85,7 +85,7 @@ def test_all_rows_that_lack_a_required_value_are_told_at_once(tmp_path: Path, fe
         *(NestedField(one.field_id, one.name, one.field_type, required=one.name == "b") for one in fields)
     )
     lake.target = replace(lake.target, schema_json=required.model_dump_json())
-    with pytest.raises(ValuesGone) as gone:
+    with pytest.raises(ValuesMissing) as gone:
         lake.tell([up(key, "new", KEEP) for key in range(50, 150)], [up(key, "new", KEEP) for key in range(150, 200)])
     assert gone.value.columns == ("b",)
     assert sorted(gone.value.places(["a"])) == [("a", 0, offset) for offset in range(150, 250)]

@@ -19,7 +19,7 @@ from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
-from frazil.upsert.live_rows import read_columns
+from frazil.upsert.lookup.live_rows import read_columns
 from frazil.write.target import TableTarget
 from tests.unit.upsert.upsert_source import (
     HEARTBEAT,
@@ -178,7 +178,7 @@ def test_the_ordering_values_of_the_rows_that_are_there_are_read_once(
         asked.extend(paths)
         return read_columns(target, file, paths, rows)
 
-    monkeypatch.setattr("frazil.upsert.lookup.read_columns", noted)
+    monkeypatch.setattr("frazil.upsert.lookup.search.read_columns", noted)
     world.say(changed({"id": 1, "at": 2, "big": PLACEHOLDER}))
     assert (asked, world.mirror()) == ([("at",)], [{"id": 1, "at": 2, "big": "large"}])
 

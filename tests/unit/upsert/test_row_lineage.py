@@ -21,7 +21,7 @@ from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
 from frazil.types import Commit, Progress
-from frazil.upsert import live_rows
+from frazil.upsert.lookup import live_rows
 from frazil.write.lineage import lineage_schema
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter

@@ -15,8 +15,8 @@ from pyroaring import BitMap64
 from frazil.catalog.scans import LiveFile, delete_file_of
 from frazil.decode.settings import Reading
 from frazil.errors import SpecError
-from frazil.upsert.delete_files import write_deletes
-from frazil.upsert.lookup import find_rows
+from frazil.upsert.lookup.delete_files import write_deletes
+from frazil.upsert.lookup.search import find_rows
 from frazil.upsert.truncates import Truncated, find_truncated
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter
@@ -65,7 +65,7 @@ def test_a_truncate_takes_what_is_older_and_alive(tmp_path: Path, seed: int) -> 
         elif older - deleted:
             gone[files[-1].path] = sorted(older | deleted)
     found = find_truncated(target, files, _place(100_000))
-    assert (found.whole, _gone(found), found.row_count) == (whole, gone, count)
+    assert (found.complete_files, _gone(found), found.row_count) == (whole, gone, count)
     assert found.left(files) == [file for file in files if file not in whole]
 
 
@@ -76,7 +76,7 @@ def test_files_whose_bounds_tell_of_all_rows_are_not_opened(tmp_path: Path) -> N
     for file in (older, newer):
         Path(file.path).unlink()
     found = find_truncated(target, [older, both, newer], _place(100_000))
-    assert (found.whole, _gone(found), found.row_count) == ([older], {both.path: [0]}, 10)
+    assert (found.complete_files, _gone(found), found.row_count) == ([older], {both.path: [0]}, 10)
     with pytest.raises(FileNotFoundError):
         find_truncated(target, [older], _place(85_000))
 
@@ -85,7 +85,7 @@ def test_places_that_bounds_cannot_tell_apart_are_read(tmp_path: Path) -> None:
     target = _target(tmp_path)  # Of a text bounds have the first 16 characters.
     older, newer = _write(target, [100_001, 100_002]), _write(target, [100_003, 100_004])
     found = find_truncated(target, [older, newer], _place(100_003))
-    assert (found.whole, found.gone, found.row_count) == ([older], {}, 2)
+    assert (found.complete_files, found.gone, found.row_count) == ([older], {}, 2)
 
 
 @pytest.mark.parametrize("places", [[None, 80_000], [None, 120_000], [None, None]])
@@ -112,7 +112,7 @@ def test_rows_that_equality_deletes_have_taken_are_not_counted(tmp_path: Path) -
     older, both = (_write(target, [low] * 3 + [high] * 2) for low, high in ((1, 2), (1, 200_000)))
     files = [replace(file, deletes=(delete,)) for file in (older, both)]
     found = find_truncated(target, files, _place(100_000))
-    assert (found.whole, found.gone, found.row_count) == ([files[0]], {}, 2)
+    assert (found.complete_files, found.gone, found.row_count) == ([files[0]], {}, 2)
 
 
 def test_rows_that_a_truncate_takes_are_found_no_more(tmp_path: Path) -> None:

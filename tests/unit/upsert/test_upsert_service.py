@@ -21,7 +21,7 @@ from frazil.ingest.table import Table
 from frazil.spec.models import ColumnSpec, DeadLettersSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs, live_rows
-from frazil.upsert.delete_files import read_deletes
+from frazil.upsert.lookup.delete_files import read_deletes
 from tests.unit.rows.test_shaped_service import World
 
 Value = dict[str, Any] | None
@@ -370,7 +370,7 @@ def test_rows_that_cannot_be_looked_up_leave_no_file_behind(tmp_path: Path, monk
             raise OSError("the store is away")
         return read_deletes(*given)
 
-    monkeypatch.setattr("frazil.upsert.lookup.read_deletes", away)
+    monkeypatch.setattr("frazil.upsert.lookup.search.read_deletes", away)
     world.tell(("2", {"id": 2, "v": "b"}))
     assert len(world.mirror()) == 3
     assert len({len(files) for files in asked}) == 1

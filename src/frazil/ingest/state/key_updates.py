@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from frazil.types import Resolved
-from frazil.upsert.incomplete_key_updates import PendingUpdate, Place
+from frazil.upsert.records.incomplete_key_updates import PendingUpdate, Place
 
 
 @dataclass

@@ -1,0 +1,447 @@
+"""Tables and commits through Iceberg's Java API, which is reached by py4j.
+
+A stale writer is refused by the table: `validateWith` runs inside every commit attempt, on the base that the attempt will
+replace (Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases on conflict, so a stale writer would win.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import Any
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+
+from frazil.catalog.history import (
+    COMMIT_ID,
+    RETRY_ID,
+    REWRITE_ID,
+    LoggedSnapshot,
+    is_recorded,
+    is_undisturbed,
+    is_unmoved,
+)
+from frazil.catalog.iceberg.data_files import DataFiles
+from frazil.catalog.iceberg.java import length, make_namespaces, send, strings
+from frazil.catalog.iceberg.java_errors import (
+    cause_of,
+    is_another_table,
+    is_clock_behind,
+    is_named,
+    is_not_there,
+    is_refused,
+    java_errors,
+    refused_catalog,
+    unavailable,
+)
+from frazil.catalog.iceberg.table_scans import TableScans, planned, stored_files
+from frazil.catalog.iceberg.table_state import StateReader
+from frazil.catalog.iceberg.updates import arrange, row_delta
+from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, said
+from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
+from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
+from frazil.catalog.progress import key, to_summary
+from frazil.catalog.scans import Scan
+from frazil.errors import ConflictError, InvariantError, SpecError, UnavailableError
+from frazil.failpoints import hit
+from frazil.types import Commit, DataFile, Progress
+
+_TRIES = 5
+
+
+class IcebergCatalog:
+    """A catalog in the JVM behind py4j's `gateway`, for one pipeline. `properties` are Iceberg's own catalog properties.
+
+    One Java table object is kept per table and refreshed; the JVM is the caller's.
+    """
+
+    def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> None:
+        self._gateway = gateway
+        self._jvm = jvm = gateway.jvm
+        self._pipeline = pipeline
+        self._properties = dict(properties)
+        self._tables: dict[str, Any] = {}
+        self._adopted: set[str] = set()
+        self._files = DataFiles(gateway)
+        self.reader = StateReader(gateway, pipeline, self._properties)
+        self._states: dict[str, tuple[str, TableState]] = {}
+        self._scans = TableScans(jvm)
+        self._locks: dict[str, AbstractContextManager[object]] = {}
+        self._behind: set[str] = set()
+        configuration = jvm.org.apache.hadoop.conf.Configuration()
+        for name, value in hadoop.items():
+            configuration.set(name, value)
+        try:
+            self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
+                "frazil", self._properties, configuration
+            )
+        except java_errors() as error:
+            raise refused_catalog(error, self._properties.get("uri", "")) from None
+
+    def load(self, table: str) -> TableState | None:
+        """See the port."""
+        try:
+            java = self._fresh(table)
+            # Most loads of an idle table find what the last one found; asking for all of it again costs thirty calls. Not so
+            # with REST: its store credentials may have been renewed.
+            location = java.operations().current().metadataFileLocation()
+            known = self._states.get(table)
+            if known is None or known[0] != location or self.reader.is_rest:
+                known = self._states[table] = (location, self.reader.state(table, java))
+        except java_errors() as error:
+            if is_not_there(error):
+                self._forget(table)
+                return None
+            raise unavailable("the table cannot be loaded", error, table) from None
+        return known[1]
+
+    def size(self, table: str) -> TableSize:
+        """See the port."""
+        java = self._tables[table]
+        try:
+            snapshot = java.currentSnapshot()
+            if snapshot is None:
+                return TableSize(0, 0, 0, 0)
+            summary = snapshot.summary()
+            totals = ("total-records", "total-data-files", "total-files-size", "total-position-deletes")
+            rows, files, size, deleted = (int(summary.get(name) or 0) for name in totals)
+            return TableSize(rows, files, size, length(java.snapshots()), deleted)
+        except java_errors() as error:
+            raise unavailable("the table cannot be loaded", error, table) from None
+
+    def create(
+        self,
+        table: str,
+        schema: Schema,
+        properties: Mapping[str, str],
+        format_version: int,
+        layout: Layout = UNARRANGED,
+    ) -> TableState:
+        """See the port."""
+        identifier = self._identifier(table)
+        iceberg = self._jvm.org.apache.iceberg
+        java_schema = iceberg.SchemaParser.fromJson(schema.model_dump_json())
+        settings = {**properties, "format-version": str(format_version)}
+        settings[key(self._pipeline, "created")] = "true"
+        spec, order = spec_of(layout.partition_by or (), schema, table), order_of(layout.sort_by or (), schema, table)
+        try:
+            make_namespaces(self._gateway, self._catalog, identifier.namespace())
+            builder = self._catalog.buildTable(identifier, java_schema).withProperties(settings)
+            builder = builder.withPartitionSpec(
+                iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
+            )
+            builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json())).create()
+            hit("create.landed")
+        except java_errors() as error:
+            if not is_named(error, "AlreadyExistsException"):
+                raise unavailable("the table cannot be created", error, table) from None
+        state = self.load(table)
+        if state is None:
+            raise UnavailableError("the table is not there after it was created", where=table)
+        return state
+
+    def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
+        """See the port."""
+        made_for = None
+        for _ in range(_TRIES):
+            state = self.load(table)
+            if state is None:
+                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+            wanted = change(state.schema)
+            if wanted == state.schema or state.shape == made_for:
+                return state
+            refuse_taken_names(state.schema, wanted, self._specs(table), table)
+            update = self._tables[table].updateSchema()
+            update.unionByNameWith(self._jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json()))
+            try:
+                update.commit()
+                hit("evolve.landed")
+                made_for = state.shape
+            except java_errors() as error:
+                if not is_refused(error):
+                    raise unavailable("the schema cannot be changed", error, table) from None
+        raise ConflictError("the schema changes faster than this change can be made", where=table)
+
+    def _specs(self, table: str) -> Iterator[PartitionSpec]:
+        """Every partition spec of the table, old ones too."""
+        parser = self._jvm.org.apache.iceberg.PartitionSpecParser
+        for spec in self._tables[table].specs().values():
+            yield PartitionSpec.model_validate_json(str(parser.toJson(spec)))
+
+    def arrange(self, table: str, layout: Layout) -> TableState:
+        """See the port."""
+        for _ in range(_TRIES):
+            state = self.load(table)
+            if state is None:
+                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+            if is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
+                return state
+            hit("arrange.before")
+            try:
+                arrange(self._jvm, self._tables[table], state, layout)
+            except java_errors() as error:
+                if not is_refused(error):
+                    raise unavailable("the partition spec cannot be changed", error, table) from None
+        raise ConflictError("the partition spec changes faster than this change can be made", where=table)
+
+    def commit(self, commit: Commit) -> Progress:
+        """See the port."""
+        java = self._tables.get(commit.table)
+        if java is None:
+            raise InvariantError("commit to a table that was not loaded", where=commit.table)
+        validator = ProgressValidator(self._pipeline, commit, java)
+        try:
+            newest = int(java.operations().current().lastSequenceNumber())
+            update = self._update_for(java, commit)
+            for name, value in to_summary(self._pipeline, commit.progress).items():
+                update.set(name, value)
+            update.validateWith(validator)
+        except java_errors() as error:
+            raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
+        try:
+            hit("commit.before")
+            send(update, java)
+            hit("commit.landed")
+        except java_errors(ConnectionError) as error:
+            return self._resolve(commit, error, validator, newest)
+        self._adopt(commit.table, java)
+        snapshot = java.currentSnapshot()
+        self._scans.note(commit, java)
+        return replace(commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis())
+
+    def _adopt(self, table: str, java: Any) -> None:
+        """Marks a table that someone else made as one that this pipeline commits to, so that lost progress is not taken for
+        none.
+        """
+        name, known = key(self._pipeline, "created"), self._states.get(table)
+        if known is None or name in known[1].properties or table in self._adopted:
+            return
+        with suppress(*java_errors()):  # The commit is done; the next one tries again.
+            java.updateProperties().set(name, "true").commit()
+            self._adopted.add(table)
+
+    def files(self, table: str) -> list[StoredFile]:
+        """See the port."""
+        return stored_files(table, self._tables[table])
+
+    def mark(self, table: str, name: str, value: str | None) -> None:
+        """See the port."""
+        full = key(self._pipeline, name)
+        update = self._tables[table].updateProperties()
+        try:
+            (update.remove(full) if value is None else update.set(full, value)).commit()
+        except java_errors(ConnectionError) as error:
+            raise unavailable("a property of the table cannot be set", error, table) from None
+
+    def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
+        """See the port."""
+        ancestors = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])
+        return said(self._pipeline, names, ancestors)
+
+    def rewrite(self, rewrite: Rewrite) -> None:
+        """See the port."""
+        java = self._tables[rewrite.table]
+        validator = HistoryValidator(
+            self._pipeline, REWRITE_ID, lambda history: is_undisturbed(history, REWRITE_ID, rewrite.read_at)
+        )
+        try:
+            overwrite = java.newOverwrite().validateFromSnapshot(rewrite.read_at).validateNoConflictingDeletes()
+            left = set(rewrite.removed)
+            for task in planned(java.newScan().useSnapshot(rewrite.read_at)) if left else ():
+                if (path := str(task.file().location())) in left:
+                    overwrite.deleteFile(task.file())
+                    left.remove(path)
+            if left:
+                raise ConflictError("the files were not there when they were read", where=rewrite.table)
+            self._files.tell((file.content for file in rewrite.added), java, overwrite, "OverwriteFiles.addFile")
+            for name, value in {**rewrite.words, REWRITE_ID: rewrite.id}.items():
+                overwrite.set(key(self._pipeline, name), value)
+            send(overwrite.validateWith(validator), java)
+            hit("retry.rewrite-landed")
+        except java_errors(ConnectionError) as error:
+            self._look_up(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
+
+    def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+        """See the port."""
+        java = self._tables[table]
+        validator = HistoryValidator(
+            self._pipeline, name, lambda history: is_recorded(history, name, value, since) is False
+        )
+        try:
+            append = java.newAppend()
+            self._files.tell((file.content for file in files), java, append, "AppendFiles.appendFile")
+            send(append.set(key(self._pipeline, name), value).validateWith(validator), java)
+            hit("retry.append-landed")
+        except java_errors(ConnectionError) as error:
+            self._look_up(table, error, validator, value, since)
+
+    def replace_once(self, replacement: Replacement) -> None:
+        """See the port."""
+        made, java = replacement, self._tables[replacement.table]
+        validator = HistoryValidator(
+            self._pipeline,
+            RETRY_ID,
+            lambda history: is_unmoved(history, made.since, made.expected.commit_id),
+            COMMIT_ID,
+        )
+        commit = Commit(made.table, made.files, Progress(), made.expected, made.delta)
+        try:
+            update = self._update_for(java, commit)
+            for name, value in {**made.words, RETRY_ID: made.id}.items():
+                update.set(key(self._pipeline, name), value)
+            send(update.validateWith(validator), java)
+            hit("retry.replace-landed")
+        except java_errors(ConnectionError) as error:
+            self._look_up(made.table, error, validator, made.id, made.since)
+            return
+        self._scans.note(commit, java)
+
+    def _look_up(
+        self, table: str, error: Exception, validator: HistoryValidator, value: str, since: int | None
+    ) -> None:
+        """A commit that raised (law 4): all is well if the table says what it was to say."""
+        self._load_after(error, table)
+        has_landed = is_recorded(self.history(table, (validator.name,)), validator.name, value, since)
+        if has_landed:
+            return
+        if has_landed is not None and (validator.refused or is_refused(error)):
+            raise ConflictError(f"the commit was refused: {cause_of(error)}", where=table) from None
+        raise unavailable("the commit did not go through", error, table) from None
+
+    def delete_files(self, table: str, paths: Sequence[str]) -> None:
+        """See the port."""
+        if table not in self._tables:
+            return
+        store = self._tables[table].io()
+        for path in paths:
+            try:
+                store.deleteFile(path)
+            except java_errors():
+                continue  # An orphan costs space, not truth; orphan removal finds it.
+
+    def _update_for(self, java: Any, commit: Commit) -> Any:
+        if commit.delta is not None:
+            return row_delta(java, commit.files, commit.delta, self._files)
+        append = java.newAppend()
+        self._files.tell((file.content for file in commit.files), java, append, "AppendFiles.appendFile")
+        return append
+
+    def scan(self, table: str) -> Scan:
+        """See the port."""
+        if table in self._behind:
+            try:
+                self._fresh(table)
+            except java_errors() as error:
+                raise unavailable("the table cannot be loaded", error, table) from None
+            self._behind.discard(table)
+        return self._scans.scan(table, self._tables[table])
+
+    def lock(self, table: str) -> AbstractContextManager[object]:
+        """See the port."""
+        return self._locks.setdefault(table, threading.RLock())
+
+    def scan_of(self, table: str, java: Any) -> Scan:
+        """What is in a Java table of the caller's own, whose turn it is. UnavailableError as `scan`."""
+        return self._scans.scan(table, java)
+
+    def note_rewrite(self, commit: Commit, java: Any) -> None:
+        """Table care, whose turn it is, has made the newest snapshot of `java` with what goes and comes in `commit`."""
+        self._scans.note(commit, java)
+        self._behind.add(commit.table)
+
+    def _resolve(self, commit: Commit, error: Exception, validator: ProgressValidator, newest: int) -> Progress:
+        """A commit that raised: refused, landed all the same, or not known (law 4). Asks the table for our commit id."""
+        state = self._load_after(error, commit.table)
+        # Iceberg tries again by itself after an attempt whose answer was lost, and is then refused by our own progress, or
+        # by that of a later run which has gone on from there.
+        landed = self._landed(commit, newest)
+        if landed is not None:
+            return landed
+        if validator.refused:
+            raise validator.refusal(commit.table) from None
+        if is_refused(error):
+            # Iceberg looks at files before it asks the validator: a stale writer may be told of another's files first.
+            is_ours = state.progress.commit_id == commit.expected.commit_id
+            refusal = TableMoved if commit.delta is not None and is_ours else ConflictError
+            raise refusal(f"the commit was refused: {cause_of(error)}", where=commit.table) from None
+        failure = unavailable("the commit did not go through", error, commit.table)
+        if is_clock_behind(error):  # Iceberg has refused it before it was sent.
+            raise NotSent(failure.message, remedy=failure.remedy, where=failure.where) from None
+        raise failure from None
+
+    def _load_after(self, error: Exception, table: str) -> TableState:
+        """The table, to see whether the commit that raised `error` landed; UnavailableError where that cannot be seen."""
+        try:
+            state = self.load(table)
+        except SpecError:  # For its callers this would mean that nothing was committed.
+            state = None
+        if state is None:
+            raise unavailable("the commit did not go through", error, table) from None
+        return state
+
+    def _landed(self, commit: Commit, newest: int) -> Progress | None:
+        """The progress of a commit that is on the main branch, in which all snapshots up to the sequence number `newest`
+        were there before. None where it is not; UnavailableError where so much has been expired that nobody can tell.
+        """
+        java = self._tables[commit.table]
+        snapshot = java.currentSnapshot()
+        while snapshot is not None:
+            said = snapshot.summary().get(key(self._pipeline, "commit-id"))
+            if said == commit.progress.commit_id:
+                return self.reader.progress_of(snapshot)
+            is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format 1 do not number their snapshots.
+            if is_older or (said is not None and said == commit.expected.commit_id) or snapshot.parentId() is None:
+                return None
+            snapshot = java.snapshot(snapshot.parentId())
+            if snapshot is None:
+                raise UnavailableError(
+                    "snapshots were expired that say whether the commit went through", where=commit.table
+                )
+        return None
+
+    @property
+    def gateway(self) -> Any:
+        """py4j's way into the JVM that the catalog is in."""
+        return self._gateway
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline whose progress it reads and writes."""
+        return self._pipeline
+
+    def java_table(self, table: str) -> Any:
+        """A Java table of the caller's own, fresh from the catalog."""
+        return self._catalog.loadTable(self._identifier(table))
+
+    def java_strings(self, words: Sequence[str]) -> Any:
+        """A Java array."""
+        return strings(self._gateway, words)
+
+    def _fresh(self, table: str) -> Any:
+        java = self._tables.get(table)
+        # A table of a REST catalog keeps the store credentials it was loaded with: only another load has new ones.
+        if java is None or self.reader.is_rest:
+            java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
+        else:
+            try:
+                java.refresh()
+            except java_errors() as error:
+                if not is_another_table(error):
+                    raise
+                self._forget(table)
+                java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
+        return java
+
+    def _forget(self, table: str) -> None:
+        """The table is gone; one that has its name now is another."""
+        self._tables.pop(table, None)
+        self._states.pop(table, None)
+        self._adopted.discard(table)
+
+    def _identifier(self, table: str) -> Any:
+        *namespace, name = table.split(".")
+        java = self._jvm.org.apache.iceberg.catalog
+        return java.TableIdentifier.of(java.Namespace.of(strings(self._gateway, namespace)), name)

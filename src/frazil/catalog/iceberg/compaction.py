@@ -1,0 +1,330 @@
+"""Data files rewritten group by group, each committed soon: where that will do by Frazil's own reader and writer, else by
+Spark through Iceberg's.
+
+Iceberg's action for the whole table is not used: it cannot read a table with a column such as `_partition`, keeps the
+reason of a failed group to itself, and commits all at the end or in lots of its own choosing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.java import each
+from frazil.catalog.iceberg.merger import open_merger
+from frazil.catalog.iceberg.record_rewrite import is_readable_by_spark, rewrite_records, worth_rewriting
+from frazil.catalog.iceberg.rewrite_commit import Swap
+from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
+from frazil.catalog.table_metadata import partition_text
+from frazil.errors import SpecError
+from frazil.failpoints import hit
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+# Names that Iceberg's Spark reader takes for columns of its own.
+RESERVED = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+    | {"_change_type", "_change_ordinal", "_commit_snapshot_id"}
+)
+_MOST_GROUPS_A_COMMIT = 50
+_MOST_FILES = "max-files-to-rewrite"
+_Z_RUNNER = "org.apache.iceberg.spark.actions.SparkZOrderFileRewriteRunner"
+_Z_TYPES = frozenset(
+    {"BOOLEAN", "INTEGER", "LONG", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "STRING", "UUID", "FIXED", "BINARY"}
+)
+"""Types whose values Iceberg places on a Z-curve."""
+_NO_ORDER = 0
+"""The id that Iceberg keeps for it."""
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Columns by which rows are sorted, as Spark names them, and whether downwards. is_other: not the table's own."""
+
+    columns: Sequence[tuple[str, bool]]
+    is_other: bool = False
+
+
+def compact_table(
+    spark: SparkSession,
+    catalog: IcebergCatalog,
+    table: str,
+    compaction: Compaction,
+    transfer: Transfer | None = None,
+    merge_of: MergeOf | None = None,
+) -> Rewritten:
+    """Rewrites the files that `compaction.options` choose. merge_of: what writes them where it can; all else, and what is to
+    be in some order, is Iceberg's.
+
+    Groups whose commit was refused are counted as lost. Raises what the JVM raises where a group cannot be rewritten.
+    """
+    jvm, java = catalog.gateway.jvm, catalog.java_table(table)
+    seen_as = _seen_as(jvm, java, with_no_order=bool(compaction.zorder))
+    options, is_readable = dict(compaction.options), is_readable_by_spark(jvm, java)
+    is_chosen_here = compaction.partitions is not None or not is_readable
+    most = int(options.pop(_MOST_FILES, sys.maxsize)) if is_chosen_here else sys.maxsize
+    planned = _planned(jvm, seen_as, options)
+    if compaction.partitions is not None:
+        planned = _of_partitions(jvm, java, planned, compaction.partitions)
+    if is_readable:
+        rewrite_group = _group_rewriter(spark, jvm, java, seen_as, compaction)
+    else:
+        rewrite_group = partial(rewrite_records, catalog.gateway, java)
+        planned = worth_rewriting(catalog.gateway, java, planned)
+    planned = _up_to(planned, most)
+    merger = None
+    if merge_of is not None and not (compaction.sort or compaction.zorder):
+        merger = open_merger(spark, catalog, table, java, merge_of, _cores(spark))
+    swap = Swap(catalog, table, java, transfer)
+    removed = added = size = lost = 0
+    for groups in _lots(planned):
+        hit("care.compact.begins")
+        merged = merger.write(groups) if merger else []
+        for group, files in zip_longest(groups, merged):
+            group.setOutputFiles(rewrite_group(group) if files is None else files)
+        hit("care.compact.written")
+        if not swap.commit(groups):
+            lost += sum(int(group.inputFileNum()) for group in groups)
+            continue
+        removed += sum(int(group.inputFileNum()) for group in groups)
+        added += sum(int(group.addedFiles().size()) for group in groups)
+        size += sum(int(group.inputFilesSizeInBytes()) for group in groups)
+    return Rewritten(removed, added, size, lost)
+
+
+def _seen_as(jvm: Any, java: Any, *, with_no_order: bool) -> Any:
+    """The table with its columns renamed that Iceberg's Spark reader would refuse; files go by field ids, not by names.
+
+    with_no_order: for a writer that says of files that they are in no order: in metadata of a table that was made with one
+    of its own there is none but that, and the writer refuses what is not there.
+    """
+    lacks_none = with_no_order and _NO_ORDER not in java.sortOrders()
+    if not _reserved_in(java) and not lacks_none:
+        return java
+    iceberg = jvm.org.apache.iceberg
+    metadata = java.operations().current()
+    document = json.loads(str(iceberg.TableMetadataParser.toJson(metadata)))
+    for schema in document["schemas"]:
+        for field in schema["fields"]:
+            if field["name"] in RESERVED:
+                field["name"] = f"{field['name']}__{field['id']}"
+    if lacks_none:
+        document["sort-orders"].append({"order-id": _NO_ORDER, "fields": []})
+    renamed = iceberg.TableMetadataParser.fromJson(metadata.metadataFileLocation(), json.dumps(document))
+    operations = iceberg.StaticTableOperations(renamed, java.io(), java.locationProvider())
+    return iceberg.BaseTable(operations, java.name())
+
+
+def _reserved_in(java: Any) -> list[str]:
+    return [name for field in each(java.schema().columns()) if (name := str(field.name())) in RESERVED]
+
+
+def _planned(jvm: Any, table: Any, options: Mapping[str, str]) -> Iterator[Any]:
+    planner = jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table)
+    planner.init(dict(options))
+    groups = planner.plan().groups().iterator()
+    while groups.hasNext():
+        yield groups.next()
+
+
+def _of_partitions(jvm: Any, java: Any, groups: Iterator[Any], partitions: Set[str]) -> Iterator[Any]:
+    """Those of the groups that are of these partitions, or of an older spec: of all of them Iceberg makes one."""
+    parser, specs = jvm.org.apache.iceberg.ContentFileParser, java.specs()
+    for group in groups:
+        file = group.fileScanTasks().get(0).file()
+        described = json.loads(str(parser.toJson(file, specs.get(file.specId()))))
+        if int(file.specId()) != int(group.outputSpecId()) or partition_text(described) in partitions:
+            yield group
+
+
+def _up_to(groups: Iterator[Any], most: int) -> Iterator[Any]:
+    """Until they have so many files."""
+    for group in groups:
+        if most <= 0:
+            return
+        most -= int(group.inputFileNum())
+        yield group
+
+
+def _lots(groups: Iterator[Any]) -> Iterator[list[Any]]:
+    """Large groups each for themselves, small ones together."""
+    lot: list[Any] = []
+    for group in groups:
+        lot.append(group)
+        is_large = int(group.inputFilesSizeInBytes()) * _MOST_GROUPS_A_COMMIT >= int(group.maxOutputFileSize())
+        if is_large or len(lot) >= _MOST_GROUPS_A_COMMIT:
+            yield lot
+            lot = []
+    if lot:
+        yield lot
+
+
+def _group_rewriter(
+    spark: SparkSession, jvm: Any, java: Any, seen_as: Any, compaction: Compaction
+) -> Callable[[Any], Any]:
+    """What writes the files that a group becomes, and answers them."""
+    zorder = _z_columns(java, compaction.zorder)
+    if zorder:
+        return _z_rewriter(spark, jvm, seen_as, zorder)
+    asked = _columns(java, compaction.sort)
+    return partial(_rewrite, spark, jvm, seen_as, _Order(asked or _own_order(java), is_other=bool(asked)))
+
+
+def _z_rewriter(spark: SparkSession, jvm: Any, table: Any, columns: Sequence[str]) -> Callable[[Any], Any]:
+    """Iceberg's own writer in Z-order, alone: its action for the whole table removes the files of a commit whose answer was
+    lost, though they may be the table's by then. The class is not public.
+    """
+    session: Any = spark
+    names = jvm.java.util.ArrayList()
+    for name in columns:
+        names.append(name)
+    arguments = session.sparkContext._gateway.new_array(jvm.java.lang.Object, 3)
+    arguments[0], arguments[1], arguments[2] = session._jsparkSession, table, names
+    kind = jvm.java.lang.Class.forName(_Z_RUNNER, True, table.getClass().getClassLoader())
+    (constructor,) = kind.getDeclaredConstructors()
+    constructor.setAccessible(True)
+    runner = constructor.newInstance(arguments)
+    runner.init(jvm.java.util.HashMap())
+    return lambda group: runner.rewrite(_within(jvm, group, _cores(spark)))
+
+
+def _within(jvm: Any, group: Any, cores: int) -> Any:
+    """The group for a writer that has a task for each file it expects."""
+    files, largest = min(cores, int(group.expectedOutputFiles())), _largest_file(group, cores)
+    made, split = jvm.org.apache.iceberg.actions.RewriteFileGroup, int(group.inputSplitSize())
+    return made(group.info(), group.fileScanTasks(), int(group.outputSpecId()), largest, split, files)
+
+
+def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
+    """Columns to order by, as Spark names them; without those that are the same in all of a partition."""
+    constant = set(java.spec().identitySourceIds())
+    found = []
+    for name in wanted:
+        field = java.schema().asStruct().field(name)
+        if field is None or str(field.type().typeId()) not in _Z_TYPES:
+            raise SpecError(
+                f"`maintenance.zorder` names a column that has no place on a Z-curve: `{name}`",
+                remedy="name columns of numbers, text, bytes or times; or wait until records have brought the column",
+                where=str(java.name()),
+            )
+        if field.fieldId() not in constant:
+            found.append(f"{name}__{field.fieldId()}" if name in RESERVED else name)
+    return found
+
+
+def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: Any) -> Any:
+    """The files that one group becomes, not committed yet."""
+    own = jvm.org.apache.iceberg.spark
+    name = str(jvm.java.util.UUID.randomUUID())
+    cache, tasks, results = own.SparkTableCache.get(), own.ScanTaskSetManager.get(), own.FileRewriteCoordinator.get()
+    try:
+        cache.add(name, table)
+        tasks.stageTasks(table, name, jvm.java.util.ArrayList(group.fileScanTasks()))
+        rows, cores = spark.read.format("iceberg").option("scan-task-set-id", name), _cores(spark)
+        frame = rows.option("split-size", str(group.inputSplitSize())).option("file-open-cost", "0").load(name)
+        frame, is_mixed = frame.coalesce(cores), _is_mixed(table, group)
+        if not is_mixed:
+            frame = _ordered(frame, order.columns, min(cores, int(group.expectedOutputFiles())))
+        options = _writing(group, is_mixed, order.is_other, _largest_file(group, cores))
+        writer = frame.write.format("iceberg")
+        for option, value in {"rewritten-file-scan-task-set-id": name, **options}.items():
+            writer = writer.option(option, value)
+        writer.mode("append").save(name)
+        return results.fetchNewFiles(table, name)
+    finally:
+        cache.remove(name)
+        tasks.removeTasks(table, name)
+        results.clearRewrite(table, name)
+
+
+def _cores(spark: SparkSession) -> int:
+    """How many tasks a stage of this session may have: as many as its shuffles have partitions."""
+    return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+
+
+def _largest_file(group: Any, cores: int) -> int:
+    """Where the writer begins the next file. A task that writes one file has room for more than was reckoned, lest a small
+    one comes after it; where a task writes several, they are to be of about one size.
+    """
+    files = int(group.expectedOutputFiles())
+    if files <= cores:
+        return int(group.maxOutputFileSize())
+    return int(group.inputFilesSizeInBytes()) * 21 // (20 * files)
+
+
+def _is_mixed(table: Any, group: Any) -> bool:
+    """Whether rows of one of its files may be for any number of partitions: it has another spec than the files to be."""
+    spec_id = group.outputSpecId()
+    return bool(table.specs().get(spec_id).isPartitioned()) and group.fileScanTasks().get(0).file().specId() != spec_id
+
+
+def _writing(group: Any, is_mixed: bool, is_other_order: bool, largest_bytes: int) -> dict[str, str]:
+    """The writer's options. Rows of one partition are written as they come: in another order than the table's own the writer
+    must not sort them again. Mixed ones are ordered by partition first, so that one file is open at a time, and in a
+    partition by nothing but the table's own order.
+    """
+    return {
+        "use-table-distribution-and-ordering": "false" if is_other_order and not is_mixed else "true",
+        "target-file-size-bytes": str(largest_bytes),
+        "distribution-mode": "range" if is_mixed else "none",
+        "fanout-enabled": "false" if is_mixed else "true",
+        "output-spec-id": str(group.outputSpecId()),
+    }
+
+
+def _ordered(frame: DataFrame, order: Sequence[tuple[str, bool]], files: int) -> DataFrame:
+    if not order:
+        return frame
+    columns: list[Column] = [frame[name].desc() if is_down else frame[name].asc() for name, is_down in order]
+    if files > 1:
+        frame = frame.repartitionByRange(files, *columns)
+    return frame.sortWithinPartitions(*columns)
+
+
+def _columns(java: Any, wanted: Sequence[str]) -> list[tuple[str, bool]]:
+    """Columns to sort by, as Spark names them, and whether downwards."""
+    found = []
+    for text in wanted:
+        name, _, direction = text.partition(" ")
+        field = java.schema().findField(name)
+        if field is None:
+            raise SpecError(
+                f"`maintenance.sort` names a column that the table does not have: `{name}`",
+                remedy="correct the name, or wait until records have brought the column",
+                where=str(java.name()),
+            )
+        if not field.type().isPrimitiveType():
+            raise SpecError(
+                f"`maintenance.sort` names a column that is no single value: `{name}`",
+                remedy="name a column that is no list, map or struct, or one inside it, such as `a.b`",
+                where=str(java.name()),
+            )
+        found.append((_in_spark(java, name), direction.lower() == "desc"))
+    return found
+
+
+def _own_order(java: Any) -> list[tuple[str, bool]]:
+    """The table's own sort order, where it is one of columns as they are."""
+    fields = list(java.sortOrder().fields())
+    if not all(field.transform().isIdentity() for field in fields):
+        return []
+    names = [str(java.schema().findColumnName(field.sourceId())) for field in fields]
+    return [
+        (_in_spark(java, name), str(field.direction()).lower() == "desc")
+        for name, field in zip(names, fields, strict=True)
+    ]
+
+
+def _in_spark(java: Any, name: str) -> str:
+    """A column in backquotes, renamed as `readable` does."""
+    field = java.schema().asStruct().field(name)
+    if field is None:
+        return ".".join(f"`{part}`" for part in name.split("."))
+    return f"`{name}__{field.fieldId()}`" if name in RESERVED else f"`{name}`"

@@ -1,0 +1,416 @@
+"""Table care by Iceberg's own actions: rewrites run as Spark jobs, the rest in the driver's JVM.
+
+Every call loads the table anew: what ingestion knows of it is not touched. Rewrites are committed on top of whatever was
+committed meanwhile; where that replaced what they have read, they are lost.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.compaction import RESERVED, compact_table
+from frazil.catalog.iceberg.java import Collector, each, send
+from frazil.catalog.iceberg.java_errors import is_conflict, is_not_there, java_errors, unavailable
+from frazil.catalog.iceberg.maintenance_commits import replace_deletes, replace_manifests, send_once
+from frazil.catalog.iceberg.record_rewrite import is_readable_by_spark
+from frazil.catalog.iceberg.table_scans import Described
+from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
+from frazil.catalog.progress import key
+from frazil.catalog.table_folder import find_stranger, is_own
+from frazil.catalog.table_metadata import TableMetadata, carried_progress, read_table_metadata
+from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
+from frazil.failpoints import hit
+from frazil.types import Commit, Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POOL = "maintenance"
+"""Spark's scheduler pool of table care."""
+_SPLIT_SIZE = "spark.sql.iceberg.read.split-size"
+_WHOLE = str(1 << 50)
+"""What one task reads of a table that tells of files: all of it."""
+_OPENING_BYTES = 4 * 1024 * 1024
+"""What Iceberg reckons to open a file costs, in bytes of it."""
+_DELETED_AT_ONCE = 100
+_METADATA = ".metadata.json"
+_DAY_MS = 86_400_000
+_WITH_DELETES = {"delete-file-threshold": "1", "min-file-size-bytes": "0"}
+"""Chooses data files that deletes count for, and those that are much too large."""
+_GONE = ("No such file", "FileNotFoundException")
+"""What listing a folder says of a file that goes meanwhile: another process has expired a snapshot."""
+_IN_PYTHON = "exception was thrown from the Python worker"
+_LASTING = ("ValidationException",)
+"""Here it is no other commit that is in the way, but the table itself, as with `gc.enabled`."""
+_UNREADABLE = ("Invalid schema",)
+"""So Iceberg says that it cannot read a table: equality deletes are by a column that was dropped and has come again."""
+
+
+class IcebergUpkeep:
+    """Works on tables of `catalog`. session: None where only what needs no Spark is asked for. cores: tasks at a time.
+    merge_of: what puts files together where it can; None: Iceberg's own writer does.
+    """
+
+    def __init__(
+        self,
+        catalog: IcebergCatalog,
+        session: Callable[[], SparkSession] | None = None,
+        cores: int = 1,
+        merge_of: MergeOf | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._jvm = catalog.gateway.jvm
+        self._session = session
+        self._cores = cores
+        self._merge_of = merge_of
+        self._own: dict[SparkSession, SparkSession] = {}
+
+    def metadata(self, table: str, with_files: bool) -> TableMetadata | None:
+        """See the port."""
+        iceberg = self._jvm.org.apache.iceberg
+        try:
+            java = self._catalog.java_table(table)
+            text = str(iceberg.TableMetadataParser.toJson(java.operations().current()))
+            if not with_files or java.currentSnapshot() is None:
+                return read_table_metadata(table, text)
+            return read_table_metadata(
+                table, text, Described(self._jvm, java).lots(java.newScan()), self._manifests(java)
+            )
+        except java_errors() as error:
+            if is_not_there(error):
+                return None
+            raise unavailable("the table cannot be looked at", error, table) from None
+
+    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
+        """See the port."""
+        with _explained("data files cannot be rewritten", table, lasting=_UNREADABLE):
+            done = compact_table(self._activated(), self._catalog, table, compaction, transfer, self._merge_of)
+            if compaction.removes_dangling:
+                java, staging = self._staged(table)
+                self._actions().removeDanglingDeleteFiles(staging).execute()
+                replace_deletes(self._catalog, java, staging.currentSnapshot())
+            return done
+
+    def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
+        """See the port."""
+        with _explained("delete files cannot be rewritten", table):
+            java, staging = self._staged(table)
+            if not is_readable_by_spark(self._jvm, java):
+                return compact_table(
+                    self._activated(), self._catalog, table, Compaction(_WITH_DELETES), merge_of=self._merge_of
+                )
+            action = self._actions().rewritePositionDeletes(staging)
+            for name, value in options.items():
+                action = action.option(name, value)
+            hit("care.deletes.begins")
+            result = action.execute()
+            _refuse_lost(replace_deletes(self._catalog, java, staging.currentSnapshot()), table)
+            hit("care.deletes.landed")
+            return Rewritten(
+                result.rewrittenDeleteFilesCount(), result.addedDeleteFilesCount(), result.rewrittenBytesCount()
+            )
+
+    def rewrite_manifests(self, table: str) -> Rewritten:
+        """See the port."""
+        with _explained("manifests cannot be rewritten", table):
+            java, staging = self._staged(table)
+            if not is_readable_by_spark(self._jvm, java) or int(java.operations().current().formatVersion()) == 1:
+                return self._rewrite_manifests_here(java, table)
+            action = self._actions().rewriteManifests(staging).option("use-caching", "false")
+            hit("care.manifests.begins")
+            result = action.execute()
+            _refuse_lost(replace_manifests(self._catalog, java, staging.currentSnapshot(), result), table)
+            hit("care.manifests.landed")
+            return Rewritten(_count(result.rewrittenManifests()), _count(result.addedManifests()))
+
+    def _rewrite_manifests_here(self, java: Any, table: str) -> Rewritten:
+        """In the driver, in the order in which they are: Spark's way needs a type for each column, and removes its manifests
+        of format 1 once they are copied.
+        """
+        # On this thread: py4j calls Python back only where Python waits for an answer.
+        executors = self._jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
+        rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
+        hit("care.manifests.begins")
+        since = int(java.currentSnapshot().snapshotId())
+        _refuse_lost(send_once(self._catalog, rewrite.clusterBy(_Together()), java, since), table)
+        hit("care.manifests.landed")
+        summary = java.currentSnapshot().summary()
+        return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
+
+    def expire(self, table: str, snapshots: Sequence[int]) -> None:
+        """See the port."""
+        with _explained("snapshots cannot be expired", table, ("IllegalArgumentException",), _LASTING):
+            # By id alone: no age may take a snapshot that was not chosen.
+            java = self._catalog.java_table(table)
+            there = [snapshot for snapshot in snapshots if java.snapshot(snapshot) is not None]
+            if not there:
+                return
+            expiry = java.expireSnapshots().expireOlderThan(0)
+            for snapshot in there:
+                expiry = expiry.expireSnapshotId(snapshot)
+            hit("care.expire.begins")
+            expiry.commit()
+            hit("care.expire.landed")
+
+    def carry(self, table: str) -> None:
+        """See the port."""
+        with _explained("progress cannot be carried forward", table):
+            java = self._catalog.java_table(table)
+            text = str(self._jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
+            carried = carried_progress(text)
+            if not carried:
+                return
+            append = java.newFastAppend()
+            for name, value in carried.items():
+                append.set(name, value)
+            append.validateWith(_SameProgress(carried))
+            hit("care.carry.begins")
+            with self._catalog.lock(table):
+                send(append, java)
+                hit("care.carry.landed")
+                # Else the next batch of changes would list all files of the table again.
+                self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
+
+    def orphans(self, table: str, older_than_ms: int) -> list[str]:
+        """See the port."""
+        with _explained("orphans cannot be looked for", table, lasting=_LASTING):
+            java = self._catalog.java_table(table)
+            location = str(java.location()).rstrip("/")
+            # Metadata of any age, for a table that shares the folder may have been made today; by its name, the folder of a
+            # table `a.data` is the one for data of `a`.
+            strange = self._mine(java, location, self._now_ms() + _DAY_MS)
+            self._refuse_shared(java, table, [path for path in strange if path.endswith(_METADATA)])
+            return sorted(self._mine(java, location, older_than_ms))
+
+    def remove(self, table: str, paths: Sequence[str]) -> None:
+        """See the port."""
+        with _explained("files cannot be removed", table):
+            io = self._catalog.java_table(table).io()
+            for start in range(0, len(paths), _DELETED_AT_ONCE):
+                hit("care.orphans.deleting")
+                chosen = self._jvm.java.util.ArrayList()
+                for path in paths[start : start + _DELETED_AT_ONCE]:
+                    chosen.add(path)
+                self._jvm.org.apache.iceberg.CatalogUtil.deleteFiles(io, chosen, "orphan", False)
+
+    def compute_statistics(self, table: str) -> None:
+        """See the port."""
+        with _explained("statistics cannot be computed", table):
+            java = self._catalog.java_table(table)
+            if not is_readable_by_spark(self._jvm, java):
+                raise SpecError(
+                    "distinct values cannot be counted: Spark has no type for a column of this table, such as `time`",
+                    remedy="leave `maintenance.statistics` out for this table",
+                    where=table,
+                )
+            hit("care.statistics.begins")
+            columns = [
+                name for field in each(java.schema().columns()) if _is_countable(field, name := str(field.name()))
+            ]
+            action = self._actions().computeTableStats(java).columns(self._catalog.java_strings(columns))
+            with self._dealt_out(java):
+                action.execute()
+            hit("care.statistics.landed")
+
+    def note(self, table: str, name: str, text: str) -> None:
+        """See the port."""
+        with _explained("a property of the table cannot be set", table):
+            self._catalog.java_table(table).updateProperties().set(key(self._catalog.pipeline, name), text).commit()
+
+    def _staged(self, table: str) -> tuple[Any, Any]:
+        """The table, fresh from the catalog, and the same in a transaction (see `care_commits`)."""
+        java = self._catalog.java_table(table)
+        return java, java.newTransaction().table()
+
+    def _manifests(self, java: Any) -> list[tuple[int, int]]:
+        manifests = each(java.currentSnapshot().allManifests(java.io()))
+        return [(int(manifest.length()), int(manifest.partitionSpecId())) for manifest in manifests]
+
+    def _actions(self) -> Any:
+        """Iceberg's actions in that session."""
+        chosen: Any = self._activated()
+        return self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(chosen._jsparkSession)
+
+    def _activated(self) -> SparkSession:
+        """A session of its own, in a pool that leaves tasks to ingestion."""
+        if self._session is None:
+            raise UnavailableError("table care needs Spark, and this command has none")
+        spark = self._session()
+        if spark not in self._own:
+            own = spark.newSession()
+            for name, value in _settings(self._cores).items():
+                own.conf.set(name, value)
+            self._own = {spark: own}
+        chosen: Any = self._own[spark]
+        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(chosen._jsparkSession)
+        chosen.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        session: SparkSession = chosen
+        return session
+
+    @contextmanager
+    def _dealt_out(self, java: Any) -> Iterator[None]:
+        """While it lasts, the table's files are read by as many tasks as care may have, or half as many: two splits that are
+        made one after the other are larger together than one may be.
+        """
+        # Snapshots of format 1 may lack it.
+        summary, conf = java.currentSnapshot().summary() or {}, self._activated().conf
+        count = sum(int(summary.get(f"total-{kind}-files") or 0) for kind in ("data", "delete"))
+        size = int(summary.get("total-files-size") or 0) + count * _OPENING_BYTES
+        if self._cores > 1 and size:
+            conf.set(_SPLIT_SIZE, str(2 * size // self._cores + 1))
+        try:
+            yield
+        finally:
+            conf.set(_SPLIT_SIZE, _WHOLE)
+
+    def _mine(self, java: Any, location: str, older_than_ms: int) -> list[str]:
+        """Files that no snapshot names, of those where this table's lie."""
+        return [path for path in self._unnamed(java, location, older_than_ms) if is_own(path, location)]
+
+    def _unnamed(self, java: Any, location: str, older_than_ms: int) -> list[str]:
+        """What Iceberg would remove, without doing so. ConflictError when files go while they are listed."""
+        collector = Collector()
+        action = self._actions().deleteOrphanFiles(java).location(location).olderThan(older_than_ms)
+        try:
+            action.usePrefixListing(True).deleteWith(collector).execute()
+        except (*java_errors(), *_spark_errors()) as error:
+            if any(words in str(error) for words in _GONE):
+                raise ConflictError("files went while they were listed", where=location) from None
+            raise
+        return collector.words
+
+    def _refuse_shared(self, java: Any, table: str, strange: Sequence[str]) -> None:
+        parser = self._jvm.org.apache.iceberg.TableMetadataParser
+
+        def read(path: str) -> str | None:
+            try:
+                return str(parser.toJson(parser.read(java.io(), path)))
+            except java_errors():
+                return None  # Gone meanwhile, or half of one: a commit in another process, or what is left of one.
+
+        path = find_stranger(strange, str(java.uuid()), read)
+        if path is not None:
+            raise SpecError(
+                "another table's metadata lies in this table's folder, so its files cannot be told from orphans",
+                remedy="move one of the tables, or remove what is left of a table that was dropped",
+                where=f"{table}, {path}",
+            )
+
+    def _now_ms(self) -> int:
+        return int(self._jvm.java.lang.System.currentTimeMillis())
+
+
+def _settings(cores: int) -> dict[str, str]:
+    """Of the session of table maintenance: no stage has more tasks than it may have, for Spark cannot keep any of them
+    waiting.
+    """
+    return {
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.leafNodeDefaultParallelism": "1",
+        "spark.sql.adaptive.enabled": "false",  # It deals partitions that are large out to more tasks.
+        _SPLIT_SIZE: _WHOLE,
+        "spark.sql.caseSensitive": "true",  # A table may have both `Id` and `id`.
+    }
+
+
+class _Together:
+    """java.util.function.Function: the same for each file."""
+
+    class Java:
+        """What py4j needs to know."""
+
+        implements: tuple[str, ...] = ("java.util.function.Function",)
+
+    def apply(self, _: Any) -> str:
+        """Called by the JVM for each file."""
+        return ""
+
+
+class _SameProgress:
+    """Iceberg's SnapshotAncestryValidator: true while the newest progress of every pipeline is the one that is carried. It
+    must never raise.
+    """
+
+    class Java:
+        """What py4j needs to know."""
+
+        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+    def __init__(self, carried: Mapping[str, str]) -> None:
+        self._expected = {name: value for name, value in carried.items() if name.endswith(".commit-id")}
+        self._told_by: set[int] = set()
+
+    def validate(self, snapshots: Any) -> bool:
+        """Called by the JVM with the snapshots of the branch."""
+        left, told_by = dict(self._expected), set[int]()
+        iterator = snapshots.iterator()
+        while left and iterator.hasNext():
+            snapshot = iterator.next()
+            summary = snapshot.summary()
+            for name in list(left):
+                found = summary.get(name)
+                if found is not None and str(found) != left.pop(name):
+                    return False
+                if found is not None:
+                    told_by.add(int(snapshot.snapshotId()))
+        # Where another snapshot tells it at a second attempt, the first one has landed.
+        is_first = self._told_by in (set(), told_by)
+        self._told_by = told_by
+        return not left and is_first
+
+    def errorMessage(self) -> str:
+        """Called by the JVM, also when all is well."""
+        return "a pipeline has gone on meanwhile"
+
+
+def _refuse_lost(landed: bool | None, table: str) -> None:
+    """ConflictError unless the commit is in the table."""
+    if not landed:
+        raise ConflictError("another commit has changed what was rewritten", where=table)
+
+
+def _is_countable(field: Any, name: str) -> bool:
+    return bool(field.type().isPrimitiveType()) and name not in RESERVED
+
+
+def _count(iterable: Any) -> int:
+    return sum(1 for _ in iterable)
+
+
+@contextmanager
+def _explained(what: str, table: str, conflicts: Sequence[str] = (), lasting: Sequence[str] = ()) -> Iterator[None]:
+    """In its block trouble in the JVM is a ConflictError or an UnavailableError with the cause in words.
+
+    conflicts: exceptions that tell of another commit, besides the usual ones; lasting: those of the usual ones that do not.
+    """
+    try:
+        yield
+    except Py4JJavaError as error:
+        is_lasting = any(name in str(error.java_exception) for name in lasting)
+        raise _failure(what, error, table, is_conflict(error, *conflicts) and not is_lasting) from None
+    except _spark_errors() as error:
+        text = f"{type(error).__name__}: {error}"
+        names = {"ValidationException", "CommitFailedException", "CommitStateUnknown", *conflicts}
+        is_lasting = any(name in text for name in ("CommitStateUnknown", *lasting))
+        raise _failure(what, error, table, any(name in text for name in names) and not is_lasting) from None
+    except (Py4JError, ConnectionError) as error:
+        raise unavailable(what, error, table) from None
+
+
+def _failure(what: str, error: Exception, table: str, is_lost: bool) -> FrazilError:
+    said = [line for line in unavailable(what, error, table).message.splitlines() if line.strip()]
+    # Of a Python task the trace comes first and what happened last.
+    line = f"{what}: {said[-1]}" if _IN_PYTHON in str(error) else said[0]
+    return ConflictError(line, where=table) if is_lost else UnavailableError(line, where=table)
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """What PySpark makes of some of the JVM's exceptions, where it is in use: to import it only for this would cost time."""
+    errors = sys.modules.get("pyspark.errors")
+    return (errors.PySparkException,) if errors is not None else ()

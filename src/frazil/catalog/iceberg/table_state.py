@@ -1,0 +1,107 @@
+"""What Iceberg's Java API says of a table, as values: its schema, properties and progress, and the way to its store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from py4j.java_gateway import is_instance_of
+
+from frazil.catalog.iceberg.java import each
+from frazil.catalog.port import TableState
+from frazil.catalog.progress import from_summary, key
+from frazil.catalog.table_metadata import read_schema
+from frazil.catalog.vended import VENDED
+from frazil.types import Progress
+
+# The catalog's own secrets are not among them.
+_STORE_PROPERTIES = ("s3.", "client.region", "gcs.", "adls.", "hdfs.", "py-io-impl")
+
+
+class StateReader:
+    """Reads Java tables of the catalog with these `properties`, for one pipeline."""
+
+    def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str]) -> None:
+        self._gateway = gateway
+        self._jvm = gateway.jvm
+        self._pipeline = pipeline
+        self._properties = properties
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether the catalog is a REST catalog, whose tables have store credentials of their own."""
+        return self._properties.get("type") == "rest"
+
+    def state(self, table: str, java: Any) -> TableState:
+        """The table as the Java table was last loaded."""
+        iceberg = self._jvm.org.apache.iceberg
+        progress, is_cut = self._progress(java)
+        properties = self._strings_of(java.properties())
+        metadata, snapshot = java.operations().current(), java.currentSnapshot()
+        prefix = key(self._pipeline, "")
+        return TableState(
+            name=table,
+            uuid=str(java.uuid()),
+            schema=read_schema(str(iceberg.SchemaParser.toJson(java.schema())), table),
+            location=java.location(),
+            properties=properties,
+            format_version=metadata.formatVersion(),
+            spec_id=java.spec().specId(),
+            is_partitioned=java.spec().isPartitioned(),
+            progress=progress,
+            history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
+            io_properties=self._io_properties(java),
+            head_id=snapshot.snapshotId() if snapshot is not None else None,
+            partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
+            sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
+            older_specs=self._older_specs(java),
+            marks={name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)},
+        )
+
+    def _older_specs(self, java: Any) -> tuple[str, ...]:
+        specs, parser = java.specs(), self._jvm.org.apache.iceberg.PartitionSpecParser
+        if specs.size() == 1:
+            return ()
+        newest = java.spec().specId()
+        return tuple(str(parser.toJson(spec)) for number, spec in sorted(specs.items()) if number != newest)
+
+    def progress_of(self, snapshot: Any) -> Progress | None:
+        """The progress that a Java snapshot says; None where it says none."""
+        summary = self._strings_of(snapshot.summary())
+        return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
+
+    def _progress(self, java: Any) -> tuple[Progress, bool]:
+        """The newest progress in the main branch's ancestry, and whether the ancestry ends in an expired snapshot."""
+        snapshot = java.currentSnapshot()
+        while snapshot is not None:
+            if snapshot.summary().get(key(self._pipeline, "offsets")) is not None:
+                return self.progress_of(snapshot) or Progress(), False
+            parent = snapshot.parentId()
+            if parent is None:
+                return Progress(), False
+            snapshot = java.snapshot(parent)
+            if snapshot is None:
+                return Progress(), True
+        return Progress(), False
+
+    def _io_properties(self, java: Any) -> dict[str, str]:
+        """What a task needs to reach the table's store: of the catalog's properties and of the table's own those about
+        stores, and the credentials that the catalog vends for the longest prefix of the table's location.
+        """
+        io, location = java.io(), str(java.location())
+        properties = {**self._properties, **self._strings_of(io.properties())}
+        storage = "org.apache.iceberg.io.SupportsStorageCredentials"
+        if self.is_rest and is_instance_of(self._gateway, io, storage):
+            vended = [found for found in each(io.credentials()) if location.startswith(str(found.prefix()))]
+            for credentials in sorted(vended, key=lambda found: len(str(found.prefix()))):
+                properties |= self._strings_of(credentials.config())
+        VENDED.note(properties)
+        return {name: value for name, value in properties.items() if name.startswith(_STORE_PROPERTIES)}
+
+    def _strings_of(self, java_map: Any) -> dict[str, str]:
+        """A Java map of strings in one call; py4j's own way makes two for each entry."""
+        found: dict[str, str] = json.loads(
+            self._jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(java_map)
+        )
+        return found

@@ -1,0 +1,214 @@
+"""Bloom filters of Parquet files' key columns: files that have none of a few keys need not be read.
+
+Bounds tell nothing of keys that are spread over all files, such as UUIDs; a filter of ten bits a row leaves out 99 of 100
+files that do not have the key. Source: the Parquet format, "Split block Bloom filter"; XXH64 of the value's plain encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from frazil.catalog.scans import LiveFile
+from frazil.upsert.lookup.column_cache import ColumnCache
+from frazil.upsert.lookup.live_rows import Path, as_numbers
+from frazil.write.target import TableTarget
+from frazil.write.write import file_io
+
+_MOST_KEYS = 10_000
+"""Of more, some are in every file."""
+_ENABLED = "write.parquet.bloom-filter-enabled.column."
+_CACHE_BYTES = 256 * 1024 * 1024
+_filters = ColumnCache(_CACHE_BYTES)
+_SALT = np.array(
+    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
+)
+# What follows the number of bytes in the header, as Thrift's compact protocol writes it: blocks, XXH64, not compressed.
+_REST_OF_HEADER = bytes.fromhex("1c1c00001c1c00001c1c000000")
+_LONGEST_HEADER = 32
+_P1, _P2, _P3, _P4, _P5 = (
+    0x9E3779B185EBCA87,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)
+_WORD = (1 << 64) - 1
+_WIDTHS = {"INT32": 4, "INT64": 8}
+Bools = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+
+
+class KeyFilters:
+    """Asks files' filters for keys, which are distinct, in columns of the table's first level."""
+
+    def __init__(self, target: TableTarget, keys: Sequence[pa.Array], paths: Sequence[Path]) -> None:
+        properties = dict(target.properties)
+        self._target = target
+        self._columns: list[tuple[int, pa.Array]] = []
+        self._hashes: dict[tuple[int, str], tuple[Words, Bools]] = {}
+        if len(keys[0]) > _MOST_KEYS:
+            return
+        for key, path in zip(keys, paths, strict=True):
+            is_filtered = properties.get(_ENABLED + ".".join(path)) == "true"
+            if is_filtered and len(path) == 1 and _has_plain_bytes(key.type):
+                self._columns.append((target.schema.find_field(path[0]).field_id, key))
+
+    def may_have(self, file: LiveFile) -> bool:
+        """Whether the file's filters let some key be in it. OSError as the store."""
+        masks = [mask for column in self._columns if (mask := self._mask(file, *column)) is not None]
+        return not masks or bool(np.logical_and.reduce(masks).any())
+
+    def _mask(self, file: LiveFile, field_id: int, key: pa.Array) -> Bools | None:
+        """Per key whether it may be in the file; None where there is no filter to ask."""
+        if str(file.description["file-format"]).lower() != "parquet":
+            return None
+        name = (file.path, field_id)
+        buffered = _filters.get(name)
+        if buffered is None:
+            buffered = _read(self._target, file.path, field_id)
+            _filters.put(name, buffered)
+        kind, *groups = buffered
+        physical = str(kind[0].as_py())
+        if not physical:
+            return None
+        if (field_id, physical) not in self._hashes:
+            self._hashes[field_id, physical] = hashes(key, physical)
+        words, is_there = self._hashes[field_id, physical]
+        found = np.zeros(len(key), np.bool_)
+        for blocks in groups:
+            found |= is_in(np.asarray(blocks), words)
+        return found & is_there
+
+
+def _read(target: TableTarget, path: str, field_id: int) -> tuple[pa.Array, ...]:
+    """The physical type of the file's column with this id and, for each row group, the words of its filter; an empty type
+    where some row group has none.
+    """
+    nothing = (pa.array([""]),)
+    with file_io(target).new_input(path).open() as stream:
+        footer = pq.read_metadata(stream)
+        ids = {int((f.metadata or {}).get(b"PARQUET:field_id", b"-1")): f.name for f in footer.schema.to_arrow_schema()}
+        if field_id not in ids:
+            return nothing
+        kind, groups = "", []
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            columns = (group.column(place) for place in range(group.num_columns))
+            column = next((one for one in columns if one.path_in_schema == ids[field_id]), None)
+            blocks = _blocks(stream, column) if column is not None else None
+            if column is None or blocks is None:
+                return nothing
+            kind = column.physical_type
+            groups.append(pa.array(blocks))
+    return (pa.array([kind]), *groups) if groups else nothing
+
+
+def _blocks(stream: Any, column: Any) -> NDArray[np.uint32] | None:
+    """The filter of one column of one row group; None where there is none of a kind that is known."""
+    offset = column.bloom_filter_offset
+    if offset is None:
+        return None
+    stream.seek(offset)
+    header = stream.read(_LONGEST_HEADER)
+    size, end = 0, 1
+    while header[:1] == b"\x15" and end < len(header):
+        size |= (header[end] & 0x7F) << (7 * (end - 1))
+        end += 1
+        if header[end - 1] < 0x80:
+            break
+    size >>= 1  # Whole numbers are written as zigzag, and this one is not negative.
+    if not size or size % 32 or header[end : end + len(_REST_OF_HEADER)] != _REST_OF_HEADER:
+        return None
+    stream.seek(offset + end + len(_REST_OF_HEADER))
+    payload = stream.read(size)
+    return np.frombuffer(payload, "<u4").astype(np.uint32) if len(payload) == size else None
+
+
+def is_in(blocks: NDArray[np.uint32], words: Words) -> Bools:
+    """Per hash whether the filter lets its value be there."""
+    table = blocks.reshape(-1, len(_SALT))
+    place = ((words >> np.uint64(32)) * np.uint64(len(table))) >> np.uint64(32)
+    low = words.astype(np.uint32)
+    bits = (low[:, None] * _SALT[None, :]) >> np.uint32(27)
+    return np.asarray(((table[place] >> bits) & np.uint32(1)).all(axis=1), np.bool_)
+
+
+def hashes(key: pa.Array, physical: str) -> tuple[Words, Bools]:
+    """XXH64 of each value as a column of this physical type has it, and whether it can be there at all."""
+    is_there = np.asarray(key.is_valid())
+    if physical not in _WIDTHS:
+        values = [value.as_buffer() for value in key]
+        return np.array([0 if value is None else xxh64(bytes(value)) for value in values], np.uint64), is_there
+    numbers = np.asarray(as_numbers(key).fill_null(0)).astype(np.int64)
+    if physical == "INT32":  # Also in a file that is older than the column's wider type.
+        is_there = is_there & (numbers >= -(2**31)) & (numbers < 2**31)
+    return _xxh64_of_numbers(numbers, _WIDTHS[physical]), is_there
+
+
+def _has_plain_bytes(kind: pa.DataType) -> bool:
+    """Whether Parquet has values of this type as they are: whole numbers, times, texts and bytes."""
+    tests = (pa.types.is_integer, pa.types.is_temporal, pa.types.is_string, pa.types.is_binary)
+    return any(test(kind) for test in (*tests, pa.types.is_fixed_size_binary)) and not pa.types.is_decimal(kind)
+
+
+def _xxh64_of_numbers(numbers: NDArray[np.int64], width: int) -> Words:
+    """Of whole numbers of four or eight bytes, all at once."""
+    with np.errstate(over="ignore"):
+        if width == 8:
+            lane = numbers.view(np.uint64) * np.uint64(_P2)
+            lane = _turn(lane, 31) * np.uint64(_P1)
+            h = np.uint64((_P5 + 8) & _WORD) ^ lane
+            h = _turn(h, 27) * np.uint64(_P1) + np.uint64(_P4)
+        else:
+            lane = (numbers & 0xFFFFFFFF).astype(np.uint64) * np.uint64(_P1)
+            h = np.uint64((_P5 + 4) & _WORD) ^ lane
+            h = _turn(h, 23) * np.uint64(_P2) + np.uint64(_P3)
+        h = (h ^ (h >> np.uint64(33))) * np.uint64(_P2)
+        h = (h ^ (h >> np.uint64(29))) * np.uint64(_P3)
+        return np.asarray(h ^ (h >> np.uint64(32)), np.uint64)
+
+
+def _turn(words: Words, bits: int) -> Words:
+    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
+
+
+def xxh64(data: bytes) -> int:
+    """XXH64 with seed 0."""
+    at, size = 0, len(data)
+    if size >= 32:
+        lanes = [(_P1 + _P2) & _WORD, _P2, 0, -_P1 & _WORD]
+        while at + 32 <= size:
+            lanes = [_round(lane, data, at + 8 * n) for n, lane in enumerate(lanes)]
+            at += 32
+        h = sum(_turned(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _WORD
+        for lane in lanes:
+            h = ((h ^ (_turned((lane * _P2) & _WORD, 31) * _P1) & _WORD) * _P1 + _P4) & _WORD
+    else:
+        h = _P5
+    h = (h + size) & _WORD
+    while at + 8 <= size:
+        h = (_turned(h ^ _round(0, data, at), 27) * _P1 + _P4) & _WORD
+        at += 8
+    if at + 4 <= size:
+        h = (_turned(h ^ (int.from_bytes(data[at : at + 4], "little") * _P1) & _WORD, 23) * _P2 + _P3) & _WORD
+        at += 4
+    for byte in data[at:]:
+        h = (_turned(h ^ (byte * _P5) & _WORD, 11) * _P1) & _WORD
+    h = ((h ^ (h >> 33)) * _P2) & _WORD
+    h = ((h ^ (h >> 29)) * _P3) & _WORD
+    return h ^ (h >> 32)
+
+
+def _round(lane: int, data: bytes, at: int) -> int:
+    word = int.from_bytes(data[at : at + 8], "little")
+    return (_turned((lane + word * _P2) & _WORD, 31) * _P1) & _WORD
+
+
+def _turned(word: int, bits: int) -> int:
+    return ((word << bits) | (word >> (64 - bits))) & _WORD

@@ -1,0 +1,243 @@
+"""Deleted rows as bytes: deletion vectors in a Puffin file (format 3), position deletes in Parquet (format 2).
+
+A vector is written as Iceberg's specification says: its length and a checksum big-endian, a magic number and a 64-bit
+Roaring bitmap little-endian. One Puffin file holds the vectors of a whole commit but the large ones, which have one each:
+PyIceberg decodes all vectors of a file once for every one of them that a table has.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.table.locations import load_location_provider
+from pyroaring import BitMap64
+
+from frazil import __version__
+from frazil.catalog.scans import FILE_PATH_ID, LiveFile
+from frazil.clock import new_id
+from frazil.errors import SpecError, UnavailableError
+from frazil.failpoints import hit
+from frazil.types import DeleteFile
+from frazil.upsert.lookup.column_cache import ColumnCache
+from frazil.upsert.lookup.live_rows import in_threads
+from frazil.write.target import TableTarget
+from frazil.write.write import file_io
+
+_MAGIC = struct.pack("<I", 1681511377)
+_PUFFIN = b"PFA1"
+_CACHE_BYTES = 64 * 1024 * 1024
+# Most vectors that a batch replaces were written by the batch before it.
+_vectors = ColumnCache(_CACHE_BYTES)
+_ROW_POSITION_ID = 2147483645
+_POSITION_ID = 2147483545
+_LARGE = 20_000  # Positions.
+_WRITERS = 8
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Vector:
+    """The deleted rows of one data file, as bytes."""
+
+    file: LiveFile
+    cardinality: int
+    blob: bytes
+
+
+def bits_of(rows: Ints) -> BitMap64:
+    """A bit for each of these rows. There may be millions, and as Python's numbers they would take forty bytes each."""
+    return BitMap64(array("Q", rows.astype(np.uint64).tobytes()))
+
+
+def rows_of(bits: BitMap64) -> Ints:
+    """The rows that have a bit, in their order."""
+    return np.asarray(bits.to_array()).astype(np.int64)
+
+
+def are_in(rows: Ints, bits: BitMap64) -> Bools:
+    """Which of these rows have their bit."""
+    common = bits_of(rows) & bits if bits else bits
+    return np.isin(rows, rows_of(common)) if common else np.zeros(rows.size, np.bool_)
+
+
+def dump_vector(positions: BitMap64) -> bytes:
+    """The blob of a deletion vector."""
+    positions.run_optimize()
+    body = _MAGIC + positions.serialize()
+    return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def load_vector(blob: bytes) -> BitMap64:
+    """The positions of a deletion vector. Raises UnavailableError where the bytes are damaged."""
+    (length,) = struct.unpack_from(">I", blob)
+    body = blob[4 : 4 + length]
+    if (
+        len(blob) != length + 8
+        or not body.startswith(_MAGIC)
+        or struct.unpack_from(">I", blob, 4 + length)[0] != zlib.crc32(body)
+    ):
+        raise UnavailableError("a deletion vector of the table is damaged", remedy="look at the table's store")
+    return BitMap64.deserialize(body[len(_MAGIC) :])
+
+
+def write_deletes(target: TableTarget, deleted: Mapping[LiveFile, BitMap64], format_version: int) -> list[DeleteFile]:
+    """Writes which rows of these files are gone, all that were gone before included; OSError when the store refuses."""
+    if not deleted:
+        return []
+    hit("upsert.deletes")
+    if format_version >= 3:
+        return _write_vectors(target, deleted)
+    return list(in_threads(lambda one: _write_positions(target, *one), list(deleted.items()), _WRITERS))
+
+
+def _new_path(target: TableTarget, suffix: str) -> str:
+    locations = load_location_provider(target.location, dict(target.properties))
+    return str(locations.new_data_location(f"{new_id()}-deletes.{suffix}"))
+
+
+def _store(target: TableTarget, path: str, payload: bytes) -> None:
+    with file_io(target).new_output(path).create(overwrite=True) as stream:
+        stream.write(payload)
+
+
+def _write_vectors(target: TableTarget, deleted: Mapping[LiveFile, BitMap64]) -> list[DeleteFile]:
+    vectors = [_Vector(file, len(positions), dump_vector(positions)) for file, positions in deleted.items()]
+    groups = [[vector] for vector in vectors if vector.cardinality >= _LARGE]
+    if small := [vector for vector in vectors if vector.cardinality < _LARGE]:
+        groups.append(small)
+    written = in_threads(lambda group: _write_puffin(target, group), groups, _WRITERS)
+    found = {delete.data_file: delete for deletes in written for delete in deletes}
+    return [found[vector.file.path] for vector in vectors]
+
+
+def _write_puffin(target: TableTarget, vectors: Sequence[_Vector]) -> list[DeleteFile]:
+    offsets = _offsets([vector.blob for vector in vectors])
+    footer = json.dumps(
+        {
+            "blobs": [
+                {
+                    "type": "deletion-vector-v1",
+                    "fields": [_ROW_POSITION_ID],
+                    "snapshot-id": -1,
+                    "sequence-number": -1,
+                    "offset": offset,
+                    "length": len(vector.blob),
+                    "properties": {"referenced-data-file": vector.file.path, "cardinality": str(vector.cardinality)},
+                }
+                for vector, offset in zip(vectors, offsets, strict=True)
+            ],
+            "properties": {"created-by": f"Frazil {__version__}"},
+        },
+        separators=(",", ":"),
+    ).encode()
+    tail = _PUFFIN + footer + struct.pack("<I", len(footer)) + bytes(4) + _PUFFIN
+    payload = b"".join((_PUFFIN, *(vector.blob for vector in vectors), tail))
+    path = _new_path(target, "puffin")
+    _store(target, path, payload)
+    for vector, offset in zip(vectors, offsets, strict=True):
+        _vectors.put((path, offset), (pa.array([vector.blob], pa.binary()),))
+    return [
+        _described(
+            vector.file,
+            path,
+            "vector",
+            vector.cardinality,
+            {
+                "file-format": "puffin",
+                "file-size-in-bytes": len(payload),
+                "content-offset": offset,
+                "content-size-in-bytes": len(vector.blob),
+            },
+        )
+        for vector, offset in zip(vectors, offsets, strict=True)
+    ]
+
+
+def _write_positions(target: TableTarget, file: LiveFile, positions: BitMap64) -> DeleteFile:
+    # One path for all of them: as texts they would take a hundred bytes each.
+    paths = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(positions)), [file.path])
+    schema = pa.schema(
+        [
+            pa.field("file_path", paths.type, False, metadata={b"PARQUET:field_id": str(FILE_PATH_ID).encode()}),
+            pa.field("pos", pa.int64(), False, metadata={b"PARQUET:field_id": str(_POSITION_ID).encode()}),
+        ]
+    )
+    places = pa.array(rows_of(positions))
+    rows = pa.Table.from_arrays([paths, places], schema=schema)
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd", store_schema=False)
+    payload, path = sink.getvalue().to_pybytes(), _new_path(target, "parquet")
+    _store(target, path, payload)
+    bound = {"keys": [FILE_PATH_ID], "values": [file.path.encode().hex().upper()]}
+    sizes = {"file-format": "parquet", "file-size-in-bytes": len(payload), "lower-bounds": bound, "upper-bounds": bound}
+    return _described(file, path, "positions", len(positions), sizes)
+
+
+def _described(file: LiveFile, path: str, kind: str, count: int, more: Mapping[str, Any]) -> DeleteFile:
+    content = {
+        "spec-id": file.description["spec-id"],
+        "content": "position-deletes",
+        "file-path": path,
+        "partition": file.description["partition"],
+        "record-count": count,
+        "referenced-data-file": file.path,
+        **more,
+    }
+    return DeleteFile(path, kind, file.path, count, json.dumps(content))
+
+
+def _offsets(blobs: list[bytes]) -> list[int]:
+    ends = np.cumsum([len(blob) for blob in blobs])
+    return [4, *(4 + int(end) for end in ends[:-1])]
+
+
+def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) -> BitMap64:
+    """The rows of the data file `path` that vectors and position deletes have taken away; OSError as the store,
+    SpecError where they are in files that are not read.
+    """
+    found = BitMap64()
+    for delete in deletes:
+        if delete.kind == "vector":
+            found |= _read_vector(target, delete)
+        elif delete.kind == "positions":
+            found |= _read_positions(target, path, delete)
+    return found
+
+
+def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
+    described = json.loads(delete.content)
+    name = (delete.path, described["content-offset"])
+    buffered = _vectors.get(name)
+    if buffered is not None:
+        return load_vector(buffered[0][0].as_py())
+    with file_io(target).new_input(delete.path).open() as stream:
+        stream.seek(described["content-offset"])
+        blob = stream.read(described["content-size-in-bytes"])
+    _vectors.put(name, (pa.array([blob], pa.binary()),))
+    return load_vector(blob)
+
+
+def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMap64:
+    if not delete.is_parquet:
+        raise SpecError(
+            "position deletes of another writer are no Parquet, and rows can be looked up only where they are",
+            remedy="set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes",
+            where=target.name,
+        )
+    with file_io(target).new_input(delete.path).open() as stream:
+        # Each path once: deletes of many files may name them a million times.
+        rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"])
+    mine = rows.filter(pc.equal(rows["file_path"], path))["pos"]
+    return bits_of(np.asarray(mine))

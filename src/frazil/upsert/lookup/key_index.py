@@ -1,0 +1,96 @@
+"""Large files' keys in order: a few keys are found among millions of rows without going through these.
+
+To put a file's keys in order takes as long as a few batches that go through them all, and the file stays for many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.catalog.scans import LiveFile
+from frazil.upsert.lookup.column_cache import ColumnCache
+from frazil.upsert.lookup.key_range import is_integral, numbers_of
+from frazil.upsert.lookup.live_rows import Path, read_columns
+from frazil.write.target import TableTarget
+
+_CACHE_BYTES = 768 * 1024 * 1024
+_FEWEST_ROWS = 100_000
+_ROWS_FOR_A_KEY = 50
+Ints = NDArray[np.int64]
+_indexes = ColumnCache(_CACHE_BYTES)
+
+
+class KeyIndex:
+    """Finds keys in large files. keys: distinct, one array for each key column. Of use where the key is one column of whole
+    numbers, dates or times, and there are few of them for the rows of a file.
+    """
+
+    def __init__(self, keys: Sequence[pa.Array]) -> None:
+        self._key = keys[0]
+        self._is_of_use = len(keys) == 1 and is_integral(keys[0].type) and not keys[0].null_count
+
+    def is_for(self, file: LiveFile) -> bool:
+        """Whether it is quicker than to go through the file's rows."""
+        return self._is_of_use and file.record_count >= max(_FEWEST_ROWS, _ROWS_FOR_A_KEY * len(self._key))
+
+    @cached_property
+    def _in_order(self) -> tuple[Ints, Ints]:
+        """The keys in their order, and the place of each."""
+        numbers = numbers_of(self._key)
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], order
+
+    def find(self, target: TableTarget, file: LiveFile, path: Path) -> tuple[Ints, Ints]:
+        """The rows of the file that have one of the keys, in the file's order, and for each the place of its key. OSError as
+        the store.
+        """
+        values, order = _index(target, file, path)
+        wanted, own = self._in_order
+        first = np.searchsorted(values, wanted, "left")
+        counts = _run_lengths(values, wanted, first)
+        starts = np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+        places = starts + np.arange(int(counts.sum()))
+        rows = places if order is None else order[places].astype(np.int64)
+        keys = np.repeat(own, counts)
+        by_row = np.argsort(rows, kind="stable")
+        return rows[by_row], keys[by_row]
+
+
+def _run_lengths(values: Ints, wanted: Ints, first: Ints) -> Ints:
+    """How many of the ordered values are each of those wanted, which is at `first` if it is there. Hardly any key is there
+    twice: a search for each one's end would take as long as that for its beginning.
+    """
+    counts = np.zeros(len(wanted), np.int64)
+    for _ in range(2 if len(values) else 0):
+        at = first + counts
+        counts += (at < len(values)) & (values[np.minimum(at, len(values) - 1)] == wanted)
+    twice = counts == 2
+    counts[twice] = np.searchsorted(values, wanted[twice], "right") - first[twice]
+    return counts
+
+
+def _index(target: TableTarget, file: LiveFile, path: Path) -> tuple[Ints, NDArray[np.int32] | None]:
+    """A file's keys in order and the rows that they are of; None: the file has them in order. Rows without a key are left
+    out.
+    """
+    column = target.schema.find_field(".".join(path))
+    name = (file.path, column.field_id, str(column.field_type))
+    buffered = _indexes.get(name)
+    if buffered is None:
+        buffered = _build_index(read_columns(target, file, [path])[0])
+        _indexes.put(name, buffered)
+    return np.asarray(buffered[0]), np.asarray(buffered[1]) if len(buffered) > 1 else None
+
+
+def _build_index(column: pa.Array) -> tuple[pa.Array, ...]:
+    rows = np.flatnonzero(np.asarray(column.is_valid())).astype(np.int32)
+    values = numbers_of(column.drop_null())
+    if not column.null_count and not bool((values[1:] < values[:-1]).any()):
+        return (pa.array(values),)
+    order = np.argsort(values, kind="stable")
+    return pa.array(values[order]), pa.array(rows[order])

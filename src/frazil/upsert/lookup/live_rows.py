@@ -1,0 +1,205 @@
+"""Columns of data files that are in a table already, read by field id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, PrimitiveType, StructType
+
+from frazil.catalog.scans import LiveFile
+from frazil.errors import SpecError
+from frazil.schema.arrow import arrow_type, field_id_of, is_every
+from frazil.upsert.lookup.column_cache import ColumnCache
+from frazil.upsert.lookup.imported_files import field_index, missing_column, to_table_type
+from frazil.write.target import TableTarget
+from frazil.write.write import file_io
+
+_CACHE_BYTES = 512 * 1024 * 1024
+Path = tuple[str, ...]
+_cache = ColumnCache(_CACHE_BYTES)
+
+
+def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> tuple[pa.Array, ...]:
+    """The columns at these paths, one array each, in the table's types; OSError as the store."""
+    name = (file.path, tuple(_field_id(target, path) for path in paths), tuple(_kind(target, path) for path in paths))
+    found = _cache.get(name)
+    if found is None:
+        found = tuple(read_columns(target, file, paths))
+        _cache.put(name, found)
+    return found
+
+
+def read_columns(
+    target: TableTarget, file: LiveFile, paths: Sequence[Path], rows: NDArray[np.int64] | None = None
+) -> list[pa.Array]:
+    """The same without the cache; rows: places in the file, all unless given: then one row group at a time is in memory."""
+    with _opened(target, file) as parquet:
+        if rows is None:
+            return [_read(parquet, target, file, path) for path in paths]
+        return [_read_rows(parquet, target, file, path, rows) for path in paths]
+
+
+def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[pa.Array]:
+    """A column in pieces, of which one at a time is in memory; as read_columns."""
+    with _opened(target, file) as parquet:
+        names, kind = _names(parquet, target, path), _kind(target, path)
+        if not names:
+            yield missing_column(target, file, path, parquet.metadata.num_rows, kind)
+            return
+        for piece in parquet.iter_batches(columns=[".".join(names)], use_threads=False):
+            yield to_table_type(target, member(piece.column(0), names[1:]), _type(target, path))
+
+
+@contextmanager
+def _opened(target: TableTarget, file: LiveFile) -> Iterator[pq.ParquetFile]:
+    if str(file.description["file-format"]).lower() != "parquet":
+        raise SpecError(
+            "the table has data files that are no Parquet, and rows can be replaced in Parquet files only",
+            remedy="rewrite the table's files as Parquet",
+            where=file.path,
+        )
+    with file_io(target).new_input(file.path).open() as stream:
+        yield pq.ParquetFile(stream)
+
+
+def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Array | None:
+    """A column of Iceberg's own with this field id; None where the file does not have it. OSError as the store."""
+    with file_io(target).new_input(file.path).open() as stream:
+        parquet = pq.ParquetFile(stream)
+        field = next((one for one in parquet.schema_arrow if field_id_of(one) == field_id), None)
+        return None if field is None else _read_column(parquet, field.name)
+
+
+def _read(parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Path) -> pa.Array:
+    names, kind = _names(parquet, target, path), _kind(target, path)
+    if not names:
+        return missing_column(target, file, path, parquet.metadata.num_rows, kind)
+    return to_table_type(target, member(_read_column(parquet, ".".join(names)), names[1:]), _type(target, path))
+
+
+def _read_rows(
+    parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Path, rows: NDArray[np.int64]
+) -> pa.Array:
+    names, kind = _names(parquet, target, path), _kind(target, path)
+    if not names:
+        return missing_column(target, file, path, rows.size, kind)
+    sizes = [parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups)]
+    begins = np.cumsum([0, *sizes])
+    groups = np.searchsorted(begins, rows, "right") - 1
+    at, pieces, count = np.empty(rows.size, np.int64), [pa.nulls(0, kind)], 0
+    for group in np.unique(groups).tolist():
+        mine = np.flatnonzero(groups == group)
+        column = parquet.read_row_group(group, columns=[".".join(names)], use_threads=False).column(0)
+        taken = member(one_array(column), names[1:]).take(pa.array(rows[mine] - begins[group]))
+        pieces.append(to_table_type(target, taken, _type(target, path)))
+        at[mine] = count + np.arange(mine.size)
+        count += mine.size
+    found = pa.concat_arrays(pieces)
+    return found if is_every(at, count) else found.take(pa.array(at))
+
+
+def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str]:
+    """What the file calls the fields of the path; none where it does not have the column."""
+    names, fields = [], list(parquet.schema_arrow)
+    for depth in range(1, len(path) + 1):
+        place = field_index(target, fields, path[depth - 1], _field_id(target, path[:depth]))
+        if place is None:
+            return []
+        field = fields[place]
+        names.append(field.name)
+        fields = list(field.type) if pa.types.is_struct(field.type) else []
+    return names
+
+
+def _read_column(parquet: pq.ParquetFile, path: str) -> pa.Array:
+    return one_array(parquet.read(columns=[path], use_threads=False).column(0))
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def as_numbers(column: pa.Array) -> pa.Array:
+    """Dates and times as the whole numbers that they are; anything else as it is."""
+    if not pa.types.is_temporal(column.type):
+        return column
+    return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+
+
+def member(array: pa.Array, names: Sequence[str]) -> pa.Array:
+    """What is in a struct's member, null where the struct is."""
+    for name in names:
+        array = pa.compute.struct_field(array, name)
+    return array
+
+
+def _field_id(target: TableTarget, path: Path) -> int:
+    return target.schema.find_field(".".join(path)).field_id
+
+
+def _kind(target: TableTarget, path: Path) -> pa.DataType:
+    return arrow_type(_type(target, path))
+
+
+def _type(target: TableTarget, path: Path) -> IcebergType:
+    return target.schema.find_field(".".join(path)).field_type
+
+
+def check_columns(target: TableTarget, found: Sequence[str] = ()) -> None:
+    """Raises SpecError where a column that tells rows or changes apart is of a type that cannot. found: the key columns of a
+    table that does not know them yet.
+    """
+    assert target.changes is not None
+    for path in replace(target.changes, key_columns=tuple(found) or target.changes.key_columns).paths:
+        _check_plain(target, path, "key_columns")
+    if target.changes.order_by:
+        _check_plain(target, (target.changes.order_by,), "order_by")
+
+
+def _check_plain(target: TableTarget, path: Path, setting: str) -> None:
+    if not has_column(target, path):
+        return
+    kind = target.schema.find_field(".".join(path)).field_type
+    if not isinstance(kind, PrimitiveType):
+        raise SpecError(
+            f"the column {'.'.join(path)} is a {kind}, and `{setting}` takes columns with plain values only",
+            remedy="name the columns inside it, or another one",
+            where=target.name,
+        )
+
+
+def has_column(target: TableTarget, path: Path) -> bool:
+    """Whether the table has a field at this path."""
+    struct: Any = target.schema.as_struct()
+    for name in path:
+        field = (
+            next((one for one in struct.fields if one.name == name), None) if isinstance(struct, StructType) else None
+        )
+        if field is None:
+            return False
+        struct = field.field_type
+    return True
+
+
+Some = TypeVar("Some")
+Other = TypeVar("Other")
+
+
+def in_threads(work: Callable[[Some], Other], members: Sequence[Some], most: int | None = None) -> Iterable[Other]:
+    """What `work` says of each, in their order. most: threads at a time; else as many as there are cores."""
+    if len(members) <= 1:
+        return map(work, members)
+    with ThreadPoolExecutor(min(most or os.cpu_count() or 1, len(members))) as pool:
+        return list(pool.map(work, members))

@@ -1,0 +1,172 @@
+"""Where the rows of some keys live: data files and positions at one snapshot, those already deleted taken off.
+
+Files are left out by their partition and by the bounds and Bloom filters of their key columns; of the others the key
+columns alone are read, and those of large ones kept in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+from frazil.catalog.scans import LiveFile
+from frazil.cdc.source.positions import split_snapshot_marks
+from frazil.upsert.deduplicate import KeySet
+from frazil.upsert.lookup.bloom import KeyFilters
+from frazil.upsert.lookup.bounds import KeyBounds
+from frazil.upsert.lookup.delete_files import are_in, read_deletes
+from frazil.upsert.lookup.equality_deletes import are_deleted
+from frazil.upsert.lookup.key_index import KeyIndex
+from frazil.upsert.lookup.key_partitions import KeyPartitions
+from frazil.upsert.lookup.key_range import KeyRange
+from frazil.upsert.lookup.live_rows import Path, in_threads, key_columns, read_columns
+from frazil.write.target import TableTarget
+
+_ROWS_AT_ONCE, _ROWS_FOR_A_KEY = 4_000_000, 2
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Live rows of one file whose keys were looked for. rows: places in the file; keys: whose, as places in the keys.
+    deleted: the rows that were gone before.
+    """
+
+    file: LiveFile
+    rows: Ints
+    keys: Ints
+    deleted: BitMap64
+
+
+@dataclass
+class Found:
+    """All hits, and what it took. file_count: files at the snapshot; inspected: those whose keys were read. newest: the rows
+    that are the newest in the order of a column, once they were asked for.
+    """
+
+    hits: list[Hits] = field(default_factory=list)
+    file_count: int = 0
+    inspected: int = 0
+    newest: Newest | None = field(default=None, init=False)
+
+    def keys(self) -> Ints:
+        """The keys of all hits, one after the other."""
+        return np.concatenate([hit.keys for hit in self.hits]) if self.hits else np.zeros(0, np.int64)
+
+
+def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.Array], paths: Sequence[Path]) -> Found:
+    """The live rows of `keys`, which are distinct, in `files`. paths: of the key columns. OSError as the store."""
+    found = Found(file_count=len(files))
+    if not keys or not len(keys[0]) or not files:
+        return found
+    pruners = (KeyPartitions(target, keys, paths), KeyBounds(target, keys, paths), KeyFilters(target, keys, paths))
+    candidates = [file for file in files if all(pruner.may_have(file) for pruner in pruners)]
+    found.inspected = len(candidates)
+    known, index, near = KeySet(keys), KeyIndex(keys), KeyRange(keys)
+    large, others = ([file for file in candidates if index.is_for(file) is is_large] for is_large in (True, False))
+
+    def search_group(group: list[LiveFile]) -> list[Hits]:
+        return _search_files(target, group, known, near, paths)
+
+    def search_index(file: LiveFile) -> list[Hits]:
+        return list(_live(target, file, *index.find(target, file, paths[0])))
+
+    results = (*in_threads(search_index, large), *in_threads(search_group, list(_groups(others, len(keys[0])))))
+    found.hits = [hit for hits in results for hit in hits]
+    return found
+
+
+def _groups(files: Sequence[LiveFile], key_count: int) -> Iterator[list[LiveFile]]:
+    """Files to look through at once: the keys are made ready once for each group, which takes as long as to go through as
+    many rows.
+    """
+    group: list[LiveFile] = []
+    rows, most = 0, max(_ROWS_AT_ONCE, _ROWS_FOR_A_KEY * key_count)
+    for file in files:
+        if group and rows + file.record_count > most:
+            yield group
+            group, rows = [], 0
+        group.append(file)
+        rows += file.record_count
+    if group:
+        yield group
+
+
+def _search_files(
+    target: TableTarget, files: list[LiveFile], known: KeySet, near: KeyRange, paths: Sequence[Path]
+) -> list[Hits]:
+    columns = [key_columns(target, file, paths) for file in files]
+    chosen: list[Ints] | None = None
+    if near.is_of_use:
+        chosen = [near.rows_of(one[0]) for one in columns]
+        columns = [(one[0].take(pa.array(rows)),) for one, rows in zip(columns, chosen, strict=True)]
+    ends = np.cumsum([len(one[0]) for one in columns])
+    if not ends[-1]:
+        return []
+    places = known.find([pa.chunked_array([one[n] for one in columns]) for n in range(len(paths))])
+    rows = np.flatnonzero(places >= 0)
+    cuts = np.searchsorted(rows, ends)
+    hits: list[Hits] = []
+    begin = 0
+    for number, (file, cut) in enumerate(zip(files, cuts.tolist(), strict=True)):
+        mine, begin = rows[begin:cut], cut
+        if mine.size:
+            at = mine - (int(ends[number]) - len(columns[number][0]))
+            hits += _live(target, file, at if chosen is None else chosen[number][at], places[mine])
+    return hits
+
+
+def _live(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterator[Hits]:
+    """Those of the rows at these places that are alive."""
+    deleted = read_deletes(target, file.path, file.deletes)
+    if deleted:
+        gone = are_in(rows, deleted)
+        rows, keys = rows[~gone], keys[~gone]
+    gone = are_deleted(target, file, rows)
+    if gone.any():
+        rows, keys = rows[~gone], keys[~gone]
+    if rows.size:
+        yield Hits(file, rows, keys, deleted)
+
+
+@dataclass(frozen=True)
+class Newest:
+    """Of each key its live row that is the newest in the order of a column: its ordering value, null where the key has no
+    row; and the partition in which a snapshot has told it, -1 where something else has, or where it is not known which of
+    several topics that partition is of.
+    """
+
+    order: pa.Array
+    read_in: Ints
+
+    def were_read_in(self, partitions: Ints) -> Bools:
+        """Whether the row is one of a snapshot that came in this partition: what comes behind it there is newer."""
+        return np.asarray((self.read_in >= 0) & (self.read_in == partitions), np.bool_)
+
+
+def newest_order(target: TableTarget, found: Found, key_count: int) -> Newest:
+    """The newest live row of each key. They are read once."""
+    if found.newest is None:
+        assert target.changes is not None
+        order = _read_newest(target, found, target.changes.order_by, key_count)
+        order, read_in = split_snapshot_marks(order) if target.changes.has_source_order else (order, np.full(key_count, -1))
+        found.newest = Newest(order, read_in if target.changes.is_one_topic else np.full(key_count, -1))
+    return found.newest
+
+
+def _read_newest(target: TableTarget, found: Found, column: str, key_count: int) -> pa.Array:
+    kind = target.arrow_schema.field(column).type
+    values = [read_columns(target, hit.file, [(column,)], hit.rows)[0] for hit in found.hits]
+    if not values:
+        return pa.nulls(key_count, kind)
+    table = pa.table({"key": found.keys(), "value": pa.concat_arrays(values)})
+    most = table.group_by("key").aggregate([("value", "max")])
+    places = np.full(key_count, -1, np.int64)
+    places[np.asarray(most["key"])] = np.arange(most.num_rows)
+    return most["value_max"].combine_chunks().take(pa.array(places, mask=places < 0))

@@ -1,0 +1,405 @@
+"""Completes rows that wait for values of the row they replace: a source may leave out what a change does not touch.
+
+Such a value is in a change before it in the batch, or else in the live row: of the row's own key, or of the key that it had
+before. Nothing here is done row by row, and what is noted of a row is a few numbers: a catch-up has millions of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.catalog.scans import LiveFile
+from frazil.cdc.source.positions import split_snapshot_marks
+from frazil.upsert.changes import UPSERT
+from frazil.upsert.deduplicate import Ranked, key_codes
+from frazil.upsert.lookup.live_rows import as_numbers, one_array, read_columns
+from frazil.upsert.lookup.search import Found, find_rows, newest_order
+from frazil.upsert.merged_changes import MergedChanges
+from frazil.upsert.old_values.buffered_rows import BufferedRows, ValueProviders
+from frazil.upsert.old_values.primary_key_updates import (
+    KEY_CHANGED,
+    KEY_CHANGED_AT,
+    KEY_CHANGED_IN,
+    KEY_CHANGED_ORDER,
+    LATER_KEYS,
+    OLD_KEY,
+)
+from frazil.upsert.old_values.row_places import NONE, Bools, Ints, RowPlaces, are_less
+from frazil.upsert.change_rows import WAITING
+
+# Of rows as they are stored: in memory they are some times as large.
+_LOT_BYTES = 32 * 1024 * 1024
+
+
+class IncompleteChanges(Exception):
+    """Changes cannot become rows, as values that were not sent are nowhere."""
+
+    def __init__(self, changes: Ranked) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def places(self, topics: Sequence[str]) -> tuple[tuple[str, int, int], ...]:
+        """Topic, partition and offset of their records. topics: of the batch, in order."""
+        of = self._changes
+        numbers = zip(of.source.tolist(), of.partition.tolist(), of.offset.tolist(), strict=True)
+        return tuple((topics[source], partition, offset) for source, partition, offset in numbers)
+
+
+class OldRowsMissing(IncompleteChanges):
+    """Rows had another key, and the rows of those keys, which have the values that were not sent, are not in the table."""
+
+
+class ValuesMissing(IncompleteChanges):
+    """Required columns have no value. columns: their names."""
+
+    def __init__(self, changes: Ranked, columns: Sequence[str]) -> None:
+        super().__init__(changes)
+        self.columns = tuple(columns)
+
+
+def complete_buffered(
+    batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile]
+) -> Iterator[tuple[pa.Table, Ints, int]]:
+    """The held rows of keys that they decide, with what the old rows had; the places of their changes, and the count of
+    values that no row had.
+
+    found: the live rows of the keys; late: the keys whose change comes too late; files: of the table. Raises
+    OldRowsMissing, and ValuesMissing where that is no null.
+    """
+    if not any(buffered is not None for buffered in batch.buffered):
+        return
+    old = _OldRows(batch, found)
+    is_wanted = np.zeros(len(batch.ranked), np.bool_)
+    is_wanted[batch.latest.last[~late]] = True
+    old.ask_other_keys(files, is_wanted)
+    yield from old.complete(is_wanted)
+
+
+class _OldRows:
+    """Values of the rows that changes replace: of a change before it in the batch, or of the live row. Sources are numbered:
+    the tables of held rows, then files.
+    """
+
+    def __init__(self, batch: MergedChanges, found: Found) -> None:
+        self._target = batch.target
+        self._batch = batch
+        self._buffered = BufferedRows(batch)
+        self._files: list[LiveFile] = []
+        self._numbers: dict[str, int] = {}
+        self._live = RowPlaces.nowhere(len(self._buffered))
+        for hits in found.hits:
+            rows = self._buffered.of(batch.latest.last[hits.keys])
+            mine = rows != NONE
+            self._live.put(rows[mine], self._number(hits.file), hits.rows[mine])
+        self._others = RowPlaces.nowhere(0)  # By other orders than that of the log: the rows of their own keys.
+        self._have_other_key = np.zeros(len(self._buffered), np.bool_)
+        self._are_behind = np.zeros(len(self._buffered), np.bool_)
+        self._put_in_order(found)
+        self._written = self._find_written()
+
+    def _number(self, file: LiveFile) -> int:
+        """The number of a file among the sources."""
+        if file.path not in self._numbers:
+            self._numbers[file.path] = len(self._buffered.tables) + len(self._files)
+            self._files.append(file)
+        return self._numbers[file.path]
+
+    def _put_in_order(self, found: Found) -> None:
+        """Notes of the held rows that decide a key whether the live row may be newer, and whether that is one of a snapshot
+        which the change came behind.
+        """
+        latest, changes = self._batch.latest, self._batch.ranked
+        if changes.order is None or not found.hits:
+            self._buffered.put_in_order(None, np.zeros(0, np.int64))
+            return
+        newest = newest_order(self._target, found, latest.last.size)
+        rows = self._buffered.of(latest.last)
+        self._are_behind[rows[newest.were_read_in(changes.partition[latest.last]) & (rows != NONE)]] = True
+        keys = np.flatnonzero(np.asarray(newest.order.is_valid()) & ~latest.is_sure & (rows != NONE))
+        self._buffered.put_in_order(newest.order.take(pa.array(keys)), rows[keys])
+
+    def _find_written(self) -> RowPlaces:
+        """Where the changes are that held rows follow, of those in the batch's own files."""
+        follows, ranked = self._buffered.follows, self._batch.ranked
+        rows = np.flatnonzero((follows != NONE) & (self._buffered.previous == NONE) & (ranked.ops[follows] == UPSERT))
+        places, numbers = np.unique(follows[rows], return_inverse=True)
+        there = RowPlaces.nowhere(places.size)
+        assert self._target.changes is not None
+        for task, files in enumerate(self._batch.files):
+            mine = np.flatnonzero(self._batch.owner[places] == task)
+            keys = ranked.take(places[mine]).keys
+            for hits in find_rows(self._target, files, keys, self._target.changes.paths).hits:
+                there.put(mine[hits.keys], self._number(hits.file), hits.rows)
+        found = RowPlaces.nowhere(follows.size)
+        found.put(rows, there.sources[numbers], there.rows[numbers])
+        return found
+
+    def ask_other_keys(self, files: Sequence[LiveFile], is_wanted: Bools) -> None:
+        """Looks for the rows of the keys that rows had before they got their own; OldRowsMissing where neither key has one.
+        is_wanted: the changes that decide a key.
+        """
+        gone: list[Ints] = []
+        assert self._target.changes is not None
+        if any(KEY_CHANGED in buffered.schema.names for buffered in self._buffered.tables):
+            has_source_order = self._target.changes.has_source_order
+            self._others = RowPlaces.nowhere(len(self._buffered)) if has_source_order else self._live.copy()
+        for buffered, begin in zip(self._buffered.tables, self._buffered.begins.tolist(), strict=False):
+            if KEY_CHANGED not in buffered.schema.names:
+                continue
+            every = np.arange(begin, begin + len(buffered))
+            names = [name for name in buffered.schema.names if name.startswith(OLD_KEY)]
+            named = np.flatnonzero(np.asarray(buffered[names[0]].is_valid()))
+            found, asked = RowPlaces.nowhere(len(buffered)), buffered.select(names).take(pa.array(named))
+            there = self._of_other_keys([one_array(column) for column in asked.columns], files)
+            found.put(named, there.sources, there.rows)
+            self._keep_own_marks(buffered, every, found)
+            self._drop_newer(buffered, found)
+            self._use_later_keys(buffered, every, found, files)
+            others = np.flatnonzero(found.are_there)
+            self._live.put(every[others], found.sources[others], found.rows[others])
+            if self._target.changes.has_source_order:
+                self._others.put(every[others], found.sources[others], found.rows[others])
+            updated = every[np.asarray(buffered[KEY_CHANGED])]
+            self._have_other_key[updated] = True
+            if LATER_KEYS in buffered.schema.names:
+                self._have_other_key[every[np.asarray(pc.list_value_length(buffered[LATER_KEYS])) > 0]] = True
+            places = self._buffered.places[updated]
+            gone.append(places[is_wanted[places] & ~self._live.take(updated).are_there])
+        if any(places.size for places in gone):
+            raise OldRowsMissing(self._batch.ranked.take(np.concatenate(gone)))
+
+    def _keep_own_marks(self, buffered: pa.Table, every: Ints, found: RowPlaces) -> None:
+        """Of the rows that stay when they are deleted those alone count that the very change has deleted which gave them
+        another key; and the row of the new key while it is not deleted itself.
+        """
+        times = one_array(buffered[KEY_CHANGED_AT])
+        if times.null_count == len(times):
+            return
+        column = dict(self._target.metadata)["deleted_at"]
+        old, own = (self._gather(column, rows, times.type) for rows in (found, self._live.take(every)))
+        is_same = np.asarray(pc.fill_null(pc.equal(old, times), False))
+        others = np.asarray(times.is_valid()) & ~is_same
+        found.drop(np.flatnonzero(others))
+        self._live.drop(every[others & np.asarray(own.is_valid())])
+
+    def _drop_newer(self, buffered: pa.Table, found: RowPlaces) -> None:
+        """Of rows in the order of a column those do not count that were written after the row had got its key. One of a
+        snapshot was there before its delete comes, whatever its place.
+        """
+        if KEY_CHANGED_ORDER not in buffered.schema.names:
+            return
+        assert self._target.changes is not None
+        orders, partitions = (one_array(buffered[name]) for name in (KEY_CHANGED_ORDER, KEY_CHANGED_IN))
+        old = self._gather(self._target.changes.order_by, found, orders.type)
+        if self._target.changes.has_source_order:
+            old, read_in = split_snapshot_marks(old)
+            is_behind = (read_in >= 0) & np.asarray(pc.fill_null(pc.equal(partitions, pa.array(read_in)), False))
+            is_behind &= self._target.changes.is_one_topic
+        else:
+            is_behind = np.zeros(len(old), np.bool_)
+        found.drop(np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False)) & ~is_behind))
+
+    def _use_later_keys(self, buffered: pa.Table, every: Ints, found: RowPlaces, files: Sequence[LiveFile]) -> None:
+        """Rows that are there under a key which they have got already have the values. A connector that repeats itself may
+        have brought the row of the old key again, as its last changes are, without what these did not send. A row that its
+        own key had before has gone, as by a truncate that is told elsewhere; one that a key has got since is another row.
+        """
+        if LATER_KEYS not in buffered.schema.names:
+            return
+        reading, later_keys = self._target.changes, one_array(buffered[LATER_KEYS])
+        assert reading is not None
+        *keys, orders, partitions = later_keys.flatten().flatten()
+        lengths = np.asarray(pc.list_value_length(later_keys))
+        of = np.repeat(np.arange(len(buffered)), lengths)
+        there = self._of_other_keys(keys, files)
+        newest, read_in = split_snapshot_marks(self._gather(reading.order_by, there, orders.type))
+        # A row of a snapshot may be one that the key had before: what gave the key came behind it.
+        is_before = (read_in >= 0) & ((read_in == np.asarray(partitions)) | (not reading.is_one_topic))
+        have_values = np.asarray(pc.fill_null(pc.greater_equal(newest, orders), False)) & ~is_before
+        are_older = np.asarray(pc.fill_null(pc.less(newest, orders), False))
+        owns = (np.cumsum(lengths) - lengths)[lengths > 0]
+        # The change that gave the next key ended the one before.
+        ends = np.arange(len(orders)) - 1
+        ends[owns] = NONE
+        left_at = orders.take(pa.array(ends, mask=ends == NONE))
+        have_values &= ~np.asarray(pc.fill_null(pc.greater(newest, left_at), False))
+        self._live.drop(every[of[owns[are_older[owns]]]])
+        last_first = np.flatnonzero(have_values)
+        rows, firsts = np.unique(of[last_first], return_index=True)
+        values = there.take(last_first[firsts])
+        found.put(rows, values.sources, values.rows)
+
+    def _of_other_keys(self, keys: Sequence[pa.Array], files: Sequence[LiveFile]) -> RowPlaces:
+        """Where the live rows of these keys are, one for each."""
+        if not len(keys[0]):
+            return RowPlaces.nowhere(0)
+        assert self._target.changes is not None
+        _, firsts, numbers = np.unique(key_codes(keys), return_index=True, return_inverse=True)
+        distinct, there = [key.take(pa.array(firsts)) for key in keys], RowPlaces.nowhere(firsts.size)
+        for hits in find_rows(self._target, files, distinct, self._target.changes.paths).hits:
+            there.put(hits.keys, self._number(hits.file), hits.rows)
+        return there.take(numbers)
+
+    def complete(self, is_wanted: Bools) -> Iterator[tuple[pa.Table, Ints, int]]:
+        """As complete_buffered. A lot of rows at a time, those of one file together: their values may be large."""
+        bad: list[Ints] = []
+        columns: dict[str, None] = {}
+        for lot in self._lots(np.flatnonzero(is_wanted[self._buffered.places])):
+            rows, lacking = self._complete(lot)
+            places = self._buffered.places[lot]
+            names, are_bad = self._lack_required(rows)
+            if names:
+                bad.append(places[are_bad])
+                columns |= dict.fromkeys(names)
+            if not bad:
+                yield rows.cast(self._target.arrow_schema), places, lacking
+        if bad:
+            raise ValuesMissing(self._batch.ranked.take(np.concatenate(bad)), list(columns))
+
+    def _lots(self, rows: Ints) -> Iterator[Ints]:
+        """Held rows of one table each, in the order of the live rows."""
+        buffered, live = self._buffered, self._live
+        stored = [file.description["file-size-in-bytes"] / max(1, file.record_count) for file in self._files]
+        own = [table.nbytes / len(table) for table in buffered.tables]
+        tables = buffered.here(rows).sources
+        order = np.lexsort((live.rows[rows], live.sources[rows], tables))
+        rows, tables = rows[order], tables[order]
+        # Where there is no row a number is the last one's: no more than an estimate is wanted.
+        sizes = np.array([*([0.0] * len(own)), *stored])[live.sources[rows]] + np.array(own)[tables]
+        lots = (np.cumsum(sizes) / _LOT_BYTES).astype(np.int64)
+        cuts = np.flatnonzero(np.diff(lots) | np.diff(tables)) + 1
+        yield from (lot for lot in np.split(rows, cuts) if lot.size)
+
+    def _complete(self, lot: Ints) -> tuple[pa.Table, int]:
+        """Held rows of one table with all their values; and how many values nothing had."""
+        here, names, lacking = self._buffered.here(lot), self._target.arrow_schema.names, 0
+        buffered = self._buffered.tables[here.sources[0]]
+        rows = buffered.select(names).take(pa.array(here.rows))
+        for column in [name.removeprefix(WAITING) for name in buffered.schema.names if name.startswith(WAITING)]:
+            waits = self._buffered.wait_for(column)[lot]
+            values, count = self._values(column, lot, waits, one_array(rows[column]))
+            lacking += count
+            place = rows.schema.get_field_index(column)
+            rows = rows.set_column(place, rows.schema.field(place), values)
+        return rows, lacking
+
+    def _lack_required(self, rows: pa.Table) -> tuple[list[str], Bools]:
+        """The required columns that lack a value in some row, and these rows."""
+        required = [field.name for field in self._target.arrow_schema if not field.nullable]
+        names = [name for name in required if rows[name].null_count]
+        lacking = [np.asarray(rows[name].is_null()) for name in names]
+        return names, np.logical_or.reduce([np.zeros(len(rows), np.bool_), *lacking])
+
+    def _values(self, column: str, lot: Ints, waits: Bools, own: pa.Array) -> tuple[pa.Array, int]:
+        """The column with the values that these held rows wait for; and how many nothing had."""
+        waiting = np.flatnonzero(waits)
+        sources = self._sources(column, lot[waiting])
+        at = np.arange(len(own))
+        at[waiting] = len(own) + np.arange(waiting.size)
+        nowhere = waiting[~sources.are_there]
+        assert self._target.changes is not None
+        if column in {path[0] for path in self._target.changes.paths}:
+            at[nowhere] = nowhere  # A struct that has the key.
+            nowhere = nowhere[:0]
+        values = pa.concat_arrays([own, self._gather(column, sources, own.type)]).take(pa.array(at))
+        return values, nowhere.size
+
+    def _gather(self, column: str, places: RowPlaces, kind: pa.DataType) -> pa.Array:
+        """The column's values in these rows, null where there is none. Each file is read once."""
+        at, pieces, count = np.full(places.rows.size, NONE), [pa.nulls(0, kind)], 0
+        for mine in places.by_source():
+            pieces.append(self._read(column, int(places.sources[mine[0]]), places.rows[mine]))
+            at[mine] = count + np.arange(mine.size)
+            count += mine.size
+        return pa.concat_arrays(pieces).take(pa.array(at, mask=at == NONE))
+
+    def _read(self, column: str, source: int, rows: Ints) -> pa.Array:
+        tables = self._buffered.tables
+        if source < len(tables):
+            return one_array(tables[source][column]).take(pa.array(rows))
+        (values,) = read_columns(self._target, self._files[source - len(tables)], [(column,)], rows)
+        return values
+
+    def _sources(self, column: str, rows: Ints) -> RowPlaces:
+        """Where the values are that these held rows wait for."""
+        # Looked for on behalf of the changes that decide their keys.
+        found = self._live.take(rows) if self._batch.latest.cut < 0 else RowPlaces.nowhere(rows.size)
+        providers = self._buffered.providers(column)
+        has_other_key = self._have_other_key[rows]
+        if providers is not None and has_other_key.any():
+            given = np.flatnonzero(has_other_key & (providers.all_numbers[rows] != NONE))
+            is_newer = self._are_others_newer(providers, rows[given])
+            newer, given = given[is_newer], given[~is_newer]
+            there, here = self._others.take(rows[newer]), self._buffered.here(rows[given])
+            found.put(newer, there.sources, there.rows)
+            found.put(given, here.sources, here.rows)
+        self._look_back(column, rows, np.flatnonzero(~has_other_key), found)
+        return found
+
+    def _are_others_newer(self, providers: ValueProviders, rows: Ints) -> Bools:
+        """Whether the live row of a key that these held rows had, or have got, is newer than the change that has given them
+        their value, which is a repeated one then. As in _settle, no row of a snapshot is newer than what came behind it.
+        """
+        reading, others, numbers = self._target.changes, self._others.take(rows), providers.all_numbers[rows]
+        assert reading is not None
+        order = self._gather(reading.order_by, others, self._target.arrow_schema.field(reading.order_by).type)
+        read_in = np.full(rows.size, -1)
+        if reading.has_source_order:
+            order, read_in = split_snapshot_marks(order)
+        orders = as_numbers(order).cast(providers.orders.type)
+        is_newer = np.asarray(pc.fill_null(pc.greater(orders, providers.orders.take(pa.array(numbers))), False))
+        given = tuple(column[numbers] for column in providers.columns[1:])
+        mine = self._buffered.arrivals(self._buffered.places[rows])
+        is_same_partition = (given[0] == mine[0]) & (given[1] == mine[1])
+        is_before = (read_in >= 0) & (read_in == given[1]) & reading.is_one_topic
+        return np.asarray(is_newer & ~(is_before & ~(is_same_partition & are_less(mine, given))), np.bool_)
+
+    def _look_back(self, column: str, rows: Ints, left: Ints, found: RowPlaces) -> None:
+        """Looks through the changes before these, one step for all of them at a time, and notes in `found` which have the
+        value. left: the rows that are not decided.
+        """
+        buffered, providers, waits = self._buffered, self._buffered.providers(column), self._buffered.wait_for(column)
+        here = rows.copy()
+        by = providers.of(rows) if providers is not None else np.full(rows.size, NONE)
+        while left.size:
+            now, previous = here[left], buffered.previous[here[left]]
+            is_given = by[left] != NONE
+            if providers is not None and is_given.any():
+                is_given[is_given] = buffered.are_given_later(providers, by[left][is_given], now[is_given])
+                done = left[is_given]
+                self._settle(rows, done, buffered.here(by[done]), providers.places(by[done]), found)
+            is_end = ~is_given & ((previous == NONE) | ~waits[previous])
+            for is_buffered in (True, False):
+                done = left[is_end & (buffered.follows[now] != NONE) & ((previous != NONE) == is_buffered)]
+                there = buffered.here(buffered.previous[here[done]]) if is_buffered else self._written.take(here[done])
+                self._settle(rows, done, there, buffered.places_followed(here[done]), found)
+            continues = ~is_given & ~is_end
+            left, previous = left[continues], previous[continues]
+            here[left] = previous
+            if providers is not None:
+                by[left] = _later(by[left], providers.of(previous), providers)
+
+    def _settle(self, rows: Ints, done: Ints, there: RowPlaces, places: tuple[Ints, ...], found: RowPlaces) -> None:
+        """Notes where values are, of changes at these places of the order; unless the live row is newer, as what is older is
+        no change to it. A row of a snapshot is not newer than what came behind it, before the change that decides; what came
+        later is repeated.
+        """
+        newest = self._buffered.newest[rows[done]]
+        is_newer = (newest > 0) & (places[0] > 0) & (newest > places[0])
+        if is_newer.any():
+            mine = self._buffered.arrivals(self._buffered.places[rows[done]])
+            is_newer &= ~(self._are_behind[rows[done]] & are_less(places[1:], mine))
+        counts = np.flatnonzero(~is_newer)
+        found.put(done[counts], there.sources[counts], there.rows[counts])
+
+
+def _later(ones: Ints, others: Ints, providers: ValueProviders) -> Ints:
+    """Of two held rows each the one whose value was given later; the other where one is NONE."""
+    is_other = (others != NONE) & (ones == NONE)
+    both = np.flatnonzero((others != NONE) & (ones != NONE))
+    is_other[both] = are_less(providers.places(ones[both]), providers.places(others[both]))
+    return np.where(is_other, others, ones)

@@ -1,0 +1,1 @@
+"""Records of a topic read as changes of rows, each with its key."""

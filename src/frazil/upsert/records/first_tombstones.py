@@ -1,0 +1,97 @@
+"""Tombstones with which a task begins to read a partition. The delete that such a one follows may be the last record of
+another task, and no task knows what others read: so it is kept apart until the reports of all are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.schema.arrow import pick
+from frazil.types import FirstTombstone, TaskReport, Touched, add_counts
+from frazil.upsert.changes import Changes
+from frazil.upsert.deduplicate import dump_ranked
+from frazil.upsert.change_rows import rank
+from frazil.upsert.records.last_deletes import Records, begins_of_runs, digest_of, is_right_behind
+from frazil.write.target import TableTarget
+
+Bools = NDArray[np.bool_]
+
+
+class FirstTombstones:
+    """Those of one table in one task. topics: by their numbers in the order of changes."""
+
+    def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
+        self._target = target
+        self._topics = topics
+        changes = target.changes
+        # By arrival a tombstone does what its delete has done; and one task alone knows what came before in the batch.
+        self._is_needed = changes is not None and bool(changes.order_by) and not target.is_single_task
+        self._begun: set[tuple[str, int]] = set()
+        self._kept: list[Touched] = []
+
+    def take_out(
+        self, topic: str, stretch: Records, rows: pa.Table, changes: Changes, records: Records
+    ) -> tuple[pa.Table, Changes, Records]:
+        """Keeps them; what is left of rows, changes and their records, as many of each. stretch: the records that have been
+        read, each of which is shown once.
+        """
+        is_first = self._find(topic, changes, stretch)
+        if not is_first.any():
+            return rows, changes, records
+        self._keep(topic, *_only(is_first, rows, changes, records))
+        return _only(~is_first, rows, changes, records)
+
+    def kept(self) -> tuple[Touched, ...]:
+        """What each asks of the table, if it is that of no delete."""
+        return tuple(self._kept)
+
+    def _find(self, topic: str, changes: Changes, records: Records) -> Bools:
+        found = np.zeros(changes.ops.size, np.bool_)
+        if not self._is_needed:
+            return found
+        partitions = np.asarray(records["partition"])
+        for row in begins_of_runs(partitions).tolist():
+            place = (topic, int(partitions[row]))
+            if place not in self._begun and changes.tombstones is not None and changes.tombstones[row]:
+                found |= changes.records == row
+            self._begun.add(place)
+        return found
+
+    def _keep(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
+        ranked = rank(self._target, self._topics.index(topic), rows, changes, records)
+        for n in range(len(ranked)):
+            key = digest_of(records["key"][n].as_py())
+            first = FirstTombstone(topic, int(ranked.partition[n]), int(ranked.offset[n]), key)
+            self._kept.append(Touched(dump_ranked(ranked.take(np.array([n]))), change_count=1, first=first))
+
+
+def without_redundant_tombstones(report: TaskReport) -> TaskReport:
+    """The report of all tasks without the tombstones that come right behind a delete which another task has read last: they
+    say nothing new.
+    """
+    redundant = [one for one in report.touched if one.first is not None and _is_redundant(one.first, report)]
+    if not redundant:
+        return report
+    return replace(
+        report,
+        touched=tuple(one for one in report.touched if one not in redundant),
+        ignored_records=add_counts(report.ignored_records, {"tombstone": len(redundant)}),
+    )
+
+
+def _is_redundant(first: FirstTombstone, report: TaskReport) -> bool:
+    here = (first.topic, first.partition)
+    return any(
+        (last.topic, last.partition) == here and is_right_behind(last, first.offset, first.key)
+        for last in report.last_deletes
+    )
+
+
+def _only(mask: Bools, rows: pa.Table, changes: Changes, records: Records) -> tuple[pa.Table, Changes, Records]:
+    places = np.flatnonzero(mask)
+    return rows.take(pa.array(places)), changes.only(mask), pick(records, places)

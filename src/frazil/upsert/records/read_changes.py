@@ -1,0 +1,352 @@
+"""Records to the changes that an upsert table takes, each with a key.
+
+Without an envelope a record's value is the row of its key, and a record without a value deletes that row; with one it says
+so itself (see `decode.envelopes`), and its key only tells which columns identify a row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, StringType, StructType, UUIDType
+
+from frazil.cdc.changes import read_envelope
+from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.json.slices import MAX_MISMATCHES
+from frazil.rows.decoder import has_value
+from frazil.rows.project import decode_rows, spread_decoded
+from frazil.rows.shape import shape_rows
+from frazil.rows.tombstones import find_tombstones, read_others
+from frazil.schema.arrow import pick
+from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
+from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.upsert.lookup.live_rows import has_column, member
+from frazil.upsert.records.key_fields import check_key_fields, first_alike
+from frazil.upsert.records.key_names import name_columns
+from frazil.upsert.records.record_keys import Keys, put_keys, read_keys
+from frazil.upsert.records.tombstones import take_tombstones
+from frazil.write.target import TableTarget
+
+Path = tuple[str, ...]
+_INCOMPLETE_KEY_UPDATE = (
+    "the row gets another key, the record does not have all of its values, and the row of the old key is neither in the "
+    "table nor in the batch"
+)
+_NO_VALUE = "a required column has no value: the record does not have it, and there is no row whose value could stay"
+_NO_FIELDS = "the record's key has no field, and the table has no key columns yet"
+
+
+def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES) -> Changes:
+    """The changes of these records. limit: how many misfits are noted."""
+    reading = target.changes
+    assert reading is not None
+    there = has_value(target.reading, records["value"])
+    decoded = _rows_there(target, records, there, limit)
+    needs_key = np.ones(there.size, np.bool_) if reading.is_key_of_record else ~there
+    is_known = bool(reading.key_columns)
+    keys = read_keys(target, records, needs_key if is_known else first_alike(target, records, needs_key), limit)
+    decoded = _with_mismatches(decoded, keys, reading.key.format, limit)
+    columns = decoded.columns
+    if reading.key_columns and columns:
+        if reading.is_key_of_record:
+            decoded = _refuse_other_keys(target, decoded, keys, there, limit)
+        columns = [
+            put_keys(field_, column, keys, needs_key) for field_, column in zip(target.fields, columns, strict=True)
+        ]
+    rows = np.arange(there.size, dtype=np.int32)
+    ops = np.where(there, UPSERT, DELETE).astype(np.int8)
+    changes = Changes(columns, ops, rows, {}, decoded, key_columns=name_columns(target, keys.fields))
+    if reading.marks_deletes:
+        _mark(target, changes, ~there, records["timestamp"])
+    if reading.order_by:
+        changes.order = ordering_values(target, changes.columns, records)
+    return changes
+
+
+def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Changes:
+    """The changes in these envelopes. While the table does not know its key columns, those that the records' keys have."""
+    changes = read_envelope(target, records, limit)
+    reading = target.changes
+    assert reading is not None
+    if reading.paths:
+        return take_tombstones(target, records, check_key_fields(target, records, changes, limit))
+    is_named = changes.key_columns or (target.envelope is not None and target.envelope.names_keys)
+    if not changes.ops.size or is_named:
+        return changes
+    has_key = np.zeros(len(changes.decoded.refused), np.bool_)
+    has_key[changes.records[changes.ops != TRUNCATE]] = True
+    keys = read_keys(target, records, first_alike(target, records, has_key), limit)
+    found = keys.decoded
+    mismatches = sorted([*changes.decoded.mismatches, *found.mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    decoded = replace(
+        changes.decoded,
+        refused=changes.decoded.refused | found.refused,
+        mismatches=mismatches,
+        missing=changes.decoded.missing | found.missing,
+    )
+    fields = dict.fromkeys(_as_in_row(target, changes.decoded.requested_fields, path) for path in keys.fields)
+    return replace(changes, decoded=decoded, key_columns=name_columns(target, tuple(fields)))
+
+
+def _as_in_row(target: TableTarget, requested_fields: RequestedFields, path: Path) -> Path:
+    """A field of the key as the row has it, which may be a plain value there: a number of Oracle's is a struct in both, and
+    its digits in the table.
+    """
+    row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
+    for cut in range(1, len(path)):
+        kind = requested_fields.get(path[: cut - 1], {}).get(path[cut - 1]) or type_at(row, path[:cut])
+        if kind is not None and not isinstance(kind, StructType):
+            return path[:cut]
+    return path
+
+
+def _mark(target: TableTarget, changes: Changes, is_gone: NDArray[np.bool_], times: pa.Array) -> None:
+    """Turns deletes into rows that say that they are deleted, and since when; all else stays as it was."""
+    assert target.changes is not None
+    # A struct that has a key has more than the key, which stays too.
+    keys = {path[0] for path in target.changes.paths if len(path) == 1}
+    changes.ops[:] = UPSERT
+    changes.own = {"deleted": pa.array(is_gone), "deleted_at": pc.if_else(pa.array(is_gone), times, None)}
+    if is_gone.any():
+        changes.unavailable = {n: is_gone for n, column in enumerate(target.fields) if column.name not in keys}
+
+
+def _refuse_other_keys(
+    target: TableTarget, decoded: Decoded, keys: Keys, there: NDArray[np.bool_], limit: int
+) -> Decoded:
+    """Refuses the records whose value names another key than their key does: one of the two is wrong."""
+    refused, mismatches = decoded.refused.copy(), list(decoded.mismatches)
+    by_name = {field_.name: column for field_, column in zip(target.fields, decoded.columns, strict=True)}
+    for path, key in keys.columns.items():
+        if path[0] in by_name:
+            own = member(by_name[path[0]], path[1:])
+            differs = _differ(own, key.cast(own.type)) & there & ~refused
+            name = ".".join(path)
+            reason = f"the field {name} of the value is not that of the key"
+            mismatches += [
+                Mismatch(row, name, "key_differs", reason) for row in np.flatnonzero(differs)[:limit].tolist()
+            ]
+            refused |= differs
+    return replace(decoded, refused=refused, mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit])
+
+
+def _differ(own: pa.Array, key: pa.Array) -> NDArray[np.bool_]:
+    """Which values are others; all that is not a number is one value."""
+    differ = pc.not_equal(own, key)
+    if pa.types.is_floating(own.type):
+        differ = pc.and_not(differ, pc.and_(pc.is_nan(own), pc.is_nan(key)))
+    return np.asarray(pc.fill_null(differ, False))
+
+
+def ordering_values(
+    target: TableTarget, columns: Sequence[pa.Array], records: Mapping[str, pa.Array]
+) -> pa.Array | None:
+    """The values of the column that `order_by` names, a row per change; None while the table lacks it. records: a row per
+    change too.
+    """
+    assert target.changes is not None
+    name = target.changes.order_by
+    for field_, column in zip(target.fields, columns, strict=True):
+        if field_.name == name:
+            return column
+    return next((records[source] for source, column in target.metadata if column == name), None)
+
+
+def _rows_there(target: TableTarget, records: Mapping[str, pa.Array], there: NDArray[np.bool_], limit: int) -> Decoded:
+    """The rows of the records that have a value, among nulls for those that have none."""
+    if there.all():
+        return decode_rows(target, records, limit)
+    rows = np.flatnonzero(there)
+    found = decode_rows(target, pick(records, rows), limit)
+    return spread_decoded(found, rows, there.size)
+
+
+def _with_mismatches(decoded: Decoded, keys: Keys, key_format: str, limit: int) -> Decoded:
+    found = keys.decoded
+    return replace(
+        decoded,
+        refused=decoded.refused | found.refused,
+        mismatches=sorted([*decoded.mismatches, *found.mismatches], key=lambda mismatch: mismatch.row)[:limit],
+        requested_fields=_united(decoded.requested_fields, found.requested_fields, key_format),
+        missing=decoded.missing | found.missing,
+        refusals=decoded.refusals | found.refusals,
+        dropped=decoded.dropped | found.dropped,
+    )
+
+
+def _united(of_rows: RequestedFields, of_keys: RequestedFields, key_format: str) -> dict[Path, dict[str, IcebergType]]:
+    """What rows and keys want of the table. Where they contradict each other it is what a schema says, as JSON has texts
+    for what a schema calls a UUID, a time or bytes; what does not fit it makes a bad record.
+    """
+    has_schema = key_format in ("avro", "protobuf", "json_schema")
+    try:
+        both = merge_requested_fields([of_rows, of_keys])
+    except TypesDiffer:
+        both = merge_requested_fields([of_keys, of_rows] if has_schema else [of_rows, of_keys], keeps_first=True)
+    for path, members in of_keys.items() if has_schema else ():
+        for name, kind in members.items():
+            if isinstance(kind, UUIDType) and isinstance(both[path][name], StringType):  # Text would hold both.
+                both[path][name] = kind
+    return both
+
+
+def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array], limit: int) -> Changes:
+    """The changes of records of one topic; those that lack a key or an ordering value are bad records too."""
+    records = with_topic(target, topic, records)
+    read = read_changes if target.envelope is None else _read_enveloped
+    unkept = find_tombstones(target, records)
+    changes = read(target, records, limit) if unkept is None else read_others(read, target, records, unkept, limit)
+    reading = target.changes
+    assert reading is not None
+    if not changes.ops.size:
+        return changes
+    if not reading.paths or not all(has_column(target, path) for path in reading.paths):
+        return _without_key_columns(target, changes, limit)
+    of_change = pick(records, changes.records)
+    mismatches = _without_key(target, rows_of(target, changes, of_change), changes, limit)
+    if reading.order_by:
+        of_change = {**of_change, **changes.own}
+        order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
+        changes = replace(changes, order=order, unavailable=_without_ordered(target, changes, order))
+        mismatches += _without_order(reading.order_by, changes, limit)
+    mismatches += refuse_unpaired(target, topic, records, changes, limit)
+    if not mismatches:
+        return changes
+    in_order = sorted([*changes.decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(changes, decoded=replace(changes.decoded, mismatches=in_order))
+
+
+def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> Changes:
+    """Changes of a table that lacks a key column, or does not know its key yet. Where the records bring it, the batch is
+    read again; where they do not, their rows could not be found again.
+    """
+    found, reading = changes.decoded, target.changes
+    assert reading is not None
+    if not target.schema_json or found.requested_fields or found.missing or changes.key_columns:
+        return changes
+    if not target.fields:  # No record has had a value yet, so there is nothing to delete.
+        changes = changes.only(changes.ops != DELETE)
+    name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
+    reason = f"the table has no key column {name}, and the record does not bring it" if name else _NO_FIELDS
+    mismatches = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)
+    in_order = sorted([*found.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(changes, decoded=replace(found, mismatches=in_order))
+
+
+def with_topic(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:
+    """The records' columns with the topic's name, where the table wants it and the source did not send it."""
+    if "topic" in records or "topic" not in target.metadata_fields:
+        return records
+    return {**records, "topic": pa.repeat(pa.scalar(topic), len(records["value"]))}
+
+
+def rows_of(target: TableTarget, changes: Changes, records: Mapping[str, pa.Array]) -> pa.Table:
+    """The changes as rows in the files' schema. records: a row per change."""
+    rows = replace(
+        changes.decoded,
+        columns=changes.columns,
+        refused=changes.decoded.refused[changes.records],
+        rescued=changes.rescued_rows,
+    )
+    return shape_rows(target, rows, {**records, **changes.own})
+
+
+def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: int) -> list[Mismatch]:
+    """Marks the records of changes that lack a key column as refused: their rows could not be found again."""
+    assert target.changes is not None
+    found: list[Mismatch] = []
+    for path, name in zip(target.changes.paths, target.changes.key_columns, strict=True):
+        lacks = np.asarray(key_of(rows, path).is_null()) & (changes.ops != TRUNCATE)
+        found += _refuse_empty(changes, lacks, name, "no_key", f"the key column {name}", limit)
+    return found
+
+
+def _without_ordered(target: TableTarget, changes: Changes, order: pa.Array | None) -> dict[int, NDArray[np.bool_]]:
+    """What is not available, without the ordering values of marked deletes that have one: an older change that comes after
+    such a delete must not bring its row back.
+    """
+    assert target.changes is not None
+    unavailable = dict(changes.unavailable)
+    for n, field_ in enumerate(target.fields):
+        if order is not None and n in unavailable and field_.name == target.changes.order_by:
+            unavailable[n] = unavailable[n] & np.asarray(order.is_null())
+    return unavailable
+
+
+def _without_order(name: str, changes: Changes, limit: int) -> list[Mismatch]:
+    lacks = changes.ops == UPSERT
+    if changes.order is not None:
+        lacks &= np.asarray(changes.order.is_null())
+    return _refuse_empty(changes, lacks, name, "no_order", f"the column {name}, which orders the changes,", limit)
+
+
+def _refuse_empty(
+    changes: Changes, lacks: NDArray[np.bool_], name: str, kind: str, what: str, limit: int
+) -> list[Mismatch]:
+    """Refuses changes whose column is empty: because there was no value, or because `rescue` has put it aside."""
+    unfit = lacks & _are_rescued(changes, name)
+    found = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
+    return found + refuse(changes, lacks, name, kind, f"{what} has no value", limit)
+
+
+def _are_rescued(changes: Changes, name: str) -> NDArray[np.bool_]:
+    """Whether the change's value of this name was put aside."""
+    rescued = changes.rescued_rows
+    if rescued is None:
+        return np.zeros(changes.ops.size, np.bool_)
+    found = pc.match_substring(rescued, f'{json.dumps(name, ensure_ascii=False)}:{{"value":')
+    return np.asarray(found.fill_null(False))
+
+
+def refuse_unpaired(
+    target: TableTarget, topic: str, records: Mapping[str, pa.Array], changes: Changes, limit: int
+) -> list[Mismatch]:
+    """Refuses records that give a row another key without all of its values, and nobody knows the row of the old key; and
+    those without a value for a required column that no row had either.
+    """
+    updated, missing_required = (
+        _are_among(lost, topic, records)[changes.records] for lost in (target.unpaired, target.missing_required)
+    )
+    found = refuse(changes, updated, "", "moved_in_part", _INCOMPLETE_KEY_UPDATE, limit)
+    return found + refuse(changes, missing_required, "", "missing", _NO_VALUE, limit)
+
+
+def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
+    """Which records have these places. topic: of all of them; empty: of any."""
+    mine = {(partition, offset) for name, partition, offset in lost if name == topic or not topic}
+    if not mine:
+        return np.zeros(len(records["value"]), np.bool_)
+    places = zip(records["partition"].to_pylist(), records["offset"].to_pylist(), strict=True)
+    return np.fromiter((place in mine for place in places), np.bool_, len(records["partition"]))
+
+
+def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Mismatch]:
+    """Marks the records of these changes as bad ones, for one reason."""
+    refused = changes.decoded.refused
+    is_bad = np.zeros(refused.size, np.bool_)
+    is_bad[changes.records[lacks]] = True
+    rows = np.flatnonzero(is_bad & ~refused)
+    refused[rows] = True
+    return [Mismatch(row, path, kind, reason) for row in rows[:limit].tolist()]
+
+
+def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
+    """The key columns of rows in the files' schema; null where the table lacks one, as for a truncate alone."""
+    assert target.changes is not None
+    return tuple(
+        key_of(rows, path) if has_column(target, path) else pa.nulls(rows.num_rows, pa.string())
+        for path in target.changes.paths
+    )
+
+
+def key_of(rows: pa.Table, path: Path) -> pa.Array:
+    """A key column of rows in the files' schema."""
+    column = rows.column(path[0])
+    merged = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return member(merged, path[1:])

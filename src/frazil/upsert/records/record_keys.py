@@ -1,0 +1,385 @@
+"""The key columns of a table from the keys of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from frazil.cdc.mongodb.document_ids import ID, read_ids
+from frazil.cdc.maxwell_keys import PRIMARY, flat_keys
+from frazil.decode.cast import Fitting
+from frazil.decode.columns import Decoded, Mismatch, shortened
+from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
+from frazil.decode.envelope import NO_ENVELOPE
+from frazil.decode.json.key_payloads import payloads_of
+from frazil.decode.json_texts import json_text
+from frazil.decode.settings import Reading
+from frazil.rows.metadata_columns import own_column
+from frazil.rows.record_keys import decode_keys, has_record
+from frazil.schema.arrow import pick
+from frazil.schema.evolve import type_at
+from frazil.schema.name_mapping import as_columns, column_names
+from frazil.schema.projection import KEY_ROOT
+from frazil.upsert.lookup.live_rows import has_column, member
+from frazil.upsert.records.key_names import leaves_of, places_of, struct_of
+from frazil.write.target import ChangeReading, TableTarget
+
+Path = tuple[str, ...]
+_ROOT = "key"
+_ALL: tuple[Path, ...] = ((),)
+_SCALED = struct_of({("scale",): IntegerType(), ("value",): BinaryType()})
+
+
+@dataclass(frozen=True)
+class Keys:
+    """columns: by path of the key column its values, as long as the records; empty while the table lacks one. fields: paths
+    of the keys' fields, of a table that does not know its key columns yet.
+    """
+
+    decoded: Decoded
+    columns: Mapping[Path, pa.Array] = field(default_factory=dict)
+    fields: tuple[Path, ...] = ()
+
+
+_ReadKeys = Callable[[TableTarget, ChangeReading, Mapping[str, pa.Array], int], Keys]
+
+
+def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
+    """The key columns of the records `rows`, from their keys; a record without a key is a bad one."""
+    nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
+    if not rows.any():
+        return nothing
+    if _is_json(target) and target.envelope is not None:
+        # Their fields have the types of the row; keys without an envelope are read with the types of their own schema.
+        bare = flat_keys if target.envelope.kind == "maxwell" else payloads_of
+        records = {**records, "key": bare(records["key"])}
+    keys = records["key"]
+    lacking = rows & np.asarray(keys.is_null())
+    mismatches = [
+        Mismatch(row, "", "no_key", "the record has no key, and its row is found by it")
+        for row in np.flatnonzero(lacking)[:limit].tolist()
+    ]
+    nothing.decoded.refused[lacking] = True
+    nothing.decoded.mismatches.extend(mismatches)
+    there = np.flatnonzero(rows & ~lacking)
+    if not there.size:
+        return nothing
+    found = _decode(target, pick(records, there), limit)
+    return _with_own(target, records, _spread(found, nothing, there, limit), rows, limit)
+
+
+def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
+    """The key columns of the records `rows`, from their keys, read as the table's rows are: what a number means in a column
+    of times the key's own schema tells, or the column's unit. Of keys that are no records there are none.
+    """
+    changes = target.changes
+    assert changes is not None
+    nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
+    there = np.flatnonzero(rows & np.asarray(records["key"].is_valid()))
+    has_all = all(has_column(target, path) for path in changes.paths)
+    if not there.size or not has_all or changes.key.format in ("text", "raw"):
+        return nothing
+    kept = pick(records, there)
+    if _are_of_documents(target, changes):
+        found = _read_documents(target, changes, kept, limit, _read_as_rows)
+    else:
+        found = _read_as_rows(target, changes, kept, limit)
+    return _with_own(target, records, _spread(found, nothing, there, limit), rows, limit)
+
+
+def _with_own(
+    target: TableTarget, records: Mapping[str, pa.Array], keys: Keys, rows: NDArray[np.bool_], limit: int
+) -> Keys:
+    """The keys with those columns of them that do not come from keys. rows: those that are asked for."""
+    if not keys.columns:
+        return keys
+    fitting = Fitting(target.reading, "", rows.size, limit)
+    own = own_key_columns(fitting, target, records)
+    if not own:
+        return keys
+    more = [mismatch for mismatch in fitting.mismatches if rows[mismatch.row]]
+    mismatches = sorted([*keys.decoded.mismatches, *more], key=lambda mismatch: mismatch.row)[:limit]
+    decoded = replace(keys.decoded, refused=keys.decoded.refused | (fitting.refused & rows), mismatches=mismatches)
+    return replace(keys, decoded=decoded, columns={**keys.columns, **own})
+
+
+def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+    read_as = target.layout if target.shaping is not None else target.reading
+    reading = replace(
+        changes.key,
+        unknown_fields="drop",
+        envelope=NO_ENVELOPE,
+        units=tuple((("after", *path), unit) for path, unit in read_as.units),
+        coerced=tuple(("after", *path) for path in read_as.coerced),
+    )
+    places = places_of(target, changes)
+    kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
+    decoded = decode_keys(reading, _ROOT, struct_of(kinds), records, limit)
+    columns = {
+        path: pc.coalesce(*(member(decoded.columns[0], place) for place in mine)) for path, mine in places.items()
+    }
+    return Keys(_sans_wanted(decoded), columns)
+
+
+def _spread(found: Keys, others: Keys, there: NDArray[np.int64], limit: int) -> Keys:
+    """Keys of some records, found at `there`, among those of the others; null where nothing is said."""
+    refused = others.decoded.refused.copy()
+    refused[there] = found.decoded.refused
+    places = np.full(refused.size, -1, np.int64)
+    places[there] = np.arange(there.size)
+    at = pa.array(places, mask=places < 0)
+    mismatches = [replace(mismatch, row=int(there[mismatch.row])) for mismatch in found.decoded.mismatches]
+    decoded = replace(
+        found.decoded,
+        refused=refused,
+        mismatches=sorted([*others.decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit],
+        refusals=found.decoded.refusals | others.decoded.refusals,
+        dropped=found.decoded.dropped | others.decoded.dropped,
+    )
+    columns = {path: column.take(at) for path, column in found.columns.items()}
+    for path, column in others.columns.items():
+        columns[path] = pc.coalesce(columns[path], column) if path in columns else column
+    return Keys(decoded, columns, found.fields)
+
+
+def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
+    changes = target.changes
+    assert changes is not None
+    paths = changes.paths
+    if not paths:
+        return _discover(target, records, limit)
+    found = Keys(Decoded([], np.zeros(len(records["key"]), np.bool_)))
+    if not all(has_column(target, path) for path in paths):
+        return found  # A column that is not there yet comes with a later record; until then nothing can be deleted.
+    if _are_of_documents(target, changes):
+        return _read_documents(target, changes, records, limit, _read_records)
+    is_record = _are_records(target, records["key"]) | (len(paths) > 1)
+    if is_record.all():
+        return _read_records(target, changes, records, limit)
+    if not is_record.any():
+        return _read_bare(target, changes, records, limit)
+    bare, rows = np.flatnonzero(~is_record), np.flatnonzero(is_record)
+    found = _spread(_read_bare(target, changes, pick(records, bare), limit), found, bare, limit)
+    return _spread(_read_records(target, changes, pick(records, rows), limit), found, rows, limit)
+
+
+def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+    """The one key column, of keys that are its value."""
+    reading = replace(changes.key, keys=_ALL)
+    kind = target.schema.find_field(changes.key_columns[0]).field_type
+    if reading.format == "raw" and isinstance(kind, BinaryType):
+        keys = records["key"]
+        return Keys(Decoded([], np.zeros(len(keys), np.bool_)), {changes.paths[0]: keys})
+    if reading.format == "raw":
+        reading = replace(reading, format="text" if isinstance(kind, StringType) else "json")
+    decoded = decode_keys(reading, _ROOT, kind, records, limit)
+    return Keys(_sans_wanted(decoded), {changes.paths[0]: decoded.columns[0]})
+
+
+def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+    """The key columns, of keys that are records."""
+    unknown_fields = "refuse" if changes.is_key_of_record else "drop"
+    reading = replace(changes.key, unknown_fields=unknown_fields, keys=_ALL)
+    if reading.format == "raw":
+        reading = replace(reading, format="json")
+    places = places_of(target, changes)
+    kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
+    decoded, scaled = decode_keys(reading, _ROOT, struct_of(kinds), records, limit), {}
+    if decoded.refused.any() and target.envelope is not None:
+        scaled = _with_scales(changes.key, kinds, records)
+        decoded = decode_keys(reading, _ROOT, struct_of(kinds | scaled), records, limit) if scaled else decoded
+    found = {place: member(decoded.columns[0], place) for place in kinds}
+    for place in scaled:
+        decoded, found[place] = _unscaled(decoded, found[place], place, kinds[place], limit)
+    columns = {path: pc.coalesce(*(found[place] for place in mine)) for path, mine in places.items()}
+    mismatches = [_as_other_key(mismatch) for mismatch in decoded.mismatches]
+    return Keys(replace(_sans_wanted(decoded), mismatches=mismatches), columns)
+
+
+def _unscaled(
+    decoded: Decoded, array: pa.Array, place: Path, kind: IcebergType, limit: int
+) -> tuple[Decoded, pa.Array]:
+    """Numbers with a scale of their own as the key column has them; a key that it cannot hold is a bad one."""
+    meant = read_logical_type(array, replace(VARIABLE_SCALE, is_key=True), kind)
+    assert meant is not None
+    bad = np.flatnonzero(meant.bad & ~decoded.refused)
+    path, reason = ".".join((_ROOT, *place)), f"{{value}} is out of the range of {kind}"
+    mismatches = [
+        Mismatch(row, path, "out_of_range", reason.replace("{value}", shortened(json_text(array[row]))))
+        for row in bad[:limit].tolist()
+    ]
+    refused = decoded.refused | meant.bad
+    both = sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(decoded, refused=refused, mismatches=both), meant.array
+
+
+def _as_other_key(mismatch: Mismatch) -> Mismatch:
+    """A field that is none of the key columns is no matter of `schema_evolution`."""
+    if mismatch.kind != "unknown_field":
+        return mismatch
+    name = mismatch.path.removeprefix(f"{_ROOT}.")
+    reason = f"the record's key has the field {name}, which is none of the table's key columns: name its `key_columns`"
+    return replace(mismatch, kind="key_differs", reason=reason)
+
+
+def _with_scales(
+    reading: Reading, kinds: Mapping[Path, IcebergType], records: Mapping[str, pa.Array]
+) -> dict[Path, IcebergType]:
+    """The fields of keys that are numbers with a scale of their own."""
+    (kind,) = decode_keys(reading, _ROOT, None, records, 0).requested_fields.get((), {KEY_ROOT: None}).values()
+    if not isinstance(kind, StructType):
+        return {}
+    found: dict[Path, IcebergType] = {}
+    for place, required in kinds.items():
+        written = type_at(kind, place)
+        names = {one.name for one in written.fields} if isinstance(written, StructType) else set()
+        if names == {"scale", "value"} and isinstance(required, StringType | DecimalType):
+            found[place] = _SCALED
+    return found
+
+
+def _are_of_documents(target: TableTarget, changes: ChangeReading) -> bool:
+    """Whether the key columns are the `_id` of a document, which keys of MongoDB's call otherwise."""
+    is_debezium = target.envelope is not None and target.envelope.kind == "debezium"
+    return is_debezium and all(field[0] == ID for field, *_ in places_of(target, changes).values())
+
+
+def _read_documents(
+    target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int, read_others: _ReadKeys
+) -> Keys:
+    """The key columns, of keys that have the `_id` of a document; of the others as `read_others` finds them."""
+    row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
+    ids = read_ids(changes.key, records, type_at(row, (ID,)))
+    count, has_id = len(ids.refused), np.asarray(ids.columns[0].is_valid())
+    found = Keys(Decoded([], np.zeros(count, np.bool_), missing=ids.missing))
+    rows, others = np.flatnonzero(has_id), np.flatnonzero(~has_id)
+    if rows.size:
+        documents = {**pick(records, rows), "key": ids.columns[0].drop_null()}
+        as_json = replace(changes, key=Reading(format="json", is_extended=True))
+        found = _spread(_read_records(target, as_json, documents, limit), found, rows, limit)
+    if others.size and not ids.missing:
+        found = _spread(read_others(target, changes, pick(records, others), limit), found, others, limit)
+    return found
+
+
+def _sans_wanted(decoded: Decoded) -> Decoded:
+    """What the keys want of a table is no reason to change it: its key columns are what they are."""
+    return replace(decoded, requested_fields={}, made_optional=set())
+
+
+def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
+    """The fields that the keys have, as columns that the table should have."""
+    assert target.changes is not None
+    is_record = _are_records(target, records["key"])
+    if is_record.any() and not is_record.all():
+        rows = np.flatnonzero(is_record)
+        others = Keys(_without_fields(Decoded([], np.zeros(is_record.size, np.bool_)), ~is_record, limit))
+        return _spread(_discover(target, pick(records, rows), limit), others, rows, limit)
+    decoded = decode_keys(target.changes.key, _ROOT, None, records, limit)
+    (kind,) = decoded.requested_fields.get((), {KEY_ROOT: None}).values()
+    if not isinstance(kind, StructType):
+        is_value = np.full(decoded.refused.size, kind is not None)
+        is_framed = target.changes.key.format not in ("json", "raw", "text")
+        return Keys(_without_fields(replace(decoded, requested_fields={}), is_value, limit, is_framed))
+    names = column_names(target.reading.aliases)
+    mine = as_columns(kind, names) if names else kind
+    assert isinstance(mine, StructType)
+    requested_fields: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in mine.fields}}
+    return Keys(replace(decoded, requested_fields=requested_fields), fields=tuple(_of_table(target, leaves_of(kind))))
+
+
+def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int, is_framed: bool = False) -> Decoded:
+    """Refuses keys that are no records: it takes their fields to know the key columns. is_framed: text is no way to read
+    them.
+    """
+    or_text = "" if is_framed else "write `key: {format: text}`, or "
+    reason = f"the key is no record; {or_text}name the `key_columns`"
+    rows = np.flatnonzero(is_value & ~decoded.refused)[:limit].tolist()
+    mismatches = [*decoded.mismatches, *(Mismatch(row, "", "no_key", reason) for row in rows)]
+    return replace(decoded, refused=decoded.refused | is_value, mismatches=mismatches)
+
+
+def _is_json(target: TableTarget) -> bool:
+    return target.changes is not None and target.changes.key.format == "json"
+
+
+def _of_table(target: TableTarget, fields: Iterable[Path]) -> Iterator[Path]:
+    """The fields of a key that are of the row. Maxwell's keys name the table, and then those with a mark before them."""
+    for path in fields:
+        if target.envelope is None or target.envelope.kind != "maxwell":
+            yield path
+        elif path[0].startswith(PRIMARY):
+            yield (path[0].removeprefix(PRIMARY), *path[1:])
+
+
+def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
+    """Which keys are records and not single values. Keys whose format the file does not say may be JSON, unless the whole of
+    them is the key column.
+    """
+    changes = target.changes
+    assert changes is not None
+    reading = changes.key
+    if reading.format == "json" or (reading.format == "raw" and not _is_key_column(target, changes)):
+        keys = payloads_of(keys)
+        return np.asarray(pc.match_substring_regex(keys.cast(pa.binary()), r"^[ \t\r\n]*\{"))
+    return np.full(len(keys), reading.format not in ("text", "raw") and has_record(reading))
+
+
+def _is_key_column(target: TableTarget, changes: ChangeReading) -> bool:
+    return changes.key_columns == (dict(target.metadata).get("key"),)
+
+
+def _kind(target: TableTarget, path: Path) -> IcebergType:
+    kind: IcebergType = target.schema.find_field(".".join(path)).field_type
+    return kind
+
+
+def put_keys(column: NestedField, values: pa.Array, keys: Keys, rows: NDArray[np.bool_]) -> pa.Array:
+    """The column with the keys' values in `rows`, as far as it is a key column or holds some."""
+    mine = {path[1:]: key for path, key in keys.columns.items() if path[0] == column.name}
+    if not mine:
+        return values
+    return pc.if_else(pa.array(rows), _nested(column.field_type, mine, values), values)
+
+
+def _nested(kind: IcebergType, members: Mapping[Path, pa.Array], values: pa.Array) -> pa.Array:
+    if () in members:
+        return members[()].cast(values.type)
+    assert isinstance(kind, StructType)
+    arrays = []
+    for place, inner in enumerate(kind.fields):
+        mine = {path[1:]: key for path, key in members.items() if path[0] == inner.name}
+        own = member(values, [inner.name])
+        arrays.append(_nested(inner.field_type, mine, own) if mine else own)
+        assert values.type.field(place).name == inner.name
+    return pa.StructArray.from_arrays(arrays, fields=list(values.type))
+
+
+def own_key_columns(fitting: Fitting, target: TableTarget, records: Mapping[str, pa.Array]) -> dict[Path, pa.Array]:
+    """By path the values of these key columns, one for each record. What is no value of its column is a misfit."""
+    changes, shaping = target.changes, target.shaping
+    assert changes is not None
+    known = {column: source for source, column in target.metadata if source in ("topic", "partition")}
+    plain = {*dict(shaping.constants), *dict(shaping.headers)} - {*dict(target.headers)} if shaping is not None else {}
+    found: dict[Path, pa.Array] = {}
+    for path in changes.paths:
+        if path[0] in known and known[path[0]] in records:
+            found[path] = records[known[path[0]]]
+        elif shaping is not None and path[0] in plain:
+            field = next(one for one in target.fields if one.name == path[0])
+            found[path] = own_column(fitting, shaping, field, records)
+    return found
