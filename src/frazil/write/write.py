@@ -200,7 +200,7 @@ def describe_file(
     path: str,
     size: int,
     metadata: pq.FileMetaData,
-    partition: Partition = Partition(),
+    partition: Partition = Partition(),  # noqa: B008
 ) -> str:
     """The file as Iceberg's ContentFileParser reads it, bounds and counts from the Parquet footer."""
     statistics = statistics_of(target, metadata)

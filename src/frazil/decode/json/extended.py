@@ -112,7 +112,7 @@ def _held_at(i: int, end: int) -> tuple[int, int, int, int]:
     kind = _scalar(i, last) if name >= 0 else ABSENT
     if name == _DOUBLE and kind == STRING and _which_of(_SPELT_WORDS, _WORD_ENDS, i + 1, last - 1) >= 0:
         return form, i, last, ENDLESS
-    if name == _WHOLE or name == _LONG or name == _DOUBLE:
+    if name == _WHOLE or name == _LONG or name == _DOUBLE:  # noqa: SIM109
         i += 1
         last -= 1
         kind = _scalar(i, last) if kind == STRING else ABSENT
