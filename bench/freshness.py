@@ -26,7 +26,7 @@ from frazil.clock import new_id
 
 # Ages are read from the files that the commits added: none may be rewritten, no snapshot may expire. `care` measures
 # freshness beside table care.
-WITHOUT_CARE = {"maintenance": False}
+WITHOUT_MAINTENANCE = {"maintenance": False}
 _FIRST_COMMIT_S = 120
 _TAIL_S = 60
 _QUANTILES = [0.0, *range(1, 100), 99.9, 100.0]
@@ -38,7 +38,7 @@ def measure(place: Place) -> None:
 
     def frazil(folder: Path, topic: str) -> Command:
         pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, settings.interval)
-        return subjects.frazil_table_command(settings.frazil, folder, pipeline, topic, WITHOUT_CARE)
+        return subjects.frazil_table_command(settings.frazil, folder, pipeline, topic, WITHOUT_MAINTENANCE)
 
     def stock(folder: Path, topic: str) -> Command:
         return subjects.stock_command(folder, {**stock_job(place, topic, False), "trigger": settings.stock_trigger})

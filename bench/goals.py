@@ -65,7 +65,7 @@ def _among(benchmark: str, peer: str, variant: str, own: str, name: str) -> Call
     return measured
 
 
-def _cost_of_care(results: Results) -> float | None:
+def _cost_of_maintenance(results: Results) -> float | None:
     """What the same records cost with care beyond what they cost without, by the latter; in percent."""
     times = results.times("maintenance", "on", "off", "cpu_s_per_million")
     return None if times is None else 100 * (times - 1)
@@ -136,7 +136,7 @@ GOALS = (
     Goal("the same: p99 of the slowest minute", "ms", 1500, _of("maintenance", "on", "p99_worst_minute_ms")),
     Goal("the same: files as they should be after the last record", "s", 300, _of("maintenance", "on", "tidy_after_s")),
     Goal("the same: share of small files then", "", 0.1, _of("maintenance", "on", "small_share")),
-    Goal("the same: CPU of care until then, beside that of ingestion", "%", 25, _cost_of_care),
+    Goal("the same: CPU of care until then, beside that of ingestion", "%", 25, _cost_of_maintenance),
     Goal("metadata.json after 10,000 commits", "bytes", 2_000_000, _of("metadata", "", "metadata_bytes")),
     Goal("the same: commit time", "× the first 100", 1.5, _of("metadata", "", "ratio")),
     Goal(

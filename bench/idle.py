@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from bench.crowd import make_crowd, start_crowd, tables_of, wait_for_rows
 from bench.machine import CLOCK
+from bench.many_topics import make_many_topics, start_pipeline, tables_of, wait_for_rows
 from bench.place import Place, Run, Surroundings, say
 from bench.throughput import memory
 from bench.topics import delete_topics
@@ -26,9 +26,9 @@ def measure(place: Place) -> None:
 
 def _one_run(place: Place) -> Run:
     settings, folder = place.settings, place.run_folder("idle")
-    names = make_crowd(place, "idle")
+    names = make_many_topics(place, "idle")
     around = Surroundings(place)
-    running = start_crowd(place, folder, names, settings.catch_up_interval)
+    running = start_pipeline(place, folder, names, settings.catch_up_interval)
     try:
         ready_s = wait_for_rows(running, tables_of(folder, names), [1] * len(names), _READY_S)
         CLOCK.sleep(_SETTLE_S)

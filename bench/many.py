@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy
 
 from bench.arithmetic import lateness_ms
-from bench.crowd import make_crowd, start_crowd, tables_of, wait_for_rows
 from bench.feeding import feed_steadily
+from bench.many_topics import make_many_topics, start_pipeline, tables_of, wait_for_rows
 from bench.place import Place, Run, Surroundings, say
 from bench.table import Table
 from bench.throughput import memory
@@ -31,10 +31,10 @@ def measure(place: Place) -> None:
 
 def _one_run(place: Place) -> Run:
     settings, folder = place.settings, place.run_folder("many")
-    names = make_crowd(place, "many")
+    names = make_many_topics(place, "many")
     tables, interval_s = tables_of(folder, names), settings.many_interval_s
     around = Surroundings(place)
-    running = start_crowd(place, folder, names, f"{interval_s}s")
+    running = start_pipeline(place, folder, names, f"{interval_s}s")
     try:
         wait_for_rows(running, tables, [1] * len(names), _READY_S)
         feed = Feed(place.bootstrap, names, 1, settings.table_rate * len(names), interval_s, settings.many_seconds)

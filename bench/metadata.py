@@ -16,12 +16,12 @@ from pyiceberg.types import LongType, NestedField
 from bench.machine import CLOCK
 from bench.place import Place, Run, Surroundings, say
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.port import TableState
 from frazil.clock import SystemClock, new_id
 from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES
 from frazil.maintenance.plan import MaintenanceTask, Plan
-from frazil.maintenance.run import Carer, Charge
+from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import MaintenanceSpec
 from frazil.types import Commit, DataFile, Progress
@@ -58,9 +58,11 @@ def _one_run(folder: Path, commits: int) -> dict[str, float]:
         schema = Schema(NestedField(1, "id", LongType(), required=False))
         state = catalog.create(_TABLE, schema, NEW_TABLE_PROPERTIES, 2)
         progress, target = state.progress, _target(state)
-        carer = Carer(IcebergUpkeep(catalog), "bench", SystemClock())
-        charge = Charge(_TABLE, MaintenanceTask(MaintenanceSpec(min_input_files=commits + 1), _TARGET_BYTES))
-        carer.plan(charge, begins=True)
+        runner = MaintenanceRunner(IcebergMaintenance(catalog), "bench", SystemClock())
+        maintained = MaintainedTable(
+            _TABLE, MaintenanceTask(MaintenanceSpec(min_input_files=commits + 1), _TARGET_BYTES)
+        )
+        runner.plan(maintained, begins=True)
         catalog.load(_TABLE)
         times = []
         for number in range(commits):
@@ -71,8 +73,10 @@ def _one_run(folder: Path, commits: int) -> dict[str, float]:
             progress = catalog.commit(Commit(_TABLE, files, after, progress))
             times.append(CLOCK.monotonic_s() - began_s)
             if number % _LOOK_EVERY == 0:
-                assert all(not outcome.failure for outcome in carer.run(_plan(carer, charge), charge.maintenance))
-        health = _plan(carer, charge).health
+                assert all(
+                    not outcome.failure for outcome in runner.run(_plan(runner, maintained), maintained.maintenance)
+                )
+        health = _plan(runner, maintained).health
         if health.files != commits:
             raise RuntimeError(f"the table has {health.files} data files of {commits} commits")
         location = str(catalog.java_table(_TABLE).operations().current().metadataFileLocation())
@@ -102,7 +106,7 @@ def _written(target: TableTarget, number: int) -> tuple[DataFile, ...]:
     return tuple(writer.finish())
 
 
-def _plan(carer: Carer, charge: Charge) -> Plan:
-    plan = carer.plan(charge, "busy")
+def _plan(runner: MaintenanceRunner, maintained: MaintainedTable) -> Plan:
+    plan = runner.plan(maintained, "busy")
     assert plan is not None
     return plan

@@ -17,7 +17,7 @@ from bench import subjects
 from bench.arithmetic import back_under_s, first_seen_ms
 from bench.encoded import ADDED, TimedAvro, avro_schema
 from bench.feeding import feed_steadily
-from bench.freshness import WITHOUT_CARE
+from bench.freshness import WITHOUT_MAINTENANCE
 from bench.place import PARTITIONS, Place, Run, Surroundings, say
 from bench.registry import Registry
 from bench.running import Running
@@ -57,7 +57,7 @@ def _one_run(place: Place, registry: Registry) -> Run:
     before = Feeder(dataclasses.replace(feed, warm_seconds=1.0, seconds=0.0)).finish().warm
     pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, settings.interval)
     pipeline["registry"] = {"url": registry.url}
-    table = {"value": {"format": "avro"}, **WITHOUT_CARE}
+    table = {"value": {"format": "avro"}, **WITHOUT_MAINTENANCE}
     running = Running(subjects.frazil_table_command(settings.frazil, folder, pipeline, topic, table))
     watcher = Watcher(running.command.table, folder / "seen.log")
     try:

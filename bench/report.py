@@ -9,11 +9,11 @@ from bench.goals import GOALS
 from bench.plot import draw
 from bench.report_kept import GOALS as GOALS_TITLE
 from bench.report_kept import SURROUNDINGS, UNMEASURED, sections_of, with_kept
+from bench.report_maintenance import maintenance, upserts
 from bench.report_tables import median_of as _median
 from bench.report_tables import number as _number
 from bench.report_tables import spread_of as _spread
 from bench.report_tables import table
-from bench.report_upkeep import maintenance, upserts
 from bench.results import Result, Results, read_results
 from bench.settings import FORMAT_VARIANTS, Settings
 
@@ -68,7 +68,7 @@ def render(results: Results, before: str = "") -> str:
         "Table care": maintenance(results),
         "Freshness": _freshness(results),
         "A new schema in mid-stream": _new_schema(results),
-        "Idle and trickling topics": _crowds(results),
+        "Idle and trickling topics": _many_topics(results),
         "Start": _start(results),
         SURROUNDINGS: _surroundings(results),
         "The files": _files(results),
@@ -186,7 +186,7 @@ def _new_schema(results: Results) -> str:
     return note + body if body else ""
 
 
-def _crowds(results: Results) -> str:
+def _many_topics(results: Results) -> str:
     rows = [
         [
             result.benchmark,

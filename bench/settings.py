@@ -53,10 +53,10 @@ class Settings:
     upsert_interval: str = "1s"
     upsert_rest_s: float = 300.0
     merge_seconds: int = 120
-    care_rate: int = 20_000
-    care_seconds: int = 1200
-    care_off_seconds: int = 600
-    care_warm_seconds: int = 60
+    maintenance_rate: int = 20_000
+    maintenance_seconds: int = 1200
+    maintenance_off_seconds: int = 600
+    maintenance_warm_seconds: int = 60
     metadata_commits: int = 10_000
     heap: str = "2g"
     quiet_cores: float = 0.2

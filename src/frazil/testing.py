@@ -86,14 +86,14 @@ class StepWorkers:
         future: Future[Any] = Future()
         try:
             future.set_result(work())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (as an executor does)
             future.set_exception(error)
         return [Done(about, future)]
 
     def wake(self) -> None:
         """Nothing sleeps."""
 
-    def close(self, wait: bool = True) -> None:
+    def close(self, wait: bool = True) -> None:  # noqa: ARG002
         """Forgets what was not begun."""
         self._waiting.clear()
 
@@ -110,7 +110,7 @@ class MemoryJobs:
         self._batch_size = batch_size
         self._tasks = tasks
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
         """See JobRunner."""
         columns = source_columns(job, with_offsets)
         reports = []

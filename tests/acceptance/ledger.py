@@ -107,7 +107,7 @@ class Feed:
             self._failures.append(error)
             return
         topic, partition, offset = message.topic(), message.partition(), message.offset()
-        assert topic is not None and partition is not None and offset is not None
+        assert topic is not None and partition is not None and offset is not None  # noqa: PT018  (for the type checker)
         entry = ((topic, partition, offset), message.value())
         if self._pending is not None:
             self._pending.append(entry)

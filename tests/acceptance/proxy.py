@@ -109,7 +109,7 @@ class _Answerer(BaseHTTPRequestHandler):
         else:
             self._fail(fault)
 
-    do_GET = do_POST = do_HEAD = do_DELETE = answer
+    do_GET = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815  (the names that http.server calls)
 
     def _pass_on(self, response: http.client.HTTPResponse, content: bytes) -> None:
         self.send_response(response.status)

@@ -247,7 +247,7 @@ class History:
             self._change(version)
             self._wait()
 
-    def retry(self) -> None:
+    def replay(self) -> None:
         """Letters that were bad for want of a schema, once it is there, beside the running pipeline."""
         for stream in self.streams:
             for table in stream.tables:
@@ -329,7 +329,7 @@ def test_every_record_of_ten_changed_schemas_is_a_row_or_a_letter_whatever_goes_
     history = History(pipeline, registry, relay)
     for version in range(2, VERSIONS + 1):
         history.go_on(version)
-    history.retry()
+    history.replay()
     history.end()
     for stream in history.streams:
         _check_columns(stream)

@@ -99,7 +99,7 @@ class MemoryLake:
         del self._first._tables[table]
 
     @contextmanager
-    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:
+    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # noqa: ARG002  (all commits are alike)
         self._first.losses.append("answer")
         yield
         assert not self._first.losses
@@ -177,7 +177,7 @@ class IcebergLake:
         self._table(table).updateSchema().deleteColumn(name).commit()
 
     @contextmanager
-    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:
+    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # noqa: ARG002  (all commits are alike)
         failpoints.arm({failpoints.VARIABLE: f"{point}=reset"})
         try:
             yield

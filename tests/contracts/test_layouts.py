@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from frazil.catalog.layout import Layout, order_words, words_of
+from frazil.catalog.layout import Layout, partition_terms, sort_terms
 from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import Scan
 from frazil.clock import new_id
@@ -45,7 +45,7 @@ def _create(
 
 def _words(state: TableState | None) -> tuple[list[str], list[str]]:
     assert state is not None
-    spec, order = words_of(state.partitioning, state.schema), order_words(state.sorting, state.schema)
+    spec, order = partition_terms(state.partitioning, state.schema), sort_terms(state.sorting, state.schema)
     return list(spec), list(order)
 
 
@@ -129,7 +129,7 @@ def test_processes_that_change_the_layout_at_a_time_end_with_it(lake: Lake) -> N
     def arrange() -> None:
         try:
             lake.catalog().arrange(_TABLE, layout)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (told to the test's own thread)
             failures.append(error)
 
     threads = [threading.Thread(target=arrange) for _ in range(3)]

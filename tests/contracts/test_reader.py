@@ -112,7 +112,7 @@ def _read(log: Log, *ranges: tuple[int, int, int], enough: int = PLENTY) -> tupl
 
 
 def _lots(log: Log, start: int, end: int, partition: int = 1) -> list[ReadRecord]:
-    return [record for lot in log.reader.lots(OffsetRange(log.topic, partition, start, end)) for record in lot]
+    return [record for batch in log.reader.batches(OffsetRange(log.topic, partition, start, end)) for record in batch]
 
 
 def test_exact_ranges_of_several_partitions_again_and_again(log: Log) -> None:
@@ -198,7 +198,7 @@ def test_in_lots_of_a_range_whose_beginning_is_gone_the_rest_is_read(log: Log) -
     assert _lots(log, 0, 3) == []
 
 
-@pytest.mark.parametrize("way", ["read", "lots"])
+@pytest.mark.parametrize("way", ["read", "batches"])
 @pytest.mark.parametrize("kind", ["memory", pytest.param("broker", marks=pytest.mark.jvm)])
 def test_a_broker_that_is_gone_is_an_outage(kind: str, way: str) -> None:
     reader: RecordReader
@@ -210,4 +210,4 @@ def test_a_broker_that_is_gone_is_an_outage(kind: str, way: str) -> None:
         reader = KafkaReader({"bootstrap.servers": "127.0.0.1:1"}, SystemClock(), timeout_s=1.5)
     wanted = OffsetRange("t", 0, 0, 5)
     with pytest.raises(UnavailableError):
-        reader.read([wanted], PLENTY) if way == "read" else list(reader.lots(wanted))
+        reader.read([wanted], PLENTY) if way == "read" else list(reader.batches(wanted))

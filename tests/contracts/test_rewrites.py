@@ -32,7 +32,7 @@ def test_a_rewrite_replaces_files_and_says_so(catalog: Catalog, lake: Lake) -> N
     newest, *older = catalog.history(TABLE, ("retry", "rewrite-id", "retry-id"))
     assert newest == LoggedSnapshot(head_of(catalog), {"retry": "x", "rewrite-id": "r"})
     assert [said.snapshot_id for said in older][:1] == [before]
-    assert not any(said.words or said.is_cut for said in older)
+    assert not any(said.summary or said.is_cut for said in older)
 
 
 def test_a_rewrite_may_only_take_away(catalog: Catalog) -> None:
@@ -112,7 +112,7 @@ def test_files_are_appended_once_under_a_name_and_leave_the_progress_alone(lake:
     assert len(paths(other)) == 3
     assert plain(load(other).progress) == plain(progress)
     other.append_once(TABLE, (), "retry-id", "r2", since)
-    assert [said.words for said in other.history(TABLE, ("retry-id",))][:3] == [
+    assert [said.summary for said in other.history(TABLE, ("retry-id",))][:3] == [
         {"retry-id": "r2"}, {}, {"retry-id": "r1"},
     ]  # fmt: skip
     assert one.commit(commit_of(load(one), 30)).offsets["a"][0] == 30

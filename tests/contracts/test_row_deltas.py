@@ -295,7 +295,7 @@ def test_rows_are_replaced_once_under_a_name_and_the_progress_stays(hand: Hand, 
     assert state is not None
     assert (state.progress.commit_id, state.progress.offsets) == (progress.commit_id, progress.offsets)
     newest = next(iter(other.history(_TABLE, ("retry-id", "retry-letters", "commit-id"))))
-    assert newest.words == {"retry-id": "r1", "retry-letters": "x"}
+    assert newest.summary == {"retry-id": "r1", "retry-letters": "x"}
     for scan in (hand.scan(), other.scan(_TABLE)):
         assert sorted(_live(hand, scan).values()) == [[0], [0, 2]]
     assert lake.column(_TABLE, "id") == [1, 2, 3]

@@ -14,7 +14,7 @@ from pyiceberg.types import StringType
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java_errors import is_named, java_errors, message_of, unavailable
-from frazil.catalog.iceberg.maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import NotSent
 from frazil.errors import UnavailableError
@@ -77,7 +77,7 @@ def test_a_table_whose_metadata_is_gone_from_the_store_is_an_outage_with_the_pat
         lake.append_foreign(TABLE)  # What is known is refreshed only where the catalog names another file.
         newest = metadata_files(folder)[-1].name
     restore = lose(folder)
-    for ask in (lambda: mine.load(TABLE), lambda: IcebergUpkeep(mine).metadata(TABLE, with_files=False)):
+    for ask in (lambda: mine.load(TABLE), lambda: IcebergMaintenance(mine).metadata(TABLE, with_files=False)):
         with pytest.raises(UnavailableError, match="a file of it is not in the store") as caught:
             ask()
         assert newest in caught.value.message

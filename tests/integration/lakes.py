@@ -20,13 +20,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.maintenance_port import MergeOf, Transfer
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import SystemClock, new_id
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.plan import MaintenanceTask, Mode
-from frazil.maintenance.run import Carer, Charge, Outcome
+from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
 from frazil.types import Commit, DataFile, PendingDeadLetters, Progress
@@ -46,13 +46,13 @@ class Lake:
     """One warehouse with a catalog for the pipeline `p`."""
 
     def __init__(self, jvm: Jvm, root: Path, merge_of: MergeOf | None = merge_of) -> None:
-        """merge_of: as of IcebergUpkeep."""
+        """merge_of: as of IcebergMaintenance."""
         root.mkdir(parents=True, exist_ok=True)
         self.jvm = jvm
         self.root = root
         self.catalog = self.connect()
-        self.upkeep = IcebergUpkeep(self.catalog, jvm.session, merge_of=merge_of)
-        self.carer = Carer(self.upkeep, "p", SystemClock())
+        self.table_maintenance = IcebergMaintenance(self.catalog, jvm.session, merge_of=merge_of)
+        self.runner = MaintenanceRunner(self.table_maintenance, "p", SystemClock())
 
     def connect(self, pipeline: str = "p") -> IcebergCatalog:
         """Another connection."""
@@ -116,7 +116,7 @@ class Lake:
 
     def metadata(self, table: str) -> TableMetadata:
         """With its files."""
-        found = self.upkeep.metadata(table, with_files=True)
+        found = self.table_maintenance.metadata(table, with_files=True)
         assert found is not None
         return found
 
@@ -130,12 +130,12 @@ class Lake:
         transfer: Transfer | None = None,
     ) -> list[Outcome]:
         """One round."""
-        charge = Charge(
+        maintained = MaintainedTable(
             table, MaintenanceTask(spec, TARGET, transfer=transfer), f"{table}__dead_letters", tuple(owners)
         )
-        plan = self.carer.plan(charge, mode)
+        plan = self.runner.plan(maintained, mode)
         assert plan is not None
-        return list(self.carer.run(plan, charge.maintenance, is_stopping))
+        return list(self.runner.run(plan, maintained.maintenance, is_stopping))
 
     def spark(self) -> SparkSession:
         """A session of somebody else's, with the catalog `frazil`."""

@@ -17,7 +17,7 @@ from frazil import failpoints
 from frazil.catalog.iceberg import maintenance, table_scans
 from frazil.catalog.iceberg.table_scans import Described
 from frazil.catalog.maintenance_port import Compaction
-from frazil.catalog.table_folder import find_stranger
+from frazil.catalog.table_folder import find_foreign_metadata
 from frazil.clock import SystemClock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.maintenance.plan import Mode
@@ -140,10 +140,10 @@ def test_a_compaction_sorts_where_the_file_asks(lake: Lake, table: str) -> None:
 def test_what_cannot_be_sorted_is_refused_by_name(lake: Lake, table: str) -> None:
     lake.fill(table, 2)
     with pytest.raises(SpecError, match=r"maintenance\.sort"):
-        lake.upkeep.compact(table, Compaction(sort=("nothing",)))
+        lake.table_maintenance.compact(table, Compaction(sort=("nothing",)))
     for words in (("nothing",), ("id", "nothing")):
         with pytest.raises(SpecError, match=r"maintenance\.zorder` names a column that has no place .* `nothing`"):
-            lake.upkeep.compact(table, Compaction(zorder=words))
+            lake.table_maintenance.compact(table, Compaction(zorder=words))
 
 
 def test_tags_branches_and_progress_are_never_expired(lake: Lake, table: str) -> None:
@@ -160,7 +160,7 @@ def test_tags_branches_and_progress_are_never_expired(lake: Lake, table: str) ->
     assert {tagged, branched, held.snapshot_id} <= kept.keys()
     assert lake.progress(table).commit_id == held.commit_id
     with pytest.raises(ConflictError):
-        lake.upkeep.expire(table, [tagged])
+        lake.table_maintenance.expire(table, [tagged])
     assert tagged in lake.metadata(table).snapshots
 
 
@@ -188,7 +188,7 @@ def test_a_table_that_others_fill_before_its_first_record_can_be_begun(lake: Lak
     assert len(lake.metadata(table).snapshots) < 8
 
 
-@pytest.mark.parametrize("mode", ["quiet", "thorough"])
+@pytest.mark.parametrize("mode", ["idle", "thorough"])
 def test_an_expiry_of_all_but_the_newest_snapshot_leaves_the_progress_of_a_table_that_rests(
     lake: Lake, table: str, mode: Mode
 ) -> None:
@@ -213,21 +213,21 @@ def test_orphans_are_removed_when_they_are_old_and_nobody_was_promised_them(lake
     owner = f"t.owner_{new_id()[:8]}"
     lake.create(owner)
     lake.fill(table, 2)
-    young, old, promised = (lake.files(table, [(9, "orphan")])[0] for _ in range(3))
-    lake.commit(owner, [(1, "row")], PendingDeadLetters(table, (promised,), {}))
+    young, old, pending_files = (lake.files(table, [(9, "orphan")])[0] for _ in range(3))
+    lake.commit(owner, [(1, "row")], PendingDeadLetters(table, (pending_files,), {}))
     metadata = Path(lake.java(table).location()) / "metadata"
     manifest = metadata / f"{new_id()}-m0.avro"
     shutil.copy(next(metadata.glob("*-m0.avro")), manifest)
     written = [p for p in Path(lake.java(table).location()).rglob("*") if p.is_file()]
-    for path in (Path(old.path), Path(promised.path), *written):
+    for path in (Path(old.path), Path(pending_files.path), *written):
         age(path, hours=2)
     age(young.path, hours=0)
     assert "orphans" in kinds(lake.maintenance(table, owners=[owner]))
-    found = {"young": young.path, "old": old.path, "promised": promised.path, "manifest": str(manifest)}
+    found = {"young": young.path, "old": old.path, "pending_files": pending_files.path, "manifest": str(manifest)}
     assert {name: Path(path).exists() for name, path in found.items()} == {
         "young": True,
         "old": False,
-        "promised": True,
+        "pending_files": True,
         "manifest": False,
     }
     assert len(lake.rows(table)) == 20
@@ -258,11 +258,11 @@ def test_few_of_very_many_old_metadata_files_are_read_to_see_whose_they_are(
             read.append(path)
             return read_one(path)
 
-        return find_stranger(paths, uuid, noted)
+        return find_foreign_metadata(paths, uuid, noted)
 
-    monkeypatch.setattr(maintenance, "find_stranger", find)
+    monkeypatch.setattr(maintenance, "find_foreign_metadata", find)
     soon_ms = SystemClock().now_ms() + 1000
-    old = [path for path in lake.upkeep.orphans(table, soon_ms) if path.endswith(".metadata.json")]
+    old = [path for path in lake.table_maintenance.orphans(table, soon_ms) if path.endswith(".metadata.json")]
     assert len(old) > 20
     assert 0 < len(read) <= len(old) / 5
 
@@ -287,9 +287,9 @@ def test_a_table_that_shares_its_files_keeps_them(lake: Lake, table: str) -> Non
     assert kinds(lake.maintenance(table)) == ["compact", "carry"]
     snapshots = sorted(lake.metadata(table).snapshots)
     with pytest.raises(UnavailableError, match=r"snapshots cannot be expired: .*GC is disabled"):
-        lake.upkeep.expire(table, snapshots[:1])
+        lake.table_maintenance.expire(table, snapshots[:1])
     with pytest.raises(UnavailableError, match=r"orphans cannot be looked for: .*GC is disabled"):
-        lake.upkeep.orphans(table, 0)
+        lake.table_maintenance.orphans(table, 0)
     assert sorted(lake.metadata(table).snapshots) == snapshots
 
 
@@ -384,9 +384,9 @@ def test_deletes_of_another_engine_are_taken_out(lake: Lake, table: str) -> None
     assert {file.kind for file in lake.metadata(table).deletes} == {"position"}
     lake.java(table).updateProperties().set("write.delete.parquet.compression-codec", "none-such").commit()
     with pytest.raises(UnavailableError, match="delete files cannot be rewritten"):
-        lake.upkeep.rewrite_deletes(table, DELETES_OPTIONS)
+        lake.table_maintenance.rewrite_deletes(table, DELETES_OPTIONS)
     lake.java(table).updateProperties().remove("write.delete.parquet.compression-codec").commit()
-    assert lake.upkeep.rewrite_deletes(table, DELETES_OPTIONS).removed > 0
+    assert lake.table_maintenance.rewrite_deletes(table, DELETES_OPTIONS).removed > 0
     assert lake.rows(table) == rows
     lake.maintenance(table)
     assert lake.rows(table) == rows
@@ -440,9 +440,9 @@ def test_a_look_at_very_many_files_is_taken_in_lots(lake: Lake, table: str, monk
     whole = lake.metadata(table)
     java = lake.java(table)
     described = Described(lake.catalog.gateway.jvm, java)
-    (text,) = described.lots(java.newScan())
+    (text,) = described.batches(java.newScan())
     monkeypatch.setattr(table_scans, "_FILES_AT_ONCE", 3)
-    texts = list(described.lots(java.newScan()))
+    texts = list(described.batches(java.newScan()))
     assert [len(json.loads(lot)["file-scan-tasks"]) for lot in texts] == [3, 3, 2]
     assert max(map(len, texts)) < len(text) / 2
     metadata = lake.metadata(table)
@@ -456,9 +456,9 @@ def test_manifests_and_statistics(lake: Lake, table: str) -> None:
     lake.fill(table, 4)
     rows = lake.rows(table)
     assert len(lake.metadata(table).manifests) == 4
-    assert lake.upkeep.rewrite_manifests(table).removed == 4
+    assert lake.table_maintenance.rewrite_manifests(table).removed == 4
     assert len(lake.metadata(table).manifests) == 1
-    lake.upkeep.compute_statistics(table)
+    lake.table_maintenance.compute_statistics(table)
     metadata = lake.metadata(table)
     assert metadata.statistics == (metadata.head,)
     java = lake.java(table)

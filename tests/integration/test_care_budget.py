@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog.iceberg.maintenance import POOL, IcebergUpkeep
+from frazil.catalog.iceberg.maintenance import POOL, IcebergMaintenance
 from frazil.catalog.maintenance_port import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.maintenance.merge_task import merge_of
@@ -89,16 +89,16 @@ def owing(lake: Lake) -> str:
 def test_care_has_no_more_tasks_at_a_time_than_it_may(lake: Lake, cores: int) -> None:
     table, spark = owing(lake), lake.jvm.session()
     rows = lake.rows(table)
-    upkeep, tasks = IcebergUpkeep(lake.catalog, lake.jvm.session, cores, merge_of), Tasks(spark)
+    table_maintenance, tasks = IcebergMaintenance(lake.catalog, lake.jvm.session, cores, merge_of), Tasks(spark)
     small = {"target-file-size-bytes": str(SMALL_TARGET), "rewrite-all": "true"}
     actions: Mapping[str, Callable[[], Any]] = {
-        "statistics": lambda: upkeep.compute_statistics(table),
-        "deletes": lambda: upkeep.rewrite_deletes(table, DELETES_OPTIONS),
-        "manifests": lambda: upkeep.rewrite_manifests(table),
-        "compact": lambda: upkeep.compact(table, Compaction(small)),
-        "sort": lambda: upkeep.compact(table, Compaction(small, sort=("id desc",))),
-        "zorder": lambda: upkeep.compact(table, Compaction(small, zorder=("id", "word"))),
-        "orphans": lambda: upkeep.orphans(table, SystemClock().now_ms() - 3_600_000),
+        "statistics": lambda: table_maintenance.compute_statistics(table),
+        "deletes": lambda: table_maintenance.rewrite_deletes(table, DELETES_OPTIONS),
+        "manifests": lambda: table_maintenance.rewrite_manifests(table),
+        "compact": lambda: table_maintenance.compact(table, Compaction(small)),
+        "sort": lambda: table_maintenance.compact(table, Compaction(small, sort=("id desc",))),
+        "zorder": lambda: table_maintenance.compact(table, Compaction(small, zorder=("id", "word"))),
+        "orphans": lambda: table_maintenance.orphans(table, SystemClock().now_ms() - 3_600_000),
     }
     most = {action: tasks.most(do) for action, do in actions.items()}
     assert {name: count for name, count in most.items() if not 0 < count <= cores + BESIDE.get(name, 0)} == {}
@@ -113,7 +113,7 @@ def test_one_task_writes_files_of_about_one_size_where_there_must_be_many(lake: 
     (file,) = lake.metadata(table).files
     target = file.size_bytes // 4
     options = {"target-file-size-bytes": str(target), "min-file-size-bytes": "0", "rewrite-all": "true"}
-    assert lake.upkeep.compact(table, Compaction(options)).removed == 1
+    assert lake.table_maintenance.compact(table, Compaction(options)).removed == 1
     sizes = sorted(file.size_bytes for file in lake.metadata(table).files)
     assert len(sizes) in (4, 5)
     assert target / 2 < sizes[0] <= sizes[-1] < 1.3 * target, sizes

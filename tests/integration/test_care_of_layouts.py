@@ -21,8 +21,8 @@ from pyiceberg.types import LongType
 
 from frazil.catalog.iceberg import compaction
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.maintenance import IcebergUpkeep
-from frazil.catalog.iceberg.rewrite_commit import Swap
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
+from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.layout import Layout
 from frazil.catalog.maintenance_port import Compaction
 from frazil.clock import SystemClock, new_id
@@ -79,7 +79,7 @@ class Tended:
         fields |= metadata_columns({field: METADATA_COLUMNS[field] for field in _METADATA})
         lake.catalog.create(self.name, new_schema(fields.items()), PROPERTIES, version, layout)
         # Orphans are another test's.
-        lake.upkeep.note(self.name, ORPHANS_NOTE, str(SystemClock().now_ms()))
+        lake.table_maintenance.note(self.name, ORPHANS_NOTE, str(SystemClock().now_ms()))
 
     def row(self, number: int) -> Row:
         """Nulls in every column that tables are partitioned by."""
@@ -374,8 +374,8 @@ def test_files_of_one_group_are_pieces_of_the_curve(lake: Lake) -> None:
     options = {"rewrite-all": "true", "target-file-size-bytes": str(target), "min-file-size-bytes": "1"}
     options["max-file-size-bytes"] = str(10 * target)
     before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
-    upkeep = IcebergUpkeep(lake.catalog, lake.jvm.session, 3, merge_of)
-    assert upkeep.compact(table.name, Compaction(options, zorder=("id", "v"))).added > 1
+    table_maintenance = IcebergMaintenance(lake.catalog, lake.jvm.session, 3, merge_of)
+    assert table_maintenance.compact(table.name, Compaction(options, zorder=("id", "v"))).added > 1
     assert table.read() == in_order(rows)
     made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
     pieces = [[place_on_curve((row["id"], row["v"])) for row in read_file(path)] for path in made]
@@ -454,13 +454,13 @@ def test_a_compaction_that_is_sent_twice_keeps_what_it_wrote(
     rows = [table.row(number) for number in range(20)]
     for start in (0, 10):
         table.append(rows[start : start + 10])
-    send = Swap._replace
+    send = RewriteCommit._replace
 
-    def send_twice(swap: Swap, rewrite: Any, *files: Any) -> Any:
-        send(swap, rewrite, *files).commit()
-        return send(swap, lake.java(table.name).newRewrite(), *files)
+    def send_twice(commit: RewriteCommit, rewrite: Any, *files: Any) -> Any:
+        send(commit, rewrite, *files).commit()
+        return send(commit, lake.java(table.name).newRewrite(), *files)
 
-    monkeypatch.setattr(Swap, "_replace", send_twice)
+    monkeypatch.setattr(RewriteCommit, "_replace", send_twice)
     done = lake.maintenance(table.name, spec)[0].rewritten
     assert (done.removed, done.added, done.lost) == (2, 1, 0)
     assert table.read() == in_order(rows)
@@ -474,13 +474,13 @@ def test_a_compaction_that_is_lost_leaves_no_file_behind(
     mirror: dict[int, Row] = {}
     for _ in range(3):
         table.upsert(mirror, 40)
-    send = Swap._replace
+    send = RewriteCommit._replace
 
-    def send_late(swap: Swap, rewrite: Any, *files: Any) -> Any:
+    def send_late(commit: RewriteCommit, rewrite: Any, *files: Any) -> Any:
         table.upsert(mirror, 40)
-        return send(swap, rewrite, *files)
+        return send(commit, rewrite, *files)
 
-    monkeypatch.setattr(Swap, "_replace", send_late)
+    monkeypatch.setattr(RewriteCommit, "_replace", send_late)
     done = lake.maintenance(table.name, spec)[0].rewritten
     assert (done.removed, done.added) == (0, 0)
     assert done.lost > 0

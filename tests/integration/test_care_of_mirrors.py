@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog.iceberg.rewrite_commit import Swap
+from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.iceberg.table_scans import TableScans
 from frazil.catalog.maintenance_port import Rewritten, Transfer
 from frazil.decode.settings import Reading
@@ -55,14 +55,14 @@ def compacted(table: Tended, spec: MaintenanceSpec = KEEN, lake: Lake | None = N
 
 def before_commits(monkeypatch: pytest.MonkeyPatch, times: int, meanwhile: Callable[[], object]) -> None:
     """Calls `meanwhile` before so many commits of a rewrite, after it was said from when on others are in its way."""
-    send, left = Swap._replace, [meanwhile] * times
+    send, left = RewriteCommit._replace, [meanwhile] * times
 
-    def send_late(swap: Swap, rewrite: Any, *files: Any) -> Any:
+    def send_late(commit: RewriteCommit, rewrite: Any, *files: Any) -> Any:
         if left:
             left.pop()()
-        return send(swap, rewrite, *files)
+        return send(commit, rewrite, *files)
 
-    monkeypatch.setattr(Swap, "_replace", send_late)
+    monkeypatch.setattr(RewriteCommit, "_replace", send_late)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -93,15 +93,15 @@ def test_a_batch_of_the_same_process_waits_for_the_commit_of_a_compaction(
     table, mirror = mirrored(lake)
     batch = Thread(target=table.upsert, args=(mirror, 40))
     commits: list[bool] = []
-    send = Swap._replace
+    send = RewriteCommit._replace
 
-    def send_late(swap: Swap, rewrite: Any, *files: Any) -> Any:
+    def send_late(commit: RewriteCommit, rewrite: Any, *files: Any) -> Any:
         batch.start()
         batch.join(1.0)
         commits.append(batch.is_alive())
-        return send(swap, rewrite, *files)
+        return send(commit, rewrite, *files)
 
-    monkeypatch.setattr(Swap, "_replace", send_late)
+    monkeypatch.setattr(RewriteCommit, "_replace", send_late)
     assert compacted(table).lost == 0
     batch.join(60)
     assert commits == [True]

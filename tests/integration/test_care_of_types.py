@@ -66,7 +66,7 @@ class Kept:
         ):  # Frazil makes no table with names that differ in capitals alone; others do.
             schema = Schema(*(NestedField(n, name, fields[name], required=False) for n, name in enumerate(fields, 1)))
         lake.catalog.create(self.name, schema, PROPERTIES, version, layout_of(*partition_by))
-        lake.upkeep.note(self.name, ORPHANS_NOTE, str(SystemClock().now_ms()))
+        lake.table_maintenance.note(self.name, ORPHANS_NOTE, str(SystemClock().now_ms()))
 
     def append(self, rows: Sequence[Row]) -> None:
         """One commit."""
@@ -229,7 +229,7 @@ def test_files_of_other_partitions_than_those_chosen_are_left_alone(lake: Lake) 
     before, files = set(table.files()), lake.metadata(table.name).files
     chosen = sorted({file.partition for file in files})[:4]
     options = {"rewrite-all": "true", "max-files-to-rewrite": "7"}
-    done = lake.upkeep.compact(table.name, Compaction(options, partitions=frozenset(chosen)))
+    done = lake.table_maintenance.compact(table.name, Compaction(options, partitions=frozenset(chosen)))
     counts = Counter(file.partition for file in lake.metadata(table.name).files)
     assert [name for name in chosen if counts[name] == 1]
     assert {name: count for name, count in counts.items() if name not in chosen} == {
@@ -270,7 +270,7 @@ def test_many_manifests_of_tables_with_times_become_few(lake: Lake) -> None:
     table = Kept(lake, TIMES, 2)
     for number in range(4):
         table.append([row_with_times(number)])
-    assert lake.upkeep.rewrite_manifests(table.name).removed == 4
+    assert lake.table_maintenance.rewrite_manifests(table.name).removed == 4
     assert len(lake.metadata(table.name).manifests) == 1
     assert table.read() == in_order(table.rows)
 

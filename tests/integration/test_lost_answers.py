@@ -85,13 +85,13 @@ def oldest(lake: Lake, table: str) -> list[int]:
 
 
 ACTIONS: Mapping[str, Callable[[Lake, str], object]] = {
-    "compact": lambda lake, table: lake.upkeep.compact(table, Compaction({"rewrite-all": "true"})),
-    "deletes": lambda lake, table: lake.upkeep.rewrite_deletes(table, DELETES_OPTIONS),
-    "manifests": lambda lake, table: lake.upkeep.rewrite_manifests(table),
-    "manifests of format 1": lambda lake, table: lake.upkeep.rewrite_manifests(table),
-    "carry": lambda lake, table: lake.upkeep.carry(table),
-    "expire": lambda lake, table: lake.upkeep.expire(table, oldest(lake, table)),
-    "statistics": lambda lake, table: lake.upkeep.compute_statistics(table),
+    "compact": lambda lake, table: lake.table_maintenance.compact(table, Compaction({"rewrite-all": "true"})),
+    "deletes": lambda lake, table: lake.table_maintenance.rewrite_deletes(table, DELETES_OPTIONS),
+    "manifests": lambda lake, table: lake.table_maintenance.rewrite_manifests(table),
+    "manifests of format 1": lambda lake, table: lake.table_maintenance.rewrite_manifests(table),
+    "carry": lambda lake, table: lake.table_maintenance.carry(table),
+    "expire": lambda lake, table: lake.table_maintenance.expire(table, oldest(lake, table)),
+    "statistics": lambda lake, table: lake.table_maintenance.compute_statistics(table),
 }
 
 
@@ -152,8 +152,8 @@ def test_care_whose_answer_is_lost_leaves_every_snapshot_whole(lake: ProxiedLake
     assert all(is_whole(snapshot, found) for snapshot, found in lake.history(table).items())
     ACTIONS[action](lake, table)
     assert (lake.rows(table), lake.told(table)) == (rows_now, told)
-    lake.upkeep.remove(table, lake.upkeep.orphans(table, FAR_AHEAD_MS))
-    assert (lake.upkeep.orphans(table, FAR_AHEAD_MS), missing(lake, table)) == ([], set())
+    lake.table_maintenance.remove(table, lake.table_maintenance.orphans(table, FAR_AHEAD_MS))
+    assert (lake.table_maintenance.orphans(table, FAR_AHEAD_MS), missing(lake, table)) == ([], set())
     assert all(is_whole(snapshot, found) for snapshot, found in lake.history(table).items())
     lake.commit(table, [(99, "later")])
     assert lake.rows(table) == sorted([*rows_now, (99, "later")])

@@ -29,7 +29,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.layout import Layout, words_of
+from frazil.catalog.layout import Layout, partition_terms
 from frazil.clock import SystemClock, new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.schema.evolve import new_schema
@@ -164,7 +164,7 @@ class Scene:
     def spec(self, name: str) -> list[str]:
         """Its partition spec."""
         table = self.table(name)
-        return sorted(words_of(table.spec(), table.schema()))
+        return sorted(partition_terms(table.spec(), table.schema()))
 
 
 pytestmark = pytest.mark.timeout(600)

@@ -95,10 +95,10 @@ class UnsureSource:
         self._fate.step("reader.read")
         return self._source.read(ranges, self._fate.pick(1, enough_bytes) if self._fate.maybe(0.1) else enough_bytes)
 
-    def lots(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
-        for lot in self._source.lots(wanted):
+    def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
+        for batch in self._source.batches(wanted):
             self._fate.step("reader.lots")
-            yield lot
+            yield batch
 
 
 class UnsureCatalog:

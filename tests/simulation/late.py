@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.port import Catalog
 from frazil.dead_letters.files import Selection
-from frazil.dead_letters.newer_changes import Witness
-from frazil.dead_letters.replay import Retrier
+from frazil.dead_letters.newer_changes import TopicReaders
+from frazil.dead_letters.replay import Replayer
 from frazil.spec import PipelineSpec
 from frazil.spec.models import (
     ColumnSpec,
@@ -85,9 +85,9 @@ class LateReplay(Replay):
         marks = state.marks if state is not None else {}
         return [((_LETTERS, name), value) for name, value in marks.items() if name.startswith("retrying.")]
 
-    def _retrier(self, catalog: Catalog) -> Retrier:
-        source = UnsureSource(self.source, self.retry_fate)
-        return Retrier(catalog, None, Witness(source, source))
+    def _replayer(self, catalog: Catalog) -> Replayer:
+        source = UnsureSource(self.source, self.replay_fate)
+        return Replayer(catalog, None, TopicReaders(source, source))
 
     def _selection(self) -> Selection:
         """One letter alone too, while others of its row wait."""
@@ -97,7 +97,7 @@ class LateReplay(Replay):
             return Selection(partition=partition, offset=offset)
         return super()._selection()
 
-    def _drop(self, retrier: Retrier) -> None:
+    def _drop(self, replayer: Replayer) -> None:  # noqa: ARG002  (somebody else is at work on the dead-letter table)
         """A compaction: the same letters in other files."""
         files = self.catalog.data_files(_LETTERS) if self.catalog.load(_LETTERS) is not None else []
         copies = []

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.port import Catalog
 from frazil.dead_letters.files import Selection
-from frazil.dead_letters.replay import Retrier
+from frazil.dead_letters.replay import Replayer
 from frazil.errors import ConflictError, FencedError, UnavailableError
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
@@ -55,7 +55,7 @@ class Replay:
     def __init__(self, seed: int, root: Path) -> None:
         self.root = root
         self.fate = Fate(seed)
-        self.retry_fate = _Meddling(seed + 1, self._others)
+        self.replay_fate = _Meddling(seed + 1, self._others)
         self.source = MemorySource()
         self.source.create("a", 2)
         self.catalog = MemoryCatalog(root, "sim")
@@ -76,7 +76,7 @@ class Replay:
             if self.fate.maybe(0.6):
                 self._work_on_letters()
             self.check()
-        self.fate.is_calm = self.retry_fate.is_calm = True
+        self.fate.is_calm = self.replay_fate.is_calm = True
         self.service = None
         service = self._start()
         assert service is not None
@@ -85,7 +85,7 @@ class Replay:
                 break
             service.turn(until_caught_up=True)
         assert service.is_over(until_caught_up=True), [(t.status.run_state, t.status.reason) for t in service.tables]
-        self._retrier(self.catalog).retry(self._table(), Selection())
+        self._replayer(self.catalog).replay(self._table(), Selection())
         self._check_end()
 
     def _check_end(self) -> None:
@@ -93,8 +93,8 @@ class Replay:
         assert set(rows) == self.produced.keys() - self.broken
         assert set(dead_letters) == self.broken - self.dropped
 
-    def _retrier(self, catalog: Catalog) -> Retrier:
-        return Retrier(catalog, None)
+    def _replayer(self, catalog: Catalog) -> Replayer:
+        return Replayer(catalog, None)
 
     def check(self) -> tuple[dict[Place, int], dict[Place, bytes | None]]:
         """Nothing twice, nothing in two places, each with its value; the rows and the letters."""
@@ -138,14 +138,14 @@ class Replay:
 
     def _work_on_letters(self) -> None:
         selection = self._selection()
-        retrier = self._retrier(UnsureCatalog(self.catalog, self.retry_fate))
+        replayer = self._replayer(UnsureCatalog(self.catalog, self.replay_fate))
         self.depth += 1
         try:
             with suppress(CrashError, UnavailableError, ConflictError):
                 if self.fate.maybe(0.1):
-                    self._drop(retrier)
+                    self._drop(replayer)
                 else:
-                    retrier.retry(self._table(), selection)
+                    replayer.replay(self._table(), selection)
         finally:
             self.depth -= 1
 
@@ -153,14 +153,14 @@ class Replay:
         """Which letters are meant."""
         return Selection(partition=self.fate.pick(0, 1)) if self.fate.maybe(0.5) else Selection()
 
-    def _drop(self, retrier: Retrier) -> None:
+    def _drop(self, replayer: Replayer) -> None:
         """Of one record that will never fit; whether it was dropped can be seen afterwards alone."""
         before = sorted(self.broken & self.check()[1].keys())
         if not before:
             return
         place = before[0]
         try:
-            retrier.drop(self._table(), Selection(partition=place[0], offset=place[1]))
+            replayer.drop(self._table(), Selection(partition=place[0], offset=place[1]))
         finally:
             if place not in self.check()[1]:
                 self.dropped.add(place)

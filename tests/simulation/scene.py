@@ -101,7 +101,7 @@ class Scene(ABC):
     def _touch_tables(self) -> None:
         """What others do to the tables."""
 
-    def _after_crash(self) -> None:
+    def _after_crash(self) -> None:  # noqa: B027  (most histories go on)
         """What others do right then."""
 
     def _wanted(self) -> PipelineSpec:

@@ -1,82 +1,83 @@
-"""What the snapshots of a table's main branch say of this pipeline, newest first."""
+"""Frazil's entries in the snapshot summaries of a table's main branch, and its table properties."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-RETRY = "retry"
-"""Summary key of a dead-letter table: what the retry that made this snapshot promises."""
-RETRY_ID = "retry-id"
-"""Summary key of a table: the retry whose rows this snapshot added."""
+REPLAY = "retry"
+"""Summary key of a dead-letter table: the pending rows of the replay that made this snapshot."""
+REPLAY_ID = "retry-id"
+"""Summary key of a table: the replay whose rows this snapshot added."""
 REMOVED = "retry-letters"
-"""Summary key of a table whose records replace rows: the letters that go, as their rows came with this snapshot."""
+"""Summary key of an upsert table: the dead letters to be removed, whose rows this snapshot added."""
 COMMIT_ID = "commit-id"
-"""Summary key of a table: the commit that moved its progress."""
-OPEN_RETRY = "retrying."
-"""What the mark of a retry that is not finished begins with; its value begins with the snapshot that the retry has read."""
+"""Summary key of a table: the commit that advanced its progress."""
+OPEN_REPLAY = "retrying."
+"""Prefix of the table property of an unfinished replay; its value begins with the snapshot that the replay has read."""
 DEAD_LETTERS_MARK = "dead-letters"
-"""The mark of a table that has a dead-letter table: its name."""
+"""Property of a table that has a dead-letter table: the name of that table."""
 SENT_MARK = "letters-sent"
-"""The mark of a dead-letter table whose letters go to a Kafka topic too: the commit whose letters are known to be there."""
+"""Property of a dead-letter table whose dead letters are also sent to a Kafka topic: the commit whose dead letters are
+known to be there.
+"""
 REWRITE_ID = "rewrite-id"
-"""Summary key of a dead-letter table: the retry or the drop that made this snapshot."""
+"""Summary key of a dead-letter table: the replay or the drop that made this snapshot."""
 MAINTENANCE_ID = "care-id"
-"""Summary key of a table: the commit of table care that made this snapshot."""
+"""Summary key of a table: the commit of table maintenance that made this snapshot."""
 
 
 @dataclass(frozen=True)
 class LoggedSnapshot:
-    """One snapshot. words: what it says under those of this pipeline's keys that were asked for, without their prefix.
-    is_cut: the snapshot before it is no longer there.
-    """
+    """One snapshot of the main branch."""
 
+    #: Its id.
     snapshot_id: int
-    words: Mapping[str, str]
+    #: The values of the requested summary keys of this pipeline, by key without the prefix.
+    summary: Mapping[str, str]
+    #: Whether the snapshot before it has been expired.
     is_cut: bool = False
 
 
 def is_recorded(history: Iterable[LoggedSnapshot], name: str, value: str, since: int | None) -> bool | None:
-    """Whether a snapshot after `since` says so; None where the history that is left does not reach back so far.
-
-    since: None for the beginning of the table.
+    """Returns whether a snapshot after `since` has this value under `name`; None where the remaining history does not
+    reach back so far. since: None for the creation of the table.
     """
-    for said in history:
-        if said.words.get(name) == value:
+    for snapshot in history:
+        if snapshot.summary.get(name) == value:
             return True
-        if said.snapshot_id == since:
+        if snapshot.snapshot_id == since:
             return False
-        if said.is_cut:
+        if snapshot.is_cut:
             return None
     return False
 
 
 def is_undisturbed(history: Iterable[LoggedSnapshot], name: str, since: int) -> bool:
-    """Whether the snapshot `since` is there and none after it says anything under `name`."""
-    for said in history:
-        if said.snapshot_id == since:
+    """Returns whether the snapshot `since` exists and no snapshot after it has a value under `name`."""
+    for snapshot in history:
+        if snapshot.snapshot_id == since:
             return True
-        if name in said.words:
+        if name in snapshot.summary:
             return False
     return False
 
 
-def read_by_retry(name: str, value: str) -> int | None:
-    """The snapshot of its dead-letter table that an open retry has read; None where the mark is another one."""
-    return int(value.split(" ", 1)[0]) if name.startswith(OPEN_RETRY) else None
+def read_by_replay(name: str, value: str) -> int | None:
+    """Returns the snapshot of the dead-letter table that an unfinished replay has read; None for another property."""
+    return int(value.split(" ", 1)[0]) if name.startswith(OPEN_REPLAY) else None
 
 
 def is_unmoved(history: Iterable[LoggedSnapshot], since: int | None, commit_id: str) -> bool:
-    """Whether the newest progress is that of `commit_id` (empty: none), and no snapshot after `since` has rows of a retry.
-
-    since: None for the beginning of the table.
+    """Returns whether the newest progress is that of `commit_id` (empty: none), and no snapshot after `since` has rows
+    of a replay. since: None for the creation of the table.
     """
     newest: str | None = None
     is_after = True
-    for said in history:
-        is_after = is_after and said.snapshot_id != since
-        newest = said.words.get(COMMIT_ID) if newest is None else newest
-        if is_after and (RETRY_ID in said.words or said.is_cut):
+    for snapshot in history:
+        is_after = is_after and snapshot.snapshot_id != since
+        newest = snapshot.summary.get(COMMIT_ID) if newest is None else newest
+        if is_after and (REPLAY_ID in snapshot.summary or snapshot.is_cut):
             return False
         if not is_after and newest is not None:
             break
@@ -84,7 +85,7 @@ def is_unmoved(history: Iterable[LoggedSnapshot], since: int | None, commit_id: 
 
 
 def has_uncommitted_dead_letters(mark: str) -> bool:
-    """Whether an open retry, by the value of its mark, has files of the dead-letter table that no snapshot of it names yet:
-    those that stand in the summary under TAKEN.
+    """Returns whether an unfinished replay, by the value of its property, has files of the dead-letter table that no
+    snapshot of that table names yet: they are in the upsert table's summary, under REMOVED.
     """
     return " " in mark

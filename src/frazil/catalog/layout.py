@@ -1,6 +1,6 @@
-"""How a table's files are arranged: the terms of a pipeline file bound to its columns, as partition spec and sort order.
+"""The layout of a table's files: the terms of the pipeline file bound to columns, as partition spec and sort order.
 
-Iceberg keeps both by the ids of their columns, so a table that exists is compared by id and transform; the names of its
+Iceberg stores both by column id, so an existing table is compared by column id and transform; the names of its
 partition fields are its own.
 """
 
@@ -20,38 +20,44 @@ from frazil.spec.partitioning import PartitionTerm, SortTerm, check_type, transf
 from frazil.spec.problems import advice
 
 METRICS_OF = "write.metadata.metrics.column."
-"""What table properties begin with that say which statistics are kept of a column; Iceberg makes no table that lacks one."""
+"""Prefix of the table properties that choose the metrics of a column. Iceberg refuses to create a table without the
+column.
+"""
 
 _VOID = "void"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a pipeline file asks for. None: it does not say, and what the table has stays."""
+    """The layout in a pipeline file. None: not specified, the table's own layout stays."""
 
+    #: The terms of the partition spec.
     partition_by: tuple[PartitionTerm, ...] | None = None
+    #: The terms of the sort order.
     sort_by: tuple[SortTerm, ...] | None = None
 
     @property
     def terms(self) -> tuple[PartitionTerm, ...]:
-        """All terms, in the file's order."""
+        """All terms, in the order of the pipeline file."""
         return (*(self.partition_by or ()), *(sort.term for sort in self.sort_by or ()))
 
 
 UNARRANGED = Layout()
-"""As the table is; a new one gets no partitions and no order."""
+"""The table's own layout; for a new table neither partitions nor a sort order."""
 
 
 @dataclass(frozen=True)
 class SpecChange:
-    """How a partition spec becomes another: names of fields that go, and terms with the names that their fields get."""
+    """The change from one partition spec to another."""
 
+    #: The names of partition fields to be removed.
     removed: tuple[str, ...]
+    #: The terms to be added, with the names of their partition fields.
     added: tuple[tuple[PartitionTerm, str], ...]
 
 
 def find_column(schema: Schema, path: str) -> NestedField | None:
-    """The column at `path`, inside structs too; None where there is none. Names may have dots themselves."""
+    """Returns the column at `path`, also inside structs; None without one. Names may contain dots themselves."""
     return _find(schema.fields, path)
 
 
@@ -68,7 +74,10 @@ def _find(fields: Sequence[NestedField], path: str) -> NestedField | None:
 
 
 def bind(term: PartitionTerm, schema: Schema, where: str = "") -> NestedField:
-    """The term's column. Raises SpecError when it is not there, or when its type does not allow the transform."""
+    """Returns the column of the term.
+
+    Raises: SpecError where the column does not exist, or its type does not allow the transform.
+    """
     field = find_column(schema, term.column)
     if field is None:
         raise SpecError(
@@ -85,7 +94,10 @@ def bind(term: PartitionTerm, schema: Schema, where: str = "") -> NestedField:
 
 
 def spec_of(terms: Sequence[PartitionTerm], schema: Schema, where: str = "") -> PartitionSpec:
-    """The partition spec of a new table. Raises SpecError as `bind` does."""
+    """Returns the partition spec of a new table.
+
+    Raises: SpecError as `bind`.
+    """
     fields = [
         PartitionField(
             bind(term, schema, where).field_id, PARTITION_FIELD_ID_START + n, transform_of(term.transform), name
@@ -96,7 +108,10 @@ def spec_of(terms: Sequence[PartitionTerm], schema: Schema, where: str = "") -> 
 
 
 def order_of(sorts: Sequence[SortTerm], schema: Schema, where: str = "") -> SortOrder:
-    """The sort order. Raises SpecError as `bind` does."""
+    """Returns the sort order.
+
+    Raises: SpecError as `bind`.
+    """
     fields = [
         SortField(
             bind(sort.term, schema, where).field_id,
@@ -110,7 +125,10 @@ def order_of(sorts: Sequence[SortTerm], schema: Schema, where: str = "") -> Sort
 
 
 def spec_change(terms: Sequence[PartitionTerm], schema: Schema, spec: PartitionSpec, where: str = "") -> SpecChange:
-    """What makes `spec` the one that the file asks for. Raises SpecError as `bind` does."""
+    """Returns the change of `spec` to the partition spec of the pipeline file.
+
+    Raises: SpecError as `bind`.
+    """
     wanted = {(bind(term, schema, where).field_id, term.transform): term for term in terms}
     there = {(field.source_id, str(field.transform)): field for field in spec.fields}
     # A table of format version 1 keeps the place of a field that was removed, as void.
@@ -121,18 +139,23 @@ def spec_change(terms: Sequence[PartitionTerm], schema: Schema, spec: PartitionS
 
 
 def is_arranged(layout: Layout, schema: Schema, spec: PartitionSpec, order: SortOrder, where: str = "") -> bool:
-    """Whether a table is as the file asks. Raises SpecError as `bind` does."""
+    """Returns whether a table has the layout of the pipeline file.
+
+    Raises: SpecError as `bind`.
+    """
     if layout.partition_by is not None and spec_change(layout.partition_by, schema, spec, where) != SpecChange((), ()):
         return False
     return layout.sort_by is None or order_of(layout.sort_by, schema, where).fields == order.fields
 
 
-def refuse_taken_names(before: Schema, after: Schema, specs: Iterable[PartitionSpec], where: str) -> None:
-    """Raises SpecError when a new column has the name of a partition field of any spec that the table ever had: Iceberg has
-    one set of names for both, and takes none back.
+def refuse_partition_field_names(before: Schema, after: Schema, specs: Iterable[PartitionSpec], where: str) -> None:
+    """Checks that no new column has the name of a partition field of any spec that the table ever had: Iceberg has one
+    namespace for both, and releases no name.
+
+    Raises: SpecError where a column has such a name.
     """
-    taken = {field.name for spec in specs for field in spec.fields}
-    clash = sorted(taken & (set(after.column_names) - set(before.column_names)))
+    reserved = {field.name for spec in specs for field in spec.fields}
+    clash = sorted(reserved & (set(after.column_names) - set(before.column_names)))
     if clash:
         raise SpecError(
             f"records have a field `{clash[0]}`, and the table has a partition field of this name",
@@ -142,21 +165,21 @@ def refuse_taken_names(before: Schema, after: Schema, specs: Iterable[PartitionS
 
 
 def unknown_transform(spec: PartitionSpec, order: SortOrder) -> str:
-    """The first transform of a table that only a later Iceberg knows; empty for none."""
+    """Returns the first transform of the table that only a newer version of Iceberg knows; empty without one."""
     transforms = [*(field.transform for field in spec.fields), *(field.transform for field in order.fields)]
     return next((found._transform for found in transforms if isinstance(found, UnknownTransform)), "")
 
 
-def words_of(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
-    """A partition spec as a pipeline file writes it; of a column that is gone its id."""
+def partition_terms(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
+    """Returns the partition spec in the notation of a pipeline file; a dropped column is given by its id."""
     return tuple(
         PartitionTerm(schema.find_column_name(field.source_id) or str(field.source_id), str(field.transform)).text
         for field in spec.fields
     )
 
 
-def order_words(order: SortOrder, schema: Schema) -> tuple[str, ...]:
-    """A sort order, likewise."""
+def sort_terms(order: SortOrder, schema: Schema) -> tuple[str, ...]:
+    """Returns the sort order in the notation of a pipeline file."""
     return tuple(
         SortTerm(
             PartitionTerm(schema.find_column_name(field.source_id) or str(field.source_id), str(field.transform)),
@@ -167,12 +190,12 @@ def order_words(order: SortOrder, schema: Schema) -> tuple[str, ...]:
     )
 
 
-def _names(terms: Sequence[PartitionTerm], schema: Schema, taken: Sequence[str]) -> list[str]:
-    """Names for partition fields. Only the field of a column itself may have the name of a column."""
-    columns, names = set(schema.column_names), list(taken)
+def _names(terms: Sequence[PartitionTerm], schema: Schema, reserved: Sequence[str]) -> list[str]:
+    """Returns names for partition fields. Only an identity field may have the name of a column."""
+    columns, names = set(schema.column_names), list(reserved)
     for term in terms:
         name, number = term.field_name, 1
         while name in names or (name in columns and term.transform != "identity"):
             name, number = f"{term.field_name}_{number + 1}", number + 1
         names.append(name)
-    return names[len(taken) :]
+    return names[len(reserved) :]

@@ -1,4 +1,4 @@
-"""What table care asks of a catalog: to look at a table, and to change how it is stored but never what it says."""
+"""The port of table maintenance: reads a table's metadata, and changes how the table is stored but never its rows."""
 
 from __future__ import annotations
 
@@ -12,93 +12,105 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.types import DataFile, DeleteFile
 
 Transfer = Callable[[Sequence[LiveFile], Sequence[LiveFile], Sequence[LiveFile]], Sequence[DeleteFile] | None]
-"""Given files as they were read for a rewrite, the same as they are now, and the files that have their rows: deletes of the
-latter for the rows that were deleted meanwhile; None where these cannot be told apart.
+"""Returns delete files for new files, for rows that were deleted from the old files during a compaction; None where
+these rows cannot be identified. Arguments: the old files as they were read, the old files as they are now, and the new
+files.
 """
 
 
 @dataclass(frozen=True)
 class Merging:
-    """Data files of one partition and of the table's newest spec that become one, or several of about `most_bytes`.
-
-    files: each with its data sequence number. folder: of the partition, as Iceberg names it; empty without one.
+    """Data files of one partition and of the table's current partition spec that are compacted into one file, or
+    several of about `most_bytes`.
     """
 
+    #: The files, each with its data sequence number.
     files: tuple[tuple[LiveFile, int], ...]
+    #: The folder of the partition, as Iceberg names it; empty without a partition.
     folder: str
+    #: The maximum size of a new file.
     most_bytes: int
 
 
 Merge = Callable[[Merging], Sequence[DataFile] | None]
-"""Writes the rows of some files, in their order, to new ones, in a Spark task. None where these are not for it, or cannot be
-read or written: then nothing is left of it.
+"""Writes the rows of some files, in order, to new files, in a Spark task. Returns None, and leaves no file behind,
+where it does not support the files, or they cannot be read or written.
 """
 MergeOf = Callable[[TableState], Merge | None]
-"""What merges files of a table; None where none of its files are for it."""
+"""Returns the Merge for a table; None where it supports none of the table's files."""
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What a rewrite did: files that went and came, bytes read, and files whose rewrite was lost to another commit."""
+    """The result of a rewrite."""
 
+    #: The number of files removed.
     removed: int = 0
+    #: The number of files added.
     added: int = 0
+    #: The number of bytes read.
     size_bytes: int = 0
+    #: The number of files whose rewrite was discarded after a conflicting commit.
     lost: int = 0
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """How data files are rewritten. options: Iceberg's own of `rewrite_data_files`. sort: columns with asc or desc; zorder:
-    columns; neither: the table's own sort order, or that in which files are packed together. removes_dangling: whether
-    delete files go that no data file is left for. partitions: those of the newest spec whose files are rewritten, as
-    StoredData has them, for the options go for all alike; None: all.
-    """
+    """How data files are compacted."""
 
+    #: Options of Iceberg's `rewrite_data_files`.
     options: Mapping[str, str] = field(default_factory=dict)
+    #: Columns to sort by, each with `asc` or `desc`. Without `sort` and `zorder`: the table's own sort order.
     sort: tuple[str, ...] = ()
+    #: Columns to order by on a Z-curve.
     zorder: tuple[str, ...] = ()
+    #: Whether delete files without a data file are removed.
     removes_dangling: bool = False
+    #: The partitions of the current spec whose files are compacted, as in StoredData; None: all. The options apply to
+    #: all of them.
     partitions: frozenset[str] | None = None
 
 
-class Upkeep(Protocol):
-    """The port. Every change is one that readers do not notice: the rows of every snapshot that is kept stay what they are.
+class TableMaintenance(Protocol):
+    """The port. No change is visible to readers: the rows of every kept snapshot stay the same.
 
-    Methods raise ConflictError when another commit was in the way: the table is looked at anew; UnavailableError when the
-    catalog, the store or Spark does not answer, or the outcome could not be found out. After either, and after a process
-    has died in one, what is left behind is at most files that no snapshot names.
+    Every method raises ConflictError after a conflicting commit: the table is planned again; UnavailableError where the
+    catalog, the store or Spark does not answer, or the outcome is unknown. After either, and after a crash, at most
+    orphan files are left behind.
     """
 
     def metadata(self, table: str, with_files: bool) -> TableMetadata | None:
-        """The table, fresh from the catalog; None where there is none. with_files: files and manifests too."""
+        """Returns the table's metadata, fresh from the catalog; None where the table does not exist. with_files:
+        includes files and manifests.
+        """
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
-        """Rewrites small data files, and those with many deleted rows, into files of the right size.
-
-        transfer: what is done about rows that are deleted while they are rewritten; without it such a rewrite is lost.
+        """Rewrites small data files, and data files with many deleted rows, into files of the target size. transfer:
+        how rows that are deleted meanwhile are found in the new files; without it such a compaction is discarded.
         """
 
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
         """Rewrites small files of position deletes into larger ones."""
 
     def rewrite_manifests(self, table: str) -> Rewritten:
-        """Puts small manifests together, by partition."""
+        """Merges small manifests, by partition."""
 
     def expire(self, table: str, snapshots: Sequence[int]) -> None:
-        """Forgets these snapshots and removes files that only they name; a snapshot that a branch or tag has come to name
-        meanwhile is refused with ConflictError.
+        """Expires these snapshots and deletes files that only they name.
+
+        Raises: ConflictError where a branch or tag has come to name one of the snapshots.
         """
 
     def carry(self, table: str) -> None:
-        """Commits an empty snapshot that says again what the newest progress of every pipeline says, if it still does;
-        nothing where the newest snapshot says it all.
+        """Commits an empty snapshot that repeats the newest progress of every pipeline, if it still is the newest; does
+        nothing where the newest snapshot contains all of it.
         """
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
-        """Files in the table's folder, last written before that time, which its metadata does not name.
+        """Returns files in the table's folder that were last written before `older_than_ms` and that its metadata does
+        not name.
 
-        Raises SpecError where another table's metadata lies in the same folder: its files cannot be told from orphans.
+        Raises: SpecError where another table's metadata is in the same folder, whose files would look like orphans.
         """
 
     def remove(self, table: str, paths: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The catalog's twin in memory, for tests: the same promises, no JVM, and faults on demand."""
+"""The in-memory implementation of the catalog port, for tests: the same contract without a JVM, and faults on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from frazil.catalog.history import (
     COMMIT_ID,
-    RETRY_ID,
+    REPLAY_ID,
     REWRITE_ID,
     LoggedSnapshot,
     is_recorded,
@@ -29,7 +29,7 @@ from frazil.catalog.layout import (
     find_column,
     is_arranged,
     order_of,
-    refuse_taken_names,
+    refuse_partition_field_names,
     spec_change,
     spec_of,
 )
@@ -48,16 +48,21 @@ _NEWEST_FORMAT = 3
 
 @dataclass(frozen=True)
 class MemorySnapshot:
-    """One snapshot: its parent's id, the files it added and its summary, and the paths of those it took away. deletes: the
-    delete files it added; replaced: those it took away.
-    """
+    """One snapshot."""
 
+    #: Its id.
     id: int
+    #: The id of its parent; None without one.
     parent: int | None
+    #: The data files that it added.
     files: tuple[DataFile, ...]
+    #: Its summary.
     summary: Mapping[str, str]
+    #: Paths of the data files that it removed.
     removed: frozenset[str] = frozenset()
+    #: The delete files that it added.
     deletes: tuple[DeleteFile, ...] = ()
+    #: The delete files that it removed.
     replaced: frozenset[DeleteFile] = frozenset()
 
 
@@ -72,7 +77,7 @@ class _Table:
     expired: set[int] = field(default_factory=set)
 
     def line(self) -> list[MemorySnapshot]:
-        """The main branch, newest first, with what was expired of it: the table still has its files."""
+        """Returns the main branch, the newest snapshot first, with expired snapshots: the table still has their files."""
         line = []
         at = self.head
         while at is not None:
@@ -81,7 +86,7 @@ class _Table:
         return line
 
     def number_rows(self, files: Iterable[DataFile]) -> Iterator[DataFile]:
-        """The files as their commit makes them: in format 3 each row gets an id."""
+        """Yields the files as committed: in format version 3 with the id of their first row."""
         for file in files:
             content = numbered(file.content, self.next_row_id if self.state.format_version >= _NEWEST_FORMAT else None)
             self.next_row_id += file.record_count
@@ -89,19 +94,19 @@ class _Table:
 
 
 class MemoryCatalog:
-    """Tables under `root`. `losses` says what goes wrong with the next commits: `question` never arrives; of `answer`
-    the commit lands and is found again; of `outcome` it lands and nobody can tell.
-    """
+    """Tables under the folder `root`."""
 
     def __init__(self, root: Path, pipeline: str) -> None:
         self._root = root
         self._pipeline = pipeline
         self._tables: dict[str, _Table] = {}
         self._lock = threading.Lock()
+        #: The faults of the next commits, in order: `question`: the request never arrives; `answer`: the commit
+        #: succeeds and is found again; `outcome`: it succeeds and the outcome is unknown.
         self.losses: list[str] = []
 
     def for_pipeline(self, pipeline: str) -> MemoryCatalog:
-        """The same tables, seen by another pipeline."""
+        """Returns the same tables as seen by another pipeline."""
         other = MemoryCatalog(self._root, pipeline)
         other._tables = self._tables
         other._lock = self._lock
@@ -158,7 +163,7 @@ class MemoryCatalog:
         with self._lock:
             found = self._there(table)
             wanted = change(found.state.schema)
-            refuse_taken_names(found.state.schema, wanted, found.specs, table)
+            refuse_partition_field_names(found.state.schema, wanted, found.specs, table)
             if wanted != found.state.schema:
                 number = found.state.schema.schema_id + 1
                 found.state = replace(found.state, schema=_numbered(wanted, number))
@@ -198,8 +203,9 @@ class MemoryCatalog:
         return replace(commit.progress, snapshot_id=number)
 
     def _landed(self, found: _Table, commit: Commit) -> Progress | None:
-        """The progress of a commit that was sent before and is on the main branch; UnavailableError where so much has been
-        expired that nobody can tell.
+        """Returns the progress of a commit that is on the main branch already; None where it is not.
+
+        Raises: UnavailableError where snapshots that would tell have been expired.
         """
         for snapshot in self._ancestors(found):
             progress = from_summary(self._pipeline, snapshot.summary, snapshot.id)
@@ -231,7 +237,11 @@ class MemoryCatalog:
         return number
 
     def _check_delta(self, found: _Table, table: str, delta: RowDelta) -> None:
-        """Refuses it when the table has changed since the snapshot it was made for, or lacks what it speaks of."""
+        """Checks that the table is unchanged since the snapshot that the delta was made for, and has the rows and files
+        it deletes.
+
+        Raises: NotSent, TableMoved or InvariantError where it is not.
+        """
         if found.state.format_version >= _NEWEST_FORMAT and any(one.kind == "positions" for one in delta.deletes):
             raise NotSent("a table of format 3 takes deletion vectors alone", where=table)
         for snapshot in self._ancestors(found):
@@ -248,8 +258,8 @@ class MemoryCatalog:
         if any(delete.data_file in left for delete in delta.deletes):
             raise InvariantError("a data file was to have two deletion vectors", where=table)
 
-    def lock(self, table: str) -> AbstractContextManager[object]:
-        """See the port; one thread has all of it."""
+    def lock(self, table: str) -> AbstractContextManager[object]:  # noqa: ARG002
+        """See the port; tests use one thread."""
         return nullcontext()
 
     def scan(self, table: str) -> Scan:
@@ -277,21 +287,21 @@ class MemoryCatalog:
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         """See the port."""
-        return self._said(self._there(table), names)
+        return self._logged(self._there(table), names)
 
     def rewrite(self, rewrite: Rewrite) -> None:
         """See the port."""
         with self._lock:
             found = self._there(rewrite.table)
             loss = self._lost_question()
-            if is_recorded(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
+            if is_recorded(self._logged(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
                 return
             there = {file.path for file in _files_of(found.line())}
-            is_right = is_undisturbed(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.read_at)
+            is_right = is_undisturbed(self._logged(found, (REWRITE_ID,)), REWRITE_ID, rewrite.read_at)
             if not is_right or not there.issuperset(rewrite.removed):
                 raise ConflictError("the files were not there when they were read", where=rewrite.table)
-            words = {**rewrite.words, REWRITE_ID: rewrite.id}
-            summary = {key(self._pipeline, name): value for name, value in words.items()}
+            own = {**rewrite.summary, REWRITE_ID: rewrite.id}
+            summary = {key(self._pipeline, name): value for name, value in own.items()}
             self._add(found, rewrite.added, summary, frozenset(rewrite.removed))
             _lose_outcome(loss)
 
@@ -300,7 +310,7 @@ class MemoryCatalog:
         with self._lock:
             found = self._there(table)
             loss = self._lost_question()
-            has_landed = is_recorded(self._said(found, (name,)), name, value, since)
+            has_landed = is_recorded(self._logged(found, (name,)), name, value, since)
             if has_landed is None:
                 raise UnavailableError("the table's history is gone", where=table)
             if not has_landed:
@@ -313,12 +323,12 @@ class MemoryCatalog:
         with self._lock:
             found = self._there(table)
             loss = self._lost_question()
-            history = self._said(found, (RETRY_ID, COMMIT_ID))
+            history = self._logged(found, (REPLAY_ID, COMMIT_ID))
             if not is_unmoved(history, made.since, made.expected.commit_id):
                 raise ConflictError("the table is not as it was when its rows were looked up", where=table)
             self._check_delta(found, table, made.delta)
-            words = {**made.words, RETRY_ID: made.id}
-            self._add_delta(found, made.files, made.delta, {key(self._pipeline, n): v for n, v in words.items()})
+            own = {**made.summary, REPLAY_ID: made.id}
+            self._add_delta(found, made.files, made.delta, {key(self._pipeline, n): v for n, v in own.items()})
             _lose_outcome(loss)
 
     def _there(self, table: str) -> _Table:
@@ -328,7 +338,10 @@ class MemoryCatalog:
         return found
 
     def _lost_question(self) -> str:
-        """What will go wrong with this commit; the question that is lost is lost here."""
+        """Returns the fault of this commit.
+
+        Raises: UnavailableError for a request that never arrives.
+        """
         loss = self.losses.pop(0) if self.losses else ""
         if loss == "question":
             raise UnavailableError("the catalog does not answer")
@@ -344,7 +357,7 @@ class MemoryCatalog:
         found.head = number
         return number
 
-    def _said(self, found: _Table, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
+    def _logged(self, found: _Table, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         line = self._ancestors(found)
         for snapshot in line:
             words = {name: snapshot.summary.get(key(self._pipeline, name)) for name in names}
@@ -362,28 +375,28 @@ class MemoryCatalog:
             Path(path).unlink(missing_ok=True)
 
     def ancestors(self, table: str) -> list[MemorySnapshot]:
-        """Snapshots of the main branch, newest first."""
+        """Returns the snapshots of the main branch, the newest first."""
         return self._ancestors(self._tables[table])
 
     def data_files(self, table: str) -> list[DataFile]:
-        """The files of the newest snapshot."""
+        """Returns the data files of the newest snapshot."""
         return _files_of(self._there(table).line())
 
     def roll_back(self, table: str, snapshot_id: int | None) -> None:
-        """What an operator does by hand."""
+        """Sets the main branch to this snapshot, as an operator would."""
         self._tables[table].head = snapshot_id
 
     def expire(self, table: str, snapshot_id: int) -> None:
-        """Forgets one snapshot, as table care does, or an operator by hand; what later ones have of its files stays."""
+        """Expires one snapshot, as maintenance or an operator would; later snapshots keep its files."""
         self._tables[table].expired.add(snapshot_id)
 
     def drop(self, table: str) -> None:
-        """What an operator does by hand; the next table of this name is another one."""
+        """Drops the table, as an operator would; the next table of this name is another one."""
         with self._lock:
             del self._tables[table]
 
     def upgrade(self, table: str, format_version: int) -> None:
-        """What an operator does by hand: files that are there stay as they are."""
+        """Raises the format version, as an operator would; existing files stay as they are."""
         with self._lock:
             found = self._tables[table]
             found.state = replace(found.state, format_version=format_version)
@@ -397,8 +410,8 @@ class MemoryCatalog:
         replaced: frozenset[DeleteFile] = frozenset(),
         summary: Mapping[str, str] = MappingProxyType({}),
     ) -> int:
-        """A snapshot of another writer, or of a compaction, that takes files away: no progress in it unless `summary` says
-        it. Its id. deletes: files that say which rows of live files are gone; replaced: those that they take the place of.
+        """Commits a snapshot of another writer, or of a compaction, without progress unless `summary` has it; returns
+        its id. deletes: delete files to be added. replaced: delete files to be removed.
         """
         with self._lock:
             found = self._tables[table]
@@ -427,7 +440,7 @@ def _numbered(schema: Schema, number: int) -> Schema:
 
 
 def _files_of(line: Sequence[MemorySnapshot]) -> list[DataFile]:
-    """What is left of the files that the snapshots of a branch, newest first, have added."""
+    """Returns the data files left by the snapshots of a branch, which are given newest first."""
     removed: set[str] = set()
     files = []
     for snapshot in line:
@@ -437,7 +450,7 @@ def _files_of(line: Sequence[MemorySnapshot]) -> list[DataFile]:
 
 
 def _live_files(line: Sequence[MemorySnapshot]) -> list[LiveFile]:
-    """The files that are left, oldest first, each with the delete files that are left of it."""
+    """Returns the data files left, the oldest first, each with the delete files that apply to it."""
     replaced = frozenset().union(*(snapshot.replaced for snapshot in line))
     deletes = [delete for snapshot in reversed(line) for delete in snapshot.deletes if delete not in replaced]
     of_file: dict[str, list[DeleteFile]] = {}
@@ -455,7 +468,7 @@ def _lose_outcome(loss: str) -> None:
 
 
 def _rearranged(state: TableState, layout: Layout) -> TableState:
-    """The table with the next partition spec, and the sort order, that are asked for."""
+    """Returns the table with the partition spec and the sort order of the layout."""
     spec, order = state.partitioning, state.sorting
     if layout.partition_by is not None:
         change = spec_change(layout.partition_by, state.schema, spec)
@@ -478,7 +491,10 @@ def _rearranged(state: TableState, layout: Layout) -> TableState:
 
 
 def _refuse_strange_metrics(properties: Mapping[str, str], schema: Schema, table: str) -> None:
-    """As Iceberg does: statistics may be asked for of columns that are there."""
+    """Checks, as Iceberg does, that metrics are configured for existing columns only.
+
+    Raises: UnavailableError where a column does not exist.
+    """
     for name in properties:
         column = name.removeprefix(METRICS_OF)
         if column != name and column not in schema.column_names:

@@ -1,4 +1,4 @@
-"""What Frazil asks of a catalog: tables with their progress, and one commit that is a compare-and-swap on it."""
+"""The port of the catalog: tables with their progress, and a commit that is a compare-and-swap on the progress."""
 
 from __future__ import annotations
 
@@ -20,114 +20,134 @@ from frazil.types import Commit, DataFile, Progress, RowDelta
 
 @dataclass(frozen=True)
 class TableState:
-    """A table as it was when it was loaded.
+    """A table as it was loaded."""
 
-    schema: the current one, with field ids. io_properties: what a task needs to reach the table's store (secrets
-    included: never printed). progress: of this pipeline; empty when it has none. history_lost: this pipeline has
-    committed here before, but the snapshot that said how far has been expired. head_id: the newest snapshot of the main
-    branch; None before the first. marks: the properties that are this pipeline's own, without their prefix.
-    partition_spec, sort_order: those that new files get, as Iceberg's JSON; older_specs: the other partition specs.
-    """
-
+    #: The name, with its namespace.
     name: str
+    #: The UUID, which a recreated table does not share.
     uuid: str
+    #: The current schema, with field ids.
     schema: Schema
+    #: The root folder of the table.
     location: str
+    #: All table properties.
     properties: Mapping[str, str]
+    #: Iceberg's format version: 1, 2 or 3.
     format_version: int
+    #: The id of the current partition spec.
     spec_id: int
+    #: Whether the current partition spec has fields.
     is_partitioned: bool
+    #: The newest progress of this pipeline; empty without one.
     progress: Progress
+    #: Whether this pipeline has committed before and the snapshot with its progress has been expired.
     history_lost: bool = False
+    #: What a task needs to reach the table's store, secrets included: never to be printed.
     io_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: The id of the newest snapshot of the main branch; None without a snapshot.
     head_id: int | None = None
+    #: This pipeline's own table properties, without their prefix.
     marks: Mapping[str, str] = field(default_factory=dict)
+    #: The current partition spec, as Iceberg's JSON.
     partition_spec: str = ""
+    #: The current sort order, as Iceberg's JSON.
     sort_order: str = ""
+    #: The other partition specs, as Iceberg's JSON.
     older_specs: tuple[str, ...] = ()
 
     @property
     def partitioning(self) -> PartitionSpec:
-        """The partition spec."""
+        """The current partition spec."""
         return PartitionSpec.model_validate_json(self.partition_spec) if self.partition_spec else PartitionSpec()
 
     @property
     def sorting(self) -> SortOrder:
-        """The sort order."""
+        """The current sort order."""
         return SortOrder.model_validate_json(self.sort_order) if self.sort_order else UNSORTED_SORT_ORDER
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The ids of schema, partition spec and sort order: what files are written for."""
+        """The ids of schema, partition spec and sort order that data files are written for."""
         return (self.schema.schema_id, self.spec_id, self.sorting.order_id)
 
     @property
     def credentials_end_ms(self) -> int | None:
-        """When the store will refuse these `io_properties`, as far as the catalog says: another load has new ones."""
+        """When the store credentials in `io_properties` expire, if the catalog says so: another load returns new ones."""
         ends = self.io_properties.get("s3.session-token-expires-at-ms")
         return int(ends) if ends and ends.isdecimal() else None
 
 
 @dataclass(frozen=True)
 class TableSize:
-    """Of the current snapshot: rows in data files, these and their bytes; snapshots that can still be read; rows of those
-    that position deletes and deletion vectors take away.
-    """
+    """The size of a table's current snapshot."""
 
+    #: The number of rows in data files.
     row_count: int
+    #: The number of data files.
     file_count: int
+    #: The size of the data files.
     size_bytes: int
+    #: The number of snapshots that can be read.
     snapshot_count: int
+    #: The number of rows that position deletes and deletion vectors delete.
     deleted_row_count: int = 0
 
     @property
     def live_row_count(self) -> int:
-        """What a reader finds, where no writer has left equality deletes, or deletes of a file that is gone."""
+        """The number of rows that a reader returns, if no writer left equality deletes or deletes of a removed file."""
         return max(self.row_count - self.deleted_row_count, 0)
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A data file of the current snapshot. has_deletes: some of its rows are deleted by other files."""
+    """A data file of the current snapshot."""
 
+    #: Its path.
     path: str
+    #: The number of its rows.
     record_count: int
+    #: Its size.
     size_bytes: int
+    #: Whether delete files apply to it.
     has_deletes: bool = False
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Files of a table that go, and files that come in their place, as one snapshot.
+    """A commit that replaces data files of a table by others."""
 
-    read_at: the snapshot in which the caller saw `removed`. id: the commit's own name, in its summary under REWRITE_ID.
-    words: what the summary says besides, under this pipeline's keys.
-    """
-
+    #: The table.
     table: str
+    #: The snapshot in which the caller read the files `removed`.
     read_at: int
+    #: The id of this commit, in its summary under REWRITE_ID.
     id: str
+    #: Paths of the files to be removed.
     removed: tuple[str, ...]
+    #: The files to be added.
     added: tuple[DataFile, ...]
-    words: Mapping[str, str] = field(default_factory=dict)
+    #: Further entries of the snapshot summary, under this pipeline's keys.
+    summary: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """Rows that take the place of others without any progress, as one snapshot: those of retried letters.
+    """A commit of replayed dead letters that replaces rows and leaves the progress unchanged."""
 
-    files: the rows that come; delta: what goes. expected: the newest progress that it was made for. since: a snapshot after
-    which no other retry has brought rows; None: since the table began. id: the commit's own name, in its summary under
-    RETRY_ID. words: what the summary says besides, under this pipeline's keys.
-    """
-
+    #: The table.
     table: str
+    #: Data files with the new rows.
     files: tuple[DataFile, ...]
+    #: The rows to be deleted.
     delta: RowDelta
+    #: The newest progress that the commit was made for.
     expected: Progress
+    #: A snapshot since which no other replay has added rows; None: since the table was created.
     since: int | None
+    #: The id of this commit, in its summary under REPLAY_ID.
     id: str
-    words: Mapping[str, str] = field(default_factory=dict)
+    #: Further entries of the snapshot summary, under this pipeline's keys.
+    summary: Mapping[str, str] = field(default_factory=dict)
 
 
 class TableMoved(ConflictError):
@@ -143,15 +163,17 @@ class NotSent(UnavailableError):
 
 
 class Catalog(Protocol):
-    """The port. Every method raises UnavailableError when the catalog or its store does not answer."""
+    """The port. Every method raises UnavailableError where the catalog or its store does not answer."""
 
     def load(self, table: str) -> TableState | None:
-        """The table, fresh from the catalog; None when there is none. SpecError when it has a column of a type that cannot
-        be written. One that was dropped and made anew since it was last loaded is as any other that is loaded.
+        """Returns the table, fresh from the catalog; None where it does not exist. A table that was deleted and
+        recreated since the last load is loaded like any other.
+
+        Raises: SpecError where it has a column of a type that cannot be written.
         """
 
     def size(self, table: str) -> TableSize:
-        """What the newest snapshot's summary says."""
+        """Returns the size of the newest snapshot, from its summary."""
 
     def create(
         self,
@@ -161,71 +183,78 @@ class Catalog(Protocol):
         format_version: int,
         layout: Layout = UNARRANGED,
     ) -> TableState:
-        """Makes the table (and its namespace) unless another process just did. SpecError when `layout` does not fit the
-        columns.
+        """Creates the table, and its namespace, unless another process just has; returns it.
+
+        Raises: SpecError where `layout` does not match the columns.
         """
 
     def arrange(self, table: str, layout: Layout) -> TableState:
-        """Gives new files of a table the layout that is asked for, by a commit for its partition spec and one for its sort
-        order; nothing where they are so already. Files that are there stay as they are. SpecError when it does not fit the
-        columns.
+        """Gives new files of the table the layout, by one commit for the partition spec and one for the sort order;
+        changes nothing where they are equal already. Existing files stay as they are.
+
+        Raises: SpecError where the layout does not match the columns.
         """
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
-        """Commits `change(current schema)`; nothing when it changes nothing. What the catalog makes nothing of leaves the
-        table as it is. Field ids of new fields are the catalog's. SpecError when a new column has the name of a partition
-        field.
+        """Commits the schema `change(current schema)`, unless it is a no-op; returns the table. Where the catalog
+        ignores a change, the table stays unchanged. The catalog assigns the ids of new fields.
+
+        Raises: SpecError where a new column has the name of a partition field.
         """
 
     def commit(self, commit: Commit) -> Progress:
-        """One snapshot with the files and the progress, if the newest progress in the ancestry is `commit.expected`.
+        """Commits one snapshot with the files and the progress, if the newest progress on the main branch is
+        `commit.expected`. Returns the progress as committed, also where the response was lost and the table contains
+        our commit id, even below a commit of another run.
 
-        Returns the progress as committed, also when the answer was lost but the table has our commit id, be it below that
-        of another run. Raises ConflictError when the progress is another one, or the table has another shape than
-        `commit.shape`; UnavailableError when the outcome could not be found out: the caller plans again from the table's
-        progress and deletes nothing. NotSent when nothing was asked of the table. TableMoved, of a commit that takes rows
-        away, when another writer has added, removed or deleted from files since the snapshot that it was made for.
+        Raises: ConflictError where the progress is another one, or the table's shape differs from `commit.shape`;
+        TableMoved, for a commit that deletes rows, where another writer has added, removed or deleted from files since
+        the snapshot it was made for; NotSent where no request was sent; UnavailableError where the outcome is unknown:
+        the caller plans again from the table's progress and deletes no files.
         """
 
     def scan(self, table: str) -> Scan:
-        """The files of a table as it was last loaded or committed to, with what is deleted of them."""
+        """Returns the files of the table as last loaded or committed to, with their delete files."""
 
     def lock(self, table: str) -> AbstractContextManager[object]:
-        """While it lasts, no other thread of this process has it: neither a batch that looks rows up in the table and takes
-        them away, nor table care that puts other files in the place of those that were looked at.
+        """Returns a context that excludes other threads of this process from the table: a batch that looks up rows and
+        deletes them, and maintenance that replaces the files that were searched.
         """
 
     def files(self, table: str) -> list[StoredFile]:
-        """The data files of the newest snapshot of a table that was loaded."""
+        """Returns the data files of the newest snapshot of a loaded table."""
 
     def mark(self, table: str, name: str, value: str | None) -> None:
-        """Sets one of this pipeline's own properties of a table that was loaded, or takes it away."""
+        """Sets one of this pipeline's own properties of a loaded table, or removes it where `value` is None."""
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
-        """The main branch of a table as it was loaded, newest first, with what it says under `names`."""
+        """Returns the snapshots of the main branch as loaded, the newest first, with the values of the summary keys
+        `names`.
+        """
 
     def rewrite(self, rewrite: Rewrite) -> None:
-        """One snapshot in which files are replaced; also when the answer was lost but the table has it.
+        """Commits one snapshot that replaces files; succeeds also where the response was lost and the table contains
+        it.
 
-        Raises ConflictError when one of the files is gone, or when any other rewrite of this pipeline was committed since
-        `read_at`: the caller looks anew. UnavailableError when the outcome could not be found out.
+        Raises: ConflictError where one of the files is gone, or this pipeline committed another rewrite since
+        `read_at`: the caller loads the table again. UnavailableError where the outcome is unknown.
         """
 
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
-        """One snapshot with these files that says `value` under `name`, and no progress; nothing where one after the
-        snapshot `since` says so already. None: since the table began.
+        """Commits one snapshot that adds these files, with `value` under the summary key `name` and without progress;
+        does nothing where a snapshot after `since` has this value already. since: None: since the table was created.
 
-        Raises ConflictError when another writer was in the way, UnavailableError when the outcome could not be found out or
-        the history does not reach back to `since`.
+        Raises: ConflictError after a conflicting commit; UnavailableError where the outcome is unknown or the history
+        does not reach back to `since`.
         """
 
     def replace_once(self, replacement: Replacement) -> None:
-        """One snapshot with these rows in place of others; also when the answer was lost but the table has it.
+        """Commits one snapshot that replaces rows; succeeds also where the response was lost and the table contains it.
 
-        Raises ConflictError when the newest progress is another one, another retry has brought rows since, or another writer
-        has added, removed or deleted from files since the snapshot that it was made for: the caller looks anew.
-        UnavailableError when the outcome could not be found out: the caller deletes nothing.
+        Raises: ConflictError where the newest progress is another one, another replay has added rows since, or another
+        writer has added, removed or deleted from files since the snapshot it was made for: the caller loads the table
+        again. UnavailableError where the outcome is unknown: the caller deletes no files.
         """
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
-        """Removes files that no snapshot names, as far as possible."""
+        """Deletes files that no snapshot names, as far as possible."""

@@ -1,4 +1,4 @@
-"""Progress as strings in a snapshot summary, under `frazil.<pipeline>.…` (docs/reference/progress.md)."""
+"""Progress as entries of a snapshot summary, under `frazil.<pipeline>.…` (docs/reference/progress.md)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from frazil.types import (
 )
 
 COMMITTED_AT = "committed-at"
-"""Summary key of a snapshot that says progress again: when it was committed first, in milliseconds."""
+"""Summary key of a snapshot that repeats progress: when that progress was first committed, in milliseconds."""
 
 
 def key(pipeline: str, name: str) -> str:
-    """The summary key of one part of a pipeline's progress."""
+    """Returns the summary key of one part of a pipeline's progress."""
     return f"frazil.{pipeline}.{name}"
 
 
 def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
-    """What the snapshot's summary will carry."""
+    """Returns the summary entries of the progress."""
     parts = {
         "offsets": dump_offsets(progress.offsets),
         "topic-ids": as_json(dict(progress.topic_ids)),
@@ -61,7 +61,7 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
 def from_summary(
     pipeline: str, summary: Mapping[str, str], snapshot_id: int | None = None, at_ms: int | None = None
 ) -> Progress | None:
-    """The progress that a summary carries, or None: compactions and other writers have none."""
+    """Returns the progress in a summary; None for snapshots of maintenance and of other writers."""
     offsets = summary.get(key(pipeline, "offsets"))
     if offsets is None:
         return None

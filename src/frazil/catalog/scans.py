@@ -1,4 +1,4 @@
-"""What is in a table, from Iceberg's own JSON of its files, and how a commit moves that on. Pure."""
+"""The live files of a table at one snapshot, from Iceberg's JSON of files, and how a commit changes them. Pure."""
 
 from __future__ import annotations
 
@@ -25,21 +25,25 @@ _OF_COLUMNS = (
 
 @dataclass(frozen=True)
 class LiveFile:
-    """A data file of one snapshot, with the delete files that apply to it. content: Iceberg's own JSON of it."""
+    """A data file of one snapshot, with the delete files that apply to it."""
 
+    #: Its path.
     path: str
+    #: The number of its rows.
     record_count: int
+    #: Iceberg's JSON of the file.
     content: str
+    #: The delete files.
     deletes: tuple[DeleteFile, ...] = ()
 
     @cached_property
     def description(self) -> Mapping[str, Any]:
-        """The file as its JSON describes it, such as its partition and format, but for what that says of columns."""
+        """The file's JSON without the metrics of columns, such as its partition and format."""
         return {name: said for name, said in json.loads(self.content).items() if name not in _OF_COLUMNS}
 
     def column_metrics(self, field_id: int) -> Mapping[str, Any]:
-        """What the JSON says of one column, such as its `lower-bounds`. Of the others nothing is kept: a table may have
-        hundreds, and be of thousands of files.
+        """Returns the metrics of one column in the file's JSON, such as `lower-bounds`. Metrics of other columns are
+        not kept in memory: a table may have hundreds of columns and thousands of files.
         """
         if field_id not in self._column_metrics:
             described = json.loads(self.content)
@@ -53,7 +57,7 @@ class LiveFile:
         return {}
 
     def with_deletes(self, deletes: tuple[DeleteFile, ...]) -> LiveFile:
-        """The file with these delete files; what has been read of its JSON need not be read again."""
+        """Returns the file with these delete files; JSON that was parsed is not parsed again."""
         other = LiveFile(self.path, self.record_count, self.content, deletes)
         known = {name: held for name, held in vars(self).items() if name in ("description", "_column_metrics")}
         vars(other).update(known)
@@ -61,20 +65,24 @@ class LiveFile:
 
     @property
     def first_row_id(self) -> int | None:
-        """The id of its first row; the others follow by their places. None before format 3, and before its commit."""
+        """The row id of the file's first row; the other ids follow by position. None before format version 3, and
+        before the file's commit.
+        """
         return self.description.get(_FIRST_ROW_ID)
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What is in a table at the snapshot `read_at`; None and nothing before the first one."""
+    """The files of a table at one snapshot."""
 
+    #: The id of the snapshot; None without a snapshot.
     read_at: int | None = None
+    #: The live files.
     files: tuple[LiveFile, ...] = ()
 
 
 def delete_file_of(content: str) -> DeleteFile:
-    """A delete file from its JSON."""
+    """Returns the delete file that this JSON describes."""
     described: dict[str, Any] = json.loads(content)
     if described["content"] == "equality-deletes":
         kind = "equality"
@@ -85,7 +93,9 @@ def delete_file_of(content: str) -> DeleteFile:
 
 
 def _only_path(described: Mapping[str, Any]) -> str:
-    """The data file of position deletes that speak of one alone: the bounds of the path are then equal and not cut."""
+    """Returns the data file of position deletes that delete from one file only: the bounds of the path are then equal
+    and not truncated.
+    """
     lower, upper = (_bound(described.get(name)) for name in ("lower-bounds", "upper-bounds"))
     return bytes.fromhex(lower).decode() if lower and lower == upper else ""
 
@@ -96,17 +106,19 @@ def _bound(bounds: Mapping[str, Any] | None) -> str:
 
 
 def is_numbered(content: str) -> bool:
-    """Whether a file's JSON says which ids its rows have."""
+    """Returns whether a file's JSON has the row id of its first row."""
     return f'"{_FIRST_ROW_ID}"' in content
 
 
 def numbered(content: str, first_row_id: int | None) -> str:
-    """A file's JSON with the id that the commit gave its first row, if it gave one."""
+    """Returns the file's JSON with the row id of its first row, if the commit assigned one."""
     return content if first_row_id is None else json.dumps({**json.loads(content), _FIRST_ROW_ID: first_row_id})
 
 
 def after_commit(scan: Scan, commit: Commit, snapshot_id: int, first_row_ids: Mapping[str, int]) -> Scan:
-    """What is in the table after a commit right on top of `scan`. first_row_ids: of its files, in format 3."""
+    """Returns the files of the table after a commit directly on top of `scan`. first_row_ids: by path of the commit's
+    files, in format version 3.
+    """
     deletes: dict[str, list[DeleteFile]] = {}
     replaced: frozenset[DeleteFile] = frozenset()
     removed: frozenset[str] = frozenset()

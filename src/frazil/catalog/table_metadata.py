@@ -1,6 +1,6 @@
-"""A table as table care sees it: snapshots, references, files and manifests, taken from Iceberg's own JSON of them.
+"""The metadata of a table for maintenance: snapshots, references, files and manifests, from Iceberg's JSON.
 
-One answer holds very many of a kind: asking file by file across py4j would take seconds for ten thousand files.
+One JSON text describes very many files: fetching ten thousand files one by one through py4j would take seconds.
 """
 
 from __future__ import annotations
@@ -28,77 +28,100 @@ _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot. progress: per pipeline that says how far it is the commit id under which it says so. removes_files: some
-    file that the snapshot before it names is no longer part of the table. is_staged: it waits to be published.
-    is_maintenance: some pipeline's table care has made it.
-    """
+    """One snapshot."""
 
+    #: Its id.
     id: int
+    #: The id of its parent; None without one.
     parent: int | None
+    #: When it was committed.
     at_ms: int
+    #: Iceberg's operation: append, replace, overwrite or delete.
     operation: str = "append"
+    #: By pipeline with progress in this snapshot, the commit id of that progress.
     progress: Mapping[str, str] = field(default_factory=dict)
+    #: Whether it removes files that its parent names.
     removes_files: bool = False
+    #: Whether it waits to be published (write-audit-publish).
     is_staged: bool = False
+    #: Whether table maintenance of some pipeline made it.
     is_maintenance: bool = False
 
 
 @dataclass(frozen=True)
 class StoredData:
-    """A data file. partition: its spec and values, as text. deleted: how many of its rows delete files of its own delete, as
-    far as those say which file they are about. loosely_deleted: how many position deletes that do not say it may delete, if
-    they take the same share of all files that they count for. has_deletes: whether any deletes count for it.
-    """
+    """A data file."""
 
+    #: Its size.
     size_bytes: int
+    #: The number of its rows.
     record_count: int
+    #: Its partition spec and values, as text.
     partition: str = ""
+    #: The number of its rows deleted by delete files that name it.
     deleted: int = 0
+    #: Whether any delete file applies to it.
     has_deletes: bool = False
+    #: An estimate of its rows deleted by position deletes that name no data file, if these delete the same share of all
+    #: files they apply to.
     loosely_deleted: int = 0
 
 
 @dataclass(frozen=True)
 class StoredDeletes:
-    """A delete file. kind: `position`, `vector` or `equality`. is_scoped: it is about one data file."""
+    """A delete file."""
 
+    #: `position`, `vector` or `equality`.
     kind: str
+    #: Its size.
     size_bytes: int
+    #: The number of its deletes.
     record_count: int
+    #: Whether it deletes from one data file only.
     is_scoped: bool = False
 
 
 @dataclass(frozen=True)
 class TableMetadata:
-    """A table at one moment.
+    """The metadata of a table at one moment."""
 
-    head: the newest snapshot of the main branch. refs: the snapshot of every branch and tag but `main`. has_own_retention:
-    the branch main says itself how long its snapshots are kept. is_sorted: the table has a sort order of its own.
-    statistics: snapshots that have a file of statistics. metadata_bytes: length of the metadata as JSON. manifests: their
-    lengths. rewritable_manifests: those with the partition spec that the table has now, which alone Iceberg rewrites.
-    promised: paths of files that the newest progress of some pipeline has promised to other tables.
-    """
-
+    #: The name of the table.
     name: str
+    #: Its UUID.
     uuid: str
+    #: Its root folder.
     location: str
+    #: Its format version.
     format_version: int
+    #: The size of the metadata as JSON.
     metadata_bytes: int
+    #: The table properties.
     properties: Mapping[str, str]
+    #: The snapshots, by id.
     snapshots: Mapping[int, Snapshot]
+    #: The newest snapshot of the main branch; None without one.
     head: int | None
+    #: The snapshots of all branches and tags except `main`.
     refs: Mapping[str, int] = field(default_factory=dict)
+    #: Whether the main branch has a retention of its own.
     has_own_retention: bool = False
+    #: Whether the table has a sort order.
     is_sorted: bool = False
+    #: The snapshots with statistics files.
     statistics: tuple[int, ...] = ()
+    #: The data files.
     files: tuple[StoredData, ...] = ()
+    #: The delete files.
     deletes: tuple[StoredDeletes, ...] = ()
+    #: The sizes of the manifests, in bytes.
     manifests: tuple[int, ...] = ()
+    #: The sizes of the manifests with the current partition spec: Iceberg rewrites no others.
     rewritable_manifests: tuple[int, ...] = ()
-    promised: frozenset[str] = frozenset()
+    #: Paths of files that the newest progress of some pipeline names for other tables.
+    pending_files: frozenset[str] = frozenset()
 
     def ancestors(self) -> Iterator[Snapshot]:
-        """The main branch, newest first, as far as it is there."""
+        """Yields the snapshots of the main branch, the newest first, as far as they exist."""
         at = self.head
         while at is not None and at in self.snapshots:
             yield self.snapshots[at]
@@ -108,9 +131,8 @@ class TableMetadata:
 def read_table_metadata(
     name: str, metadata_text: str, files_texts: Iterable[str] = (), manifests: Sequence[tuple[int, int]] = ()
 ) -> TableMetadata:
-    """From the table's metadata (TableMetadataParser) and lots of its files (FetchScanTasksResponseParser), as JSON.
-
-    manifests: length and partition spec of each.
+    """Returns the metadata from the JSON of Iceberg's TableMetadataParser and, for files, of
+    FetchScanTasksResponseParser. manifests: size and partition spec of each.
     """
     metadata = json.loads(metadata_text)
     files, deletes = _read_files(files_texts)
@@ -134,12 +156,14 @@ def read_table_metadata(
         deletes=tuple(deletes),
         manifests=tuple(size for size, _ in manifests),
         rewritable_manifests=tuple(size for size, spec in manifests if spec == metadata.get("default-spec-id", 0)),
-        promised=frozenset(_promised(metadata)),
+        pending_files=frozenset(_pending_files(metadata)),
     )
 
 
 def _read_files(texts: Iterable[str]) -> tuple[list[StoredData], Iterable[StoredDeletes]]:
-    """Each text has the delete files that count for its own data files: one of them may be in several."""
+    """Returns the data files and delete files. Each text has the delete files that apply to its own data files; a
+    delete file may be in several texts.
+    """
     files: list[StoredData] = []
     deletes: dict[_Place, StoredDeletes] = {}
     loose: dict[_Place, list[int]] = {}
@@ -163,9 +187,8 @@ def _read_files(texts: Iterable[str]) -> tuple[list[StoredData], Iterable[Stored
 def _spread(
     files: Sequence[StoredData], deleted: Mapping[_Place, int], counts_for: Mapping[_Place, Sequence[int]]
 ) -> list[int]:
-    """The deleted rows of these delete files dealt out to the files that they count for, by how many rows those have.
-
-    counts_for: numbers of files.
+    """Returns per data file its share of these delete files' deletes, in proportion to its rows. counts_for: indexes of
+    data files by delete file.
     """
     found = [0] * len(files)
     for place, numbers in counts_for.items():
@@ -181,8 +204,8 @@ def _is_sorted(metadata: Mapping[str, Any]) -> bool:
 
 
 def carried_progress(metadata_text: str) -> dict[str, str]:
-    """The newest progress of every pipeline on the main branch, as summary keys that say the same in another snapshot; none
-    where the newest snapshot has all of it.
+    """Returns the newest progress of every pipeline on the main branch as summary entries to be repeated in another
+    snapshot; empty where the newest snapshot contains all of it.
     """
     carried: dict[str, str] = {}
     seen: set[str] = set()
@@ -199,7 +222,7 @@ def carried_progress(metadata_text: str) -> dict[str, str]:
 
 
 def _line(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The snapshots of the main branch, newest first."""
+    """Yields the snapshots of the main branch, the newest first."""
     by_id = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
     at = metadata.get("current-snapshot-id")
     while at in by_id:
@@ -211,7 +234,7 @@ def _pipelines(summary: Mapping[str, str]) -> set[str]:
     return {match[1] for name in summary if (match := _OFFSETS.fullmatch(name)) is not None}
 
 
-def _promised(metadata: Mapping[str, Any]) -> Iterator[str]:
+def _pending_files(metadata: Mapping[str, Any]) -> Iterator[str]:
     seen: set[str] = set()
     for snapshot in _line(metadata):
         summary = snapshot.get("summary", {})
@@ -236,7 +259,7 @@ def _snapshot(document: Mapping[str, Any]) -> Snapshot:
 
 
 def partition_text(file: Mapping[str, Any]) -> str:
-    """A file's partition spec and values, from Iceberg's JSON of it."""
+    """Returns a file's partition spec and values as text, from Iceberg's JSON of the file."""
     return as_json([file["spec-id"], file.get("partition", [])])
 
 
@@ -261,7 +284,11 @@ def _deletes(file: Mapping[str, Any]) -> StoredDeletes:
 
 
 def read_schema(text: str, table: str) -> Schema:
-    """The schema. SpecError that names the first column whose type cannot be written."""
+    """Returns the schema from Iceberg's JSON. Iceberg's Java library has types that Frazil cannot write, some of which
+    PyIceberg does not know; a table with one is refused when it is loaded.
+
+    Raises: SpecError that names the first column whose type cannot be written.
+    """
     for path, kind in _primitives(json.loads(text), ()):
         if not _is_writable(kind):
             raise SpecError(
@@ -273,7 +300,7 @@ def read_schema(text: str, table: str) -> Schema:
 
 
 def _primitives(kind: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every type that has no others inside, with where it is."""
+    """Yields the path of every primitive type, and the type."""
     if isinstance(kind, str):
         yield path, kind
         return

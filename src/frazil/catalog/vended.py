@@ -1,6 +1,6 @@
-"""Secrets that a catalog hands out, with its own configuration and with its tables: never to be written anywhere.
+"""Secrets that a catalog vends, with its configuration and with its tables: never to be written anywhere.
 
-They are no part of the pipeline file, change while a process runs, and are known to the process as a whole.
+They are not part of the pipeline file, change while a process runs, and are kept for the whole process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SHORTEST = 6
 
 
 class Vended:
-    """The newest secrets, at most MOST_KEPT: a catalog may hand out others at every look. Thread-safe."""
+    """The newest vended secrets, at most MOST_KEPT: a catalog may vend other credentials at every load. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class Vended:
         return self._values
 
     def note(self, properties: Mapping[str, str]) -> None:
-        """Keeps the values of those properties whose names say that they are secret."""
+        """Adds the values of properties whose names mark them as secret."""
         found = secrets_among(properties)
         if found <= self._values:
             return
@@ -42,7 +42,7 @@ class Vended:
 
 
 def secrets_among(properties: Mapping[str, str]) -> set[str]:
-    """The secret values among a catalog's properties, each part of a pair `id:secret` alone too."""
+    """Returns the secret values of a catalog's properties, and of a pair `id:secret` the secret alone too."""
     found = set()
     for name, value in properties.items():
         if is_secret_key(name):
@@ -52,4 +52,4 @@ def secrets_among(properties: Mapping[str, str]) -> set[str]:
 
 
 VENDED = Vended()
-"""Of this process."""
+"""The vended secrets of this process."""

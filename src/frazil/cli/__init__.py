@@ -1,1 +1,3 @@
-"""The command line: one file per command, each parses, calls and prints; the decisions are made below."""
+"""The command line: one file per command, which parses options, calls and prints; decisions are made in `ops` and
+below.
+"""

@@ -1,4 +1,4 @@
-"""`frazil check`: validates the pipeline file, reaches what it names, and says what is missing."""
+"""`frazil check`: validates the pipeline file, reaches the services it names, and reports what is missing."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _check_tables(
 
 
 def _check_records(spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, stopped: set[str]) -> Iterator[Finding]:
-    """Decodes a sample of the unread records of each table. What cannot be reached has been told of before."""
+    """Decodes a sample of the unread records of each table. Services that do not answer have been reported before."""
     clock = SystemClock()
     with suppress(FrazilError):
         planned = plan_tables(

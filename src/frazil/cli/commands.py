@@ -1,8 +1,8 @@
-"""Every command by name, with where it is written; only the one that is called is imported.
+"""Every command by name, with the module that implements it; only the command that is called is imported.
 
-A command is a function whose first parameter is the `Output` it speaks through; the others become its options and
-arguments as Typer reads them. It returns its exit code, or None for 0. `--output`, `--debug` and the logging options
-are added here, so that no command can lack them.
+A command is a function whose first parameter is the `Output` to write to; Typer turns the others into options and
+arguments. It returns its exit code, or None for 0. `--output`, `--debug` and the logging options are added here, so
+that every command has them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ Function = Callable[..., int | None]
 
 @dataclass(frozen=True)
 class Command:
-    """`name` as typed (two words: a command of a group), `target` as module:function, `summary` for the list."""
+    """One command."""
 
+    #: As typed; two words for a command of a group.
     name: str
+    #: The implementation, as `module:function`.
     target: str
+    #: The line in the list of commands.
     summary: str
 
     def load(self) -> Function:
+        """Returns the function that implements the command."""
         module, _, function = self.target.partition(":")
         gc.disable()  # What is imported stays: to look through it each time takes a seventh of a start.
         try:
@@ -66,14 +70,16 @@ GROUPS = {"dead-letters": "Records that could not become rows.", "dev": "Tools f
 
 @dataclass
 class Settings:
-    """What the shared options say; `main` reads it after the command, also one that failed."""
+    """The values of the shared options; `main` reads them after the command, also after a failed one."""
 
+    #: Where the command writes.
     output: Output
+    #: Whether stack traces are printed.
     debug: bool = False
 
 
 def build_app(words: list[str], settings: Settings) -> typer.Typer:
-    """The whole command line, where only the command that `words` call for is more than its name."""
+    """Returns the command line, in which only the command that `words` call is loaded."""
     app = _group("Kafka topics become maintained Apache Iceberg tables.")
     groups = {name: _group(summary) for name, summary in GROUPS.items()}
     for name, group in groups.items():
@@ -89,7 +95,7 @@ def build_app(words: list[str], settings: Settings) -> typer.Typer:
 
 
 def with_shared_options(function: Function, settings: Settings) -> Function:
-    """`function` without its `Output` parameter and with the options every command has."""
+    """Returns `function` without its `Output` parameter and with the options that every command has."""
     hints = get_type_hints(function, include_extras=True)
     first, *own = inspect.signature(function).parameters.values()
     if hints.get(first.name) is not Output:
@@ -134,7 +140,7 @@ def _open_output(form: OutputFormat) -> Output:
 
 
 def _unwrapped(text: str) -> str:
-    """Paragraphs without the line breaks of the source, as terminals have widths of their own."""
+    """Returns the paragraphs without the line breaks of the source: terminals have other widths."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
 
 

@@ -1,4 +1,4 @@
-"""`frazil dead-letters`: the records that could not become rows: look at them, try them again, let them go."""
+"""`frazil dead-letters`: lists, shows, replays and drops the records that could not become rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from frazil.cli.output import Output, plain
 from frazil.cli.wiring import catalog_to_change, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.dead_letters.files import Selection
-from frazil.dead_letters.newer_changes import Witness
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.record import FAR_TIME
-from frazil.dead_letters.replay import Retrier
+from frazil.dead_letters.replay import Replayer
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped, named_jvm_death
 from frazil.ingest.schemas import Schemas
@@ -47,14 +47,17 @@ _SHOWN = 400
 class _Desk:
     """What the four commands work with."""
 
+    #: The catalog.
     catalog: Catalog
-    retrier: Retrier
+    #: Replays and drops dead letters.
+    replayer: Replayer
+    #: The tables in question.
     tables: list[Table]
 
     def settled(self) -> Iterator[tuple[Table, TableState | None]]:
-        """Each table with its dead-letter table, after all that was begun there is finished."""
+        """Yields each table with its dead-letter table, after everything unfinished there is finished."""
         for table in self.tables:
-            yield table, self.retrier.settled(table)
+            yield table, self.replayer.settled(table)
 
 
 def list_dead_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = None) -> None:
@@ -81,7 +84,7 @@ def list_dead_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: Tabl
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no tables")
 
 
-def show(
+def show(  # noqa: PLR0913  (each is an option)
     output: Output,
     file: SpecFile = DEFAULT_FILE,
     table: TableName = None,
@@ -137,16 +140,16 @@ def retry(
     lines: list[str] = []
     with _open(spec, table, open_schemas(spec)) as desk:
         for found in desk.tables:
-            done = desk.retrier.retry(found, selection)
-            tables[found.name] = {"in_table": done.fitted, "stayed": done.stayed}
-            if done.fitted or done.stayed:
+            done = desk.replayer.replay(found, selection)
+            tables[found.name] = {"in_table": done.replayed, "stayed": done.remaining}
+            if done.replayed or done.remaining:
                 lines.append(
-                    f"{found.name}: {plural(done.fitted, 'dead letter')} put into the table, {done.stayed:,} stayed"
+                    f"{found.name}: {plural(done.replayed, 'dead letter')} put into the table, {done.remaining:,} stayed"
                 )
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
 
 
-def drop(
+def drop(  # noqa: PLR0913  (each is an option)
     output: Output,
     file: SpecFile = DEFAULT_FILE,
     table: TableName = None,
@@ -164,7 +167,7 @@ def drop(
     selection = Selection(error_class, topic, partition, offset)
     with _open(spec, table) as desk:
         if yes:
-            counts = {found.name: desk.retrier.drop(found, selection) for found in desk.tables}
+            counts = {found.name: desk.replayer.drop(found, selection) for found in desk.tables}
         else:
             counts = {
                 found.name: count_dead_letters(desk.catalog, dead_letters, selection) if dead_letters is not None else 0
@@ -183,14 +186,16 @@ def drop(
 
 @contextmanager
 def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) -> Iterator[_Desk]:
-    """The catalog and the tables. What stops a table is said as an error: there is no other table to go on with."""
+    """Opens the catalog and finds the tables. A stopped table is an error here: there is no other table to continue
+    with.
+    """
     clock, topics = SystemClock(), topics_for_reading(spec)
-    said = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
-    tables = find_tables(spec, topics, said, name)
-    witness = Witness(topics, KafkaReader(spec.kafka, clock))
+    known_state = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
+    tables = find_tables(spec, topics, known_state, name)
+    topic_readers = TopicReaders(topics, KafkaReader(spec.kafka, clock))
     try:
         with named_jvm_death(), catalog_to_change(spec) as catalog:
-            yield _Desk(catalog, Retrier(catalog, schemas, witness), tables)
+            yield _Desk(catalog, Replayer(catalog, schemas, topic_readers), tables)
     except TableStopped as error:
         raise UnavailableError(error.reason, remedy=error.remedy, where=error.where) from None
 
@@ -199,7 +204,7 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
 
 
 def class_document(found: DeadLetterClass) -> dict[str, Any]:
-    """One class of error as JSON."""
+    """Returns the JSON of one error class."""
     return {
         "error_class": found.error_class,
         "count": found.count,
@@ -219,7 +224,7 @@ def _class_lines(classes: list[DeadLetterClass]) -> Iterator[str]:
 
 
 def dead_letter_document(dead_letter: dict[str, Any]) -> dict[str, Any]:
-    """One letter, all of its columns, as JSON."""
+    """Returns the JSON of one dead letter, with all of its columns."""
     headers = [{"key": one["key"], "value": _bytes_document(one["value"])} for one in dead_letter["headers"] or ()]
     return {
         **dead_letter,
@@ -231,7 +236,7 @@ def dead_letter_document(dead_letter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bytes_document(raw: bytes | None) -> dict[str, str] | None:
-    """As text where that says all of it; None stands for no value at all, not for an empty one."""
+    """Returns bytes as text where they are UTF-8, else in base64; None for no value, which differs from an empty one."""
     if raw is None:
         return None
     try:
@@ -266,7 +271,7 @@ def _shown(raw: bytes | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """On one line."""
+    """Returns the text on one line."""
     return plain(text, kept="")
 
 

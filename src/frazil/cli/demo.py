@@ -1,4 +1,4 @@
-"""`frazil demo`: broker, producers, pipeline and a live view; ends cleanly and leaves the tables."""
+"""`frazil demo`: a broker, producers, a pipeline and a live view; ends cleanly and keeps the tables."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Port = Annotated[
     int, typer.Option(min=0, max=65_535, help="The port to listen on, on the loopback only; 0 takes a free one.")
 ]
 Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the broker keeps its topics.")]
-_LOOK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.5
 # As every broker does unless told otherwise, so that a producer needs no other command before it.
 _OWN = {"auto.create.topics.enable": "true"}
 
@@ -37,6 +37,6 @@ def broker(output: Output, port: Port = 9092, directory: Directory = Path(".fraz
         )
         clock = SystemClock()
         while running.is_running:
-            clock.sleep(_LOOK_EVERY_S)
+            clock.sleep(_CHECK_EVERY_S)
         raise UnavailableError("the broker ended by itself", remedy="read the broker's log", where=str(running.log))
     return 0

@@ -1,4 +1,4 @@
-"""`frazil doctor`: what this machine has and lacks, and what to do about it."""
+"""`frazil doctor`: reports what this machine has and lacks, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The one place that configures logging: structlog, key=value or JSON lines on standard error, without secrets.
-
-The libraries' own loggers go the same way, from warnings up.
+"""Configures logging, here only: structlog, as key=value or JSON lines on standard error, without secrets. The
+libraries' own loggers write the same way, from warnings up.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from frazil.cli.redaction import Redaction
 
 
 class LogFormat(StrEnum):
-    """How a log line is written."""
+    """The format of log lines."""
 
     auto = "auto"
     text = "text"
@@ -25,7 +24,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """The least important line that is written."""
+    """The least important level that is written."""
 
     debug = "debug"
     info = "info"
@@ -34,7 +33,7 @@ class LogLevel(StrEnum):
 
 
 def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) -> None:
-    """Sets up every logger of the process; a second call replaces the first."""
+    """Configures every logger of the process; a second call replaces the first."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -75,7 +74,7 @@ def _renderer(form: LogFormat) -> structlog.typing.Processor:
 
 
 def _sentence(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    """A line for people: the time, the level, and what happened as a sentence with what it is about."""
+    """Returns a line for people: the time, the level, and the event as a sentence with its details."""
     kept = dict(event)
     when, level, what = (str(kept.pop(name, "")) for name in ("timestamp", "level", "event"))
     trace = kept.pop("exception", None)
@@ -99,12 +98,12 @@ def _shown(value: object) -> str:
 
 
 def _in_plain(_logger: WrappedLogger, _method: str, event: EventDict | str) -> EventDict | str:
-    """The line as a terminal may be shown it: reasons quote what is in records."""
+    """Returns the line as a terminal may show it: reasons quote record contents."""
     return plain(event) if isinstance(event, str) else event
 
 
 class _Redactor:
-    """Runs on the values, before they are quoted in ways of their own, and on the line as it will be written."""
+    """Masks secrets in the values, before they are quoted, and in the finished line."""
 
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction

@@ -1,4 +1,4 @@
-"""The entry point: finds the command, runs it, and turns every way it can end into an exit code."""
+"""The entry point: finds the command, runs it, and turns every outcome into an exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and answers its exit code."""
+    """Runs one command and returns its exit code."""
     _share_utf8()
     words = list(sys.argv[1:] if arguments is None else arguments)
     settings = Settings(Output(_wanted_form(words)), debug="--debug" in words)
@@ -30,16 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return settings.output.error(usage, debug=False)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (the process edge)
         return settings.output.error(error, debug=settings.debug)
     finally:
         settings.output.close()
 
 
 def _share_utf8() -> None:
-    """Where Python takes names of files for UTF-8 although the locale does not say so (LC_ALL=C), so does the Java that it
-    starts.
-    """
+    """Makes Java use UTF-8 file names where Python uses them although the locale does not (LC_ALL=C)."""
     if sys.flags.utf8_mode:
         os.environ["LC_ALL"] = "C.UTF-8"
 
@@ -55,7 +53,10 @@ def _run(words: list[str], settings: Settings) -> int:
 
 
 def _check_directory() -> None:
-    """Raises UnavailableError where the current directory has been deleted: libraries fail for it while they are loaded."""
+    """Checks that the current directory exists: libraries fail without it while they are loaded.
+
+    Raises: UnavailableError where it has been deleted.
+    """
     try:
         Path.cwd()
     except FileNotFoundError:

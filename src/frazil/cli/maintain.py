@@ -1,4 +1,4 @@
-"""`frazil maintain`: one round of table care."""
+"""`frazil maintain`: one round of table maintenance."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from frazil.catalog.iceberg.maintenance import IcebergUpkeep
-from frazil.catalog.maintenance_port import Upkeep
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
+from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import (
@@ -30,8 +30,8 @@ from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.table import Table
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.plan import Action, Plan
-from frazil.maintenance.run import Carer, Charge, Outcome
-from frazil.ops.maintenance import charges, load_upsert_tables
+from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
+from frazil.ops.maintenance import load_upsert_tables, maintained_tables
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import known_tables
 from frazil.ops.units import count, duration, plural, size
@@ -47,12 +47,16 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done 
 
 
 @dataclass(frozen=True)
-class Cared:
-    """A table with its plan, and how each action ended; failure: why there is no plan."""
+class TableRound:
+    """The round of one table."""
 
+    #: The table.
     name: str
+    #: Its plan; None without one.
     plan: Plan | None = None
+    #: How the actions ended.
     outcomes: tuple[Outcome, ...] = ()
+    #: Why there is no plan.
     failure: str = ""
 
 
@@ -65,33 +69,36 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     Exit code: 0 when all that was due is done or was lost to another writer; 1 when something failed.
     """
     spec = read_spec(output, file)
-    said = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
-    known = known_tables(spec, topics_for_reading(spec), said)
+    known_state = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
+    known = known_tables(spec, topics_for_reading(spec), known_state)
     chosen = _chosen(known, table)
     if not has_catalog(spec):
-        cared = []
+        rounds = []
     elif dry_run:
         with light_jvm(spec) as light:
-            cared = list(
+            rounds = list(
                 _plans(
-                    Carer(IcebergUpkeep(open_catalog_for_reading(light, spec)), spec.pipeline, SystemClock()), chosen
+                    MaintenanceRunner(
+                        IcebergMaintenance(open_catalog_for_reading(light, spec)), spec.pipeline, SystemClock()
+                    ),
+                    chosen,
                 )
             )
     else:
         with running_jvm(spec) as jvm, named_jvm_death():
             catalog = open_catalog(jvm, spec)
             load_upsert_tables(known, catalog)
-            upkeep = IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores, merge_of)
-            cared = list(_round(upkeep, spec, _chosen(known, table)))
-    output.result(document_of(cared, dry_run), _render(cared, dry_run))
-    return FAILED if any(found.failure or any(_is_bad(o) for o in found.outcomes) for found in cared) else 0
+            table_maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
+            rounds = list(_round(table_maintenance, spec, _chosen(known, table)))
+    output.result(document_of(rounds, dry_run), _render(rounds, dry_run))
+    return FAILED if any(found.failure or any(_is_bad(o) for o in found.outcomes) for found in rounds) else 0
 
 
-def _chosen(known: Sequence[Table], table: str | None) -> list[Charge]:
-    found = charges(known)
+def _chosen(known: Sequence[Table], table: str | None) -> list[MaintainedTable]:
+    found = maintained_tables(known)
     if table is None:
         return found
-    mine = [charge for charge in found if table == charge.name or table in charge.owners]
+    mine = [maintained for maintained in found if table == maintained.name or table in maintained.owners]
     if not mine:
         near = nearest(table, [one.name for one in known])
         remedy = f"did you mean `{near}`?" if near else "name one that frazil status shows"
@@ -99,26 +106,30 @@ def _chosen(known: Sequence[Table], table: str | None) -> list[Charge]:
     return mine
 
 
-def _plans(carer: Carer, chosen: Sequence[Charge]) -> Iterator[Cared]:
-    for charge in chosen:
+def _plans(runner: MaintenanceRunner, chosen: Sequence[MaintainedTable]) -> Iterator[TableRound]:
+    for maintained in chosen:
         try:
-            plan = carer.plan(charge, "thorough")
+            plan = runner.plan(maintained, "thorough")
         except FrazilError as error:
-            yield Cared(charge.name, failure=error.message)
+            yield TableRound(maintained.name, failure=error.message)
             continue
         if plan is not None:
-            yield Cared(charge.name, plan if charge.maintenance.spec.is_on else replace(plan, waiting=(_OFF,)))
+            yield TableRound(
+                maintained.name, plan if maintained.maintenance.spec.is_on else replace(plan, waiting=(_OFF,))
+            )
 
 
-def _round(upkeep: Upkeep, spec: PipelineSpec, chosen: Sequence[Charge]) -> Iterator[Cared]:
-    carer = Carer(upkeep, spec.pipeline, SystemClock())
-    for charge in chosen:
-        for cared in _plans(carer, [charge]):
-            outcomes = tuple(carer.run(cared.plan, charge.maintenance)) if cared.plan is not None else ()
+def _round(
+    table_maintenance: TableMaintenance, spec: PipelineSpec, chosen: Sequence[MaintainedTable]
+) -> Iterator[TableRound]:
+    runner = MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock())
+    for maintained in chosen:
+        for planned in _plans(runner, [maintained]):
+            outcomes = tuple(runner.run(planned.plan, maintained.maintenance)) if planned.plan is not None else ()
             if any(not outcome.failure for outcome in outcomes):
                 with suppress(FrazilError):  # What was done is done, and said.
-                    carer.note_round(cared.name)
-            yield Cared(cared.name, cared.plan, outcomes, cared.failure)
+                    runner.note_round(planned.name)
+            yield TableRound(planned.name, planned.plan, outcomes, planned.failure)
 
 
 def _is_bad(outcome: Outcome) -> bool:
@@ -128,22 +139,22 @@ def _is_bad(outcome: Outcome) -> bool:
 # ---- telling
 
 
-def document_of(cared: Sequence[Cared], dry_run: bool) -> dict[str, Any]:
-    """What was found and done, as JSON."""
-    return {"dry_run": dry_run, "tables": {found.name: _of_table(found) for found in cared}}
+def document_of(rounds: Sequence[TableRound], dry_run: bool) -> dict[str, Any]:
+    """Returns the JSON of the plans and their outcomes."""
+    return {"dry_run": dry_run, "tables": {found.name: _of_table(found) for found in rounds}}
 
 
-def _of_table(found: Cared) -> dict[str, Any]:
+def _of_table(found: TableRound) -> dict[str, Any]:
     plan = found.plan
     document: dict[str, Any] = {"failure": found.failure, "actions": [], "waiting": [], "health": None}
     if plan is None:
         return document
     for action, outcome in _ends(found):
-        said: dict[str, Any] = {"action": action.kind, "reason": action.reason, "gain": action.gain}
+        described: dict[str, Any] = {"action": action.kind, "reason": action.reason, "gain": action.gain}
         if outcome is not None:
-            said |= {"took_s": round(outcome.took_s, 3), "failure": outcome.failure, "lost": outcome.is_lost}
-            said["rewritten"] = asdict(outcome.rewritten)
-        document["actions"].append(said)
+            described |= {"took_s": round(outcome.took_s, 3), "failure": outcome.failure, "lost": outcome.is_lost}
+            described["rewritten"] = asdict(outcome.rewritten)
+        document["actions"].append(described)
     health = {
         **asdict(plan.health),
         "small_share": round(plan.health.small_share, 4),
@@ -152,20 +163,20 @@ def _of_table(found: Cared) -> dict[str, Any]:
     return {**document, "waiting": list(plan.waiting), "health": health}
 
 
-def _ends(found: Cared) -> Iterator[tuple[Action, Outcome | None]]:
-    """Each action with how it ended; None: it was not begun."""
+def _ends(found: TableRound) -> Iterator[tuple[Action, Outcome | None]]:
+    """Yields each action with its outcome; None for an action that was not started."""
     outcomes = {outcome.action.kind: outcome for outcome in found.outcomes}
     for action in found.plan.actions if found.plan is not None else ():
         yield action, outcomes.get(action.kind)
 
 
-def _render(cared: Sequence[Cared], dry_run: bool) -> RenderableType:
-    if not cared:
+def _render(rounds: Sequence[TableRound], dry_run: bool) -> RenderableType:
+    if not rounds:
         return Text("no tables yet")
-    return Group(*(line for found in cared for line in _lines(found, dry_run)))
+    return Group(*(line for found in rounds for line in _lines(found, dry_run)))
 
 
-def _lines(found: Cared, dry_run: bool) -> Iterator[Text]:
+def _lines(found: TableRound, dry_run: bool) -> Iterator[Text]:
     plan = found.plan
     if plan is None:
         yield Text.assemble((found.name, "bold"), ("  cannot be looked at: ", "red"), found.failure)

@@ -1,6 +1,6 @@
-"""The one port through which commands speak: results on standard output, everything else on standard error.
+"""The port through which commands write: results to standard output, everything else to standard error.
 
-With `--output json` standard output holds JSON documents alone, one a line, also when the command fails.
+With `--output json` standard output contains JSON documents only, one per line, also when the command fails.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _WIDTH_OF_A_PIPE = 120
 
 
 class OutputFormat(StrEnum):
-    """How results are written."""
+    """The format of results."""
 
     text = "text"
     json = "json"
 
 
 class Output:
-    """What a command gets to speak with."""
+    """Where a command writes."""
 
     def __init__(
         self,
@@ -48,22 +48,22 @@ class Output:
         self._is_lost = False
 
     def hide(self, secrets: Iterable[str]) -> None:
-        """From now on nothing that is written, logs included, holds one of `secrets`."""
+        """Masks `secrets` in everything written from now on, logs included."""
         self.redaction.hide(secrets)
 
     def result(self, document: Json, text: RenderableType) -> None:
-        """What the command found: `document` for programs, `text` (or a rich table) for people."""
+        """Writes the result: `document` for programs, `text` (or a rich renderable) for people."""
         if self.form is OutputFormat.json:
             self._write(self._results, json.dumps(self.redaction.document(document), ensure_ascii=False))
         else:
             self._write(self._results, self.redaction.text(_render(text, self._results, self.redaction.text)))
 
     def note(self, text: str) -> None:
-        """Progress and advice, for people; never a result."""
+        """Writes progress and advice for people; never a result."""
         self._write(self._notes, plain(self.redaction.text(text)))
 
     def error(self, error: BaseException, *, debug: bool) -> int:
-        """Tells of `error` and answers the exit code it asks for."""
+        """Writes the error and returns its exit code."""
         exit_code, described = _describe(error)
         if debug:
             self.note("".join(traceback.format_exception(error)).rstrip())
@@ -80,7 +80,7 @@ class Output:
         return exit_code
 
     def close(self) -> None:
-        """Ends the results; a stream that was not reserved for them stays open."""
+        """Closes the stream of results if it was reserved for them."""
         if self._results is not sys.stdout:
             self._results.close()
 
@@ -101,7 +101,7 @@ class Output:
 
 
 def _give_up(stream: TextIO) -> None:
-    """Lets what is left in the stream go nowhere, so that the end of the process does not fail for it."""
+    """Redirects the rest of the stream to nowhere, so that the process does not fail on exit."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -109,8 +109,8 @@ def _give_up(stream: TextIO) -> None:
 
 
 def plain(text: str, kept: str = "\n\t") -> str:
-    """Without what would move the cursor or colour the screen, but for `kept`: a record may hold anything, and messages
-    quote records.
+    """Returns the text without characters that move the cursor or colour the screen, except `kept`: a record may
+    contain anything, and messages quote records.
     """
     if text.isprintable():
         return text
@@ -118,7 +118,7 @@ def plain(text: str, kept: str = "\n\t") -> str:
 
 
 def reserve_standard_output() -> TextIO:
-    """Standard output for results alone: what libraries or the JVM print there goes to standard error from now on."""
+    """Returns standard output for results alone: what libraries or the JVM print goes to standard error from now on."""
     if sys.__stdout__ is None or sys.stdout is not sys.__stdout__:
         return sys.stdout
     sys.stdout.flush()
@@ -128,11 +128,13 @@ def reserve_standard_output() -> TextIO:
 
 
 def _render(text: RenderableType, stream: TextIO, redacted: Callable[[str], str]) -> str:
-    """redacted: what is written in place of a text. First of all, since what is spelt out is no longer known as a secret."""
+    """Returns the text as written to the stream. redacted: masks secrets; it is applied first, because an escaped
+    secret would no longer be recognised.
+    """
     if isinstance(text, str):
         return plain(redacted(text))
-    from rich.console import Console
-    from rich.segment import Segment, Segments
+    from rich.console import Console  # noqa: PLC0415  (a tenth of a second that most commands need not pay)
+    from rich.segment import Segment, Segments  # noqa: PLC0415
 
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH_OF_A_PIPE)
     with console.capture() as capture:

@@ -1,4 +1,4 @@
-"""`frazil plan`: what run would create or change, without doing it."""
+"""`frazil plan`: shows what run would create or change, without doing it."""
 
 from __future__ import annotations
 

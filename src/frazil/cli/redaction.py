@@ -1,4 +1,4 @@
-"""Takes secrets out of everything the process writes: results, errors, logs and stack traces."""
+"""Masks secrets in everything that the process writes: results, errors, logs and stack traces."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _spell(secret: str) -> set[str]:
 
 
 class Redaction:
-    """The secrets of this process, those that its catalog hands out included; a text that went through `text` holds none of
-    them, in no spelling known here.
+    """The secrets of this process, those vended by its catalog included. Text returned by `text` contains none of them,
+    in no known spelling.
     """
 
     def __init__(self, vended: Vended = VENDED) -> None:
@@ -34,11 +34,11 @@ class Redaction:
         self._spelt: tuple[frozenset[str], frozenset[str], list[str]] = (frozenset(), frozenset(), [])
 
     def hide(self, secrets: Iterable[str]) -> None:
-        """Adds `secrets`, the empty one aside."""
+        """Adds `secrets`, except the empty one."""
         self._secrets |= {*filter(None, secrets)}
 
     def _spellings(self) -> list[str]:
-        """The longest first. Spelt out anew when there are other secrets; any thread may ask."""
+        """Returns the spellings of all secrets, the longest first; computed again when secrets are added. Thread-safe."""
         of, given, spellings = self._spelt
         if of is not self._secrets or given is not self._vended.values:
             of, given = self._secrets, self._vended.values
@@ -49,12 +49,13 @@ class Redaction:
         return spellings
 
     def text(self, text: str) -> str:
+        """Returns the text with secrets masked."""
         for spelling in self._spellings():
             text = text.replace(spelling, HIDDEN)
         return text
 
     def document(self, value: Json) -> Json:
-        """`value` with every text in it redacted, keys included; what is no JSON becomes its text."""
+        """Returns `value` with secrets masked in every text and key; a value that is no JSON becomes its text."""
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""`frazil run`: the pipeline until it is stopped, or until all that was there at the start is committed."""
+"""`frazil run`: runs the pipeline until it is stopped, or until everything that was there at the start is committed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from py4j.protocol import Py4JError
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading
@@ -31,9 +31,9 @@ from frazil.ingest.table import Table
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader
 from frazil.maintenance.merge_task import merge_of
-from frazil.maintenance.run import Carer
+from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
-from frazil.ops.maintenance import seen_by
+from frazil.ops.maintenance import activity_of
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
@@ -96,7 +96,10 @@ def command(
 
 
 def _patience(until_caught_up: bool, timeout: str | None) -> RunTimeouts:
-    """How long the run waits for what is away. Raises SpecError for what is no duration."""
+    """Returns how long the run waits for services that do not answer.
+
+    Raises: SpecError for a text that is no duration.
+    """
     if not until_caught_up:
         if timeout is not None:
             raise SpecError("`--timeout` bounds a run that ends by itself", remedy="write --until-caught-up beside it")
@@ -108,7 +111,10 @@ def _patience(until_caught_up: bool, timeout: str | None) -> RunTimeouts:
 def _run(
     output: Output, spec: PipelineSpec, until_caught_up: bool, timeouts: RunTimeouts, grace_s: float
 ) -> Sequence[Table]:
-    """The tables as they are at the end. Raises NothingInHand when it is to end before it knows of any."""
+    """Runs the pipeline; returns the tables as they are at the end.
+
+    Raises: NothingInHand where it is stopped before any table is known.
+    """
     clock = SystemClock()
     stopping = Stopping(grace_s)
     state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
@@ -125,8 +131,10 @@ def _run(
         jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected, source.answering)
         outbox = KafkaOutbox(spec.kafka)
         reader = KafkaReader(spec.kafka, clock)
-        carer = Carer(IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock)
-        maintenance_scheduler = MaintenanceScheduler(carer, clock)
+        runner = MaintenanceRunner(
+            IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock
+        )
+        maintenance_scheduler = MaintenanceScheduler(runner, clock)
         schemas = open_schemas(spec)
         services = Services(
             source, catalog, jobs, clock, schemas=schemas, outbox=outbox, reader=reader, pace=maintenance_scheduler
@@ -138,7 +146,7 @@ def _run(
         try:
             service.run(until_caught_up, timeouts)
         finally:
-            state_file.write(service.tables, ended=True, maintenance=maintenance_scheduler.said())
+            state_file.write(service.tables, ended=True, maintenance=maintenance_scheduler.status())
             if not stopping.is_urgent:  # Else the JVM takes with it what still runs in it.
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)
@@ -146,12 +154,12 @@ def _run(
 
 
 def _publish(state_file: StateFile, maintenance_scheduler: MaintenanceScheduler, tables: Sequence[Table]) -> None:
-    maintenance_scheduler.note(seen_by(tables))
-    state_file.write(tables, maintenance=maintenance_scheduler.said())
+    maintenance_scheduler.note(activity_of(tables))
+    state_file.write(tables, maintenance=maintenance_scheduler.status())
 
 
 def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm) -> None:
-    """Lets table care finish what is nearly done; a rewrite that takes longer is given up, which removes its files."""
+    """Lets maintenance finish for a few seconds; a longer rewrite is cancelled, which deletes its files."""
     if not maintenance_scheduler.stop(_MAINTENANCE_TIMEOUT_S):
         with suppress(UnavailableError, Py4JError, ConnectionError):
             jvm.session().sparkContext.cancelAllJobs()
@@ -159,7 +167,10 @@ def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm) -> 
 
 
 def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTimeouts | None = None) -> IcebergCatalog:
-    """Keeps trying: an outage at the start is no other than one later. Raises UnavailableError when `timeouts` has ended."""
+    """Returns the catalog, retrying with back-off: an outage at the start is like any other.
+
+    Raises: UnavailableError when `timeouts` has expired.
+    """
     delay_s = 0.5
     timeouts = timeouts or RunTimeouts(clock)
     timeouts.reset()
@@ -180,8 +191,8 @@ def _make_session(jvm: Jvm) -> None:
 
 
 def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:
-    """Tasks of one job: as many as cores here; on a cluster as many as its executors have, or may have if they are
-    started on demand: who asks for no more than there are is given no more.
+    """Returns the number of tasks of one job: the number of cores here; on a cluster the cores of its executors, those
+    that may be started on demand included: an application that asks for no more than it has gets no more.
     """
     if is_local(spec.master):
         return lambda _: core_count()
@@ -212,19 +223,21 @@ def _words(table: Table) -> str:
 
 
 class NothingInHand(BaseException):
-    """Asked to end before there is anything to finish; no error, so whoever catches errors lets it pass."""
+    """Stopped before there is anything to finish. It is no Exception, so that handlers of errors let it pass."""
 
 
 class Stopping:
-    """SIGTERM and Ctrl-C. is_urgent: asked for a second time, or not done within `grace_s` of the first.
+    """Handles SIGTERM and Ctrl-C.
 
-    While there is nothing to finish (jars are fetched, the JVM comes up, the catalog is opened or waited for) a signal
-    breaks off whatever is under way: it raises NothingInHand. From then on it asks for a stop.
+    While there is nothing to finish (jars are fetched, the JVM starts, the catalog is opened or waited for), a signal
+    interrupts whatever runs: it raises NothingInHand. Afterwards it requests a stop.
     """
 
     def __init__(self, grace_s: float | None = None) -> None:
         self.grace_s = grace_s
+        #: Whether a stop was requested.
         self.is_set = False
+        #: Whether it was requested a second time, or has exceeded `grace_s`.
         self.is_urgent = False
         self._stop: Callable[[], None] | None = None
         if threading.current_thread() is threading.main_thread():
@@ -233,7 +246,9 @@ class Stopping:
             signal.signal(signal.SIGALRM, self._on_end_of_grace)
 
     def then(self, stop: Callable[[], None]) -> None:
-        """From now on a signal calls `stop`; at once if there was one whose exception got lost, as in a finalizer."""
+        """Makes a signal call `stop` from now on; calls it at once after a signal whose exception got lost, as in a
+        finalizer.
+        """
         self._stop = stop
         if self.is_set:
             stop()

@@ -1,4 +1,4 @@
-"""`frazil schema`: the pipeline file's JSON Schema, for editors and other programs."""
+"""`frazil schema`: prints the JSON Schema of the pipeline file, for editors and other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`frazil status`: each table's state, lag and last commit, and why one does not go on."""
+"""`frazil status`: shows each table's state, lag and last commit, and why a table is stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.maintenance import IcebergUpkeep
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.port import Catalog
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
@@ -39,21 +39,23 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     """
     spec = read_spec(output, file)
     clock = SystemClock()
-    said = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
+    known_state = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
 
-    def maintenance_status(catalog: Catalog, table: IngestTable, told: Mapping[str, Any]) -> MaintenanceReport | None:
+    def maintenance_status(
+        catalog: Catalog, table: IngestTable, recorded: Mapping[str, Any]
+    ) -> MaintenanceReport | None:
         if not isinstance(catalog, IcebergCatalog):
             return None
-        return report_maintenance(IcebergUpkeep(catalog), spec.pipeline, table, told, clock)
+        return report_maintenance(IcebergMaintenance(catalog), spec.pipeline, table, recorded, clock)
 
     catalog = catalog_for_reading(spec)
-    report = report_pipeline(spec, topics_for_reading(spec), catalog, said, clock.now_ms(), maintenance_status)
+    report = report_pipeline(spec, topics_for_reading(spec), catalog, known_state, clock.now_ms(), maintenance_status)
     output.result(as_document(report), render(report))
     return 0 if report.is_well else NOT_WELL
 
 
 def render(report: PipelineReport) -> RenderableType:
-    """The report for people: one line a table, then what needs their attention."""
+    """Returns the report for people: one line per table, then everything that needs attention."""
     lines = [Text.assemble(("pipeline ", "dim"), (report.pipeline, "bold"), ("  ", ""), _process(report))]
     return Group(*lines, _table(report), *_storage(report), *_upsert_tables(report), *_remarks(report))
 
@@ -100,7 +102,7 @@ def _numbers(table: TableReport, now_ms: int) -> tuple[str, ...]:
 
 
 def _storage(report: PipelineReport) -> Iterator[RenderableType]:
-    """How the tables are stored, as far as they could be looked at."""
+    """Yields the health of the tables that could be loaded."""
     inspected = [(table.name, table.maintenance) for table in report.tables if table.maintenance is not None]
     if not inspected:
         return
@@ -120,14 +122,14 @@ def _storage(report: PipelineReport) -> Iterator[RenderableType]:
 
 
 def _upsert_tables(report: PipelineReport) -> Iterator[RenderableType]:
-    """What the last batch of each mirror did, as far as the process has said it."""
-    told = [(table.name, table.last_upsert) for table in report.tables if table.last_upsert is not None]
-    if not told:
+    """Yields figures of the last batch of each upsert table, as the process reported them."""
+    recorded = [(table.name, table.last_upsert) for table in report.tables if table.last_upsert is not None]
+    if not recorded:
         return
     table = _narrow(
-        "mirror, its last batch", [name for name, _ in told], ("changes", "rows deleted", "files looked at")
+        "mirror, its last batch", [name for name, _ in recorded], ("changes", "rows deleted", "files looked at")
     )
-    for name, last in told:
+    for name, last in recorded:
         looked = f"{count(last['inspected'])} of {count(last['files'])}"
         table.add_row(name, count(last["changes"]), count(last["deleted"]), looked)
     yield Text("")
@@ -159,7 +161,7 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
 
 
 def _about_layout(table: TableReport) -> Iterator[Text]:
-    """How new files are partitioned and sorted, where they are."""
+    """Yields the partition spec and sort order of new files, where there are some."""
     known = {"partitioned": table.partition_spec, "sorted": table.sort_order}
     words = [f"{how} by {', '.join(terms)}" for how, terms in known.items() if terms]
     if words:
@@ -167,7 +169,7 @@ def _about_layout(table: TableReport) -> Iterator[Text]:
 
 
 def _about_records(table: TableReport) -> Iterator[Text]:
-    """What became of records that did not fit."""
+    """Yields the numbers of records that did not become rows."""
     if table.dead_letters:
         yield Text(f"\n{table.name} has {plural(table.dead_letters, 'dead letter')}: see frazil dead-letters list")
     if table.bad_skipped:
@@ -187,7 +189,7 @@ def _about_records(table: TableReport) -> Iterator[Text]:
 
 
 def _maintenance_lines(name: str, maintenance: MaintenanceReport) -> Iterator[Text]:
-    """What there is to do about it."""
+    """Yields due maintenance."""
     if maintenance.due or maintenance.waiting or maintenance.above_cap:
         yield Text(f"\n{name} is due for care", style="dim")
     for words in (*maintenance.due, *(f"waits: {words}" for words in maintenance.waiting)):

@@ -1,4 +1,4 @@
-"""Where the parts of a process are named and put together."""
+"""Creates the services of a process and connects them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _READ_TIMEOUT_S = 5.0
 
 
 def read_spec(output: Output, file: Path) -> PipelineSpec:
-    """The pipeline file; from now on nothing that is written shows its secrets."""
+    """Returns the pipeline file; its secrets are masked in everything written from now on."""
     spec = load_spec(file)
     output.hide(spec.secrets)
     return spec
@@ -38,7 +38,7 @@ def read_spec(output: Output, file: Path) -> PipelineSpec:
 
 @contextmanager
 def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
-    """The JVM of this process, with the store's client when it needs one."""
+    """Opens the JVM of this process, with the store's client where it needs one."""
     jvm = Jvm(spec.spark.conf, spec.spark.master, needs_s3=uses_s3(spec))
     try:
         yield jvm
@@ -51,7 +51,7 @@ def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
 
 
 def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
-    """The pipeline file's catalog; makes the folder of a local one. Raises UnavailableError where that one is lost."""
+    """Returns the pipeline file's catalog; creates the folder of a local one. Raises UnavailableError where that one is lost."""
     file = sqlite_file(spec)
     if file is not None:
         _check_not_lost(spec, file)
@@ -68,7 +68,7 @@ def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
 
 
 def open_schemas(spec: PipelineSpec) -> Schemas | None:
-    """The schema registry that the pipeline file names."""
+    """Returns the schemas of the registry that the pipeline file names; None without one."""
     if spec.registry is None:
         return None
     # Its client costs a fifth of a second to import, which pipelines without a registry need not wait for.
@@ -77,7 +77,10 @@ def open_schemas(spec: PipelineSpec) -> Schemas | None:
 
 
 def open_topics(spec: PipelineSpec, timeout_s: float = 10.0) -> KafkaTopics:
-    """Kafka as the driver sees it. Raises SpecError for a setting that one of the two clients refuses, with its line."""
+    """Returns the Kafka client of the driver.
+
+    Raises: SpecError, with its line, for a setting that one of the two Kafka clients refuses.
+    """
     try:
         java_properties(spec.kafka)
         return KafkaTopics(spec.kafka, timeout_s)
@@ -89,13 +92,15 @@ def open_topics(spec: PipelineSpec, timeout_s: float = 10.0) -> KafkaTopics:
 
 
 def topics_for_reading(spec: PipelineSpec) -> KafkaTopics:
-    """The same for commands that only look: someone waits for the answer, so an outage is found out sooner."""
+    """Returns the Kafka client of commands that only read: somebody waits for the answer, so an outage is reported
+    sooner.
+    """
     return open_topics(spec, _READ_TIMEOUT_S)
 
 
 @contextmanager
 def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
-    """A JVM without Spark, for commands that only look."""
+    """Opens a JVM without Spark, for commands that only read."""
     jvm = LightJvm(spec.spark.conf, needs_s3=uses_s3(spec))
     try:
         yield jvm
@@ -105,7 +110,7 @@ def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
 
 @contextmanager
 def catalog_for_reading(spec: PipelineSpec) -> Iterator[Catalog]:
-    """The pipeline file's catalog, of which nothing is made that is not there: neither a file nor a table."""
+    """Opens the pipeline file's catalog; creates neither a file nor a table."""
     if not has_catalog(spec):
         yield MemoryCatalog(spec.state_dir, spec.pipeline)
         return
@@ -115,7 +120,7 @@ def catalog_for_reading(spec: PipelineSpec) -> Iterator[Catalog]:
 
 @contextmanager
 def catalog_to_change(spec: PipelineSpec) -> Iterator[Catalog]:
-    """The same for commands that commit."""
+    """Opens the pipeline file's catalog for commands that commit."""
     if not has_catalog(spec):
         yield MemoryCatalog(spec.state_dir, spec.pipeline)
         return
@@ -125,7 +130,7 @@ def catalog_to_change(spec: PipelineSpec) -> Iterator[Catalog]:
 
 
 def has_catalog(spec: PipelineSpec) -> bool:
-    """False while a catalog on SQLite is yet to be made by the first run."""
+    """Returns False while a catalog on SQLite is yet to be created by the first run."""
     file = sqlite_file(spec)
     return file is None or _has_tables(file)
 
@@ -143,19 +148,19 @@ def _check_not_lost(spec: PipelineSpec, file: Path) -> None:
 
 
 def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalog:
-    """The pipeline file's catalog, which is there."""
+    """Returns the pipeline file's catalog, which exists."""
     return IcebergCatalog(jvm.gateway, spec.pipeline, properties_for_reading(spec), jvm.hadoop)
 
 
 def properties_for_reading(spec: PipelineSpec) -> dict[str, str]:
-    """The catalog's properties without those that make Iceberg prepare a database."""
+    """Returns the catalog's properties without those that make Iceberg prepare a database."""
     preparing = {"jdbc.schema-version", "jdbc.journal_mode"} - spec.catalog.properties.keys()
     kept = {name: value for name, value in catalog_properties(spec).items() if name not in preparing}
     return {**kept, "jdbc.init-catalog-tables": "false"} if spec.catalog.type == "jdbc" else kept
 
 
 def sqlite_file(spec: PipelineSpec) -> Path | None:
-    """The file of a catalog on SQLite."""
+    """Returns the file of a catalog on SQLite; None for another catalog."""
     prefix, uri = "jdbc:sqlite:", spec.catalog.uri
     return Path(uri.removeprefix(prefix).split("?")[0]) if uri.startswith(prefix) else None
 

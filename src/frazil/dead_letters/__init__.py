@@ -1,1 +1,1 @@
-"""What is kept of bad records, and how it comes back."""
+"""Dead letters: the records that could not become rows, kept in dead-letter tables and replayed from there."""

@@ -1,4 +1,6 @@
-"""Letters of records that have ended the task which read them: read in a child first, so that who retries them goes on."""
+"""Dead letters of records that crashed the task which read them: a child process reads them first, so that a crash does
+not end the replay.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ CRASHES = "crashes_decoder"
 
 
 def still_crashing(target: TableTarget, dead_letters: pa.Table) -> dict[Place, Mismatch]:
-    """Of these letters those that end the process which reads them, by place, with the reason of today. Letters of other
-    classes were read before, and are not tried. Raises OSError where a trial fails for what is around it.
+    """Returns the dead letters that crash the process which reads them, by place, with the current reason. Dead letters
+    of other classes were read before, and are not tried.
+
+    Raises: OSError where a trial fails for reasons of the machine.
     """
     suspects = dead_letters.filter(pc.fill_null(pc.equal(dead_letters["error_class"], CRASHES), False))
     found: dict[Place, Mismatch] = {}
@@ -44,7 +48,7 @@ def _mismatch(reason: str) -> Mismatch:
 
 
 def _shipped(dead_letters: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The records as a task gets them, which have a timestamp each."""
+    """Returns the records as a task receives them, each with a timestamp."""
     records = records_of(dead_letters)
     records["timestamp"] = pc.fill_null(records["timestamp"], pa.scalar(0, records["timestamp"].type))
     return records

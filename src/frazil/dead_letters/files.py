@@ -1,21 +1,25 @@
-"""The letters of a dead-letter table as they lie in its files: read a piece at a time, so that memory is bounded."""
+"""The dead letters in the files of a dead-letter table: read and written in pieces, so that memory is bounded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from frazil import __version__
 from frazil.catalog.port import StoredFile
 from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS
+from frazil.decode.columns import Mismatch, as_text
+from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.rows.record_timestamps import undivided_times
 from frazil.schema.arrow import as_written
 from frazil.write.target import TableTarget
-from frazil.write.write import file_io
+from frazil.write.write import FileWriter, file_io
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 Place = tuple[str, int, int]
@@ -24,7 +28,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which letters are meant: those that have all that is given."""
+    """A selection of dead letters: those that match every given value."""
 
     error_class: str | None = None
     topic: str | None = None
@@ -32,7 +36,7 @@ class Selection:
     offset: int | None = None
 
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Per row whether it is meant."""
+        """Returns per row whether it is selected, bool `(n_rows,)`."""
         chosen = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
         for name, wanted in vars(self).items():
             if wanted is not None:
@@ -41,17 +45,20 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Retried:
-    """What became of letters that were retried: how many are in the table now, and how many have stayed."""
+class ReplayResult:
+    """The outcome of a replay."""
 
-    fitted: int = 0
-    stayed: int = 0
+    #: The number of dead letters whose rows are in the table now.
+    replayed: int = 0
+    #: The number of dead letters that remain in the dead-letter table.
+    remaining: int = 0
 
 
 def pieces(dead_letters: TableTarget, file: StoredFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The letters of one file, a row group at a time, in the dead-letter table's own columns or in `columns` of them.
+    """Yields the dead letters of one file, one row group at a time, with all columns of the dead-letter table or with
+    `columns`.
 
-    Raises TableStopped for a file of which another engine has deleted rows without rewriting it.
+    Raises: TableStopped for a file of which another engine has deleted rows without rewriting it.
     """
     if file.has_deletes:
         raise TableStopped(
@@ -71,13 +78,13 @@ def pieces(dead_letters: TableTarget, file: StoredFile, columns: Sequence[str] |
 
 
 def places_of(rows: pa.Table | pa.RecordBatch) -> list[Place]:
-    """Where the letters' records lie."""
+    """Returns the places of the dead letters' records."""
     columns = (rows.column(name).to_pylist() for name in ("topic", "partition", "offset"))
     return list(zip(*columns, strict=True))
 
 
 def records_of(dead_letters: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The records as the source would ship them."""
+    """Returns the records with the columns that the source would send."""
     records = {name: dead_letters.column(name) for name in SOURCE_COLUMNS}
     if FAR_TIME in dead_letters.schema.names:
         records["timestamp"] = undivided_times(records["timestamp"], dead_letters.column(FAR_TIME))
@@ -85,9 +92,46 @@ def records_of(dead_letters: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """A column that the file is too old to have is null."""
+    """Returns the rows in the schema `wanted`; a column that the file lacks is null."""
     found = [
         rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
         for field in wanted
     ]
     return pa.Table.from_arrays(found, schema=wanted)
+
+
+def write_some(writer: FileWriter, rows: pa.Table) -> None:
+    """Writes the rows unless there are none: a file without rows is useless."""
+    if rows.num_rows:
+        writer.write(rows)
+
+
+def with_new_reason(rows: pa.Table, mismatches: Sequence[Mismatch]) -> pa.Table:
+    """Returns the dead letters with the current reasons, and one more replay counted."""
+    news = {
+        "error_class": pa.array([mismatch.kind for mismatch in mismatches], pa.string()),
+        "message": pa.array([as_text(mismatch.reason) for mismatch in mismatches], pa.string()),
+        "path": pa.array([as_text(mismatch.path) or None for mismatch in mismatches], pa.string()),
+        "retries": pc.add(pc.fill_null(rows["retries"], 0), pa.scalar(1, pa.int32())),
+        "frazil_version": pa.repeat(pa.scalar(__version__), rows.num_rows),
+    }
+    for name, column in news.items():
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(place), column)
+    return rows
+
+
+@contextmanager
+def abandoning(*writers: FileWriter) -> Iterator[None]:
+    """Deletes what the writers have written where its block raises.
+
+    Raises: UnavailableError for an OSError of the store.
+    """
+    try:
+        yield
+    except BaseException as error:
+        for writer in writers:
+            writer.abandon()
+        if isinstance(error, OSError):
+            raise UnavailableError(f"the store does not take or give a file: {error}") from None
+        raise

@@ -1,7 +1,8 @@
-"""What came after letters in their topics, up to where the table is: nothing else remembers a delete.
+"""Changes that came after dead letters in their topics, up to the table's progress: no other place records a delete.
 
-A record that is still in its partition has all later ones of its key behind it: retention takes the oldest first, and
-compaction takes a record before it takes what came after it. So where a letter's own record is found, the rest is told.
+All later records of a key are still in the partition where one of its records is: retention deletes the oldest records
+first, and compaction deletes a record before it deletes those that came after it. Where a dead letter's own record is
+found, the topic therefore has every later change of its key.
 """
 
 from __future__ import annotations
@@ -19,51 +20,59 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.schema.arrow import arrow_type, pick
 from frazil.types import OffsetRange, Progress
+from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate
-from frazil.upsert.change_rows import rank
 from frazil.upsert.records.read_changes import read_checked, rows_of
 from frazil.upsert.truncates import have_place
 from frazil.write.target import METADATA_TYPES, TableTarget
 
 Fetch = Callable[[Iterable[str]], TableTarget]
 Stamp = tuple[bytes | None, int | None]
-"""A record's key and its timestamp in milliseconds: what tells it from another one at the same place of another topic."""
-FIRST, LATER, UNTOLD = 0, 1, 2
-"""Nothing that counts came after the letter; something did; nobody knows."""
+"""A record's key and its timestamp in milliseconds, which distinguish it from a record at the same place of a recreated
+topic.
+"""
+NOTHING_NEWER, NEWER_EXISTS, NOT_KNOWN = 0, 1, 2
+"""What came after a dead letter: no change that counts; some change; unknown."""
 _DEDUPLICATE_AT = 200_000
 _ROUNDS = 5
 _NOTHING = (None, b"null")
-"""What tombstones say, the second one in JSON."""
+"""The values of tombstones; the second one is JSON."""
 
 
 @dataclass(frozen=True)
-class Witness:
-    """Who can tell what came after a dead letter. source says which topics there are, reader has their records."""
+class TopicReaders:
+    """Access to the topics, to find out what came after a dead letter."""
 
+    #: Names the topics that exist.
     source: Source
+    #: Reads their records.
     reader: RecordReader
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked about. topics: by their numbers in `changes`, the letters' own. stamps: of their records, by place.
-    dead_letters: where the records of all letters of the table lie, also of those that are not retried. unread: of these the
-    records that have ended the process which read them.
-    """
+class HistoryQuery:
+    """The dead letters to be replayed, whose later changes are searched."""
 
+    #: The topics by their numbers in `changes`: those of the dead letters.
     topics: tuple[str, ...]
+    #: The dead letters as changes.
     changes: Ranked
+    #: The stamps of their records, by place.
     stamps: Mapping[Place, Stamp]
+    #: The places of all dead letters of the table, also of those that are not replayed.
     dead_letters: frozenset[Place]
+    #: The places of dead letters whose records crashed the process that read them.
     unread: frozenset[Place]
 
 
-class Later:
-    """Records behind letters, read once and on from there. fetch: gets schemas that records name; the target with them."""
+class NewerChanges:
+    """The changes behind dead letters in their topics, read once and continued from there. fetch: fetches schemas that
+    records name, and returns the target with them.
+    """
 
-    def __init__(self, witness: Witness, asked: Asked, target: TableTarget, fetch: Fetch) -> None:
-        self._witness = witness
+    def __init__(self, topic_readers: TopicReaders, asked: HistoryQuery, target: TableTarget, fetch: Fetch) -> None:
+        self._topic_readers = topic_readers
         self._asked = asked
         self._target = target
         self._fetch = fetch
@@ -76,57 +85,62 @@ class Later:
         self._emptied = ""
 
     def read_on(self, partitions: Iterable[Partition], progress: Progress) -> None:
-        """Reads these partitions, and those that were read before, up to the progress. UnavailableError as Kafka, and as the
-        registry.
+        """Reads these partitions, and the partitions read before, up to the table's progress.
+
+        Raises: UnavailableError where Kafka or the registry does not answer.
         """
         self._emptied = progress.emptied
         self._begin({partition for partition in partitions if partition not in self._ends}, progress)
         for (topic, number), start in list(self._ends.items()):
             end = progress.offsets.get(topic, {}).get(number, 0)
             if start < end:
-                for lot in self._witness.reader.lots(OffsetRange(topic, number, start, end)):
-                    self._take(topic, number, lot)
+                for batch in self._topic_readers.reader.batches(OffsetRange(topic, number, start, end)):
+                    self._take(topic, number, batch)
                 self._ends[topic, number] = end
 
     def of(self, changes: Ranked, latest: LatestChanges) -> NDArray[np.int8]:
-        """Per key that letters decide what came after the one that does. changes, latest: of the letters alone."""
-        whole = concat_ranked([changes, *self._parts])
-        decides = np.zeros(len(whole), np.bool_)
-        decides[deduplicate(whole).last] = True
-        found = np.full(latest.last.size, LATER, np.int8)
+        """Returns per key what came after the dead letter that decides it, int8 `(n_keys,)`. changes, latest: of the
+        dead letters alone.
+        """
+        combined = concat_ranked([changes, *self._parts])
+        decides = np.zeros(len(combined), np.bool_)
+        decides[deduplicate(combined).last] = True
+        found = np.full(latest.last.size, NEWER_EXISTS, np.int8)
         for n, at in enumerate(latest.last.tolist()):
             if decides[at]:
                 topic = self._asked.topics[int(changes.source[at])]
-                found[n] = self._told((topic, int(changes.partition[at]), int(changes.offset[at])))
+                found[n] = self._newest_or_unknown((topic, int(changes.partition[at]), int(changes.offset[at])))
         return found
 
     def _begin(self, partitions: set[Partition], progress: Progress) -> None:
-        topics = self._witness.source.topics({topic for topic, _ in partitions}.__contains__)
+        topics = self._topic_readers.source.topics({topic for topic, _ in partitions}.__contains__)
         same = [p for p in sorted(partitions) if p[0] in topics and topics[p[0]].id == progress.topic_ids.get(p[0])]
-        for partition, first in self._witness.source.beginnings(same).items():
+        for partition, first in self._topic_readers.source.beginnings(same).items():
             mine = [offset for topic, number, offset in self._asked.stamps if (topic, number) == partition]
             self._ends[partition] = max(first, min(mine, default=first))
 
-    def _told(self, place: Place) -> int:
-        """Whether it is known that nothing came, where nothing was found."""
+    def _newest_or_unknown(self, place: Place) -> int:
+        """Returns NOTHING_NEWER where it is known that no later change exists, else NOT_KNOWN."""
         topic, number, offset = place
         key, doubts = self._asked.stamps[place][0], self._doubts.get((topic, number), ())
         is_doubtful = any(at > offset and (None in (name, key) or name == key) for at, name in doubts)
-        return UNTOLD if place not in self._seen or is_doubtful else FIRST
+        return NOT_KNOWN if place not in self._seen or is_doubtful else NOTHING_NEWER
 
-    def _take(self, topic: str, number: int, lot: Sequence[ReadRecord]) -> None:
+    def _take(self, topic: str, number: int, batch: Sequence[ReadRecord]) -> None:
         # The last one once more: its tombstone may be the first one here.
         before = self._last.get((topic, number), ())
-        lot = [*before, *lot]
-        self._last[topic, number] = lot[-1:]
-        places = [(topic, number, record.offset) for record in lot]
+        batch = [*before, *batch]
+        self._last[topic, number] = batch[-1:]
+        places = [(topic, number, record.offset) for record in batch]
         stamps = self._asked.stamps
-        self._seen.update(p for one, p in zip(lot, places, strict=True) if stamps.get(p) == (one.key, one.timestamp_ms))
+        self._seen.update(
+            p for one, p in zip(batch, places, strict=True) if stamps.get(p) == (one.key, one.timestamp_ms)
+        )
         is_taken = [n >= len(before) and place not in self._asked.dead_letters for n, place in enumerate(places)]
         # The tombstone of a delete says nothing of its own, which only the delete tells, a letter or not.
-        followed = [_is_tombstone_of(one, lot[n + 1 : n + 2]) for n, one in enumerate(lot)]
+        followed = [_is_tombstone_of(one, batch[n + 1 : n + 2]) for n, one in enumerate(batch)]
         read = [n for n, p in enumerate(places) if is_taken[n] or (followed[n] and p not in self._asked.unread)]
-        others = [lot[n] for n in read]
+        others = [batch[n] for n in read]
         if not others:
             return
         records = _columns(topic, number, others)
@@ -149,8 +163,9 @@ class Later:
             self._keep(ranked.take(mine))
 
     def _is_in_progress(self, changes: Changes) -> NDArray[np.bool_]:
-        """Truncates that the place in the progress stands for. It does not for those from before `order_by` was declared,
-        which in a topic's only partition go by arrival, as they did.
+        """Returns which truncates are covered by the position in the table's progress, bool `(n_changes,)`. Truncates
+        from before `order_by` was declared are not, in a topic with one partition; they apply by arrival, as they did
+        then.
         """
         is_placed = have_place(self._target, changes)
         assert self._target.changes is not None
@@ -162,14 +177,14 @@ class Later:
     def _keep(self, changes: Ranked) -> None:
         self._parts.append(changes)
         if sum(len(part) for part in self._parts) > _DEDUPLICATE_AT:
-            whole = concat_ranked(self._parts)
-            self._parts = [whole.take(deduplicate(whole).kept)]
+            combined = concat_ranked(self._parts)
+            self._parts = [combined.take(deduplicate(combined).kept)]
 
 
 def read_with(
     fetch: Fetch, target: TableTarget, topic: str, records: Mapping[str, pa.Array]
 ) -> tuple[Changes, TableTarget]:
-    """The changes of records that need not be good ones, and the target with the schemas that they name."""
+    """Returns the changes of records that may be bad, and the target with the schemas that they name."""
     for _ in range(_ROUNDS):
         changes = read_checked(target, topic, records, MAX_MISMATCHES)
         if not changes.decoded.missing:
@@ -183,7 +198,7 @@ def _is_tombstone_of(record: ReadRecord, following: Sequence[ReadRecord]) -> boo
 
 
 def _columns(topic: str, number: int, records: Sequence[ReadRecord]) -> dict[str, pa.Array]:
-    """The records as the source would ship them."""
+    """Returns the records with the columns that the source would send."""
     headers = [[{"key": name, "value": value} for name, value in record.headers] for record in records]
     times = [None if record.timestamp_ms is None else record.timestamp_ms * 1000 for record in records]
     count = len(records)

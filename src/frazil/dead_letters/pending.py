@@ -1,7 +1,7 @@
-"""What a retry of dead letters promises, and how it is kept by whoever finds it (docs/decisions/0010).
+"""Pending rows of replayed dead letters: a two-step commit that any process can finish (docs/decisions/0010).
 
-The commit that takes letters out of a dead-letter table names the files with their rows. They are added to the table
-afterwards, under the retry's id and only once. While that is to do, the dead-letter table has a mark with the id.
+The commit that removes dead letters from a dead-letter table names the files with their rows. A second commit adds
+these files to the table, once, under the replay's id. Until then the dead-letter table has a property with that id.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from frazil.catalog.history import OPEN_RETRY, RETRY, RETRY_ID, REWRITE_ID, has_uncommitted_dead_letters, is_recorded
+from frazil.catalog.history import OPEN_REPLAY, REPLAY, REPLAY_ID, REWRITE_ID, has_uncommitted_dead_letters, is_recorded
 from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.removal import settle_removal
@@ -21,114 +21,119 @@ from frazil.types import DataFile, as_json
 
 @dataclass(frozen=True)
 class PendingReplay:
-    """Rows of retried letters, in `files`, for the table `table`. uuid: of that table. since: its newest snapshot before
-    the promise; None when it had none.
-    """
+    """Rows of replayed dead letters that are not in their table yet."""
 
+    #: The id of the replay.
     id: str
+    #: The name of the table that the rows belong to.
     table: str
+    #: The UUID of that table.
     uuid: str
+    #: The newest snapshot of the table before the dead letters were removed; None without one.
     since: int | None
+    #: The data files with the rows.
     files: tuple[DataFile, ...]
 
     def dump(self) -> str:
-        """As JSON, for the summary."""
+        """Returns the JSON for the snapshot summary."""
         return as_json(asdict(self))
 
     @staticmethod
     def load(text: str) -> PendingReplay:
-        """What `dump` wrote."""
+        """Returns the pending replay that `dump` wrote."""
         fields = json.loads(text)
         return PendingReplay(**{**fields, "files": tuple(DataFile(**file) for file in fields["files"])})
 
 
-def announce(catalog: Catalog, dead_letters: TableState, pending: PendingReplay) -> None:
-    """Marks the dead-letter table before the promise is made. dead_letters: as it was read."""
-    catalog.mark(dead_letters.name, OPEN_RETRY + pending.id, str(dead_letters.head_id))
+def mark_replay(catalog: Catalog, dead_letters: TableState, pending: PendingReplay) -> None:
+    """Sets the replay's property on the dead-letter table, before its commit. dead_letters: the table as it was read."""
+    catalog.mark(dead_letters.name, OPEN_REPLAY + pending.id, str(dead_letters.head_id))
 
 
-def has_open_retries(dead_letters: TableState) -> bool:
-    """Whether `settle_retries` has something to do."""
-    return any(name.startswith(OPEN_RETRY) for name in dead_letters.marks)
+def has_open_replays(dead_letters: TableState) -> bool:
+    """Returns whether `settle_replays` has something to do."""
+    return any(name.startswith(OPEN_REPLAY) for name in dead_letters.marks)
 
 
-def withdraw(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
-    """Takes the mark away: the promise is kept, or was never made."""
-    catalog.mark(dead_letters, OPEN_RETRY + pending.id, None)
+def clear_mark(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
+    """Removes the replay's property: its rows are in the table, or its commit was never made."""
+    catalog.mark(dead_letters, OPEN_REPLAY + pending.id, None)
 
 
-def keep(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
-    """Adds the promised rows to their table, unless they are there. Both tables have been loaded.
+def commit_pending(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
+    """Adds the pending rows to their table unless they are there. Both tables have been loaded.
 
-    ConflictError and UnavailableError as the catalog says; the promise is then still to be kept.
+    Raises: ConflictError and UnavailableError as the catalog; the rows are still pending then.
     """
-    catalog.append_once(pending.table, pending.files, RETRY_ID, pending.id, pending.since)
+    catalog.append_once(pending.table, pending.files, REPLAY_ID, pending.id, pending.since)
     hit("retry.appended")
-    withdraw(catalog, dead_letters, pending)
+    clear_mark(catalog, dead_letters, pending)
     hit("retry.done")
 
 
-def settle_retries(catalog: Catalog, dead_letters: TableState) -> None:
-    """Keeps every promise of this dead-letter table that is still to be kept: a retry died half-way.
+def settle_replays(catalog: Catalog, dead_letters: TableState) -> None:
+    """Finishes every unfinished replay of this dead-letter table. dead_letters: the table as just loaded.
 
-    dead_letters: as loaded just now. Raises TableStopped where nobody can tell whether a promise has been kept.
+    Raises: TableStopped where it cannot be found out whether rows were added.
     """
-    for retry_id, mark in _open_retries(dead_letters):
+    for replay_id, mark in _open_replays(dead_letters):
         if has_uncommitted_dead_letters(mark):
-            settle_removal(catalog, dead_letters.name, retry_id, mark)
+            settle_removal(catalog, dead_letters.name, replay_id, mark)
             continue
         read_at = int(mark)
-        pending = _find(catalog, dead_letters.name, retry_id, read_at)
+        pending = _find(catalog, dead_letters.name, replay_id, read_at)
         if pending is None:
             # Whoever announced it may still be about to make it: not after this commit, which stands in its way.
             catalog.append_once(dead_letters.name, (), REWRITE_ID, new_id(), dead_letters.head_id)
             catalog.load(dead_letters.name)
-            pending = _find(catalog, dead_letters.name, retry_id, read_at)
+            pending = _find(catalog, dead_letters.name, replay_id, read_at)
         if pending is None:
-            catalog.mark(dead_letters.name, OPEN_RETRY + retry_id, None)
+            catalog.mark(dead_letters.name, OPEN_REPLAY + replay_id, None)
             continue
-        _keep_found(catalog, dead_letters.name, pending)
+        _commit_found(catalog, dead_letters.name, pending)
 
 
-def _open_retries(dead_letters: TableState) -> Iterator[tuple[str, str]]:
+def _open_replays(dead_letters: TableState) -> Iterator[tuple[str, str]]:
     for name, value in sorted(dead_letters.marks.items()):
-        if name.startswith(OPEN_RETRY):
-            yield name.removeprefix(OPEN_RETRY), value
+        if name.startswith(OPEN_REPLAY):
+            yield name.removeprefix(OPEN_REPLAY), value
 
 
-def _find(catalog: Catalog, dead_letters: str, retry_id: str, read_at: int) -> PendingReplay | None:
-    """The promise of this id, made after the snapshot `read_at`; None when it was not made."""
-    for said in catalog.history(dead_letters, (RETRY, REWRITE_ID)):
-        if said.words.get(REWRITE_ID) == retry_id:
-            return PendingReplay.load(said.words[RETRY])
-        if said.snapshot_id == read_at:
+def _find(catalog: Catalog, dead_letters: str, replay_id: str, read_at: int) -> PendingReplay | None:
+    """Returns the pending rows of this replay, committed after the snapshot `read_at`; None where they were not
+    committed.
+    """
+    for snapshot in catalog.history(dead_letters, (REPLAY, REWRITE_ID)):
+        if snapshot.summary.get(REWRITE_ID) == replay_id:
+            return PendingReplay.load(snapshot.summary[REPLAY])
+        if snapshot.snapshot_id == read_at:
             return None
-        if said.is_cut:
-            raise _untold(dead_letters, retry_id)
+        if snapshot.is_cut:
+            raise _outcome_unknown(dead_letters, replay_id)
     return None
 
 
-def _keep_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
+def _commit_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
     state = catalog.load(pending.table)
     if state is None or state.uuid != pending.uuid:
         raise TableStopped(
             f"the rows of retried dead letters are for a table that is no longer there: retry={pending.id}",
-            f"restore the table; or, to do without these rows, remove the property that ends in {OPEN_RETRY}{pending.id}",
+            f"restore the table; or, to do without these rows, remove the property that ends in {OPEN_REPLAY}{pending.id}",
             dead_letters,
         )
-    there = is_recorded(catalog.history(pending.table, (RETRY_ID,)), RETRY_ID, pending.id, pending.since)
+    there = is_recorded(catalog.history(pending.table, (REPLAY_ID,)), REPLAY_ID, pending.id, pending.since)
     if there is None:
-        raise _untold(dead_letters, pending.id)
+        raise _outcome_unknown(dead_letters, pending.id)
     if there:
-        withdraw(catalog, dead_letters, pending)
+        clear_mark(catalog, dead_letters, pending)
     else:
-        keep(catalog, dead_letters, pending)
+        commit_pending(catalog, dead_letters, pending)
 
 
-def _untold(dead_letters: str, retry_id: str) -> TableStopped:
+def _outcome_unknown(dead_letters: str, replay_id: str) -> TableStopped:
     return TableStopped(
-        f"snapshots were expired that say whether retried dead letters are in the table: retry={retry_id}",
+        f"snapshots were expired that say whether retried dead letters are in the table: retry={replay_id}",
         "look whether their rows are in the table, add the files if they are not, and then remove the property that ends"
-        f" in {OPEN_RETRY}{retry_id} from the dead-letter table",
+        f" in {OPEN_REPLAY}{replay_id} from the dead-letter table",
         dead_letters,
     )

@@ -1,6 +1,5 @@
-"""Dead letters: what a bad record leaves behind, in a table of its own beside the one it could not go to.
-
-A letter has all that Kafka had of the record, so that it can be read again, and why it was refused.
+"""The rows of a dead-letter table: each has all that Kafka had of a bad record, so that it can be replayed, and why it
+was refused.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ from frazil.types import FORMATS_OF_REGISTRY
 from frazil.write.target import METADATA_TYPES, TableTarget
 
 FAR_TIME = "timestamp_ms"
-"""The record's timestamp in milliseconds, where it is outside of the years of `timestamp`. Older tables lack the column."""
+"""Column with the record's timestamp in milliseconds, where it is outside of the range of `timestamp`. Older
+dead-letter tables lack the column.
+"""
 DEAD_LETTER_TYPES: Mapping[str, IcebergType] = {
     "topic": StringType(),
     "partition": IntegerType(),
@@ -37,11 +38,11 @@ DEAD_LETTER_TYPES: Mapping[str, IcebergType] = {
     "retries": IntegerType(),
     "frazil_version": StringType(),
 }
-"""The columns of a dead-letter table."""
+"""The columns of a dead-letter table, with their types."""
 SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
-"""What of a record is needed to write its letter."""
+"""The columns of a record that its dead letter needs."""
 UNEXPLAINED = Mismatch(0, "", "does_not_fit", "the value does not fit the table")
-"""Said of a record whose fault nobody has named."""
+"""The mismatch of a record whose fault is not known."""
 
 
 def dead_letter_rows(
@@ -50,9 +51,8 @@ def dead_letter_rows(
     mismatches: Sequence[Mismatch],
     schema_ids: pa.Array | None = None,
 ) -> pa.Table:
-    """One row per record in the files' schema of the dead-letter table `dead_letters`.
-
-    records: the source's columns of the bad records alone. mismatches: what is wrong with each, in the same order.
+    """Returns one row per record in the schema of the dead-letter table. records: the source's columns of the bad
+    records alone. mismatches: the mismatch of each record, in the same order.
     """
     count = len(mismatches)
     words = {
@@ -74,7 +74,9 @@ def dead_letter_rows(
 
 
 def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array:
-    """Per record the id of the schema that it names, as text; null where it names none that can be read."""
+    """Returns the id of the schema that each record names, as text `(n_records,)`; null where it names none that can be
+    read.
+    """
     values = records["value"]
     if reading.format not in FORMATS_OF_REGISTRY:
         return pa.nulls(len(values), pa.string())
@@ -88,7 +90,7 @@ def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array
 
 
 def first_mismatches(decoded: Decoded) -> dict[int, Mismatch]:
-    """By row what is wrong with it first."""
+    """Returns the first mismatch of each row, by row."""
     found: dict[int, Mismatch] = {}
     for mismatch in decoded.mismatches:
         found.setdefault(mismatch.row, mismatch)
@@ -96,8 +98,8 @@ def first_mismatches(decoded: Decoded) -> dict[int, Mismatch]:
 
 
 def explain(rows: Sequence[int], known: Mapping[int, Mismatch], again: Decoded | None) -> list[Mismatch]:
-    """What is wrong with each of `rows`. again: those rows alone, decoded once more with every misfit noted; None when
-    all of them are `known`.
+    """Returns the mismatch of each of `rows`. again: these rows alone, decoded once more with every mismatch described;
+    None where all of them are `known`.
     """
     if again is None:
         return [known[row] for row in rows]

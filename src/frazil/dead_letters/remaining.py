@@ -1,5 +1,5 @@
-"""Letters that wait while others are retried, and would take away the rows that these bring: the delete of a row may be a
-dead letter itself, and no look at the table or at what came after in the topic tells of it. Truncates always wait.
+"""Dead letters that remain while others are replayed, and that would delete the replayed rows: the delete of a row may
+itself be a dead letter, which neither the table nor the topic reports. Truncates always remain.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from numpy.typing import NDArray
 
 from frazil.dead_letters.files import records_of
 from frazil.dead_letters.newer_changes import Fetch, read_with
-from frazil.dead_letters.superseded import APPLY, OUTRUN, UNKNOWN, Verdicts
+from frazil.dead_letters.superseded import APPLY, BLOCKED, UNKNOWN, Verdicts
 from frazil.schema.arrow import pick
+from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, key_codes
-from frazil.upsert.change_rows import rank
 from frazil.upsert.records.read_changes import rows_of
 from frazil.upsert.truncates import have_place, is_truncated
 from frazil.write.target import TableTarget
 
 
-class Waiting:
-    """letters: those that wait, some at a time; read when they are first asked for. truncates: of those that are retried,
-    which wait too. topics: of those that are retried, by their numbers. target, fetch: as Later. What cannot be read today
-    is in nobody's way.
+class RemainingDeadLetters:
+    """The dead letters that are not replayed, read when they are first needed.
+
+    dead_letters: yields them in pieces. truncates: truncates among the replayed dead letters, which remain too. topics:
+    the topics of the replayed dead letters, by number. target, fetch: see NewerChanges. A dead letter that cannot be
+    read at present blocks nothing.
     """
 
     def __init__(
@@ -46,29 +48,30 @@ class Waiting:
         self._found: list[Ranked] | None = None
 
     def verdicts(self, changes: Ranked, latest: LatestChanges) -> Verdicts:
-        """Per key that retried letters decide, whether its row would be gone with these letters, or nobody can tell: a
-        truncate of another partition may be from before it. changes, latest: of those that are retried, always the same.
+        """Returns per key that replayed dead letters decide whether a remaining dead letter would delete its row, int8
+        `(n_keys,)`. UNKNOWN where nobody can tell: a truncate of another partition may be older. changes, latest: of
+        the replayed dead letters, the same in each call.
         """
         keys = changes.take(latest.last)
         if self._found is None:
             self._found = [*self._truncates, *self._read(KeySet(keys.keys))]
-        whole = concat_ranked([changes, *self._found])
-        are_placed = have_place(self._target, whole)
-        is_gone = is_truncated(self._target, keys, _newest(whole, are_placed))
-        whole = whole.take(np.flatnonzero(~are_placed))
-        codes, last = key_codes(whole.keys), deduplicate(whole).last
+        combined = concat_ranked([changes, *self._found])
+        are_placed = have_place(self._target, combined)
+        is_gone = is_truncated(self._target, keys, _newest(combined, are_placed))
+        combined = combined.take(np.flatnonzero(~are_placed))
+        codes, last = key_codes(combined.keys), deduplicate(combined).last
         stays = np.zeros(int(codes.max()) + 1, np.bool_)
-        stays[codes[last[whole.ops[last] == UPSERT]]] = True
+        stays[codes[last[combined.ops[last] == UPSERT]]] = True
         is_gone |= ~stays[codes[latest.last]]
         is_unknown = np.zeros(len(keys), np.bool_)
-        for source, partition, offset in _last_truncates(whole):
+        for source, partition, offset in _last_truncates(combined):
             is_same = (keys.source == source) & (keys.partition == partition)
             is_gone |= is_same & (keys.offset < offset)
             is_unknown |= ~is_same
-        return np.where(is_unknown, UNKNOWN, np.where(is_gone, OUTRUN, APPLY)).astype(np.int8)
+        return np.where(is_unknown, UNKNOWN, np.where(is_gone, BLOCKED, APPLY)).astype(np.int8)
 
     def _read(self, keys: KeySet) -> Iterator[Ranked]:
-        """The changes of these keys, and truncates."""
+        """Yields the changes of these keys, and truncates."""
         for dead_letters in self._dead_letters():
             for topic in pc.unique(dead_letters["topic"]).to_pylist():
                 for batch in dead_letters.filter(pc.equal(dead_letters["topic"], topic)).combine_chunks().to_batches():
@@ -90,14 +93,14 @@ class Waiting:
 
 
 def _newest(changes: Ranked, are_placed: NDArray[np.bool_]) -> str:
-    """The place of the newest of these truncates; empty where there is none."""
+    """Returns the position of the newest of these truncates; empty without one."""
     if changes.order is None or not are_placed.any():
         return ""
     return str(pc.max(changes.order.filter(pa.array(are_placed))))
 
 
 def _last_truncates(changes: Ranked) -> Iterator[tuple[int, int, int]]:
-    """Topic, partition and offset of the last truncate of each partition."""
+    """Yields topic, partition and offset of the last truncate of each partition."""
     are_truncates = changes.ops == TRUNCATE
     numbers = (column[are_truncates].tolist() for column in (changes.source, changes.partition, changes.offset))
     last = {(source, partition): offset for source, partition, offset in sorted(zip(*numbers, strict=True))}
@@ -105,7 +108,7 @@ def _last_truncates(changes: Ranked) -> Iterator[tuple[int, int, int]]:
 
 
 def _are_marks(changes: Changes) -> NDArray[np.bool_]:
-    """Which changes leave their row, and mark it as deleted."""
+    """Returns which changes mark their row as deleted, bool `(n_changes,)`."""
     if "deleted" not in changes.own:
         return np.zeros(changes.ops.size, np.bool_)
     return np.asarray(changes.own["deleted"].fill_null(False), np.bool_)

@@ -1,8 +1,8 @@
-"""How letters go whose rows have come to a table where records replace rows (docs/decisions/0010).
+"""Removes replayed dead letters of upsert tables from their dead-letter table (docs/decisions/0010).
 
-Whether a row may come is true of one moment of the table alone, so its commit comes first, and names in its summary what the
-dead-letter table has to lose by it. That is done afterwards, once, by whoever finds it undone. While it is to do, the
-dead-letter table has a mark with the retry's id.
+Whether a row may be replayed depends on the state of the upsert table, so the row is committed first; the snapshot
+summary names the dead letters to be removed. They are removed afterwards, once, by any process that finds this
+unfinished. Until then the dead-letter table has a property with the replay's id.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from frazil.catalog.history import OPEN_RETRY, REMOVED, RETRY_ID, REWRITE_ID, is_recorded
+from frazil.catalog.history import OPEN_REPLAY, REMOVED, REPLAY_ID, REWRITE_ID, is_recorded
 from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
 from frazil.clock import new_id
-from frazil.dead_letters.files import Place, pieces, places_of
-from frazil.dead_letters.rewriting import abandoning, write_some
+from frazil.dead_letters.files import Place, abandoning, pieces, places_of, write_some
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
 from frazil.ingest.failures import TableStopped
@@ -33,154 +32,163 @@ _NONE = "-"
 
 @dataclass(frozen=True)
 class RemovedDeadLetters:
-    """Letters that go: those in files `removed` of the dead-letter table, as it was at the snapshot `read_at`, which are not
-    in the files `added` that come in their place. id: of the retry. table: that has their rows, in a snapshot after `since`;
-    None: it had none.
-    """
+    """Dead letters to be removed: those in the files `removed` that are not in the files `added`."""
 
+    #: The id of the replay.
     id: str
+    #: The table that has their rows.
     table: str
+    #: The newest snapshot of that table before the rows were added; None without one.
     since: int | None
+    #: The snapshot of the dead-letter table that was read.
     read_at: int
+    #: Paths of files of the dead-letter table to be removed.
     removed: tuple[str, ...]
+    #: Files to be added, with the dead letters that remain.
     added: tuple[DataFile, ...]
 
     def dump(self) -> str:
-        """As JSON, for the summary."""
+        """Returns the JSON for the snapshot summary."""
         return as_json(asdict(self))
 
     @staticmethod
     def load(text: str) -> RemovedDeadLetters:
-        """What `dump` wrote."""
+        """Returns the dead letters that `dump` wrote."""
         fields = json.loads(text)
         added = tuple(DataFile(**file) for file in fields["added"])
         return RemovedDeadLetters(**{**fields, "removed": tuple(fields["removed"]), "added": added})
 
 
-def announce_removal(catalog: Catalog, dead_letters: str, taken: RemovedDeadLetters) -> None:
-    """Marks the dead-letter table before the rows are committed."""
-    since = _NONE if taken.since is None else str(taken.since)
-    catalog.mark(dead_letters, OPEN_RETRY + taken.id, f"{taken.read_at} {since} {taken.table}")
+def mark_removal(catalog: Catalog, dead_letters: str, removal: RemovedDeadLetters) -> None:
+    """Sets the replay's property on the dead-letter table, before the rows are committed."""
+    since = _NONE if removal.since is None else str(removal.since)
+    catalog.mark(dead_letters, OPEN_REPLAY + removal.id, f"{removal.read_at} {since} {removal.table}")
 
 
-def withdraw_removal(catalog: Catalog, dead_letters: str, retry_id: str) -> None:
-    """Takes the mark away: the letters are gone, or the rows were never committed."""
-    catalog.mark(dead_letters, OPEN_RETRY + retry_id, None)
+def clear_removal_mark(catalog: Catalog, dead_letters: str, replay_id: str) -> None:
+    """Removes the replay's property: the dead letters are removed, or the rows were never committed."""
+    catalog.mark(dead_letters, OPEN_REPLAY + replay_id, None)
 
 
-def settle_removal(catalog: Catalog, dead_letters: str, retry_id: str, mark: str) -> None:
-    """Finishes a retry that died half-way, or stands in its way for good. dead_letters: has been loaded.
+def settle_removal(catalog: Catalog, dead_letters: str, replay_id: str, mark: str) -> None:
+    """Finishes an unfinished replay, or prevents its commit for good. dead_letters: a table that has been loaded.
 
-    Raises TableStopped where nobody can tell what it has done, else as the catalog does.
+    Raises: TableStopped where the outcome cannot be found out; otherwise as the catalog.
     """
     _, since, table = mark.split(" ", 2)
-    taken = _find(catalog, dead_letters, table, retry_id, None if since == _NONE else int(since))
-    if taken is not None:
-        take_out(catalog, dead_letters, taken)
-    withdraw_removal(catalog, dead_letters, retry_id)
+    removal = _find(catalog, dead_letters, table, replay_id, None if since == _NONE else int(since))
+    if removal is not None:
+        remove_dead_letters(catalog, dead_letters, removal)
+    clear_removal_mark(catalog, dead_letters, replay_id)
     hit("retry.done")
 
 
-def take_out(catalog: Catalog, dead_letters: str, taken: RemovedDeadLetters) -> None:
-    """Takes the letters away, unless they are gone. Both tables have been loaded.
+def remove_dead_letters(catalog: Catalog, dead_letters: str, removal: RemovedDeadLetters) -> None:
+    """Removes the dead letters unless they are removed. Both tables have been loaded.
 
-    Raises as `settle_removal`; it is then still to be done.
+    Raises: as `settle_removal`; the removal is still unfinished then.
     """
-    is_done = is_recorded(catalog.history(dead_letters, (REWRITE_ID,)), REWRITE_ID, taken.id, taken.read_at)
+    is_done = is_recorded(catalog.history(dead_letters, (REWRITE_ID,)), REWRITE_ID, removal.id, removal.read_at)
     if is_done:
         return
     if is_done is False:
         with suppress(ConflictError):
-            catalog.rewrite(Rewrite(dead_letters, taken.read_at, taken.id, taken.removed, taken.added))
+            catalog.rewrite(Rewrite(dead_letters, removal.read_at, removal.id, removal.removed, removal.added))
             return
-    _take_out_one_by_one(catalog, dead_letters, taken)
+    _remove_one_by_one(catalog, dead_letters, removal)
     if is_done is False:
-        catalog.delete_files(dead_letters, [file.path for file in taken.added])
+        catalog.delete_files(dead_letters, [file.path for file in removal.added])
 
 
 def _find(
-    catalog: Catalog, dead_letters: str, table: str, retry_id: str, since: int | None
+    catalog: Catalog, dead_letters: str, table: str, replay_id: str, since: int | None
 ) -> RemovedDeadLetters | None:
-    """What the table says of this retry; None where it has not got its rows, and never will."""
+    """Returns the dead letters that the table's history names for this replay; None where its rows are not in the table
+    and never will be.
+    """
     state = catalog.load(table)
     if state is None:
         return None
-    taken = _said(catalog, dead_letters, table, retry_id, since)
-    if taken is None:
+    removal = _removal_in_history(catalog, dead_letters, table, replay_id, since)
+    if removal is None:
         # Whoever announced it may still be about to commit the rows: not after this commit, which stands in its way.
-        catalog.append_once(table, (), RETRY_ID, new_id(), state.head_id)
+        catalog.append_once(table, (), REPLAY_ID, new_id(), state.head_id)
         catalog.load(table)
-        taken = _said(catalog, dead_letters, table, retry_id, since)
-    return taken
+        removal = _removal_in_history(catalog, dead_letters, table, replay_id, since)
+    return removal
 
 
-def _said(
-    catalog: Catalog, dead_letters: str, table: str, retry_id: str, since: int | None
+def _removal_in_history(
+    catalog: Catalog, dead_letters: str, table: str, replay_id: str, since: int | None
 ) -> RemovedDeadLetters | None:
-    for said in catalog.history(table, (RETRY_ID, REMOVED)):
-        if said.words.get(RETRY_ID) == retry_id:
-            return RemovedDeadLetters.load(said.words[REMOVED])
-        if said.snapshot_id == since:
+    for snapshot in catalog.history(table, (REPLAY_ID, REMOVED)):
+        if snapshot.summary.get(REPLAY_ID) == replay_id:
+            return RemovedDeadLetters.load(snapshot.summary[REMOVED])
+        if snapshot.snapshot_id == since:
             return None
-        if said.is_cut:
-            raise _untold(dead_letters, retry_id)
+        if snapshot.is_cut:
+            raise _outcome_unknown(dead_letters, replay_id)
     return None
 
 
-def _take_out_one_by_one(catalog: Catalog, dead_letters: str, taken: RemovedDeadLetters) -> None:
-    """The files are no longer those that were read: others have compacted them, or dropped letters."""
+def _remove_one_by_one(catalog: Catalog, dead_letters: str, removal: RemovedDeadLetters) -> None:
+    """Removes the dead letters by place, where the files are no longer those that were read: they were compacted, or
+    dead letters were dropped.
+    """
     for _ in range(_TRIES):
         state = catalog.load(dead_letters)
         if state is None:
             return
         target = plain_target(state)
-        gone = _places(target, taken, taken.removed) - _places(target, taken, (file.path for file in taken.added))
+        gone = _places(target, removal, removal.removed) - _places(
+            target, removal, (file.path for file in removal.added)
+        )
         with suppress(ConflictError):
-            _leave_out(catalog, state, gone, taken.id)
+            _leave_out(catalog, state, gone, removal.id)
             return
     raise ConflictError(
         "other retries of dead letters are in the way", remedy="try again when they are done", where=dead_letters
     )
 
 
-def _places(dead_letters: TableTarget, taken: RemovedDeadLetters, paths: Iterable[str]) -> set[Place]:
-    """Where the records of the letters in these files lie."""
+def _places(dead_letters: TableTarget, removal: RemovedDeadLetters, paths: Iterable[str]) -> set[Place]:
+    """Returns the places of the records of the dead letters in these files."""
     found: set[Place] = set()
     try:
         for path in paths:
             for rows in pieces(dead_letters, StoredFile(path, 0, 0), ("topic", "partition", "offset")):
                 found.update(places_of(rows))
     except FileNotFoundError:
-        raise _untold(dead_letters.name, taken.id) from None
+        raise _outcome_unknown(dead_letters.name, removal.id) from None
     return found
 
 
-def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], retry_id: str) -> None:
+def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], replay_id: str) -> None:
     target, removed = plain_target(state), []
     writer = FileWriter(target)
     with abandoning(writer):
         for file in catalog.files(state.name):
-            lots = list(pieces(target, file))
-            masks = [pa.array([place in gone for place in places_of(rows)], pa.bool_()) for rows in lots]
+            batches = list(pieces(target, file))
+            masks = [pa.array([place in gone for place in places_of(rows)], pa.bool_()) for rows in batches]
             if any(mask.true_count for mask in masks):
                 removed.append(file.path)
-                for rows, mask in zip(lots, masks, strict=True):
+                for rows, mask in zip(batches, masks, strict=True):
                     write_some(writer, rows.filter(pa.compute.invert(mask)))
         added = tuple(writer.finish())
     if not removed:
         return
     assert state.head_id is not None
     try:
-        catalog.rewrite(Rewrite(state.name, state.head_id, retry_id, tuple(removed), added))
+        catalog.rewrite(Rewrite(state.name, state.head_id, replay_id, tuple(removed), added))
     except ConflictError:
         catalog.delete_files(state.name, [file.path for file in added])
         raise
 
 
-def _untold(dead_letters: str, retry_id: str) -> TableStopped:
+def _outcome_unknown(dead_letters: str, replay_id: str) -> TableStopped:
     return TableStopped(
-        f"snapshots were expired that say whether retried dead letters are in the table: retry={retry_id}",
+        f"snapshots were expired that say whether retried dead letters are in the table: retry={replay_id}",
         "look whether their rows are in the table, drop the letters if they are, and then remove the property that ends in"
-        f" {OPEN_RETRY}{retry_id} from the dead-letter table",
+        f" {OPEN_REPLAY}{replay_id} from the dead-letter table",
         dead_letters,
     )

@@ -1,8 +1,9 @@
-"""Retries and drops dead letters: one commit takes them out of their table and promises their rows to the other one.
+"""Replays and drops dead letters. One commit removes them from their dead-letter table and names the pending files with
+their rows.
 
-Letters go through the very steps that records go through in a task, with today's schemas, columns and code. Nothing here
-touches the progress of either table, so ingestion goes on beside it (docs/decisions/0010). Tables whose records replace
-rows have a way of their own (`ingest.dead_letters.replacing`).
+Dead letters are read and written exactly as a task reads and writes records, with the current schemas, columns and
+code. The progress of both tables stays unchanged, so ingestion continues meanwhile (docs/decisions/0010). Upsert tables
+are replayed by `replay_upserts`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.catalog.history import RETRY
+from frazil.catalog.history import REPLAY
 from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.crashing import still_crashing
-from frazil.dead_letters.files import Retried, Selection, pieces, places_of, records_of
-from frazil.dead_letters.newer_changes import Witness
-from frazil.dead_letters.pending import PendingReplay, announce, has_open_retries, keep, settle_retries, withdraw
+from frazil.dead_letters.files import (
+    ReplayResult,
+    Selection,
+    abandoning,
+    pieces,
+    places_of,
+    records_of,
+    with_new_reason,
+    write_some,
+)
+from frazil.dead_letters.newer_changes import TopicReaders
+from frazil.dead_letters.pending import (
+    PendingReplay,
+    clear_mark,
+    commit_pending,
+    has_open_replays,
+    mark_replay,
+    settle_replays,
+)
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
-from frazil.dead_letters.replay_upserts import PendingDeadLetters, replace_rows
+from frazil.dead_letters.replay_upserts import SelectedDeadLetters, replace_rows
 from frazil.dead_letters.requirements import Needs, meet
-from frazil.dead_letters.rewriting import abandoning, with_new_reason, write_some
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.pieces import read_in_pieces
 from frazil.errors import ConflictError, FrazilError, SpecError
@@ -47,57 +63,66 @@ _ALL = 2**31
 
 @dataclass(frozen=True)
 class _Written:
-    """Files that no snapshot names yet. removed: paths of the dead-letter table's files in whose place they come."""
+    """Files that no snapshot names yet."""
 
+    #: Data files for the table.
     rows: tuple[DataFile, ...]
+    #: Data files for the dead-letter table, with the dead letters that remain.
     dead_letters: tuple[DataFile, ...]
+    #: Paths of the dead-letter table's files that `dead_letters` replace.
     removed: tuple[str, ...]
-    fitted: int
+    #: The number of dead letters whose rows are in `rows`.
+    replayed: int
+    #: The number of selected dead letters.
     selected: int
 
 
-class Retrier:
-    """Works on the dead letters of one table at a time. schemas: None where no registry is named. witness: the topics, which
-    tell what came after a letter; None: nothing does.
+class Replayer:
+    """Replays and drops the dead letters of one table at a time. schemas: None without a schema registry.
+    topic_readers: access to the topics, which have the changes after a dead letter; None without access.
     """
 
-    def __init__(self, catalog: Catalog, schemas: Schemas | None, witness: Witness | None = None) -> None:
+    def __init__(self, catalog: Catalog, schemas: Schemas | None, topic_readers: TopicReaders | None = None) -> None:
         self._catalog = catalog
         self._schemas = schemas
-        self._witness = witness
-        self._box = DeadLetterTables(catalog)
+        self._topic_readers = topic_readers
+        self._tables = DeadLetterTables(catalog)
 
     def settled(self, table: Table) -> TableState | None:
-        """The dead-letter table, with all in it that was promised to it and nothing left to do of earlier retries; None
+        """Returns the dead-letter table after every pending commit to it and every earlier replay is finished; None
         where there is none.
 
-        Raises TableStopped where that cannot be had, UnavailableError and ConflictError as the catalog does.
+        Raises: TableStopped where that is impossible; UnavailableError and ConflictError as the catalog.
         """
         table.state = self._catalog.load(table.name)
-        self._box.deliver(table.name, table.progress)
+        self._tables.deliver(table.name, table.progress)
         for _ in range(_TRIES):
             dead_letters = self._catalog.load(table.dead_letter_table_name)
-            if dead_letters is None or not has_open_retries(dead_letters):
+            if dead_letters is None or not has_open_replays(dead_letters):
                 return dead_letters
-            settle_retries(self._catalog, dead_letters)
+            settle_replays(self._catalog, dead_letters)
         raise _in_the_way(table)
 
-    def retry(self, table: Table, selection: Selection) -> Retried:
-        """Puts the selected letters that fit by now into the table; the others stay, with the reason of today.
+    def replay(self, table: Table, selection: Selection) -> ReplayResult:
+        """Replays the selected dead letters: those whose records fit now become rows; the others remain, with the
+        current reason. May be called again after any exception or crash.
 
-        Raises SpecError where the table is not there, or cannot have the columns that the letters need; the rest as
-        `settled` does. Whatever it raises and wherever it dies, it may be called again.
+        Raises: SpecError where the table does not exist, or cannot have the columns that the dead letters need;
+        otherwise as `settled`.
         """
         for _ in range(_TRIES):
             dead_letters = self.settled(table)
             if dead_letters is None:
-                return Retried()
+                return ReplayResult()
             with suppress(ConflictError):
-                return self._retry(table, dead_letters, selection)
+                return self._replay(table, dead_letters, selection)
         raise _in_the_way(table)
 
     def drop(self, table: Table, selection: Selection) -> int:
-        """Takes the selected letters away for good; how many they were. Raises as `settled` does."""
+        """Deletes the selected dead letters for good; returns their number.
+
+        Raises: as `settled`.
+        """
         for _ in range(_TRIES):
             dead_letters = self.settled(table)
             if dead_letters is None:
@@ -106,22 +131,22 @@ class Retrier:
                 return self._drop(table, dead_letters, selection)
         raise _in_the_way(table)
 
-    def _retry(self, table: Table, dead_letters: TableState, selection: Selection) -> Retried:
+    def _replay(self, table: Table, dead_letters: TableState, selection: Selection) -> ReplayResult:
         if table.state is None:
             raise SpecError(
                 "there is no such table to put letters into", remedy="frazil run makes it", where=table.name
             )
         files = self._touched(dead_letters, selection)
         if not files:
-            return Retried()
+            return ReplayResult()
         since = table.state.head_id
         table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
         if table.spec.mode == "upsert":
-            chosen = PendingDeadLetters(dead_letters, tuple(files), selection, since)
-            return replace_rows(self._catalog, self._schemas, self._witness, table, chosen)
+            chosen = SelectedDeadLetters(dead_letters, tuple(files), selection, since)
+            return replace_rows(self._catalog, self._schemas, self._topic_readers, table, chosen)
         written = self._write(table, dead_letters, files, selection)
         self._commit(table, dead_letters, written)
-        return Retried(written.fitted, written.selected - written.fitted)
+        return ReplayResult(written.replayed, written.selected - written.replayed)
 
     def _drop(self, table: Table, dead_letters: TableState, selection: Selection) -> int:
         files = self._touched(dead_letters, selection)
@@ -140,7 +165,7 @@ class Retrier:
         return dropped
 
     def _touched(self, dead_letters: TableState, selection: Selection) -> list[StoredFile]:
-        """The files with letters that are meant."""
+        """Returns the files with selected dead letters."""
         if dead_letters.head_id is None:
             return []
         target = plain_target(dead_letters)
@@ -153,7 +178,7 @@ class Retrier:
     def _write(
         self, table: Table, dead_letters: TableState, files: Sequence[StoredFile], selection: Selection
     ) -> _Written:
-        """Writes the letters anew, after what they need is there."""
+        """Writes the rows and the remaining dead letters, after schemas and columns that they need are there."""
         for _ in range(_ROUNDS):
             attempt = _Attempt(table.target(), plain_target(dead_letters), selection)
             with abandoning(attempt.writer, attempt.dead_letter_writer):
@@ -182,28 +207,28 @@ class Retrier:
             if state is None or table.state is None or state.uuid != table.state.uuid:
                 raise ConflictError("the table was made anew while its letters were read", where=table.name)
             pending = PendingReplay(new_id(), table.name, state.uuid, state.head_id, written.rows)
-            announce(self._catalog, dead_letters, pending)
+            mark_replay(self._catalog, dead_letters, pending)
         except FrazilError:
             self._delete(table.name, dead_letters.name, written)
             raise
         hit("retry.announced")
         try:
-            self._replace(table, dead_letters, written, pending.id, {RETRY: pending.dump()})
+            self._replace(table, dead_letters, written, pending.id, {REPLAY: pending.dump()})
         except ConflictError:
-            withdraw(self._catalog, dead_letters.name, pending)
+            clear_mark(self._catalog, dead_letters.name, pending)
             raise
         hit("retry.promised")
         try:
-            keep(self._catalog, dead_letters.name, pending)
+            commit_pending(self._catalog, dead_letters.name, pending)
         except ConflictError:
             self.settled(table)
 
     def _replace(
-        self, table: Table, dead_letters: TableState, written: _Written, name: str, words: Mapping[str, str]
+        self, table: Table, dead_letters: TableState, written: _Written, name: str, summary: Mapping[str, str]
     ) -> None:
-        """The one commit that takes letters out and puts back those that stay."""
+        """Commits the removal of dead letters from their table, with those that remain."""
         assert dead_letters.head_id is not None
-        rewrite = Rewrite(dead_letters.name, dead_letters.head_id, name, written.removed, written.dead_letters, words)
+        rewrite = Rewrite(dead_letters.name, dead_letters.head_id, name, written.removed, written.dead_letters, summary)
         try:
             self._catalog.rewrite(rewrite)
         except ConflictError:
@@ -211,13 +236,13 @@ class Retrier:
             raise
 
     def _delete(self, table: str, dead_letters: str, written: _Written) -> None:
-        """Removes files that no commit can name any more."""
+        """Deletes files that no commit can name any more."""
         self._catalog.delete_files(table, [file.path for file in written.rows])
         self._catalog.delete_files(dead_letters, [file.path for file in written.dead_letters])
 
 
 class _Attempt:
-    """Letters through the steps of a task, for as long as nothing is found that must be there first."""
+    """Reads dead letters and writes their rows until a missing schema or column is found."""
 
     def __init__(self, target: TableTarget, dead_letters: TableTarget, selection: Selection) -> None:
         self.target = target
@@ -226,11 +251,11 @@ class _Attempt:
         self.dead_letter_writer = FileWriter(dead_letters)
         self.needs = Needs()
         self._selection = selection
-        self._fitted = 0
+        self._replayed = 0
         self._selected = 0
 
     def take(self, rows: pa.Table) -> None:
-        """Letters of a file that has some that are meant."""
+        """Reads the dead letters of one file with selected ones."""
         chosen, room = self._selection.of(rows), self.target.reading.room
         write_some(self.dead_letter_writer, rows.filter(pc.invert(chosen)))
         for batch in self._without_crashing(rows.filter(chosen)).to_batches():
@@ -238,17 +263,17 @@ class _Attempt:
                 self._take_read(dead_letters, records, read)
 
     def finish(self, removed: Sequence[str]) -> _Written:
-        """Ends the files."""
+        """Closes the files and returns them."""
         rows, dead_letters = tuple(self.writer.finish()), tuple(self.dead_letter_writer.finish())
-        return _Written(rows, dead_letters, tuple(removed), self._fitted, self._selected)
+        return _Written(rows, dead_letters, tuple(removed), self._replayed, self._selected)
 
     def abandon(self) -> None:
-        """Removes the files."""
+        """Deletes the files."""
         self.writer.abandon()
         self.dead_letter_writer.abandon()
 
     def _without_crashing(self, dead_letters: pa.Table) -> pa.Table:
-        """The letters but for those that nobody can read without ending: they stay."""
+        """Returns the dead letters without those that crash their reader, which remain."""
         found = still_crashing(self.target, dead_letters)
         if not found:
             return dead_letters
@@ -275,7 +300,7 @@ class _Attempt:
         refused = pa.array(decoded.refused)
         fitting = read.rows(self.target, records)
         self._selected += batch.num_rows
-        self._fitted += batch.num_rows - decoded.mismatch_count
+        self._replayed += batch.num_rows - decoded.mismatch_count
         write_some(self.writer, fitting)
         staying = pa.Table.from_batches([batch]).filter(refused)
         if staying.num_rows:

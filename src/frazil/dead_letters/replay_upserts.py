@@ -1,8 +1,8 @@
-"""Retries letters into a table whose records replace rows: each counts as far as nothing newer is there.
+"""Replays dead letters into an upsert table: each applies only where no newer change of its key exists.
 
-Letters are read and written once. Then, as often as the table changes meanwhile, the rows that they replace are looked up,
-what came later is asked of the table and of the topics, and the rows are committed on top of that very table or not at all.
-Letters whose rows are in go afterwards (see `taken`); the others stay with the reason of today.
+Dead letters are read and written once. For each version of the table, the rows that they replace are looked up, the
+table and the topics are searched for newer changes, and the rows are committed on top of exactly that version. Replayed
+dead letters are removed afterwards (`removal`); the others remain, with the current reason.
 """
 
 from __future__ import annotations
@@ -15,17 +15,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.catalog.history import COMMIT_ID, REMOVED, RETRY_ID, is_unmoved
+from frazil.catalog.history import COMMIT_ID, REMOVED, REPLAY_ID, is_unmoved
 from frazil.catalog.port import Catalog, Replacement, Rewrite, StoredFile, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.crashing import CRASHES, still_crashing
-from frazil.dead_letters.files import Place, Retried, Selection, pieces, places_of
-from frazil.dead_letters.newer_changes import UNTOLD, Asked, Later, Witness
-from frazil.dead_letters.remaining import Waiting
-from frazil.dead_letters.removal import RemovedDeadLetters, announce_removal, take_out, withdraw_removal
+from frazil.dead_letters.files import (
+    Place,
+    ReplayResult,
+    Selection,
+    abandoning,
+    pieces,
+    places_of,
+    with_new_reason,
+    write_some,
+)
+from frazil.dead_letters.newer_changes import NOT_KNOWN, HistoryQuery, NewerChanges, TopicReaders
+from frazil.dead_letters.remaining import RemainingDeadLetters
+from frazil.dead_letters.removal import RemovedDeadLetters, clear_removal_mark, mark_removal, remove_dead_letters
 from frazil.dead_letters.replayed_changes import Draft
 from frazil.dead_letters.requirements import fetch_schemas, meet
-from frazil.dead_letters.rewriting import abandoning, with_new_reason, write_some
 from frazil.dead_letters.superseded import (
     APPLY,
     ASK,
@@ -47,8 +55,8 @@ from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.commit import OldRowsMissing, Prepared, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked
-from frazil.upsert.lookup.search import Found
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.upsert.lookup.search import Found
 from frazil.upsert.truncates import is_truncated
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
@@ -61,31 +69,38 @@ _NOTHING = Prepared((), RowDelta(None))
 
 
 @dataclass(frozen=True)
-class PendingDeadLetters:
-    """What is retried: the selected letters of `files`. state: their table as it was read. since: the newest snapshot of the
-    table before that; None where it had none.
-    """
+class SelectedDeadLetters:
+    """The dead letters to be replayed."""
 
+    #: Their dead-letter table as it was read.
     state: TableState
+    #: The files with selected dead letters.
     files: tuple[StoredFile, ...]
+    #: The selection.
     selection: Selection
+    #: The newest snapshot of the upsert table before that; None without one.
     since: int | None
 
     def pieces(self) -> Iterable[pa.Table]:
-        """The letters of the files, some at a time."""
+        """Yields the dead letters of the files in pieces."""
         target = plain_target(self.state)
         return (rows for file in self.files for rows in pieces(target, file))
 
 
 def replace_rows(
-    catalog: Catalog, schemas: Schemas | None, witness: Witness | None, table: Table, dead_letters: PendingDeadLetters
-) -> Retried:
-    """Puts the letters into the table where they may still count. Raises as Retrier.retry does, ConflictError where it is to
-    be done again from the start.
+    catalog: Catalog,
+    schemas: Schemas | None,
+    topic_readers: TopicReaders | None,
+    table: Table,
+    dead_letters: SelectedDeadLetters,
+) -> ReplayResult:
+    """Replays the dead letters into the upsert table where they still apply.
+
+    Raises: as Replayer.replay; ConflictError where the replay must start again.
     """
     check_columns(table.target())
     table.key_updates.is_single_task = True
-    work = _Replacing(catalog, schemas, witness, table, dead_letters)
+    work = _Replacing(catalog, schemas, topic_readers, table, dead_letters)
     for _ in range(_ROUNDS):
         draft = work.draft()
         if draft is None:
@@ -102,18 +117,19 @@ def replace_rows(
 
 
 class _Judge:
-    """Decides, for one look at the table, which keys stay as they are, and which letters therefore do.
+    """Decides, for one version of the table, which keys keep their row, and which dead letters therefore remain."""
 
-    mismatches: of the letters that stay, once it was asked. has_effect: whether the table changes at all.
-    """
-
-    def __init__(self, draft: Draft, only_topic: str, later: Later | None, waiting: Waiting | None) -> None:
+    def __init__(
+        self, draft: Draft, only_topic: str, newer_changes: NewerChanges | None, remaining: RemainingDeadLetters | None
+    ) -> None:
         self._draft = draft
         self._only_topic = only_topic
-        self._later = later
-        self._waiting = waiting
+        self._newer_changes = newer_changes
+        self._remaining = remaining
         self.progress = Progress()
+        #: The dead letters that remain, by place, after a call.
         self.mismatches: Mapping[Place, Mismatch] = {}
+        #: Whether the table changes at all, after a call.
         self.has_effect = False
 
     def __call__(self, changes: Ranked, latest: LatestChanges, found: Found) -> Bools:
@@ -126,46 +142,50 @@ class _Judge:
             verdicts = with_log(verdicts, self._ask(changes, latest, verdicts >= ASK))
         verdicts[is_truncated(draft.target, keys, self.progress.emptied)] = SUPERSEDED
         is_new = (verdicts == APPLY) & (keys.ops == UPSERT) & (~live | are_marked(draft.target, found, len(keys)))
-        if self._waiting is not None and is_new.any():
-            verdicts[is_new] = self._waiting.verdicts(changes, latest)[is_new]
+        if self._remaining is not None and is_new.any():
+            verdicts[is_new] = self._remaining.verdicts(changes, latest)[is_new]
         late, verdicts = staying(draft.changes, draft.topics, keys.keys, verdicts, live)
         self.mismatches = {**draft.mismatches, **late}
         self.has_effect = bool(((verdicts == APPLY) & ((keys.ops == UPSERT) | live)).any())
         return np.asarray(verdicts != APPLY, np.bool_)
 
     def _ask(self, changes: Ranked, latest: LatestChanges, is_asked: Bools) -> Verdicts:
-        if self._later is None:
-            return np.full(is_asked.size, UNTOLD, np.int8)
+        if self._newer_changes is None:
+            return np.full(is_asked.size, NOT_KNOWN, np.int8)
         asked = changes.take(latest.last[is_asked])
         numbers = zip(asked.source.tolist(), asked.partition.tolist(), strict=True)
-        self._later.read_on({(self._draft.topics[source], number) for source, number in numbers}, self.progress)
-        return self._later.of(changes, latest)
+        self._newer_changes.read_on({(self._draft.topics[source], number) for source, number in numbers}, self.progress)
+        return self._newer_changes.of(changes, latest)
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """Files for one commit, and the letters that stay."""
+    """The files of one commit."""
 
+    #: Data files and deletes for the upsert table.
     prepared: Prepared
+    #: Files for the dead-letter table, with the dead letters that remain.
     added: tuple[DataFile, ...]
+    #: The dead letters that remain, by place, with the reason.
     mismatches: Mapping[Place, Mismatch]
+    #: Whether the upsert table changes.
     has_effect: bool
 
 
 class _Replacing:
-    """One retry of some letters of one table."""
+    """The replay of selected dead letters of one upsert table."""
 
     def __init__(
         self,
         catalog: Catalog,
         schemas: Schemas | None,
-        witness: Witness | None,
+        topic_readers: TopicReaders | None,
         table: Table,
-        dead_letters: PendingDeadLetters,
+        dead_letters: SelectedDeadLetters,
     ) -> None:
         self._catalog = catalog
         self._schemas = schemas
-        self._witness = witness
+        self._topic_readers = topic_readers
         self._table = table
         self._dead_letters = dead_letters
         self._topics = sorted({topic for topic, _, _ in self._places(dead_letters.files)})
@@ -173,7 +193,7 @@ class _Replacing:
     # ---- letters to changes
 
     def draft(self) -> Draft | None:
-        """The letters as changes; None where it was found out what they need, which is there now."""
+        """Returns the dead letters as changes; None where something was missing that is there now."""
         draft = Draft(self._table.target(), self._topics)
         with abandoning(draft.writer):
             for rows in self._dead_letters.pieces():
@@ -188,9 +208,12 @@ class _Replacing:
             meet(self._catalog, self._schemas, self._table, draft.needs)
         return None
 
-    def put(self, draft: Draft) -> Retried:
-        """Commits what counts. Raises OldRowsMissing where letters lack the rows whose values they need."""
-        judge = _Judge(draft, self._only_topic(), self._later(draft), self._waiting(draft))
+    def put(self, draft: Draft) -> ReplayResult:
+        """Commits the changes that apply.
+
+        Raises: OldRowsMissing where dead letters lack the rows whose values they need.
+        """
+        judge = _Judge(draft, self._only_topic(), self._newer_changes(draft), self._remaining(draft))
         for _ in range(_TRIES):
             with self._cleaning(draft):
                 state = self._fresh()
@@ -198,31 +221,31 @@ class _Replacing:
                 hit("retry.written")
                 if not attempt.has_effect:
                     self._put_back(draft, attempt)
-                    return self._retried(draft, attempt)
-                taken = self._announce(attempt)
-            if self._commit(draft, state, attempt, taken):
-                return self._retried(draft, attempt)
+                    return self._result(draft, attempt)
+                removal = self._announce(attempt)
+            if self._commit(draft, state, attempt, removal):
+                return self._result(draft, attempt)
         with self._cleaning(draft):
             raise ConflictError(
                 "other writers change the table faster than rows can be looked up in it", where=self._table.name
             )
 
-    def _later(self, draft: Draft) -> Later | None:
+    def _newer_changes(self, draft: Draft) -> NewerChanges | None:
         assert draft.report is not None
-        if self._witness is None or not draft.report.touched:
+        if self._topic_readers is None or not draft.report.touched:
             return None
         files = self._catalog.files(self._dead_letters.state.name)
         dead_letters, unread = self._places(files), self._places(files, Selection(CRASHES))
-        asked = Asked(draft.topics, draft.latest, draft.stamps, frozenset(dead_letters), frozenset(unread))
-        return Later(self._witness, asked, draft.target, self._fetch)
+        asked = HistoryQuery(draft.topics, draft.latest, draft.stamps, frozenset(dead_letters), frozenset(unread))
+        return NewerChanges(self._topic_readers, asked, draft.target, self._fetch)
 
-    def _waiting(self, draft: Draft) -> Waiting | None:
+    def _remaining(self, draft: Draft) -> RemainingDeadLetters | None:
         if self._dead_letters.selection == Selection() and not draft.truncates:
             return None
-        return Waiting(self._others, draft.truncates, draft.topics, draft.target, self._fetch)
+        return RemainingDeadLetters(self._others, draft.truncates, draft.topics, draft.target, self._fetch)
 
     def _others(self) -> Iterator[pa.Table]:
-        """The letters that are not meant."""
+        """Yields the dead letters that are not selected."""
         if self._dead_letters.selection == Selection():
             return
         target = plain_target(self._dead_letters.state)
@@ -241,7 +264,7 @@ class _Replacing:
         return (selectors[0].literal or "") if len(selectors) == 1 else ""
 
     def _places(self, files: Iterable[StoredFile], selection: Selection = _ALL) -> set[Place]:
-        """Where the records of letters lie."""
+        """Returns the places of the dead letters in these files."""
         target, columns = plain_target(self._dead_letters.state), ("topic", "partition", "offset", "error_class")
         found = (rows.filter(selection.of(rows)) for file in files for rows in pieces(target, file, columns))
         return {place for rows in found for place in places_of(rows)}
@@ -249,12 +272,15 @@ class _Replacing:
     # ---- changes to rows
 
     def _fresh(self) -> TableState:
-        """The table as it is now. ConflictError where what was read of its letters may no longer hold."""
+        """Returns the table, loaded now.
+
+        Raises: ConflictError where the dead letters must be read again.
+        """
         name, before = self._table.name, self._table.state
         state = self._catalog.load(name)
         if state is None or before is None or state.uuid != before.uuid:
             raise ConflictError("the table was made anew while its letters were read", where=name)
-        history = self._catalog.history(name, (RETRY_ID, COMMIT_ID))
+        history = self._catalog.history(name, (REPLAY_ID, COMMIT_ID))
         if not is_unmoved(history, self._dead_letters.since, state.progress.commit_id):
             raise ConflictError("other retries of dead letters are in the way", where=name)
         return state
@@ -273,7 +299,7 @@ class _Replacing:
         return _Attempt(prepared, added, judge.mismatches, judge.has_effect)
 
     def _write_dead_letters(self, mismatches: Mapping[Place, Mismatch]) -> tuple[DataFile, ...]:
-        """The letters that stay, and those of the same files that were not meant."""
+        """Writes the dead letters that remain, and the unselected ones of the same files."""
         writer = FileWriter(plain_target(self._dead_letters.state))
         with abandoning(writer):
             for rows in self._dead_letters.pieces():
@@ -292,38 +318,42 @@ class _Replacing:
         dead_letters = self._dead_letters
         assert dead_letters.state.head_id is not None
         removed = tuple(file.path for file in dead_letters.files)
-        taken = RemovedDeadLetters(
+        removal = RemovedDeadLetters(
             new_id(), self._table.name, dead_letters.since, dead_letters.state.head_id, removed, attempt.added
         )
         try:
-            announce_removal(self._catalog, dead_letters.state.name, taken)
+            mark_removal(self._catalog, dead_letters.state.name, removal)
         except FrazilError:
             self._give_up(attempt)
             raise
         hit("retry.announced")
-        return taken
+        return removal
 
-    def _commit(self, draft: Draft, state: TableState, attempt: _Attempt, taken: RemovedDeadLetters) -> bool:
-        """The rows, if the table is as it was looked at, and then the letters; whether that was so."""
+    def _commit(self, draft: Draft, state: TableState, attempt: _Attempt, removal: RemovedDeadLetters) -> bool:
+        """Commits the rows and then removes the dead letters; returns False where the table has changed since it was
+        looked up.
+        """
         assert draft.report is not None
         prepared, dead_letters = attempt.prepared, self._dead_letters.state.name
-        made = Replacement(self._table.name, prepared.files, prepared.delta, state.progress, taken.since, taken.id)
+        made = Replacement(self._table.name, prepared.files, prepared.delta, state.progress, removal.since, removal.id)
         try:
-            self._catalog.replace_once(replace(made, words={REMOVED: taken.dump()}))
+            self._catalog.replace_once(replace(made, summary={REMOVED: removal.dump()}))
         except ConflictError:
             with self._cleaning(draft):
                 self._give_up(attempt)
-                withdraw_removal(self._catalog, dead_letters, taken.id)
+                clear_removal_mark(self._catalog, dead_letters, removal.id)
             return False
         self._catalog.delete_files(self._table.name, prepared.unused)
         hit("retry.replaced")
-        take_out(self._catalog, dead_letters, taken)
-        withdraw_removal(self._catalog, dead_letters, taken.id)
+        remove_dead_letters(self._catalog, dead_letters, removal)
+        clear_removal_mark(self._catalog, dead_letters, removal.id)
         hit("retry.done")
         return True
 
     def _put_back(self, draft: Draft, attempt: _Attempt) -> None:
-        """The table stays as it is; letters go that ask for nothing, and the others get their reasons."""
+        """Commits the dead-letter table alone: dead letters that change nothing are removed, the others get their
+        reasons.
+        """
         dead_letters = self._dead_letters
         assert dead_letters.state.head_id is not None
         removed = tuple(file.path for file in dead_letters.files)
@@ -337,13 +367,13 @@ class _Replacing:
         self._catalog.delete_files(self._table.name, [*attempt.prepared.paths, *_paths(draft)])
 
     def _give_up(self, attempt: _Attempt) -> None:
-        """Removes files that no commit can name any more."""
+        """Deletes files that no commit can name any more."""
         self._catalog.delete_files(self._table.name, attempt.prepared.paths)
         self._catalog.delete_files(self._dead_letters.state.name, [file.path for file in attempt.added])
 
     @contextmanager
     def _cleaning(self, draft: Draft) -> Iterator[None]:
-        """In its block no commit has named the draft's files: what goes wrong removes them."""
+        """Deletes the draft's files where its block raises: no commit has named them."""
         try:
             yield
         except (FrazilError, OldRowsMissing):
@@ -351,8 +381,8 @@ class _Replacing:
             raise
 
     @staticmethod
-    def _retried(draft: Draft, attempt: _Attempt) -> Retried:
-        return Retried(len(draft.stamps) - len(attempt.mismatches), len(attempt.mismatches))
+    def _result(draft: Draft, attempt: _Attempt) -> ReplayResult:
+        return ReplayResult(len(draft.stamps) - len(attempt.mismatches), len(attempt.mismatches))
 
 
 def _paths(draft: Draft) -> list[str]:

@@ -1,4 +1,4 @@
-"""Letters as changes of rows: read as a task reads records, written as rows, before anything is looked up in the table."""
+"""Dead letters as changes of rows: read and written as in a task, before anything is looked up in the table."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from frazil.decode.pieces import read_in_pieces
 from frazil.rows.record_timestamps import refuse_far_times
 from frazil.schema.arrow import pick
 from frazil.types import TaskReport, Touched
+from frazil.upsert.change_rows import ChangeRows, rank
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import Ranked, concat_ranked, load_ranked
 from frazil.upsert.lookup.live_rows import has_column
-from frazil.upsert.change_rows import ChangeRows, rank
 from frazil.upsert.records.read_changes import read_checked, refuse, rows_of
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
@@ -32,20 +32,20 @@ _EMPTYING = "a truncate takes away all rows, and nobody can tell which of them c
 
 
 class Draft:
-    """Takes letters for as long as nothing is found that must be there first; all of them are in memory until `finish`.
-
-    topics: of the letters. stamps: of the records that were taken, by place, also of those that were not read. mismatches:
-    of those that cannot be changes, what is wrong with them. truncates: those among the letters, which all stay. lost: as
-    in ChangeRows. report: as a task's, of no letters; None unless it is finished.
-    """
+    """Reads dead letters until a missing schema or column is found; all of them are in memory until `finish`."""
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
         self.target = target
+        #: The topics of the dead letters.
         self.topics = tuple(topics)
         self.needs = Needs()
+        #: By place, the stamps of the records taken, also of those that were not read.
         self.stamps: dict[Place, Stamp] = {}
+        #: By place, the mismatch of each record that cannot become a change.
         self.mismatches: dict[Place, Mismatch] = {}
+        #: The truncates among the dead letters, which all remain.
         self.truncates: list[Ranked] = []
+        #: The report of a task with these changes; None before `finish`.
         self.report: TaskReport | None = None
         self.writer = FileWriter(target)
         self._rows = ChangeRows(target, self.topics)
@@ -53,22 +53,22 @@ class Draft:
 
     @property
     def lost(self) -> set[Place]:
-        """Rows that got another key, and nobody knows the row of the old one."""
+        """Primary-key updates whose old row is unknown."""
         return self._rows.lost
 
     @property
     def changes(self) -> Ranked:
-        """All changes of all letters; there is one at least."""
+        """All changes of all dead letters, of which there is at least one."""
         return concat_ranked(self._ranked)
 
     @property
     def latest(self) -> Ranked:
-        """What is left of them, as a task reports it."""
+        """The changes after deduplication, as a task reports them."""
         assert self.report is not None
         return load_ranked(self.report.touched[0].keys)
 
     def take(self, dead_letters: pa.RecordBatch) -> None:
-        """Letters that are to be retried; those that nobody can read without ending are misfits."""
+        """Reads dead letters to be replayed; those that crash their reader are mismatches."""
         crashing = still_crashing(self.target, pa.Table.from_batches([dead_letters]))
         if crashing:
             self.mismatches |= crashing
@@ -80,7 +80,7 @@ class Draft:
             self._take(topic, dead_letters.filter(pc.equal(dead_letters.column("topic"), topic)))
 
     def finish(self) -> bool:
-        """Ends the files; False where they are of no use, as something is needed first or rows are lost."""
+        """Closes the files; returns False where they cannot be used, because something is missing or values are lost."""
         if not self.needs.is_met:
             return False
         keys, held, count = self._rows.finish(self.writer)
@@ -106,8 +106,8 @@ class Draft:
         self.needs.key_columns = self.needs.key_columns or changes.key_columns
         if not self.needs.is_met:
             return
-        told = changes.without_refused()
-        self._note_truncates(topic, told.only(told.ops == TRUNCATE), records)
+        readable = changes.without_refused()
+        self._note_truncates(topic, readable.only(readable.ops == TRUNCATE), records)
         known = first_mismatches(changes.decoded) | {mismatch.row: mismatch for mismatch in self._refuse(changes)}
         places = places_of(dead_letters)
         self.stamps |= dict(zip(places, _stamps(records), strict=True))
@@ -127,7 +127,7 @@ class Draft:
             self.truncates.append(rank(self.target, self.topics.index(topic), rows, truncates, of_change))
 
     def _refuse(self, changes: Changes) -> list[Mismatch]:
-        """What ingestion can do and a letter cannot: it does not come in its place."""
+        """Refuses changes that ingestion applies in place and a dead letter cannot."""
         reading = self.target.changes
         assert reading is not None
         found = refuse(changes, changes.ops == TRUNCATE, "", "order_unknown", _EMPTYING, _ALL)

@@ -1,4 +1,4 @@
-"""What must be there before letters can be written as rows: schemas of the registry, columns of the table, its key."""
+"""What dead letters need before they can become rows: schemas of the registry, columns of the table, its key columns."""
 
 from __future__ import annotations
 
@@ -18,16 +18,21 @@ from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_
 
 @dataclass
 class Needs:
-    """What letters were found to need. key_columns: of an upsert table that does not know its key yet."""
+    """Missing prerequisites of dead letters."""
 
+    #: The ids of schemas.
     missing: set[str] = field(default_factory=set)
+    #: Schema requests: fields that the table lacks, or has in a narrower type.
     requested_fields: list[RequestedFields] = field(default_factory=list)
+    #: Paths of required columns to be made optional.
     made_optional: set[tuple[str, ...]] = field(default_factory=set)
+    #: The topics of the dead letters.
     topics: set[str] = field(default_factory=set)
+    #: The key columns of an upsert table that does not know its key yet.
     key_columns: tuple[str, ...] = ()
 
     def note(self, decoded: Decoded, topics: Iterable[str], fixed: frozenset[tuple[str, ...]]) -> None:
-        """What some letters need. fixed: the columns that cannot become optional."""
+        """Adds what some dead letters need. fixed: the columns that cannot become optional."""
         self.missing |= decoded.missing
         self.made_optional |= decoded.made_optional - fixed
         self.topics |= set(topics)
@@ -36,12 +41,15 @@ class Needs:
 
     @property
     def is_met(self) -> bool:
-        """Whether all of it is there."""
+        """Whether nothing is missing."""
         return not (self.missing or self.requested_fields or self.made_optional or self.key_columns)
 
 
 def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], topics: Iterable[str]) -> None:
-    """Fetches schemas that records name. UnavailableError, and SpecError where there is no registry to ask."""
+    """Fetches schemas that records name into `table.schemas`.
+
+    Raises: UnavailableError where the registry does not answer; SpecError without a registry.
+    """
     if schemas is None:
         raise SpecError("the letters need a schema registry, and the pipeline file names none", where=table.name)
     literals = [selector.literal for selector in table.spec.topics if selector.literal]
@@ -49,8 +57,10 @@ def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], top
 
 
 def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) -> None:
-    """Fetches schemas, or else changes the table as ingestion would. Raises as these do, SpecError where the table cannot
-    have the columns, or is left as it was for the second time in a row.
+    """Fetches schemas, or else changes the table as ingestion would.
+
+    Raises: as these; SpecError where the table cannot have the columns, or stays unchanged for the second time in a
+    row.
     """
     if needs.missing:
         fetch_schemas(schemas, table, needs.missing, needs.topics)

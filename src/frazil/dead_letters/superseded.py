@@ -1,7 +1,7 @@
-"""Whether retried letters may still change their rows. Pure, but for the columns of live rows that it reads.
+"""Whether replayed dead letters may still change their rows. Pure, except for the columns of live rows that it reads.
 
-The state of a row is decided by its last change. A letter that comes back late counts as far as it is known that nothing
-newer has come, and never takes the place of something newer (docs/decisions/0010).
+The last change of a key decides its row. A dead letter that is replayed late applies where no newer change is known to
+exist, and never replaces anything newer (docs/decisions/0010).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.dead_letters.files import Place
-from frazil.dead_letters.newer_changes import FIRST, LATER
+from frazil.dead_letters.newer_changes import NEWER_EXISTS, NOTHING_NEWER
 from frazil.decode.columns import Mismatch
 from frazil.types import Offsets
 from frazil.upsert.changes import DELETE, UPSERT
@@ -25,9 +25,9 @@ from frazil.write.target import TableTarget
 
 Bools = NDArray[np.bool_]
 Verdicts = NDArray[np.int8]
-APPLY, SUPERSEDED, UNKNOWN, OUTRUN, ASK, ASK_OR_APPLY = range(6)
-"""It counts; something newer is there; nobody knows; a newer letter that waits takes the row away; the topic may know, else
-nobody does; the topic may know better.
+APPLY, SUPERSEDED, UNKNOWN, BLOCKED, ASK, ASK_OR_APPLY = range(6)
+"""Verdicts: it applies; a newer change is in the table; unknown; a newer dead letter that remains deletes the row; the
+topic may know, else unknown; the topic may know better, else it applies.
 """
 _SUPERSEDED = Mismatch(
     0, "", "superseded", "a newer change of the row is in the table, or came after this one in its partition"
@@ -38,7 +38,7 @@ _UNKNOWN = Mismatch(
     "order_unknown",
     "nobody can tell whether a newer change of the row has come since: neither the row in the table nor the topic does",
 )
-_OUTRUN = Mismatch(
+_BLOCKED = Mismatch(
     0,
     "",
     "newer_letter",
@@ -47,8 +47,10 @@ _OUTRUN = Mismatch(
 
 
 def by_table(target: TableTarget, topics: Sequence[str], only_topic: str, keys: Ranked, found: Found) -> Verdicts:
-    """Per key what its live rows say of the change that decides it. topics: by their numbers in `keys`. only_topic: that
-    feeds the table; empty where there may be several. OSError as the store.
+    """Returns per key the verdict of its live rows on the change that decides it, int8 `(n_keys,)`. topics: by their
+    numbers in `keys`. only_topic: the only topic of the table; empty where there may be several.
+
+    Raises: OSError where the store fails.
     """
     verdicts = _without_row(target, keys)
     if not found.hits:
@@ -61,14 +63,17 @@ def by_table(target: TableTarget, topics: Sequence[str], only_topic: str, keys: 
         is_older = _true(pc.less(keys.order, live.order))
         # Behind a row of a snapshot an older place is no reason: there arrival decides, as where places are equal.
         by_arrival = _true(pc.equal(keys.order, live.order)) | (is_older & live.were_read_in(keys.partition))
-        is_told = there & np.asarray(keys.order.is_valid()) & ~by_arrival
-        verdicts[is_told] = ASK_OR_APPLY
-        verdicts[is_told & is_older] = SUPERSEDED
+        is_ordered = there & np.asarray(keys.order.is_valid()) & ~by_arrival
+        verdicts[is_ordered] = ASK_OR_APPLY
+        verdicts[is_ordered & is_older] = SUPERSEDED
     return verdicts
 
 
 def are_marked(target: TableTarget, found: Found, key_count: int) -> Bools:
-    """Per key whether its row stays in the table and says that it is deleted. OSError as the store."""
+    """Returns per key whether its row is in the table and marked as deleted, bool `(n_keys,)`.
+
+    Raises: OSError where the store fails.
+    """
     marked, column = np.zeros(key_count, np.bool_), dict(target.metadata).get("deleted", "")
     for hit in found.hits if column else ():
         (flags,) = read_columns(target, hit.file, [(column,)], hit.rows)
@@ -77,7 +82,7 @@ def are_marked(target: TableTarget, found: Found, key_count: int) -> Bools:
 
 
 def _without_row(target: TableTarget, keys: Ranked) -> Verdicts:
-    """Of keys that have no row: one may have been deleted since."""
+    """Returns the verdicts for keys without a row, which may have been deleted since."""
     verdicts = np.full(len(keys), ASK, np.int8)
     if keys.order is not None:
         verdicts[np.asarray(keys.order.is_valid())] = ASK_OR_APPLY  # As any change that comes late.
@@ -89,7 +94,7 @@ def _without_row(target: TableTarget, keys: Ranked) -> Verdicts:
 
 
 def _by_arrival(target: TableTarget, topics: Sequence[str], only_topic: str, keys: Ranked, found: Found) -> Verdicts:
-    """Of keys that have rows, by the columns that say where these come from."""
+    """Returns the verdicts for keys with rows, by the columns that record where a row comes from."""
     columns = dict(target.metadata)
     at = found.keys()
     if not columns.keys() >= {"partition", "offset"} or not (only_topic or "topic" in columns):
@@ -110,8 +115,9 @@ def _by_arrival(target: TableTarget, topics: Sequence[str], only_topic: str, key
 
 
 def not_reached(verdicts: Verdicts, topics: Sequence[str], keys: Ranked, live: Bools, offsets: Offsets) -> Verdicts:
-    """The verdicts where letters lie beyond what the table has read: it was rolled back, and will read them again, or their
-    topic was made anew, and offsets say nothing. live: of keys that have rows. offsets: of the table's progress.
+    """Returns the verdicts with UNKNOWN for dead letters beyond the table's progress: the table was rolled back and
+    will read them again, or their topic was recreated and offsets are meaningless. live: which keys have rows. offsets:
+    the table's progress.
     """
     places = zip(keys.source.tolist(), keys.partition.tolist(), strict=True)
     ends = [offsets.get(topics[source], {}).get(partition, 0) for source, partition in places]
@@ -121,46 +127,46 @@ def not_reached(verdicts: Verdicts, topics: Sequence[str], keys: Ranked, live: B
     return np.where(is_beyond & is_by_offset & ~asks_nothing, UNKNOWN, verdicts).astype(np.int8)
 
 
-def with_log(verdicts: Verdicts, told: Verdicts) -> Verdicts:
-    """The verdicts where the topic was asked, per key. told: what it says, of `later`."""
+def with_log(verdicts: Verdicts, from_topics: Verdicts) -> Verdicts:
+    """Returns the verdicts after the topics were read. from_topics: their result per key, of `newer_changes`."""
     found = np.where(verdicts == ASK_OR_APPLY, APPLY, np.where(verdicts == ASK, UNKNOWN, verdicts))
     is_asked = (verdicts == ASK) | (verdicts == ASK_OR_APPLY)
-    found = np.where(is_asked & (told == FIRST), APPLY, found)
-    return np.where(is_asked & (told == LATER), SUPERSEDED, found).astype(np.int8)
+    found = np.where(is_asked & (from_topics == NOTHING_NEWER), APPLY, found)
+    return np.where(is_asked & (from_topics == NEWER_EXISTS), SUPERSEDED, found).astype(np.int8)
 
 
 def staying(
     changes: Ranked, topics: Sequence[str], keys: Sequence[pa.Array], verdicts: Verdicts, live: Bools
 ) -> tuple[Mapping[Place, Mismatch], Verdicts]:
-    """The letters that stay, with the reason, and the verdicts by key as they then are.
+    """Returns the dead letters that remain, with the reason, and the resulting verdicts by key. A dead letter is
+    replayed as a whole: where one of its changes must wait, all of them wait.
 
-    changes: of all letters. keys: what `verdicts` and `live` (there is a row) are about. A letter goes as a whole: where a
-    part of it must wait, all waits.
+    changes: of all dead letters. keys: the keys of `verdicts` and of `live` (whether there is a row).
     """
     at = KeySet(keys).find([pa.chunked_array([key]) for key in changes.keys])
     places = np.stack([changes.source, changes.partition, changes.offset], axis=1)
     distinct, dead_letter = np.unique(places, axis=0, return_inverse=True)
     dead_letter, verdicts = dead_letter.reshape(-1), verdicts.copy()
-    waits = {verdict: _spread(verdicts, at, dead_letter, verdict) for verdict in (UNKNOWN, OUTRUN)}
+    waits = {verdict: _spread(verdicts, at, dead_letter, verdict) for verdict in (UNKNOWN, BLOCKED)}
     counts, late = np.zeros(len(distinct), np.bool_), np.zeros(len(distinct), np.bool_)
     counts[dead_letter[(verdicts[at] == APPLY) & ((changes.ops == UPSERT) | live[at])]] = True
     late[dead_letter[verdicts[at] == SUPERSEDED]] = True
     found: dict[Place, Mismatch] = {}
     for n, (source, partition, offset) in enumerate(distinct.tolist()):
-        waiting = _UNKNOWN if waits[UNKNOWN][n] else _OUTRUN if waits[OUTRUN][n] else None
+        waiting = _UNKNOWN if waits[UNKNOWN][n] else _BLOCKED if waits[BLOCKED][n] else None
         if waiting is not None or (late[n] and not counts[n]):
             found[topics[source], partition, offset] = waiting or _SUPERSEDED
     return found, verdicts
 
 
 def _spread(verdicts: Verdicts, at: Ints, dead_letter: Ints, verdict: int) -> Bools:
-    """Which letters wait for this reason; the verdicts become those of letters that wait as a whole. at: the key of each
-    change; dead_letter: its number.
+    """Returns which dead letters wait for this reason; sets the verdicts of all their changes. at: the key of each
+    change. dead_letter: its number.
     """
     waits = np.zeros(int(dead_letter.max(initial=-1)) + 1, np.bool_)
     while True:
         waits[dead_letter[verdicts[at] == verdict]] = True
-        more = at[waits[dead_letter] & ~np.isin(verdicts[at], (UNKNOWN, OUTRUN))]
+        more = at[waits[dead_letter] & ~np.isin(verdicts[at], (UNKNOWN, BLOCKED))]
         if not more.size:
             return waits
         verdicts[more] = verdict

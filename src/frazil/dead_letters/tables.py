@@ -1,8 +1,10 @@
-"""The dead-letter tables of a pipeline: made when they are needed, filled under the commit ids of the tables they belong to.
+"""The dead-letter tables of a pipeline: created on demand, and filled under the commit ids of the tables they belong
+to.
 
-The commit of a batch names the files of its letters; only then are they committed where they belong. So a letter is
-there exactly when its batch is: what dies between the two commits is made up for before the table's next batch, and the
-dead-letter table's own progress tells whether that is still to do (docs/decisions/0009).
+The commit of a batch names the files of its dead letters; a second commit adds these files to the dead-letter table. A
+dead letter therefore exists exactly when its batch is committed. Where a process dies between the two commits, the
+second is made before the table's next batch; the dead-letter table's own progress shows whether it is still to be made
+(docs/decisions/0009).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 from frazil.catalog.history import DEAD_LETTERS_MARK, SENT_MARK
 from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.files import Place, places_of
-from frazil.dead_letters.pending import settle_retries
+from frazil.dead_letters.pending import settle_replays
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
 from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
@@ -45,8 +47,8 @@ NEW_TABLE_PROPERTIES = {
 
 
 def new_table_properties(asked: Mapping[str, str]) -> dict[str, str]:
-    """Those of a new table: NEW_TABLE_PROPERTIES and what the pipeline file asks for. A level is one of a codec: beside
-    another codec it is left out unless the file has it too.
+    """Returns the properties of a new table: NEW_TABLE_PROPERTIES and those of the pipeline file. The compression level
+    belongs to one codec: with another codec it is left out unless the file sets it.
     """
     own = NEW_TABLE_PROPERTIES
     if asked.get(_CODEC, own[_CODEC]).lower() != own[_CODEC]:
@@ -63,9 +65,10 @@ class DeadLetterTables:
         self._pipeline = pipeline
 
     def open(self, table: Table) -> TableState:
-        """The table's dead-letter table, made if it is not there; the table says from now on which it is.
+        """Returns the table's dead-letter table, created if it does not exist; a property of the table names it from
+        then on.
 
-        Raises TableStopped when a table of that name is for something else.
+        Raises: TableStopped where a table of that name has another purpose.
         """
         name = table.dead_letter_table_name
         found = self._catalog.load(name)
@@ -76,10 +79,10 @@ class DeadLetterTables:
         return found
 
     def settle(self, table: Table) -> None:
-        """Keeps what was promised to the table's dead-letter table, and what retries from there have promised to the table.
+        """Finishes pending commits to the table's dead-letter table, and pending replays from there. To be called
+        again, after an exception, before anything else is done with the table.
 
-        Raises TableStopped where that is not possible, UnavailableError and ConflictError as the catalog does: to be called
-        again before anything else is done with the table.
+        Raises: TableStopped where that is impossible; UnavailableError and ConflictError as the catalog.
         """
         if table.state is not None:
             table.state = replace(table.state, progress=self.deliver(table.name, table.progress))
@@ -87,22 +90,22 @@ class DeadLetterTables:
         dead_letters = self._catalog.load(name) if name else None
         if dead_letters is not None:
             with _store_reached(dead_letters.name):
-                settle_retries(self._catalog, dead_letters)
+                settle_replays(self._catalog, dead_letters)
             table.catalog.dead_letter_count = self._catalog.size(dead_letters.name).row_count
 
     def deliver(self, table: str, progress: Progress) -> Progress:
-        """Commits the letters that the newest progress of `table` promises, unless they have been; the progress without the
-        promise once it is kept, as it was when the table has gone on from it.
+        """Commits the dead letters that the newest progress of `table` names as pending, unless they are committed;
+        returns the progress without them, or unchanged where the table has a newer commit.
 
-        UnavailableError when it could not be found out whether they are there: to be called again before anything else is
-        done with the table.
+        Raises: UnavailableError where it cannot be found out whether they are committed; to be called again before
+        anything else is done with the table.
         """
         dead_letters = progress.dead_letters
         if dead_letters is None:
             return progress
-        box = self._catalog.load(dead_letters.table)
-        if box is None or box.history_lost:
-            lost = "is gone" if box is None else "has lost the snapshot that says which letters it has"
+        dead_letter_table = self._catalog.load(dead_letters.table)
+        if dead_letter_table is None or dead_letter_table.history_lost:
+            lost = "is gone" if dead_letter_table is None else "has lost the snapshot that says which letters it has"
             raise TableStopped(
                 f"the dead-letter table {dead_letters.table} {lost}, and the table's newest commit has letters for it",
                 "restore it: the letters' files are named in the summary of the table's newest snapshot",
@@ -114,25 +117,37 @@ class DeadLetterTables:
         if newest is None or newest.progress.commit_id != progress.commit_id:
             return progress
         files = dead_letters.files
-        with _store_reached(box.name):
-            if box.progress.commit_id != progress.commit_id:
-                files = self._commit(box, dead_letters, progress)
-            if dead_letters.topic and self._outbox is not None and box.marks.get(SENT_MARK) != progress.commit_id:
-                self._send(self._outbox, table, box, replace(dead_letters, files=files), progress.commit_id)
+        with _store_reached(dead_letter_table.name):
+            if dead_letter_table.progress.commit_id != progress.commit_id:
+                files = self._commit(dead_letter_table, dead_letters, progress)
+            if (
+                dead_letters.topic
+                and self._outbox is not None
+                and dead_letter_table.marks.get(SENT_MARK) != progress.commit_id
+            ):
+                self._send(
+                    self._outbox, table, dead_letter_table, replace(dead_letters, files=files), progress.commit_id
+                )
                 # The broker forgets what an idle group has committed, after a week unless it is told otherwise.
                 hit("letters.sent")
-                self._catalog.mark(box.name, SENT_MARK, progress.commit_id)
+                self._catalog.mark(dead_letter_table.name, SENT_MARK, progress.commit_id)
         return replace(progress, dead_letters=None)
 
-    def _commit(self, box: TableState, dead_letters: PendingDeadLetters, progress: Progress) -> tuple[DataFile, ...]:
-        """Adds the letters to their table; the files that were added."""
+    def _commit(
+        self, dead_letter_table: TableState, dead_letters: PendingDeadLetters, progress: Progress
+    ) -> tuple[DataFile, ...]:
+        """Adds the dead letters to their table; returns the files that were added."""
         hit("letters.before")
         # A table that was rolled back goes through its offsets again; its letters never go back.
-        reached = later(box.progress.offsets, progress.offsets)
+        reached = later(dead_letter_table.progress.offsets, progress.offsets)
         kept = replace(progress, offsets=reached, dead_letters=None, snapshot_id=None, committed_at_ms=None)
-        files = self._unseen(box, dead_letters.files) if _is_newer(box.progress, dead_letters) else dead_letters.files
+        files = (
+            self._unseen(dead_letter_table, dead_letters.files)
+            if _is_newer(dead_letter_table.progress, dead_letters)
+            else dead_letters.files
+        )
         try:
-            self._catalog.commit(Commit(dead_letters.table, files, kept, box.progress))
+            self._catalog.commit(Commit(dead_letters.table, files, kept, dead_letter_table.progress))
         except ConflictError:
             # Another process of this pipeline has read the same promise and was quicker to keep it.
             again = self._catalog.load(dead_letters.table)
@@ -142,24 +157,29 @@ class DeadLetterTables:
         return files
 
     def _send(
-        self, outbox: Outbox, table: str, box: TableState, dead_letters: PendingDeadLetters, commit_id: str
+        self,
+        outbox: Outbox,
+        table: str,
+        dead_letter_table: TableState,
+        dead_letters: PendingDeadLetters,
+        commit_id: str,
     ) -> None:
-        """Writes the letters to their topic, in one transaction and once."""
-        target = plain_target(box)
+        """Writes the dead letters to their Kafka topic, exactly once, in one transaction."""
+        target = plain_target(dead_letter_table)
         records = [
             record for file in dead_letters.files for record in _out_records(read_dead_letters(target, file.path))
         ]
         outbox.write(f"frazil-{self._pipeline}-{table}", dead_letters.topic, commit_id, records)
 
-    def _unseen(self, box: TableState, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
-        """The letters of these files without those that are there already: the table was rolled back by hand and reads
-        records again whose letters have stayed.
+    def _unseen(self, dead_letter_table: TableState, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
+        """Returns files with the dead letters that are not in the table yet: a table that was rolled back reads records
+        again whose dead letters remain.
         """
-        target = plain_target(box)
+        target = plain_target(dead_letter_table)
         new = pa.concat_tables([read_dead_letters(target, file.path, _PLACE) for file in files])
         offsets = pc.unique(new["offset"])
         there: set[Place] = set()
-        for known in self._catalog.files(box.name):
+        for known in self._catalog.files(dead_letter_table.name):
             rows = read_dead_letters(target, known.path, _PLACE)
             there.update(places_of(rows.filter(pc.is_in(rows["offset"], value_set=offsets))))
         writer = FileWriter(target)
@@ -173,7 +193,7 @@ class DeadLetterTables:
 
 @contextmanager
 def _store_reached(dead_letters: str) -> Iterator[None]:
-    """In its block a store that does not answer is an outage. Py4J's broken connections are not the store's."""
+    """Turns an OSError in its block into UnavailableError. Py4J's broken connections pass unchanged."""
     try:
         yield
     except ConnectionError:
@@ -183,14 +203,14 @@ def _store_reached(dead_letters: str) -> Iterator[None]:
 
 
 def read_dead_letters(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:
-    """The rows of one file of a dead-letter table, in its own columns, or in those of these names."""
+    """Returns the rows of one file of a dead-letter table, with all its columns or those of these names."""
     chosen = pa.schema([target.arrow_schema.field(name) for name in names or target.arrow_schema.names])
     with file_io(target).new_input(path).open() as stream:
         return pq.read_table(stream, columns=chosen.names).select(chosen.names).cast(chosen)
 
 
 def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
-    """The records as they were, with where they came from and what is wrong with them in further headers."""
+    """Yields the records as they were, with their origin and their mismatch in additional headers."""
     times = rows["timestamp"].cast(pa.int64()).to_pylist()
     for row, micros in zip(rows.drop_columns(["timestamp"]).to_pylist(), times, strict=True):
         words = {
@@ -203,17 +223,20 @@ def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
         yield OutRecord(row["key"], row["value"], [*headers, *own])
 
 
-def _is_newer(box: Progress, dead_letters: PendingDeadLetters) -> bool:
-    """Whether the dead-letter table knows of offsets that are only now in a batch."""
+def _is_newer(dead_letter_table: Progress, dead_letters: PendingDeadLetters) -> bool:
+    """Returns whether the dead-letter table has progress beyond the first offsets of these dead letters."""
     return any(
-        box.offsets.get(topic, {}).get(partition, 0) > start
+        dead_letter_table.offsets.get(topic, {}).get(partition, 0) > start
         for topic, partitions in dead_letters.since.items()
         for partition, start in partitions.items()
     )
 
 
 def refuse_other_table(found: TableState, owner: str) -> None:
-    """Raises TableStopped when a table, where dead letters of `owner` are to go, is for something else."""
+    """Checks that a table for dead letters of `owner` has their columns.
+
+    Raises: TableStopped where it has not.
+    """
     missing = DEAD_LETTER_TYPES.keys() - {FAR_TIME} - {field.name for field in found.schema.fields}
     if missing:
         raise TableStopped(

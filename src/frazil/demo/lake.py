@@ -111,7 +111,7 @@ class Lake:
 
 
 def _open(metadata: str) -> Table:
-    from pyiceberg.table import StaticTable
+    from pyiceberg.table import StaticTable  # noqa: PLC0415  (half a second, needed at the end only)
 
     return StaticTable.from_metadata(metadata)
 

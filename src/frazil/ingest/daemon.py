@@ -69,7 +69,7 @@ def _spare_every_task() -> None:
     """Takes out of a task what PySpark's worker does each time for nothing: it reads the directories of the archives on
     its path again (0.15 s for PySpark's own; they never change while it runs) and collects garbage among all modules.
     """
-    zipimport.zipimporter.invalidate_caches = lambda _: None
+    setattr(zipimport.zipimporter, "invalidate_caches", lambda _: None)  # noqa: B010  (mypy knows it as a method)
     gc.collect()
     gc.freeze()
     gc.enable()

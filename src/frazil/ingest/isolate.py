@@ -182,7 +182,7 @@ def _be_the_child(work: Callable[[Path], None], cpu_seconds: float, folder: Path
             work(folder)
     except OSError as error:
         code, said = _NOT_ITS_FAULT, f"{type(error).__name__}: {error}"
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  (whatever a record brings about)
         code, said = _FAILED, f"{type(error).__name__}: {error}"
     with suppress(OSError):
         os.write(writing, said.encode("utf-8", "replace")[:_LONGEST_REASON])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.layout import refuse_taken_names
+from frazil.catalog.layout import refuse_partition_field_names
 from frazil.catalog.port import Catalog
 from frazil.dead_letters.tables import refuse_other_table
 from frazil.errors import FrazilError
@@ -47,7 +47,7 @@ def _check_declared(table: Table) -> None:
             schema = declared_adder(spec)(state.schema)
         except NameConflict as error:
             raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
-        refuse_taken_names(state.schema, schema, (state.partitioning,), table.name)
+        refuse_partition_field_names(state.schema, schema, (state.partitioning,), table.name)
     refuse_columns(table, schema)
 
 

@@ -261,7 +261,7 @@ class Service:
             step()
         except UnavailableError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (whatever one table meets, the others go on)
             self._put_aside(table, error)
             return False
         return True

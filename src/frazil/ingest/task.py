@@ -42,8 +42,8 @@ from frazil.types import (
     add_names,
     later,
 )
-from frazil.upsert.changes import Changes
 from frazil.upsert.change_rows import ChangeRows
+from frazil.upsert.changes import Changes
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.incomplete_key_updates import IncompleteUpdates
 from frazil.upsert.records.last_deletes import LastDeletes

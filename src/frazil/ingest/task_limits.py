@@ -29,13 +29,13 @@ class _Paused(event.Listener):  # type: ignore[misc]
         self._depth = 0
         self._left = 0.0
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, event: Any) -> None:  # noqa: ARG002
         """See numba."""
         if self._depth == 0:
             self._left = signal.setitimer(signal.ITIMER_PROF, 0.0)[0]
         self._depth += 1
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, event: Any) -> None:  # noqa: ARG002
         """See numba."""
         self._depth -= 1
         if self._depth == 0:

@@ -194,7 +194,7 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
     """Does the work, and answers as an executor does: with whatever ends it, also what is no Exception."""
     try:
         future.set_result(work())
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001
         future.set_exception(error)
 
 

@@ -47,7 +47,7 @@ class AssignedRanges:
         """Whether nothing is left to be read."""
         return not self._left
 
-    def lots(
+    def batches(
         self, consumer: Consumer, clock: Clock, timeout_s: float, at_once: int, *, is_for_all: bool = False
     ) -> Iterator[list[ReadRecord]]:
         """Reads to the ends of the ranges, at most `at_once` records at a time, those of a partition in their order.
@@ -61,9 +61,9 @@ class AssignedRanges:
             if clock.monotonic_s() > deadline:
                 raise Silence
             messages = consumer.consume(at_once, timeout=_POLL_S)
-            lot = [record for record in map(self._take, messages) if record is not None]
-            if lot:
-                yield lot
+            batch = [record for record in map(self._take, messages) if record is not None]
+            if batch:
+                yield batch
             if messages and not is_for_all:
                 deadline = clock.monotonic_s() + timeout_s
 

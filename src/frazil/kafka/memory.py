@@ -148,7 +148,7 @@ class MemorySource:
                 reached[r.topic, r.partition] = r.end
         return found, reached
 
-    def lots(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
+    def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
         """See the port RecordReader."""
         self._answer()
         there = self.by_name[wanted.topic].partitions[wanted.partition]
@@ -174,7 +174,7 @@ def _read(r: OffsetRange, record: MemoryRecord) -> ReadRecord:
 
 @dataclass
 class MemoryOutbox:
-    """The twin in memory. losses: what goes wrong with the next lots: `question` never arrives, of `answer` it lands."""
+    """The twin in memory. losses: what goes wrong with the next batches: `question` never arrives, of `answer` it lands."""
 
     topics: dict[str, list[OutRecord]] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)

@@ -80,7 +80,7 @@ class RecordReader(Protocol):
         UnavailableError too.
         """
 
-    def lots(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
+    def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
         """The records of the range that are still there, in their order, some at a time."""
 
 

@@ -14,7 +14,7 @@ from frazil.kafka.port import Partition, ReadRecord
 from frazil.types import OffsetRange
 
 _AT_ONCE = 1000
-_LOT_RECORDS = 5000
+_BATCH_RECORDS = 5000
 _TIMEOUT_S = 30.0
 # What is fetched ahead is thrown away when enough has been read.
 _FETCHED_AHEAD_KB = 16 * 1024
@@ -40,9 +40,9 @@ class KafkaReader:
         servers, read_bytes = self._properties["bootstrap.servers"], 0
         try:
             consumer = self._consumer = self._consumer or self._open_kept()
-            for lot in asked.lots(consumer, self._clock, self._timeout_s, _AT_ONCE):
-                found += lot
-                read_bytes += sum(len(record.value or b"") for record in lot)
+            for batch in asked.batches(consumer, self._clock, self._timeout_s, _AT_ONCE):
+                found += batch
+                read_bytes += sum(len(record.value or b"") for record in batch)
                 if read_bytes >= enough_bytes:
                     break
             consumer.unassign()
@@ -54,7 +54,7 @@ class KafkaReader:
             raise UnavailableError(f"no record has come for {self._timeout_s:.0f} s", where=servers) from None
         return found, asked.reached
 
-    def lots(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
+    def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
         """See the port."""
         asked = AssignedRanges([wanted])
         if asked.is_read:
@@ -62,7 +62,7 @@ class KafkaReader:
         where = f"topic {wanted.topic}, partition {wanted.partition}"
         try:
             with closing(open_consumer(self._properties, "frazil-dead-letters")) as consumer:
-                yield from asked.lots(consumer, self._clock, self._timeout_s, _LOT_RECORDS)
+                yield from asked.batches(consumer, self._clock, self._timeout_s, _BATCH_RECORDS)
         except KafkaException as error:
             raise UnavailableError(f"records cannot be read again: {error.args[0].str()}", where=where) from None
         except Silence:

@@ -27,9 +27,9 @@ def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], cl
     servers, read_bytes = properties["bootstrap.servers"], 0
     try:
         with closing(open_consumer(properties, "frazil-plan")) as consumer:
-            for lot in asked.lots(consumer, clock, _TIMEOUT_S, _AT_ONCE, is_for_all=True):
-                found += lot
-                read_bytes += sum(len(record.value or b"") for record in lot)
+            for batch in asked.batches(consumer, clock, _TIMEOUT_S, _AT_ONCE, is_for_all=True):
+                found += batch
+                read_bytes += sum(len(record.value or b"") for record in batch)
                 if read_bytes >= _ENOUGH_BYTES:
                     break
     except KafkaException as error:

@@ -1,4 +1,4 @@
-"""What a table owes its readers, in numbers: small files, deletes, manifests, snapshots, metadata."""
+"""The health of a table in figures: small files, deletes, manifests, snapshots and metadata."""
 
 from __future__ import annotations
 
@@ -10,52 +10,63 @@ from statistics import median
 from frazil.catalog.table_metadata import TableMetadata
 
 SMALL_SHARE_OF_TARGET = 0.75
-"""A file below this share of the target size is small; Iceberg's own measure."""
+"""A file below this share of the target size is small; Iceberg's own threshold."""
 _LITTLE = 1 / 16
-"""Small files of less than this share of a larger one are little beside it."""
+"""Small files below this share of a larger file are little compared with it."""
 _MOST_FILES_FOR_LITTLE = 4
-"""So many files of the target size may be written anew to take in what is little beside them."""
+"""The number of files of the target size that may be rewritten to absorb little small files."""
 MOST_SMALL_FILES = 10_000
 MOST_DELETE_FILES = 2_000
 MOST_DELETED_SHARE = 0.25
-"""Of all rows: more than table care leaves in any file while records arrive, so that it works off whatever is above."""
+"""Share of all rows: more than maintenance leaves in any file while records arrive, so maintenance works off whatever
+is above.
+"""
 FEWEST_DELETED_ROWS = 1_000_000
-"""Fewer are no burden to anybody, whatever their share."""
+"""Fewer deleted rows burden no reader, whatever their share."""
 MOST_METADATA_BYTES = 8_000_000
-CARED_NOTE = "cared-for"
-"""The mark of a table: when a round by hand last did something for it, in milliseconds."""
-_CARED = re.compile(rf"frazil\..+\.{CARED_NOTE}")
+MAINTAINED_NOTE = "cared-for"
+"""Table property, behind `frazil.<pipeline>.`: when `frazil maintain` last changed the table, in milliseconds."""
+_MAINTAINED = re.compile(rf"frazil\..+\.{MAINTAINED_NOTE}")
 
 
 @dataclass(frozen=True)
 class TableHealth:
-    """A table's figures. small_files: those that lie in a partition with another small one, so that two could be one.
-    p50_bytes: the median size of data files. deleted_rows: as delete files count them; deleted_share: of the rows in data
-    files those that are deleted, estimated where delete files do not say which file they are about.
-    last_maintenance_ms: when table care of any process last changed the table's files, or a round by hand did anything.
-    """
+    """The figures of a table."""
 
+    #: The number of data files.
     files: int = 0
+    #: The size of all data files.
     size_bytes: int = 0
+    #: The median size of data files.
     p50_bytes: int = 0
+    #: The number of small files in a partition with another small file, so that the two could be one.
     small_files: int = 0
+    #: The number of delete files.
     delete_files: int = 0
+    #: The number of delete files with equality deletes.
     equality_deletes: int = 0
+    #: The number of deleted rows, as delete files count them.
     deleted_rows: int = 0
+    #: The share of rows in data files that are deleted, 0 to 1; estimated where delete files do not name their data
+    #: file.
     deleted_share: float = 0.0
+    #: The number of manifests.
     manifests: int = 0
+    #: The number of snapshots.
     snapshots: int = 0
+    #: The size of the table's metadata as JSON.
     metadata_bytes: int = 0
+    #: When maintenance of any process last changed the table's files, or `frazil maintain` did anything; None if never.
     last_maintenance_ms: int | None = None
 
     @property
     def small_share(self) -> float:
-        """Small files among all, 0 to 1."""
+        """The share of small files among all files, 0 to 1."""
         return self.small_files / self.files if self.files else 0.0
 
     @property
     def above_cap(self) -> tuple[str, ...]:
-        """What is so much that readers suffer, in words."""
+        """Descriptions of the figures that are so high that readers suffer."""
         words = []
         if self.small_files > MOST_SMALL_FILES:
             words.append(f"{self.small_files:,} small files")
@@ -69,10 +80,12 @@ class TableHealth:
 
 
 def measure(metadata: TableMetadata, target_bytes: int) -> TableHealth:
-    """The figures of a table that was looked at with its files. target_bytes: the size that files should have."""
+    """Returns the figures of a table whose metadata includes its files. target_bytes: the target size of data files."""
     sizes = [file.size_bytes for file in metadata.files]
-    cared = [snapshot.at_ms for snapshot in metadata.ancestors() if snapshot.is_maintenance]
-    cared += [int(text) for name, text in metadata.properties.items() if _CARED.fullmatch(name) and text.isdecimal()]
+    maintained = [snapshot.at_ms for snapshot in metadata.ancestors() if snapshot.is_maintenance]
+    maintained += [
+        int(text) for name, text in metadata.properties.items() if _MAINTAINED.fullmatch(name) and text.isdecimal()
+    ]
     small = small_files(metadata, int(target_bytes * SMALL_SHARE_OF_TARGET))
     rows = sum(file.record_count for file in metadata.files)
     return TableHealth(
@@ -87,12 +100,12 @@ def measure(metadata: TableMetadata, target_bytes: int) -> TableHealth:
         manifests=len(metadata.manifests),
         snapshots=len(metadata.snapshots),
         metadata_bytes=metadata.metadata_bytes,
-        last_maintenance_ms=max(cared, default=None),
+        last_maintenance_ms=max(maintained, default=None),
     )
 
 
 def small_files(metadata: TableMetadata, below_bytes: int) -> Mapping[str, list[int]]:
-    """The sizes of small files by partition, in the order of the table; only of partitions with more than one."""
+    """Returns the sizes of small files by partition, in the order of the table, for partitions with several of them."""
     found: dict[str, list[int]] = {}
     for file in metadata.files:
         if file.size_bytes < below_bytes:
@@ -100,12 +113,12 @@ def small_files(metadata: TableMetadata, below_bytes: int) -> Mapping[str, list[
     return {partition: sizes for partition, sizes in found.items() if len(sizes) > 1}
 
 
-def small_beside_larger(metadata: TableMetadata, target_bytes: int) -> Mapping[str, list[int]]:
-    """Of each partition whose small files fit into one of the target size, all of them and the smallest of the larger ones:
-    the sizes of these. What came while the others were put together is else a file of its own for good.
+def small_and_larger_files(metadata: TableMetadata, target_bytes: int) -> Mapping[str, list[int]]:
+    """Returns, for each partition whose small files and smallest larger file fit into one file of the target size, the
+    sizes of these files. A file that arrived while others were compacted would otherwise stay small for good.
 
-    Where many partitions have little beside much, as after a load that touched all of them, that much is not written anew
-    for it: these are left out, all of them, until they have more.
+    Where many partitions have little small data beside a large file, as after a load that touched all of them, they are
+    left out until they have more: the large files are not rewritten for it.
     """
     below_bytes = int(target_bytes * SMALL_SHARE_OF_TARGET)
     larger: dict[str, int] = {}

@@ -1,8 +1,7 @@
-"""Data files of one partition put together into fewer, for table maintenance: rows are copied column by column, in Python
-tasks.
+"""Compacts data files of one partition in Python tasks by copying rows column by column.
 
-Only what is the same in all of them is copied: files with the table's columns as these are now, save for columns that were
-added since. All else, such as columns that have become wider, is for Iceberg's own writer.
+Only what all of the files share is copied: files with the table's current columns, except columns that were added
+since. Everything else, such as columns that were widened, is left to Iceberg's own writer.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from frazil.write.write import FileWriter, file_io
 
 _ROWS = 16_384
 _BYTES = 32 * 1024 * 1024
-"""So many rows, and bytes of them, are read of a file at a time."""
+"""The maximum number of rows, and of bytes, that are read of a file at a time."""
 
 
 class _Differs(Exception):
@@ -39,8 +38,8 @@ class _Differs(Exception):
 
 
 def merge_of(state: TableState) -> Merge | None:
-    """What puts files of this table together; None where all of them need Iceberg's own writer: the table sorts its rows,
-    has a type that Frazil does not write, or columns with names that are Iceberg's for the ids of rows.
+    """Returns the function that compacts files of this table; None where all of them need Iceberg's own writer: the
+    table sorts its rows, has a type that Frazil does not write, or has columns with the names of Iceberg's row ids.
     """
     target = plain_target(state)
     keeps_ids = state.format_version >= LINEAGE_SINCE
@@ -52,7 +51,9 @@ def merge_of(state: TableState) -> Merge | None:
 
 
 def merge_files(target: TableTarget, keeps_ids: bool, merging: Merging) -> list[DataFile] | None:
-    """See Merge. keeps_ids: whether the files are to have the columns of row lineage, as in format 3."""
+    """Returns the files that the files of `merging` become; see Merge. keeps_ids: whether the files have the columns of
+    row lineage, as in format version 3.
+    """
     target = replace(target, target_file_size_bytes=merging.most_bytes)
     schema = lineage_schema(target) if keeps_ids else target.arrow_schema
     writer = FileWriter(target, schema, _partition(target, merging))
@@ -72,7 +73,9 @@ def merge_files(target: TableTarget, keeps_ids: bool, merging: Merging) -> list[
 
 
 def _partition(target: TableTarget, merging: Merging) -> Partition:
-    """That of all the files; Iceberg's JSON has its values in a row, or by the ids of the partition fields."""
+    """Returns the partition of all the files; Iceberg's JSON has its values as a list, or by the ids of partition
+    fields.
+    """
     said = merging.files[0][0].description.get("partition") or ()
     ids = [str(field.field_id) for field in target.partitioning.fields]
     values = tuple(said.get(one) for one in ids) if isinstance(said, dict) else tuple(said)
@@ -80,7 +83,10 @@ def _partition(target: TableTarget, merging: Merging) -> Partition:
 
 
 def _rows(target: TableTarget, schema: pa.Schema, file: LiveFile, number: int) -> Iterator[pa.Table]:
-    """The rows of a file that are not deleted. number: its data sequence number. Raises _Differs; OSError as the store."""
+    """Yields the rows of a file that are not deleted. number: its data sequence number.
+
+    Raises: _Differs; OSError where the store fails.
+    """
     with file_io(target).new_input(file.path).open() as stream:
         parquet = pq.ParquetFile(stream, pre_buffer=True)  # Else a store is asked for one column after the other.
         if parquet.metadata.num_rows != file.record_count:
@@ -105,7 +111,9 @@ def _rows(target: TableTarget, schema: pa.Schema, file: LiveFile, number: int) -
 
 
 def _batches(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """None is of two row groups: those of Frazil's own files are small in memory too, however well they are compressed."""
+    """Yields the rows of a file in batches, none of which spans two row groups: row groups of Frazil's own files are
+    small in memory too, however well they are compressed.
+    """
     for number in range(parquet.num_row_groups):
         group = parquet.metadata.row_group(number)
         count = min(_ROWS, _BYTES * group.num_rows // max(1, group.total_byte_size))
@@ -113,7 +121,10 @@ def _batches(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:
-    """Where the file has each column of the table; None: nowhere, so all of it is null. Raises _Differs."""
+    """Returns the index of each column of the table in the file; None where the file lacks it and all values are null.
+
+    Raises: _Differs.
+    """
     by_id = {field_id_of(field): place for place, field in enumerate(found)}
     if -1 in by_id:
         raise _Differs  # A file that was not written for Iceberg: its columns go by their names.
@@ -132,7 +143,7 @@ def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:
 
 
 def _is_same(found: pa.Field, wanted: pa.Field) -> bool:
-    """Whether a column can be copied: names may differ."""
+    """Returns whether a column can be copied; names may differ."""
     if field_id_of(found) != field_id_of(wanted) or (found.nullable and not wanted.nullable):
         return False
     one, other = found.type, wanted.type
@@ -146,9 +157,9 @@ def _is_same(found: pa.Field, wanted: pa.Field) -> bool:
 
 
 def _lineage(batch: pa.RecordBatch, first: int | None, number: int, at: int) -> list[pa.Array]:
-    """The ids of rows, and the sequence numbers of their last change: the file's own columns of these, and where they are
-    null what the file itself says. first: the id of its first row, None where no commit has numbered it. at: the place of
-    the batch in it. Source: Iceberg's specification, "Row Lineage".
+    """Returns the row ids, and the sequence numbers of the rows' last change: the file's own columns, and where they
+    are null the values inherited from the file. first: the id of the file's first row, None before a commit assigned
+    it. at: the position of the batch in the file. Source: Iceberg specification, "Row Lineage".
     """
     count = len(batch)
     said = [pa.nulls(count, pa.int64())] * 2

@@ -1,4 +1,4 @@
-"""What is to be done for a table, and why: pure, from what its metadata says, the settings and the clock."""
+"""Decides what maintenance does for a table, and why: pure, from the table's metadata, the settings and the clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frazil.maintenance.health import (
     SMALL_SHARE_OF_TARGET,
     TableHealth,
     measure,
-    small_beside_larger,
+    small_and_larger_files,
     small_files,
 )
 from frazil.maintenance.retention import Retention, expirable, kept_count, needs_carrying, progress_depth
@@ -23,87 +23,99 @@ from frazil.spec.models import MaintenanceSpec
 Kind = Literal["compact", "deletes", "manifests", "carry", "expire", "orphans", "statistics"]
 REWRITES: tuple[Kind, ...] = ("compact", "deletes", "manifests")
 DAILY: tuple[Kind, ...] = ("orphans", "statistics")
-Mode = Literal["busy", "eager", "regular", "quiet", "thorough"]
+Mode = Literal["busy", "eager", "regular", "idle", "thorough"]
 
 IDLE_AFTER_MS = 60_000
-MOST_DELETED: Mapping[Mode, float] = {"busy": 0.12, "eager": 0.12, "regular": 0.12, "quiet": 0.1, "thorough": 0.05}
-"""A data file is written anew without its deleted rows when they are more of all than this: while changes arrive, each of
-them would else cause many rows to be written, and afterwards readers are not to pay for them for long.
+MOST_DELETED: Mapping[Mode, float] = {"busy": 0.12, "eager": 0.12, "regular": 0.12, "idle": 0.1, "thorough": 0.05}
+"""A data file with a greater share of deleted rows is rewritten: while changes arrive, a smaller share would cause many
+rows to be rewritten per change; afterwards readers should not pay for deletes for long.
 """
 LEAST_DELETED = 0.001
 LITTLE_BYTES = 64 * 1024 * 1024
-"""Once records have ended, files with a larger share of deleted rows than that are written anew where all of them together
-are no more than this, the work of seconds: some readers take several times as long where a file has deletes, however few.
-A file that was put together a moment before the end has hardly any, and would keep them until more are deleted.
+"""Once records have stopped arriving, files with a greater share of deleted rows than LEAST_DELETED are rewritten where
+all of them together have at most this size, which takes seconds: some readers are several times slower for a file with
+deletes, however few. A file that was compacted just before the end has hardly any, and would keep them until more are
+deleted.
 """
 _VERY_SMALL_SHARE = 0.25
-"""Of the target: files that are no larger become fewer, however they are dealt out to tasks."""
+"""Share of the target size: files of at most this size become fewer however they are distributed among tasks."""
 MOST_POSITION_DELETES = 100
 MANIFEST_BYTES = 8 * 1024 * 1024
 FEWEST_MANIFESTS = 100
 DAILY_MS = 86_400_000
 ORPHANS_NOTE = "orphans-removed"
-"""The mark of a table: when its orphans were last removed, in milliseconds."""
+"""Table property, behind `frazil.<pipeline>.`: when orphan files were last removed, in milliseconds."""
 BEGIN_NOTE = "care-began"
-"""The mark of a table: when a running pipeline first met it, in milliseconds."""
+"""Table property, behind `frazil.<pipeline>.`: when a running pipeline first maintained the table, in milliseconds."""
 
 
 @dataclass(frozen=True)
 class MaintenanceTask:
-    """How one table is cared for. target_bytes: of data files. most_bytes: of them that one round rewrites; None: all.
-    transfer: see Upkeep.compact.
-    """
+    """How one table is maintained."""
 
+    #: The settings.
     spec: MaintenanceSpec
+    #: The target size of data files.
     target_bytes: int
+    #: The number of bytes that one round rewrites at most; None: all.
     most_bytes: int | None = None
+    #: See TableMaintenance.compact.
     transfer: Transfer | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Holds:
-    """What other parts of the pipeline still need of the table.
+    """What other parts of the pipeline still need of the table."""
 
-    keep_back_to: snapshots that the history must reach. waits: why snapshots and files must all stay for now; empty: they
-    need not. spared: paths of files that no snapshot names yet and that are promised to the table.
-    """
-
+    #: Snapshots that the kept history must reach back to.
     keep_back_to: tuple[int, ...] = ()
+    #: Why no snapshot and no file may be removed now; empty where they may.
     waits: str = ""
-    spared: frozenset[str] = frozenset()
+    #: Paths of files that no snapshot names yet, and that a commit to the table will name.
+    pending_files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do. reason: why, in words; gain: what will be better. has_rest: there may be more of it afterwards.
-    is_early: it could wait, and is done because there is time to spare.
-    """
+    """One maintenance action."""
 
+    #: What is done.
     kind: Kind
+    #: The table.
     table: str
+    #: Why it is done.
     reason: str
+    #: What improves.
     gain: str
+    #: Which data files are rewritten, for `compact`.
     compaction: Compaction | None = None
+    #: The snapshots to expire, for `expire`.
     snapshots: tuple[int, ...] = ()
-    has_rest: bool = False
+    #: Whether more of it may be worth doing afterwards.
+    has_follow_up: bool = False
+    #: Whether it could wait and is done because there is spare time.
     is_early: bool = False
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a table owes and what is to be done about it, in this order. waiting: what is due and must not be done yet.
-    files_since_ms: files that were written since then may be those of a batch in hand; None: no batch is known of.
-    kept_snapshots: how many of this table's are kept at most. is_settled: as long as the table stays as it is, a more
-    thorough look finds nothing to do either.
-    """
+    """The health of a table and the actions to be run, in order."""
 
+    #: The table.
     table: str
+    #: Its figures.
     health: TableHealth
+    #: The actions.
     actions: tuple[Action, ...] = ()
+    #: What is due and must not be done yet.
     waiting: tuple[str, ...] = ()
-    spared: frozenset[str] = field(default=frozenset(), repr=False)
+    #: Paths of files that no snapshot names yet, and that are no orphans.
+    pending_files: frozenset[str] = field(default=frozenset(), repr=False)
+    #: Files written since then may belong to a batch in progress; None where no batch is known.
     files_since_ms: int | None = None
+    #: The maximum number of snapshots that are kept.
     kept_snapshots: int | None = None
+    #: Whether even a thorough plan has no action, as long as the table does not change.
     is_settled: bool = False
 
 
@@ -115,12 +127,12 @@ def plan_maintenance(
     mode: Mode,
     noted: Mapping[str, int],
 ) -> Plan:
-    """The plan for a table that was looked at with its files.
+    """Returns the plan for a table whose metadata includes its files.
 
-    mode: `busy` while records arrive, so that each is rewritten few times; `eager` among them, for a table whose readers
-    open each small file with deletes of its own, and while there is time to spare; `regular` now and then among them, for
-    what few commits leave behind; `quiet` once they have ended, and a while later `thorough` does all that is worth
-    anything. noted: when what leaves no trace in the metadata was last done, by its mark.
+    mode: `busy` while records arrive, so that each is rewritten few times; `eager` meanwhile, for a table whose readers
+    open each small file with its deletes, when there is spare time; `regular` now and then meanwhile, for the files of
+    few commits; `idle` once records have stopped arriving; `thorough` a while later, for everything that improves
+    anything. noted: when actions that leave no trace in the metadata were last done, by their property.
     """
     maintenance = as_the_table_says(maintenance, metadata)
     spec, table = maintenance.spec, metadata.name
@@ -142,11 +154,13 @@ def plan_maintenance(
     if is_open(spec.window, now_ms):
         actions += _daily(metadata, spec, holds, now_ms, noted)
     kept = kept_count(metadata, spec.snapshot_count)
-    return Plan(table, health, tuple(actions), tuple(waiting), holds.spared, kept_snapshots=kept)
+    return Plan(table, health, tuple(actions), tuple(waiting), holds.pending_files, kept_snapshots=kept)
 
 
 def as_the_table_says(maintenance: MaintenanceTask, metadata: TableMetadata) -> MaintenanceTask:
-    """With the size of files that the table's own property asks for, as ingestion has it, unless `maintenance` names one."""
+    """Returns the task with the file size of the table's own property, as ingestion uses it, unless `maintenance` sets
+    one.
+    """
     own = metadata.properties.get("write.target-file-size-bytes")
     return (
         maintenance
@@ -156,14 +170,14 @@ def as_the_table_says(maintenance: MaintenanceTask, metadata: TableMetadata) -> 
 
 
 def _held(metadata: TableMetadata, holds: Holds) -> Holds:
-    """With what the table itself says."""
+    """Returns `holds` with what the table's own properties require."""
     is_kept = metadata.properties.get("gc.enabled", "true").lower() == "false"
     words = "nothing is removed from a table whose property gc.enabled is false"
     return replace(holds, waits=words) if is_kept and not holds.waits else holds
 
 
 def is_open(window: tuple[int, int] | None, now_ms: int) -> bool:
-    """Whether the time of the day (UTC) is in the window."""
+    """Returns whether the time of day (UTC) is in the window."""
     if window is None:
         return True
     minute, (begin, end) = now_ms // 60_000 % 1440, window
@@ -171,10 +185,10 @@ def is_open(window: tuple[int, int] | None, now_ms: int) -> bool:
 
 
 def mode_of(metadata: TableMetadata, now_ms: int) -> Mode:
-    """Whether the table's newest snapshot is a while ago."""
+    """Returns `idle` where the table's newest snapshot is a while ago, else `busy`."""
     head = metadata.snapshots.get(metadata.head) if metadata.head is not None else None
     newest = next((s for s in metadata.ancestors() if s.operation != "replace"), head)
-    return "quiet" if newest is None or now_ms - newest.at_ms >= IDLE_AFTER_MS else "busy"
+    return "idle" if newest is None or now_ms - newest.at_ms >= IDLE_AFTER_MS else "busy"
 
 
 # ---- rewriting
@@ -201,9 +215,9 @@ def _compaction(
     metadata: TableMetadata, maintenance: MaintenanceTask, health: TableHealth, mode: Mode
 ) -> Action | None:
     small = small_files(metadata, int(maintenance.target_bytes * SMALL_SHARE_OF_TARGET))
-    beside = small_beside_larger(metadata, maintenance.target_bytes) if mode == "thorough" else {}
-    count = health.small_files + len(beside.keys() - small.keys())
-    small = {**small, **beside}
+    with_larger = small_and_larger_files(metadata, maintenance.target_bytes) if mode == "thorough" else {}
+    count = health.small_files + len(with_larger.keys() - small.keys())
+    small = {**small, **with_larger}
     group_bytes = _group_bytes(metadata, maintenance, small)
     chosen = None
     is_too_much = count > MOST_SMALL_FILES or count / max(1, health.files) > maintenance.spec.small_file_share
@@ -240,15 +254,17 @@ def _compaction(
     compaction = Compaction(
         options, maintenance.spec.sort, maintenance.spec.zorder, health.equality_deletes > 0, partitions
     )
-    after, has_rest = (chosen.files_after, chosen.has_rest) if chosen is not None else (0, False)
+    after, has_follow_up = (chosen.files_after, chosen.has_follow_up) if chosen is not None else (0, False)
     gain = f"{len(files):,} files become about {after:,}" if files else "readers skip no deleted rows there"
     is_early = mode == "eager" and not (takes_all or worn)
-    return Action("compact", metadata.name, "; ".join(reasons), gain, compaction, has_rest=has_rest, is_early=is_early)
+    return Action(
+        "compact", metadata.name, "; ".join(reasons), gain, compaction, has_follow_up=has_follow_up, is_early=is_early
+    )
 
 
 def _most_deleted(metadata: TableMetadata, mode: Mode) -> float:
     sizes = [file.size_bytes for file in metadata.files if _is_worn(file, LEAST_DELETED, file.deleted)]
-    return LEAST_DELETED if mode in ("quiet", "thorough") and sum(sizes) <= LITTLE_BYTES else MOST_DELETED[mode]
+    return LEAST_DELETED if mode in ("idle", "thorough") and sum(sizes) <= LITTLE_BYTES else MOST_DELETED[mode]
 
 
 def _is_worn(file: StoredData, most: float, deleted: int) -> bool:
@@ -256,8 +272,8 @@ def _is_worn(file: StoredData, most: float, deleted: int) -> bool:
 
 
 def _group_bytes(metadata: TableMetadata, maintenance: MaintenanceTask, small: Mapping[str, Sequence[int]]) -> int:
-    """What is rewritten at once: about one file for each task. Of files that are not very small, and of rows in an order, it
-    is one file in all: more of them might become as many as they were, and would be rewritten for ever.
+    """Returns the maximum size of a group: about one file per task. Where files are not very small, or rows are sorted,
+    it is one file: more files might become as many as they were, and would be rewritten for ever.
     """
     largest = max((size for sizes in small.values() for size in sizes), default=0)
     is_ordered = metadata.is_sorted or maintenance.spec.sort or maintenance.spec.zorder
@@ -266,7 +282,7 @@ def _group_bytes(metadata: TableMetadata, maintenance: MaintenanceTask, small: M
 
 
 def _limit(files: list[int], maintenance: MaintenanceTask, least: int) -> dict[str, str]:
-    """How many of such files one round rewrites, `least` whatever their size."""
+    """Returns the option that limits how many of these files one round rewrites; at least `least` whatever their size."""
     if maintenance.most_bytes is None or not files:
         return {}
     affordable = max(least, int(maintenance.most_bytes / max(1.0, sum(files) / len(files))))
@@ -293,8 +309,9 @@ def _common(maintenance: MaintenanceTask, largest_bytes: int, group_bytes: int) 
 def _carrying(
     metadata: TableMetadata, maintenance: MaintenanceTask, mode: Mode, is_rewritten: bool
 ) -> Iterator[Action]:
-    """Once records no longer arrive, the newest snapshot is to tell the progress: others who expire snapshots keep that one
-    and may keep no more, and then the table could never be gone on with. is_rewritten: snapshots without it come on top.
+    """Yields the action that repeats the progress in the newest snapshot, once records no longer arrive: other tools
+    that expire snapshots keep the newest one and may keep no more, and without progress the pipeline could not
+    continue. is_rewritten: snapshots without progress are about to be added.
     """
     depth = progress_depth(metadata)
     if needs_carrying(metadata, _retention(metadata, maintenance.spec)):
@@ -324,14 +341,16 @@ def _expiry(
 
 
 def _retention(metadata: TableMetadata, spec: MaintenanceSpec) -> Retention:
-    """The file's, unless the table's own properties ask for more."""
+    """Returns the retention of the pipeline file, or of the table's own properties where they ask for more."""
     age_ms = int(metadata.properties.get("history.expire.max-snapshot-age-ms", 0))
     fewest = int(metadata.properties.get("history.expire.min-snapshots-to-keep", 0))
     return Retention(max(int(spec.snapshot_age_s * 1000), age_ms), max(spec.snapshot_count, fewest))
 
 
 def _sooner(period_ms: int) -> int:
-    """A little less: rounds of a day's cron begin a day apart, and what one does is noted when it is done."""
+    """Returns a slightly shorter period: rounds of a daily cron job begin a day apart, and an action is noted when it
+    ends.
+    """
     return period_ms - period_ms // 24
 
 

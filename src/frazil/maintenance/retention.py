@@ -1,8 +1,9 @@
-"""Which snapshots go: pure, and careful, for what a snapshot says of progress exists nowhere else.
+"""Which snapshots are expired. Pure, and careful: the progress in a snapshot is stored nowhere else.
 
-Kept are, of the main branch, the newest few down to one with progress, the newest progress of every pipeline among them,
-without a gap; what branches and tags name; and, for as long as snapshots are kept, each last one before files were removed:
-its files are those of all the snapshots before it, so a query that began on any of them can go on to its end.
+Kept are the newest snapshots of the main branch, without a gap, down to one with progress and including the newest
+progress of every pipeline; snapshots that branches and tags name; and, for as long as snapshots are kept, each last
+snapshot before files were removed: its files are those of all snapshots before it, so that a query on any of these can
+finish.
 """
 
 from __future__ import annotations
@@ -15,26 +16,28 @@ from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import Snapshot, TableMetadata
 
 METADATA_BUDGET_BYTES = 900_000
-"""What the newest snapshots may take of the metadata; as many older ones are kept at most."""
+"""The share of the metadata that the newest snapshots may take; at most as many older ones are kept."""
 FEWEST = 10
-"""So many snapshots are kept whatever they weigh."""
+"""The number of snapshots that are kept whatever their size."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """What the file asks for: how long, and how many."""
+    """The retention in the pipeline file."""
 
+    #: How long snapshots are kept.
     age_ms: int
+    #: How many snapshots are kept.
     count: int
 
 
 def expirable(
     metadata: TableMetadata, retention: Retention, keep_back_to: Iterable[int], now_ms: int
 ) -> tuple[int, ...]:
-    """The snapshots that can go, oldest first.
+    """Returns the ids of the snapshots that can be expired, the oldest first.
 
-    keep_back_to: snapshots that the main branch must reach without a gap, for a retry that is not finished has read them, or
-    a pipeline has yet to begin.
+    keep_back_to: snapshots that the main branch must reach without a gap: an unfinished replay has read them, or a
+    pipeline has yet to begin.
     """
     line = list(metadata.ancestors())
     count = kept_count(metadata, retention.count)
@@ -54,8 +57,8 @@ def expirable(
 
 
 def before_first_commit(metadata: TableMetadata, pipeline: str) -> tuple[int, ...]:
-    """What a table must be kept back to that the pipeline has made and committed nothing to: to its first snapshot. Without
-    it nobody could tell such a table from one whose progress has expired.
+    """Returns the first snapshot of a table that the pipeline has created and committed nothing to; it must be kept.
+    Without it, such a table could not be distinguished from one whose progress has expired.
     """
     line = list(metadata.ancestors())
     if key(pipeline, "created") not in metadata.properties or any(pipeline in one.progress for one in line):
@@ -64,31 +67,33 @@ def before_first_commit(metadata: TableMetadata, pipeline: str) -> tuple[int, ..
 
 
 def needs_carrying(metadata: TableMetadata, retention: Retention) -> bool:
-    """Whether the newest progress of some pipeline lies so far back that it holds more snapshots than should be kept."""
+    """Returns whether the newest progress of some pipeline is so old that it retains more snapshots than should be
+    kept.
+    """
     return len(metadata.snapshots) > 1 and progress_depth(metadata) > kept_count(metadata, retention.count)
 
 
 def progress_depth(metadata: TableMetadata) -> int:
-    """How many of the newest snapshots hold the newest progress of every pipeline: 1 where the last one has all of it, 0
-    where there is none.
+    """Returns how many of the newest snapshots contain the newest progress of every pipeline: 1 where the last one
+    contains all of it, 0 without progress.
     """
     return _progress_depth(list(metadata.ancestors()))
 
 
 def _counted(metadata: TableMetadata) -> list[int]:
-    """The newest snapshot with statistics: where Iceberg has them, they are in no order."""
+    """Returns the newest snapshot with statistics; Iceberg lists them in no order."""
     there = [metadata.snapshots[one] for one in metadata.statistics if one in metadata.snapshots]
     return [max(there, key=lambda one: (one.at_ms, one.id)).id] if there else []
 
 
 def kept_count(metadata: TableMetadata, wanted: int) -> int:
-    """How many snapshots are kept where `wanted` are asked for: fewer where their metadata would be too much."""
+    """Returns how many snapshots are kept where `wanted` are asked for: fewer where their metadata would be too large."""
     each_bytes = metadata.metadata_bytes / max(1, len(metadata.snapshots))
     return max(min(FEWEST, wanted), min(wanted, int(METADATA_BUDGET_BYTES / max(1.0, each_bytes))))
 
 
 def _unbroken(line: Sequence[Snapshot], count: int, oldest_ms: int, keep_back_to: Iterable[int]) -> int:
-    """How many of the newest stay."""
+    """Returns how many of the newest snapshots are kept without a gap."""
     young = next((n for n, snapshot in enumerate(line) if snapshot.at_ms < oldest_ms), len(line))
     places = {snapshot.id: n for n, snapshot in enumerate(line)}
     # Where one of these is no longer there, nobody knows how far back is far enough.
@@ -99,7 +104,7 @@ def _unbroken(line: Sequence[Snapshot], count: int, oldest_ms: int, keep_back_to
 
 
 def _progress_depth(line: Sequence[Snapshot]) -> int:
-    """How far back the newest progress of every pipeline is."""
+    """Returns the depth of the oldest of the pipelines' newest progress."""
     newest: dict[str, int] = {}
     for place, snapshot in enumerate(line, 1):
         for pipeline in snapshot.progress:
@@ -108,8 +113,8 @@ def _progress_depth(line: Sequence[Snapshot]) -> int:
 
 
 def _for_readers(metadata: TableMetadata, line: Sequence[Snapshot], held: int, oldest_ms: int) -> list[Snapshot]:
-    """The last snapshots before files were removed, newest first: those that are about to leave the unbroken part of the
-    main branch, and those that have left it before.
+    """Returns the last snapshots before files were removed, the newest first: those about to leave the unbroken part of
+    the main branch, and those that left it before.
     """
     leaving = [before for after, before in pairwise(line[max(0, held - 1) :]) if after.removes_files]
     on_main = {snapshot.id for snapshot in line}
@@ -118,7 +123,7 @@ def _for_readers(metadata: TableMetadata, line: Sequence[Snapshot], held: int, o
 
 
 def _is_elsewhere(snapshot: Snapshot, line: Sequence[Snapshot]) -> bool:
-    """Whether a snapshot that is not on the main branch never was or was rolled back, as far as one can tell."""
+    """Returns whether a snapshot that is not on the main branch never was, or was rolled back, as far as can be told."""
     return snapshot.is_staged or (bool(line) and snapshot.at_ms > line[-1].at_ms)
 
 

@@ -1,4 +1,6 @@
-"""Plans and runs the care of one table at a time. Nothing here is remembered: a round that died is planned again."""
+"""Plans and runs the maintenance of one table at a time. Nothing is remembered here: an interrupted round is planned
+again.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from frazil.catalog.history import DEAD_LETTERS_MARK, has_uncommitted_dead_letters, read_by_retry
-from frazil.catalog.maintenance_port import Rewritten, Upkeep
-from frazil.catalog.table_folder import plain
+from frazil.catalog.history import DEAD_LETTERS_MARK, has_uncommitted_dead_letters, read_by_replay
+from frazil.catalog.maintenance_port import Rewritten, TableMaintenance
+from frazil.catalog.table_folder import normalize_path
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
-from frazil.maintenance.health import CARED_NOTE, TableHealth, measure
+from frazil.maintenance.health import MAINTAINED_NOTE, TableHealth, measure
 from frazil.maintenance.plan import (
     BEGIN_NOTE,
     ORPHANS_NOTE,
@@ -45,77 +47,92 @@ DELETES_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Charge:
-    """A table in care. dead_letters: the name of its dead-letter table; owners: of a dead-letter table those whose it is.
-    is_upsert: its records replace rows, so its commits undo care's work. files_since_ms: see Plan.
-    """
+class MaintainedTable:
+    """A table under maintenance."""
 
+    #: Its name.
     name: str
+    #: How it is maintained.
     maintenance: MaintenanceTask
+    #: The name of its dead-letter table; empty without one.
     dead_letters: str = ""
+    #: For a dead-letter table, the tables it belongs to.
     owners: tuple[str, ...] = ()
+    #: Whether it is an upsert table, whose commits can undo maintenance.
     is_upsert: bool = False
+    #: See Plan.files_since_ms.
     files_since_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an action ended. failure: in words, where it came to nothing; is_lost: another commit was in the way."""
+    """How an action ended."""
 
+    #: The action.
     action: Action
+    #: How long it took.
     took_s: float
+    #: What it rewrote.
     rewritten: Rewritten = field(default_factory=Rewritten)
+    #: Why it failed; empty on success.
     failure: str = ""
+    #: Whether it failed because of a conflicting commit.
     is_lost: bool = False
 
 
-class Carer:
-    """Cares for the tables of one pipeline, by `upkeep`."""
+class MaintenanceRunner:
+    """Plans and runs maintenance for the tables of one pipeline."""
 
-    def __init__(self, upkeep: Upkeep, pipeline: str, clock: Clock) -> None:
-        self._upkeep = upkeep
+    def __init__(self, table_maintenance: TableMaintenance, pipeline: str, clock: Clock) -> None:
+        self._table_maintenance = table_maintenance
         self._pipeline = pipeline
         self._clock = clock
 
-    def plan(self, charge: Charge, mode: Mode | None = None, begins: bool = False) -> Plan | None:
-        """What is to do; None where there is no table. mode: None: as the table's newest snapshots say. begins: whether to
-        note of a table that has never been cared for that its care begins now; its orphans are looked for a day later.
+    def plan(self, maintained: MaintainedTable, mode: Mode | None = None, begins: bool = False) -> Plan | None:
+        """Returns the plan for the table; None where the table does not exist. mode: None: derived from the table's
+        newest snapshot. begins: whether to note, for a table that was never maintained, that maintenance begins now;
+        orphan files are then searched a day later.
 
-        Raises UnavailableError as the catalog does.
+        Raises: UnavailableError as the catalog.
         """
-        metadata = self._upkeep.metadata(charge.name, with_files=True)
+        metadata = self._table_maintenance.metadata(maintained.name, with_files=True)
         if metadata is None:
             return None
         now_ms = self._clock.now_ms()
         noted = self._noted(metadata)
         if begins and not noted:
-            self._upkeep.note(charge.name, BEGIN_NOTE, str(now_ms))
+            self._table_maintenance.note(maintained.name, BEGIN_NOTE, str(now_ms))
             noted = {BEGIN_NOTE: now_ms}
-        holds, mode = self._holds(metadata, charge), mode or mode_of(metadata, now_ms)
-        plan = plan_maintenance(metadata, charge.maintenance, holds, now_ms, mode, noted)
+        holds, mode = self._holds(metadata, maintained), mode or mode_of(metadata, now_ms)
+        plan = plan_maintenance(metadata, maintained.maintenance, holds, now_ms, mode, noted)
         is_settled = not plan.actions and not plan.waiting
         if is_settled and mode != "thorough":
-            is_settled = not plan_maintenance(metadata, charge.maintenance, holds, now_ms, "thorough", noted).actions
-        return replace(plan, files_since_ms=charge.files_since_ms, is_settled=is_settled)
+            is_settled = not plan_maintenance(
+                metadata, maintained.maintenance, holds, now_ms, "thorough", noted
+            ).actions
+        return replace(plan, files_since_ms=maintained.files_since_ms, is_settled=is_settled)
 
-    def measure(self, charge: Charge) -> TableHealth:
-        """What the table owes now; nothing where there is none. Raises UnavailableError as the catalog does."""
-        metadata = self._upkeep.metadata(charge.name, with_files=True)
+    def measure(self, maintained: MaintainedTable) -> TableHealth:
+        """Returns the figures of the table; those of an empty table where it does not exist.
+
+        Raises: UnavailableError as the catalog.
+        """
+        metadata = self._table_maintenance.metadata(maintained.name, with_files=True)
         return (
-            measure(metadata, as_the_table_says(charge.maintenance, metadata).target_bytes)
+            measure(metadata, as_the_table_says(maintained.maintenance, metadata).target_bytes)
             if metadata is not None
             else TableHealth()
         )
 
     def note_round(self, table: str) -> None:
         """Notes that a round has done something: expired snapshots and removed files leave no trace of it."""
-        self._upkeep.note(table, CARED_NOTE, str(self._clock.now_ms()))
+        self._table_maintenance.note(table, MAINTAINED_NOTE, str(self._clock.now_ms()))
 
     def run(
         self, plan: Plan, maintenance: MaintenanceTask, is_stopping: Callable[[], bool] = lambda: False
     ) -> Iterator[Outcome]:
-        """Does what is planned, one action after another. Where one has failed, and was not lost to another commit, no
-        more files are rewritten; books are kept nevertheless, or the metadata would grow for as long as it fails.
+        """Runs the actions of the plan and yields their outcomes. After a failure that was no conflict, no more files
+        are rewritten; snapshots are expired nevertheless, or the metadata would grow for as long as rewriting fails.
         """
         has_failed = False
         for action in plan.actions:
@@ -130,20 +147,20 @@ class Carer:
             except FrazilError as error:
                 took_s = self._clock.monotonic_s() - began_s
                 outcome = Outcome(action, took_s, failure=error.message, is_lost=isinstance(error, ConflictError))
-            _tell(outcome)
+            _log(outcome)
             yield outcome
             has_failed = has_failed or bool(outcome.failure and not outcome.is_lost)
 
     def _do(self, action: Action, plan: Plan, maintenance: MaintenanceTask) -> Rewritten:
         hit("care.planned")
-        upkeep, table = self._upkeep, action.table
+        table_maintenance, table = self._table_maintenance, action.table
         done = Rewritten()
         if action.kind == "compact" and action.compaction is not None:
-            done = upkeep.compact(table, action.compaction, maintenance.transfer)
+            done = table_maintenance.compact(table, action.compaction, maintenance.transfer)
         elif action.kind == "deletes":
-            done = upkeep.rewrite_deletes(table, DELETES_OPTIONS)
+            done = table_maintenance.rewrite_deletes(table, DELETES_OPTIONS)
         elif action.kind == "manifests":
-            done = upkeep.rewrite_manifests(table)
+            done = table_maintenance.rewrite_manifests(table)
         elif action.kind == "orphans":
             done = self._remove_orphans(plan, maintenance)
         else:
@@ -152,51 +169,55 @@ class Carer:
 
     def _keep_books(self, action: Action) -> None:
         if action.kind == "carry":
-            self._upkeep.carry(action.table)
+            self._table_maintenance.carry(action.table)
         elif action.kind == "expire":
-            self._upkeep.expire(action.table, action.snapshots)
+            self._table_maintenance.expire(action.table, action.snapshots)
         elif action.kind == "statistics":
-            self._upkeep.compute_statistics(action.table)
+            self._table_maintenance.compute_statistics(action.table)
 
     def _remove_orphans(self, plan: Plan, maintenance: MaintenanceTask) -> Rewritten:
         table, now_ms = plan.table, self._clock.now_ms()
         # A process that was stopped for days has files that are as old, and may commit them next.
         oldest_ms = plan.files_since_ms if plan.files_since_ms is not None else now_ms
-        found = self._upkeep.orphans(table, min(oldest_ms, now_ms - int(maintenance.spec.orphan_age_s * 1000)))
-        names = {plain(path) for path in plan.spared}
-        orphans = [path for path in found if plain(path) not in names]
+        found = self._table_maintenance.orphans(
+            table, min(oldest_ms, now_ms - int(maintenance.spec.orphan_age_s * 1000))
+        )
+        names = {normalize_path(path) for path in plan.pending_files}
+        orphans = [path for path in found if normalize_path(path) not in names]
         hit("care.orphans.found")
-        self._upkeep.remove(table, orphans)
-        self._upkeep.note(table, ORPHANS_NOTE, str(now_ms))
+        self._table_maintenance.remove(table, orphans)
+        self._table_maintenance.note(table, ORPHANS_NOTE, str(now_ms))
         return Rewritten(removed=len(orphans))
 
     # ---- what must stay
 
-    def _holds(self, metadata: TableMetadata, charge: Charge) -> Holds:
-        """What promises to and from dead-letter tables still need (docs/decisions/0009, 0010, 0019)."""
+    def _holds(self, metadata: TableMetadata, maintained: MaintainedTable) -> Holds:
+        """Returns what dead-letter tables and unfinished replays still need (docs/decisions/0009, 0010, 0019)."""
         marks = dict(_marks(metadata))
-        read = [(value, read_by_retry(name, value)) for (_, name), value in marks.items()]
+        read = [(value, read_by_replay(name, value)) for (_, name), value in marks.items()]
         back_to = tuple(snapshot for _, snapshot in read if snapshot is not None)
-        boxes = {value for (_, name), value in marks.items() if name == DEAD_LETTERS_MARK} | {charge.dead_letters}
-        waits = next((words for box in sorted(boxes - {""}) if (words := self._open_retry(box))), "")
+        tables = {value for (_, name), value in marks.items() if name == DEAD_LETTERS_MARK} | {maintained.dead_letters}
+        waits = next((reason for table in sorted(tables - {""}) if (reason := self._open_replay(table))), "")
         if any(snapshot is not None and has_uncommitted_dead_letters(value) for value, snapshot in read):
             waits = _unfinished(metadata.name)
         others = {pipeline for pipeline, name in marks if name == "created"} - {self._pipeline}
-        if charge.owners and others:
+        if maintained.owners and others:
             waits = f"another pipeline keeps dead letters here as well: {min(others)}"
         back_to += before_first_commit(metadata, self._pipeline)
-        return Holds(back_to, waits, frozenset(path for owner in charge.owners for path in self._promised(owner)))
-
-    def _open_retry(self, box: str) -> str:
-        metadata = self._upkeep.metadata(box, with_files=False)
-        is_open = metadata is not None and any(
-            read_by_retry(name, value) is not None for (_, name), value in _marks(metadata)
+        return Holds(
+            back_to, waits, frozenset(path for owner in maintained.owners for path in self._pending_files(owner))
         )
-        return _unfinished(box) if is_open else ""
 
-    def _promised(self, owner: str) -> frozenset[str]:
-        metadata = self._upkeep.metadata(owner, with_files=False)
-        return metadata.promised if metadata is not None else frozenset()
+    def _open_replay(self, dead_letter_table: str) -> str:
+        metadata = self._table_maintenance.metadata(dead_letter_table, with_files=False)
+        is_open = metadata is not None and any(
+            read_by_replay(name, value) is not None for (_, name), value in _marks(metadata)
+        )
+        return _unfinished(dead_letter_table) if is_open else ""
+
+    def _pending_files(self, owner: str) -> frozenset[str]:
+        metadata = self._table_maintenance.metadata(owner, with_files=False)
+        return metadata.pending_files if metadata is not None else frozenset()
 
     def _noted(self, metadata: TableMetadata) -> Mapping[str, int]:
         texts = {
@@ -205,19 +226,19 @@ class Carer:
         return {name: int(text) for name, text in texts.items() if text.isdecimal()}
 
 
-def _unfinished(box: str) -> str:
-    return f"a retry of dead letters is not finished: {box}"
+def _unfinished(dead_letter_table: str) -> str:
+    return f"a retry of dead letters is not finished: {dead_letter_table}"
 
 
 def _marks(metadata: TableMetadata) -> Iterator[tuple[tuple[str, str], str]]:
-    """The properties of every pipeline, by pipeline and name."""
+    """Yields Frazil's table properties of every pipeline: pipeline and name, and the value."""
     for name, value in metadata.properties.items():
         match = _MARK.fullmatch(name)
         if match is not None:
             yield (match["pipeline"], match["name"]), value
 
 
-def _tell(outcome: Outcome) -> None:
+def _log(outcome: Outcome) -> None:
     action, took_s = outcome.action, round(outcome.took_s, 3)
     if outcome.is_lost:
         log.info("care_lost", table=action.table, action=action.kind, reason=outcome.failure, took_s=took_s)

@@ -1,5 +1,5 @@
-"""What `frazil check` tries: the machine, Kafka and its topics, the catalog with its tables, and the store. Every part
-is tried, also after another has failed. Changes nothing.
+"""The checks of `frazil check`: the machine, Kafka and its topics, the catalog with its tables, and the store. Every
+check runs, also after another has failed. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.layout import words_of
+from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
@@ -34,35 +34,41 @@ from frazil.spec import PipelineSpec
 from frazil.upsert.text_order import text_order
 
 Probe = Callable[[Mapping[str, str], str], str]
-"""Reaches a store: properties and location to what was found."""
+"""Reaches a store: takes properties and location, returns a description of the result."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was tried. remedy is empty when it is well."""
+    """The result of one check."""
 
+    #: What was checked.
     name: str
+    #: Whether it is in order.
     is_ok: bool
+    #: What was done to find out.
     tried: str
+    #: The result.
     found: str
+    #: What to do; empty where it is in order.
     remedy: str = ""
+    #: The place of the problem.
     where: str = ""
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Returns the JSON of the finding."""
         words = asdict(self)
         return {"name": words.pop("name"), "ok": words.pop("is_ok"), **words}
 
 
 def failed(name: str, tried: str, error: FrazilError | TableStopped) -> Finding:
-    """What was tried came to this error."""
+    """Returns the finding of a check that raised this error."""
     problem = problem_of(error)
     remedy = problem.remedy.removesuffix("; frazil check looks at all of them")
     return Finding(name, False, tried, problem.message, remedy, problem.where)
 
 
 def check_machine(needs_s3: bool) -> Iterator[Finding]:
-    """Java and the jars."""
+    """Checks Java and the jars."""
     java = check_java()
     yield Finding("java", java.is_ok, "started it with -version", java.found, java.remedy)
     files = check_files()
@@ -77,7 +83,10 @@ def check_machine(needs_s3: bool) -> Iterator[Finding]:
 def check_kafka(
     spec: PipelineSpec, source: Source, discovery: Discovery, unreadable: Callable[[Iterable[str]], set[str]]
 ) -> Iterator[Finding]:
-    """The cluster and every topic. SpecError for a regular expression that matches nothing."""
+    """Checks the cluster and every topic.
+
+    Raises: SpecError for a regular expression that matches no topic.
+    """
     servers = spec.kafka["bootstrap.servers"]
     tried = f"asked {servers} for its cluster and topics"
     try:
@@ -96,7 +105,7 @@ def check_kafka(
 
 
 def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) -> Iterator[Finding]:
-    """Topics that the file names and that are not there."""
+    """Yields findings for topics that the pipeline file names and that do not exist."""
     wanted = [(table.name, topic) for table, topic in missing_topics(tables)]
     named = {selector.literal for selector in spec.topics if selector.literal}
     wanted += [
@@ -114,7 +123,7 @@ def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) 
 
 
 def _missing_events(tables: Iterable[Table], source: Source) -> list[tuple[str, str]]:
-    """Tables that wait for a topic of transactions that is not there."""
+    """Returns tables whose transaction topic does not exist, with that topic."""
     named = {table.name: table.spec.atomic.transaction_topic for table in tables if table.spec.atomic is not None}
     wanted = {table: topic for table, topic in named.items() if topic is not None}
     there = source.topics(set(wanted.values()).__contains__) if wanted else {}
@@ -122,7 +131,7 @@ def _missing_events(tables: Iterable[Table], source: Source) -> list[tuple[str, 
 
 
 def _missing_dead_letter_topics(tables: Iterable[Table], source: Source) -> list[tuple[str, str]]:
-    """Topics for dead letters that are not there, and whose these are."""
+    """Returns topics for dead letters that do not exist, with the names of their tables."""
     names: dict[str, list[str]] = {}
     for table in tables:
         topic = table.spec.dead_letters.topic
@@ -144,7 +153,7 @@ def _check_topics(table: Table, denied: set[str]) -> Iterator[Finding]:
 
 
 def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> Iterator[Finding]:
-    """Every table, as `compare` finds it."""
+    """Checks every table with `compare`."""
     for table in tables:
         name, tried = f"table {table.name}", "loaded it from the catalog"
         try:
@@ -152,13 +161,13 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
             yield _describe(name, tried, table)
         except (FrazilError, TableStopped) as error:
             yield failed(name, tried, error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are looked at)
             yield failed(name, tried, unforeseen(error, table.name))
 
 
 def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> Iterator[Finding]:
-    """Tables that a run would stop at the unread records of a sample, as `plan` finds it. stopped: tables that would stop
-    in any case. A single record that `on_bad_record: stop` stops at is for `plan` to name.
+    """Yields findings for tables that a run would stop at unread records of a sample, as found by `plan`. stopped:
+    tables that would stop anyway. A single bad record under `on_bad_record: stop` is left to `plan`.
     """
     for table in planned:
         is_well = table.action != "stop" or table.name in stopped or (table.bad and not table.is_too_bad)
@@ -171,7 +180,7 @@ def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
 
 
 def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:
-    """Tables that are there whose rows table care cannot put into the order that the file asks for."""
+    """Yields findings for existing tables whose rows maintenance cannot sort as the pipeline file asks."""
     for table in tables:
         error = order_mismatch(table.spec, table.state, file) if table.state is not None else None
         if error is not None:
@@ -181,7 +190,9 @@ def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:
 
 
 def comparison(spec: PipelineSpec, source: Source | None, catalog: Catalog) -> Callable[[Table], None]:
-    """Loads a table and compares its progress with the topics, where there is a source; raises what stops a run."""
+    """Returns a function that loads a table and compares its progress with the topics, where there is a source; it
+    raises what would stop a run.
+    """
     if source is None:
         return lambda table: _load(table, catalog)
     discovery, cluster_id = Discovery(spec, source, catalog), source.cluster_id()
@@ -205,7 +216,7 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
         declared = new_schema((column.name, column.type) for column in table.spec.columns)
         return Finding(name, True, tried, f"not there yet; run makes it{_warnings(table, declared)}")
     rows = f", {plural(table.catalog.size.live_row_count, 'row')}" if table.catalog.size else ""
-    parts = ", ".join(words_of(table.state.partitioning, table.state.schema))
+    parts = ", ".join(partition_terms(table.state.partitioning, table.state.schema))
     layout = f", partitioned by {parts}" if parts else ""
     there = f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}"
     widened = compare_schemas(table.state.schema, declared_adder(table.spec)(table.state.schema))
@@ -223,7 +234,7 @@ def _warnings(table: Table, schema: Schema) -> str:
 
 
 def check_local_folder(name: str, folder: Path) -> Finding:
-    """Whether files can be made in a folder that is there, or that can be made. Nothing is written."""
+    """Checks whether files can be created in a folder that exists or can be created. Nothing is written."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     tried = f"looked at the rights on {there}"
     if not there.is_dir():
@@ -241,7 +252,7 @@ def check_local_folder(name: str, folder: Path) -> Finding:
 def check_store(
     warehouse: str | None, properties: Mapping[str, str], states: list[TableState], probe: Probe
 ) -> Finding:
-    """The place where tables are stored: of a table that is there, or the warehouse."""
+    """Checks the store of an existing table, or the warehouse."""
     state = states[0] if states else None
     location = state.location if state is not None else warehouse or ""
     if location.startswith(("/", "file:")):

@@ -1,4 +1,4 @@
-"""What `frazil dead-letters` finds out about the dead letters of a pipeline's tables."""
+"""The dead letters of a pipeline's tables, for `frazil dead-letters`."""
 
 from __future__ import annotations
 
@@ -23,28 +23,33 @@ _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "as
 
 @dataclass
 class DeadLetterClass:
-    """The letters of one class of error. first, last: the earliest and the latest record timestamp, in microseconds; None
-    when no record has one. example: a message and the path of its field.
-    """
+    """The dead letters of one error class."""
 
+    #: The class.
     error_class: str
+    #: Their number.
     count: int = 0
+    #: The earliest record timestamp, in microseconds; None where no record has one.
     first: int | None = None
+    #: The latest record timestamp, in microseconds.
     last: int | None = None
+    #: The path of the field in the example.
     path: str | None = None
+    #: One of their messages.
     example: str = ""
 
     def add(self, count: int, first: int | None, last: int | None) -> None:
-        """More of them."""
+        """Adds more dead letters of the class."""
         self.count += count
         self.first = min((at for at in (self.first, first) if at is not None), default=None)
         self.last = max((at for at in (self.last, last) if at is not None), default=None)
 
 
-def find_tables(spec: PipelineSpec, source: Source, said: Mapping[str, Any], name: str | None) -> list[Table]:
-    """The pipeline's tables, or the one of this name. said: the state file, for when Kafka does not answer.
+def find_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, Any], name: str | None) -> list[Table]:
+    """Returns the pipeline's tables, or the one of this name. known_state: the state file's document, for when Kafka
+    does not answer.
 
-    Raises SpecError for a name that no table of the pipeline has.
+    Raises: SpecError for a name that no table of the pipeline has.
     """
     declared = {table.name: table for table in spec.tables}
     if name is not None and (name in declared or _topic_of(spec, name)):
@@ -53,7 +58,7 @@ def find_tables(spec: PipelineSpec, source: Source, said: Mapping[str, Any], nam
         try:
             topics = set(source.topics(lambda topic: any(selector.matches(topic) for selector in spec.topics)))
         except UnavailableError:
-            topics = {_topic_of(spec, table) for table in said.get("tables", {})} - {""}
+            topics = {_topic_of(spec, table) for table in known_state.get("tables", {})} - {""}
         for topic in topics:
             declared.setdefault(f"{spec.namespace}.{topic}", spec.table_for(topic))
     if name is not None:
@@ -64,14 +69,14 @@ def find_tables(spec: PipelineSpec, source: Source, said: Mapping[str, Any], nam
 
 
 def _topic_of(spec: PipelineSpec, table: str) -> str:
-    """The topic that has this table because the pipeline's own `topics` select it; empty when there is none."""
+    """Returns the topic whose table this is because the pipeline's own `topics` select it; empty without one."""
     namespace, _, topic = table.partition(f"{spec.namespace}.")
     is_mine = not namespace and any(selector.matches(topic) for selector in spec.topics)
     return topic if is_mine else ""
 
 
 def classes_of(catalog: Catalog, dead_letters: TableState) -> list[DeadLetterClass]:
-    """The letters of a dead-letter table that was just loaded, by class of error, the most frequent first."""
+    """Returns the dead letters of a table that was just loaded, by error class, the most frequent class first."""
     found: dict[str, DeadLetterClass] = {}
     target = plain_target(dead_letters)
     for file in catalog.files(dead_letters.name):
@@ -89,7 +94,7 @@ def classes_of(catalog: Catalog, dead_letters: TableState) -> list[DeadLetterCla
 
 
 def count_dead_letters(catalog: Catalog, dead_letters: TableState, selection: Selection) -> int:
-    """How many letters are meant."""
+    """Returns the number of selected dead letters."""
     target = plain_target(dead_letters)
     counts = (
         pc.sum(selection.of(rows)).as_py() or 0
@@ -102,7 +107,7 @@ def count_dead_letters(catalog: Catalog, dead_letters: TableState, selection: Se
 def newest_dead_letters(
     catalog: Catalog, dead_letters: TableState, selection: Selection, limit: int
 ) -> list[dict[str, Any]]:
-    """The newest of the letters that are meant, by record timestamp, with all their columns; timestamps in microseconds."""
+    """Returns the newest selected dead letters, by record timestamp, with all columns; timestamps in microseconds."""
     target = plain_target(dead_letters)
     newest = target.arrow_schema.empty_table()
     for file in catalog.files(dead_letters.name):
@@ -114,6 +119,8 @@ def newest_dead_letters(
 
 
 def _with_micros(rows: pa.Table) -> pa.Table:
-    """Timestamps as numbers: a record may have one for which Python has no time, before the year 1 or after 9999."""
+    """Returns timestamps as integers, in microseconds: a record's timestamp may be before the year 1 or after 9999,
+    which Python's datetime does not support.
+    """
     place = rows.schema.get_field_index("timestamp")
     return rows.set_column(place, "timestamp", rows["timestamp"].cast(pa.int64()))

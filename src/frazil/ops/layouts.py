@@ -1,4 +1,4 @@
-"""How `frazil plan` shows what becomes of a table's partitions and sort order, and `frazil check` what cannot."""
+"""Changes of partition specs and sort orders for `frazil plan`, and their errors for `frazil check`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.layout import order_of, order_words, words_of
+from frazil.catalog.layout import order_of, partition_terms, sort_terms
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
 from frazil.ingest.table import Table
@@ -19,16 +19,20 @@ from frazil.spec.maintenance import check_order
 
 @dataclass(frozen=True)
 class PlannedLayout:
-    """As a pipeline file writes it: what new files will have, and what they have until now, of a table that is there."""
+    """The layout of new files, before and after a run, in the notation of a pipeline file."""
 
+    #: The terms of the partition spec.
     partition_spec: tuple[str, ...] = ()
+    #: The terms that an existing table has now.
     partition_spec_before: tuple[str, ...] = ()
+    #: The terms of the sort order.
     sort_order: tuple[str, ...] = ()
+    #: The terms that an existing table has now.
     sort_order_before: tuple[str, ...] = ()
 
     @property
     def has_other_partitions(self) -> bool:
-        """Whether the partition spec changes; terms that trade places are no change."""
+        """Whether the partition spec changes; another order of its terms is no change."""
         return set(self.partition_spec) != set(self.partition_spec_before)
 
     @property
@@ -38,13 +42,13 @@ class PlannedLayout:
 
     @property
     def is_changed(self) -> bool:
-        """Whether either does."""
+        """Whether the partition spec or the sort order changes."""
         return self.has_other_partitions or self.has_other_order
 
 
 def order_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
-    """Why table care cannot put the rows of a table that is there into the order that the file asks for: with file and line;
-    None when it can.
+    """Returns why maintenance cannot sort the rows of an existing table as the pipeline file asks, with file and line;
+    None where it can.
     """
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
     there = {field.name: field.field_type for field in state.schema.fields}
@@ -55,7 +59,10 @@ def order_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError 
 
 
 def plan_layout(table: Table, schema: Schema, file: Path) -> PlannedLayout:
-    """Of a table with these columns, those to be made included. Raises SpecError when it cannot be had."""
+    """Returns the layout of a table with these columns, which include those to be added.
+
+    Raises: SpecError where the table cannot have the layout.
+    """
     layout, state = layout_of(table.spec), table.state
     mismatch = term_mismatch(table.spec, schema, file)
     if mismatch is not None:
@@ -63,13 +70,13 @@ def plan_layout(table: Table, schema: Schema, file: Path) -> PlannedLayout:
     spec_before: tuple[str, ...] = ()
     order_before: tuple[str, ...] = ()
     if state is not None:
-        spec_before = words_of(state.partitioning, schema)
-        order_before = order_words(state.sorting, schema)
+        spec_before = partition_terms(state.partitioning, schema)
+        order_before = sort_terms(state.sorting, schema)
     spec, order = spec_before, order_before
     if layout.partition_by is not None:
         spec = tuple(term.text for term in layout.partition_by)
     if layout.sort_by is not None:
-        order = order_words(order_of(layout.sort_by, schema, table.name), schema)
+        order = sort_terms(order_of(layout.sort_by, schema, table.name), schema)
     if state is None:
         check_measured_columns(table.spec, schema)
     return PlannedLayout(spec, spec_before, order, order_before)

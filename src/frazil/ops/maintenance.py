@@ -1,4 +1,4 @@
-"""The tables of a pipeline as table care has them: each with its dead-letter table, settings and target size."""
+"""The tables of a pipeline as maintenance needs them: each with its dead-letter table, settings and target file size."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from frazil.catalog.maintenance_port import Transfer, Upkeep
+from frazil.catalog.maintenance_port import TableMaintenance, Transfer
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.ingest.table import Table
 from frazil.maintenance.plan import MaintenanceTask
-from frazil.maintenance.run import Carer, Charge
-from frazil.maintenance.scheduler import ROUND_BYTES, Seen
+from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
+from frazil.maintenance.scheduler import ROUND_BYTES, TableActivity
 from frazil.ops.reports import MaintenanceReport
 from frazil.upsert.concurrent_deletes import transfer_deletes
 
 
-def charges(tables: Iterable[Table], is_limited: bool = False) -> list[Charge]:
-    """Every table, and every dead-letter table, which may not be there. is_limited: a round rewrites only so much."""
+def maintained_tables(tables: Iterable[Table], is_limited: bool = False) -> list[MaintainedTable]:
+    """Returns every table and every dead-letter table, which may not exist. is_limited: limits the bytes of a round."""
     known = list(tables)
     owners: dict[str, list[Table]] = {}
     for table in known:
         owners.setdefault(table.dead_letter_table_name, []).append(table)
-    own = [charge_of(table, is_limited) for table in known]
-    boxes = [
-        Charge(name, _for_dead_letters(_maintenance_task(of[0], is_limited)), owners=tuple(table.name for table in of))
+    own = [maintained_table(table, is_limited) for table in known]
+    dead_letter_tables = [
+        MaintainedTable(
+            name, _for_dead_letters(_maintenance_task(of[0], is_limited)), owners=tuple(table.name for table in of)
+        )
         for name, of in owners.items()
     ]
-    return own + boxes
+    return own + dead_letter_tables
 
 
-def charge_of(table: Table, is_limited: bool = False) -> Charge:
-    """One table."""
+def maintained_table(table: Table, is_limited: bool = False) -> MaintainedTable:
+    """Returns one table."""
     maintenance, is_upsert = _maintenance_task(table, is_limited), table.spec.mode == "upsert"
-    return Charge(table.name, maintenance, dead_letters=table.dead_letter_table_name, is_upsert=is_upsert)
+    return MaintainedTable(table.name, maintenance, dead_letters=table.dead_letter_table_name, is_upsert=is_upsert)
 
 
 def load_upsert_tables(tables: Iterable[Table], catalog: Catalog) -> None:
-    """Asks for the tables whose records replace rows: only with their keys is a rewrite of their files not lost to
-    ingestion. What the catalog does not tell stays unknown.
+    """Loads the upsert tables: a compaction can survive concurrent deletes only with the keys of the table. What the
+    catalog does not answer stays unknown.
     """
     for table in tables:
         if table.spec.mode == "upsert":
@@ -50,25 +52,35 @@ def load_upsert_tables(tables: Iterable[Table], catalog: Catalog) -> None:
                 table.state = catalog.load(table.name)
 
 
-def seen_by(tables: Iterable[Table]) -> list[Seen]:
-    """What a running pipeline last saw of its tables; those that nothing was committed to yet are left out."""
+def activity_of(tables: Iterable[Table]) -> list[TableActivity]:
+    """Returns what a running pipeline last committed to its tables; tables without a commit are left out."""
     known = list(tables)
     in_hand = _batches(known)
-    by_name = {charge.name: charge for charge in charges(known, is_limited=True)}
+    by_name = {maintained.name: maintained for maintained in maintained_tables(known, is_limited=True)}
     found = []
     for table in known:
         if table.catalog.size is None:
             continue
         version, size = table.progress.commit_id, table.catalog.size
-        found.append(Seen(by_name[table.name], version, size.file_count, size.snapshot_count, in_hand.get(table.name)))
+        found.append(
+            TableActivity(by_name[table.name], version, size.file_count, size.snapshot_count, in_hand.get(table.name))
+        )
         if table.catalog.dead_letter_count:
-            box = table.dead_letter_table_name
-            found.append(Seen(by_name[box], str(table.catalog.dead_letter_count), 0, 0, in_hand.get(box)))
+            dead_letter_table = table.dead_letter_table_name
+            found.append(
+                TableActivity(
+                    by_name[dead_letter_table],
+                    str(table.catalog.dead_letter_count),
+                    0,
+                    0,
+                    in_hand.get(dead_letter_table),
+                )
+            )
     return found
 
 
 def _batches(tables: Iterable[Table]) -> dict[str, float]:
-    """When the oldest batch in hand of each table was planned; a batch may have letters for the dead-letter table too."""
+    """Returns when the oldest batch in progress of each table was planned; a batch may have dead letters too."""
     found: dict[str, float] = {}
     for table in tables:
         for name in (table.name, table.dead_letter_table_name) if table.schedule.in_flight else ():
@@ -77,17 +89,18 @@ def _batches(tables: Iterable[Table]) -> dict[str, float]:
 
 
 def report_maintenance(
-    upkeep: Upkeep, pipeline: str, table: Table, said: Mapping[str, Any], clock: Clock
+    table_maintenance: TableMaintenance, pipeline: str, table: Table, known_state: Mapping[str, Any], clock: Clock
 ) -> MaintenanceReport | None:
-    """What `status` says of one table's care; None where there is no table. said: by the running process, of this care.
+    """Returns the health and due maintenance of one table for `status`; None where the table does not exist.
+    known_state: what the running process last reported of its maintenance.
 
-    Raises UnavailableError as the catalog does.
+    Raises: UnavailableError as the catalog.
     """
-    plan = Carer(upkeep, pipeline, clock).plan(charge_of(table))
+    plan = MaintenanceRunner(table_maintenance, pipeline, clock).plan(maintained_table(table))
     if plan is None:
         return None
     health = plan.health
-    lasts = [at for at in (health.last_maintenance_ms, said.get("last_ms")) if at is not None]
+    lasts = [at for at in (health.last_maintenance_ms, known_state.get("last_ms")) if at is not None]
     return MaintenanceReport(
         p50_bytes=health.p50_bytes,
         small_share=round(health.small_share, 4),
@@ -99,13 +112,15 @@ def report_maintenance(
         due=tuple(f"{action.kind}: {action.reason}" for action in plan.actions),
         waiting=plan.waiting,
         above_cap=health.above_cap,
-        failure=said.get("failure", ""),
-        slowed_by=said.get("slowed_by", 1.0) if table.spec.mode == "upsert" else 1.0,
+        failure=known_state.get("failure", ""),
+        slowed_by=known_state.get("slowed_by", 1.0) if table.spec.mode == "upsert" else 1.0,
     )
 
 
 def _for_dead_letters(maintenance: MaintenanceTask) -> MaintenanceTask:
-    """The same without an order of rows and without keys: both are of the table's columns, which letters do not have."""
+    """Returns the task without a sort order and without keys, both of which refer to columns that dead-letter tables
+    lack.
+    """
     return replace(
         maintenance,
         spec=maintenance.spec.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),
@@ -120,7 +135,7 @@ def _maintenance_task(table: Table, is_limited: bool) -> MaintenanceTask:
 
 
 def _transfer(table: Table) -> Transfer | None:
-    """How rows that ingestion deletes while they are rewritten are found again: by the keys of the table."""
+    """Returns how rows that ingestion deletes during a compaction are found in the new files: by the table's keys."""
     if table.state is None or table.spec.mode != "upsert":
         return None
     target = table.target()

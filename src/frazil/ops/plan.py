@@ -1,4 +1,4 @@
-"""What `frazil run` would create or change: decided as a run decides, from a sample of the records, and not done."""
+"""What `frazil run` would create or change: decided as a run decides, from a sample of the records, and not executed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MARKS = {
     "canal": {"database", "table", "type", "data", "isDdl"},
     "maxwell": {"database", "table", "type", "data", "ts"},
 }
-"""Fields that together tell an envelope, the first that fits."""
+"""Fields that together identify an envelope; the first match counts."""
 _REMEDIES = {
     "stop": (
         "fix the producer, or give the field a column for any value,"
@@ -60,53 +60,66 @@ ReadSample = Callable[[list[OffsetRange]], list[ReadRecord]]
 
 @dataclass(frozen=True)
 class PlannedColumn:
-    """A column to be. source: declared, constant, header, inferred, registry (a schema has it) or metadata; widened
-    for one that is there and gets another type.
-    """
+    """A column to be added or widened."""
 
+    #: Its path.
     name: str
+    #: Its type in the notation of a pipeline file.
     type: str
+    #: `declared`, `constant`, `header`, `inferred`, `registry` (from a schema), `metadata`; `widened` for an existing
+    #: column.
     source: str
 
 
 @dataclass(frozen=True)
 class FirstOffset:
-    """Where reading begins. source: progress (what is committed) or start (nothing is)."""
+    """The offset at which reading begins."""
 
+    #: The topic.
     topic: str
+    #: The partition.
     partition: int
+    #: The offset.
     offset: int
+    #: `progress` where it is committed, else `start`.
     source: str
 
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """What a run would do with one table. action: create, change, start, wait, stop or none; see `action_of`. is_idle: a run
-    would read on, or wait until there is a first record: nothing is created or changed. is_too_bad: so many records of the
-    sample are bad that a run would stop whatever `on_bad_record` says.
+    """What a run would do with one table."""
 
-    columns: those that would be made. layout: how files will be arranged. sampled: how many records columns were inferred
-    from, of `unread` ones. problem: why a run would wait or stop, or the first bad record; bad: how many records of the
-    sample do not fit. refused: changes that records ask for and `schema_evolution` forbids. warnings: what to mind.
-    """
-
+    #: The table.
     name: str
+    #: `create`, `change`, `start`, `wait`, `stop` or `none`; see `action_of`.
     action: str
+    #: Its topics.
     topics: tuple[str, ...] = ()
+    #: The columns to be added or widened.
     columns: tuple[PlannedColumn, ...] = ()
+    #: Where reading begins.
     first_offsets: tuple[FirstOffset, ...] = ()
+    #: The number of records in the sample.
     sampled: int = 0
+    #: The number of unread records.
     unread: int = 0
+    #: The number of bad records in the sample.
     bad: int = 0
+    #: Changes that records ask for and `schema_evolution` forbids.
     refused: tuple[str, ...] = ()
+    #: Why a run would wait or stop, or the first bad record.
     problem: Problem | None = None
+    #: The layout of new files.
     layout: PlannedLayout = field(default_factory=PlannedLayout)
+    #: Warnings.
     warnings: tuple[str, ...] = ()
+    #: Whether a run would only continue to read, or wait for a first record.
     is_idle: bool = False
+    #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
     is_too_bad: bool = False
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Returns the JSON of the planned table."""
         words = asdict(self)
         layout, _, _ = words.pop("layout"), words.pop("is_idle"), words.pop("is_too_bad")
         columns, offsets = words.pop("columns"), words.pop("first_offsets")
@@ -127,9 +140,7 @@ class PlannedTable:
 
 @dataclass
 class _Draft:
-    """What is known of a table while its plan is made. is_too_bad: so many records of the sample are bad that a run would
-    stop. proposed: declarations that the records suggest.
-    """
+    """The plan of a table while it is made; see PlannedTable."""
 
     columns: list[PlannedColumn] = field(default_factory=list)
     sampled: int = 0
@@ -139,23 +150,31 @@ class _Draft:
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
     warnings: tuple[str, ...] = ()
+    #: Declarations that the records suggest.
     proposed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Looking:
-    """How records and their schemas are looked at. file: the pipeline file."""
+class _SampleReader:
+    """Access to sample records and their schemas."""
 
+    #: Reads records of offset ranges.
     read_sample: ReadSample
+    #: Schemas of the registry; None without a registry.
     schemas: Schemas | None
+    #: The pipeline file.
     file: Path
+    #: The catalog.
     catalog: Catalog
 
 
 def plan_tables(
     spec: PipelineSpec, source: Source, catalog: Catalog, read_sample: ReadSample, schemas: Schemas | None = None
 ) -> list[PlannedTable]:
-    """Every table, by name. SpecError for a pattern that matches nothing, UnavailableError when a part is away."""
+    """Returns the plan of every table, by name.
+
+    Raises: SpecError for a pattern that matches no topic; UnavailableError where a service does not answer.
+    """
     discovery = Discovery(spec, source, catalog)
     cluster_id = source.cluster_id()
     discovery.refresh_topics()
@@ -169,13 +188,13 @@ def plan_tables(
             missing[name] = selector.literal
     ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
     planned = []
-    looking, advice = _Looking(read_sample, schemas, spec.path, catalog), MissingTopics(source)
+    sample_reader, advice = _SampleReader(read_sample, schemas, spec.path, catalog), MissingTopics(source)
     for name in sorted(tables):
         draft = _Draft()
         if name in missing:
             remedy = advice.remedy(missing[name])
             draft.problem = Problem(f"topic {missing[name]} does not exist", remedy, f"topic {missing[name]}")
-        planned.append(_plan_table(discovery, tables[name], draft, ends, cluster_id, looking))
+        planned.append(_plan_table(discovery, tables[name], draft, ends, cluster_id, sample_reader))
     return planned
 
 
@@ -185,31 +204,34 @@ def _plan_table(
     draft: _Draft,
     ends: Mapping[Partition, int],
     cluster_id: str,
-    looking: _Looking,
+    sample_reader: _SampleReader,
 ) -> PlannedTable:
     committed: set[Partition] = set()
     try:
         discovery.load(table, cluster_id)
         committed = {(t, p) for t, partitions in table.progress.offsets.items() for p in partitions}
         discovery.check_start(table)
-        refuse_foreseen(table, looking.catalog)
+        refuse_foreseen(table, sample_reader.catalog)
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
-        _add_columns(table, draft, looking.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS)), looking)
+        _add_columns(
+            table, draft, sample_reader.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS)), sample_reader
+        )
     except TableStopped as error:
         draft.problem = problem_of(error)
         return _planned(table, "stop", draft, ends, committed)
     except FrazilError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are planned)
         draft.problem = problem_of(unforeseen(error, table.name))
         return _planned(table, "stop", draft, ends, committed)
     return _planned(table, action_of(table, draft, ends, committed), draft, ends, committed)
 
 
 def action_of(table: Table, draft: _Draft, ends: Mapping[Partition, int], committed: set[Partition]) -> str:
-    """`create` a table, `change` its columns, `start` to read partitions without progress that have records, `wait` for a
-    topic or a first record, `stop` at a bad record or at too many, or `none`: only read on.
+    """Returns `create` for a new table, `change` for new columns or a new layout, `start` for unread partitions without
+    progress, `wait` for a missing topic or first record, `stop` at a bad record or at too many, `none` to continue
+    reading.
     """
     if draft.bad and table.spec.on_bad_record == "stop":
         return "stop"
@@ -236,8 +258,8 @@ def _unread(table: Table, ends: Mapping[Partition, int]) -> list[OffsetRange]:
     ]
 
 
-def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking: _Looking) -> None:
-    """The columns that these records and the pipeline file ask for and the table lacks."""
+def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], sample_reader: _SampleReader) -> None:
+    """Adds the columns that the records and the pipeline file ask for and the table lacks."""
     spec, state = table.spec, table.state
     declared = {column.name: column for column in spec.columns}
     there = {field.name for field in state.schema.fields} if state is not None else set()
@@ -246,9 +268,9 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
     new = {name: column for name, column in declared.items() if name not in there}
     known = {name: column.type for name, column in declared.items()} | own
     before = extend_schema(state.schema if state is not None else Schema(), {(): known})
-    schema, decoded = _read(table, before, records, looking.schemas)
-    first = decode_sample(table, records, before, looking.schemas)
-    draft.proposed = tuple(propose_times(table, before, records, first, looking.schemas))
+    schema, decoded = _read(table, before, records, sample_reader.schemas)
+    first = decode_sample(table, records, before, sample_reader.schemas)
+    draft.proposed = tuple(propose_times(table, before, records, first, sample_reader.schemas))
     draft.sampled, draft.bad = len(records), decoded.mismatch_count
     draft.is_too_bad = Tally(draft.sampled, draft.bad).share > spec.dead_letters.stop_above
     draft.refused = tuple(sorted(decoded.refusals))
@@ -267,7 +289,7 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
         draft.columns += [PlannedColumn(name, describe_type(kind), "metadata") for name, kind in own.items()]
         try:
             refuse_columns(table, schema)
-            draft.layout = plan_layout(table, schema, looking.file)
+            draft.layout = plan_layout(table, schema, sample_reader.file)
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
     found = (text_order(spec, schema), keeps_old_metadata(state))
@@ -282,8 +304,8 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
 
 
 def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
-    """Columns that changes are told by and no record of the sample has: in an envelope such a record is only met as a bad
-    one when the table's changes are put together.
+    """Yields warnings for key and ordering columns that no record of the sample has: in an envelope such a record turns
+    out to be bad only when the table's changes are merged.
     """
     named = {"key_columns": spec.key_columns, "order_by": (spec.order_by,) if spec.order_by else ()}
     there = {field.name for field in schema.fields}
@@ -297,7 +319,7 @@ def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
 
 
 def _unopened(spec: TableSpec, schema: Schema) -> Iterator[str]:
-    """That records look like changes in an envelope, of a table that takes them for rows."""
+    """Yields a warning where records look like envelopes, and the table takes them for rows."""
     if spec.envelope is not None:
         return
     names = {field.name for field in schema.fields}
@@ -312,14 +334,17 @@ def _unopened(spec: TableSpec, schema: Schema) -> Iterator[str]:
 
 
 def _ignored(table: Table) -> Iterator[str]:
-    """What the schemas of the records say in vain."""
+    """Yields warnings for schema settings of the records that have no effect."""
     for key, value in (("value", table.spec.value), ("key", table.spec.key)):
         mine = (one for name, one in table.schema.schemas.items() if name.startswith(KEY_SCHEMA) == (key == "key"))
         yield from filter(None, dict.fromkeys(ignored_phrases(ignored_in(one, value), key) for one in mine))
 
 
 def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Schemas | None) -> tuple[Schema, Decoded]:
-    """The records as a task reads them, and the schema that they ask for. Raises TableStopped when there can be none."""
+    """Returns the schema that the records ask for, and the records as a task reads them.
+
+    Raises: TableStopped where no such schema exists.
+    """
     for _ in range(_MOST_ROUNDS):
         decoded = decode_sample(table, records, schema, schemas)
         try:
@@ -335,14 +360,14 @@ def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Sche
 
 
 def _without_clashes(table: Table, schema: Schema, decoded: Decoded) -> tuple[Schema, Decoded]:
-    """With the fields that the table can have together; the others are refused."""
+    """Returns the schema with the fields that the table can have together; the others are refused."""
 
     def add(some: RequestedFields) -> Schema:
         return adder(table.spec, some)(schema)
 
     accepted, rejected = accept(decoded.requested_fields, add)
-    said = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
-    return add(accepted), replace(decoded, refusals=decoded.refusals | said)
+    rejections = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
+    return add(accepted), replace(decoded, refusals=decoded.refusals | rejections)
 
 
 def _mismatch(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_too_bad: bool) -> Problem:
@@ -397,7 +422,7 @@ def _planned(
 
 
 def describe_type(kind: IcebergType) -> str:
-    """The type as a pipeline file writes it."""
+    """Returns the type in the notation of a pipeline file."""
     fields: tuple[NestedField, ...] = getattr(kind, "fields", ())
     if fields:
         return f"struct<{', '.join(f'{member.name}: {describe_type(member.field_type)}' for member in fields)}>"

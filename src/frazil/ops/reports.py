@@ -1,4 +1,4 @@
-"""What `frazil status` found, as values and as the JSON document that programs read."""
+"""The results of `frazil status`, as values and as a JSON document."""
 
 from __future__ import annotations
 
@@ -11,104 +11,142 @@ from frazil.schema.rejected_changes import RefusedChange
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, what to do about it, and where."""
+    """A problem of the pipeline or of a table."""
 
+    #: What is wrong.
     message: str
+    #: What to do.
     remedy: str = ""
+    #: The place of the problem.
     where: str = ""
 
 
 @dataclass(frozen=True)
 class Process:
-    """The process that runs the pipeline, or the last one that did. is_silent: it is there and says nothing more."""
+    """The process that runs the pipeline, or ran it last."""
 
+    #: Whether it runs.
     is_running: bool = False
+    #: Whether it exists and has stopped reporting.
     is_silent: bool = False
+    #: Its process id.
     pid: int | None = None
+    #: Its machine.
     host: str = ""
+    #: When it last reported.
     updated_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class MaintenanceReport:
-    """How a table is stored, and what table care has to do about it. p50_bytes: the median size of its data files.
-    deleted_rows: those that readers must leave out, as delete files say. due: what is worth doing and why; waiting: what
-    must not be done yet; above_cap: what is so much that readers suffer. failure: why the running process's last care
-    failed. slowed_by: how many times as far apart as usual it commits changes until care has caught up.
-    """
+    """The health of a table and its due maintenance."""
 
+    #: The median size of data files.
     p50_bytes: int = 0
+    #: The share of small files, 0 to 1.
     small_share: float = 0.0
+    #: The number of delete files.
     delete_files: int = 0
+    #: The number of rows that readers must skip, by the delete files.
     deleted_rows: int = 0
+    #: The number of manifests.
     manifests: int = 0
+    #: The size of the metadata.
     metadata_bytes: int = 0
+    #: When maintenance last did something.
     last_ms: int | None = None
+    #: Actions that are worth running, with reasons.
     due: tuple[str, ...] = ()
+    #: What must not be done yet.
     waiting: tuple[str, ...] = ()
+    #: Figures so high that readers suffer.
     above_cap: tuple[str, ...] = ()
+    #: Why the running process's last maintenance failed.
     failure: str = ""
+    #: How many times as far apart as usual changes are committed until maintenance has caught up.
     slowed_by: float = 1.0
 
 
 @dataclass(frozen=True)
 class TableReport:
-    """One table; None is what could not be found out. problem: why it does not go on, or what it waits for. dead_letters:
-    records in its dead-letter table; bad_skipped: records left out since it began; ignored_records: records since then that
-    are no change of a row, by what they are; skipped_offsets: those that Kafka no longer had and the running process
-    has passed over; refused_changes: changes of the table that its policy forbids, as the running process has met them.
-    last_upsert: what its last batch of changes did: keys, rows deleted, files that were there and that were looked at.
-    partition_spec, sort_order: what new files get, in the words of a pipeline file.
-    """
+    """The state of one table; None for what could not be found out."""
 
+    #: The table.
     name: str
+    #: Its state.
     state: str
+    #: Whether it needs no operator.
     is_well: bool = True
+    #: Why it is stopped, or what it waits for.
     problem: Problem | None = None
+    #: Its topics.
     topics: tuple[str, ...] = ()
+    #: The number of unread records.
     lag_records: int | None = None
+    #: For how long the table has been incomplete, in seconds.
     lag_s: float | None = None
+    #: The time up to which it is complete.
     watermark_ms: int | None = None
+    #: When it was last committed to.
     last_commit_ms: int | None = None
+    #: The number of live rows.
     rows: int | None = None
+    #: The number of data files.
     files: int | None = None
+    #: The size of data files.
     size_bytes: int | None = None
+    #: The number of snapshots.
     snapshots: int | None = None
+    #: Unknown fields that were dropped.
     dropped_fields: tuple[str, ...] = ()
+    #: The number of records in its dead-letter table.
     dead_letters: int | None = None
+    #: The number of bad records skipped since the table was created.
     bad_skipped: int | None = None
+    #: The number of offsets that Kafka no longer had, skipped by the running process.
     skipped_offsets: int | None = None
+    #: The number of records that are no change of a row, by kind.
     ignored_records: Mapping[str, int] | None = None
+    #: Schema changes that the table's policy forbids, met by the running process.
     refused_changes: tuple[RefusedChange, ...] = ()
+    #: Figures of its last batch of changes: keys, rows deleted, files in the table and files searched.
     last_upsert: Mapping[str, int] | None = None
+    #: Its health.
     maintenance: MaintenanceReport | None = None
+    #: The partition spec of new files, in the notation of a pipeline file.
     partition_spec: tuple[str, ...] | None = None
+    #: The sort order of new files, in the notation of a pipeline file.
     sort_order: tuple[str, ...] | None = None
 
     @property
     def average_file_bytes(self) -> float | None:
-        """How large its data files are."""
+        """The average size of its data files."""
         return self.size_bytes / self.files if self.size_bytes is not None and self.files else None
 
 
 @dataclass(frozen=True)
 class PipelineReport:
-    """The whole pipeline at `now_ms`. problems: what concerns more than one table."""
+    """The state of the whole pipeline."""
 
+    #: Its name.
     pipeline: str
+    #: Its process.
     process: Process
+    #: Problems that concern more than one table.
     problems: tuple[Problem, ...]
+    #: Its tables.
     tables: tuple[TableReport, ...]
+    #: When the report was made.
     now_ms: int
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing needs its operator. That no process runs, or that there are records to read, is no fault."""
+        """Whether the pipeline needs no operator. A process that does not run, and unread records, are no problem."""
         return not self.problems and all(table.is_well for table in self.tables)
 
 
 def as_document(report: PipelineReport) -> dict[str, Any]:
-    """The whole report as JSON."""
+    """Returns the JSON of the report."""
     process = report.process
     return {
         "pipeline": report.pipeline,

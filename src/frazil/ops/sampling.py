@@ -1,4 +1,4 @@
-"""A sample of a table's records, decoded as a run would decode them."""
+"""A sample of a table's records, decoded as a run would decode it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _ROUNDS = 3
 
 
 def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, schemas: Schemas | None) -> Decoded:
-    """The records' columns and what the table, with `schema`, lacks for them. Schemas that the records name are asked of
-    the registry; UnavailableError when it does not answer.
+    """Returns the decoded records and the schema requests of a table with `schema`. Schemas that the records name are
+    fetched from the registry.
+
+    Raises: UnavailableError where the registry does not answer.
     """
     columns: dict[str, pa.Array] = {
         "value": pa.array([record.value for record in records], pa.binary()),
@@ -54,18 +56,18 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
 
 
 def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> Decoded:
-    look = partial(_look, topic)
-    return fields_requested_by_rows(target, columns, look(target, columns), look)
+    decode = partial(_decode, topic)
+    return fields_requested_by_rows(target, columns, decode(target, columns), decode)
 
 
-def _look(topic: str, target: TableTarget, columns: Mapping[str, pa.Array]) -> Decoded:
+def _decode(topic: str, target: TableTarget, columns: Mapping[str, pa.Array]) -> Decoded:
     if target.changes is not None:
         return read_checked(target, topic, columns, MAX_MISMATCHES).decoded
     return read_records(target, columns).decoded
 
 
 def _together(many: Sequence[Decoded]) -> Decoded:
-    """What was found out about all records, of which parts were read by themselves; without their columns then."""
+    """Returns the results of parts of the sample as one; of several parts without columns."""
     if len(many) == 1:
         return many[0]
     starts = np.cumsum([0, *(one.refused.size for one in many)]).tolist()

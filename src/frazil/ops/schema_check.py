@@ -1,4 +1,4 @@
-"""The gate: the registry's newest schemas, of values and keys, against the tables, before a record is written with them."""
+"""Compares the registry's newest schemas of values and keys with the tables, before records are written with them."""
 
 from __future__ import annotations
 
@@ -47,18 +47,20 @@ _CONSEQUENCES = {
 
 @dataclass
 class _Gate:
-    """One table before the registry's newest schemas. found: what the table becomes for records of each of them that tells
-    all of it; inspected: how many there were to look at.
-    """
+    """One table compared with the registry's newest schemas."""
 
+    #: The table.
     table: Table
+    #: The registry's schemas.
     schemas: Schemas
+    #: The table's schema after records of each schema that describes records completely.
     found: list[Schema] = field(default_factory=list)
+    #: The number of schemas compared.
     inspected: int = 0
 
 
 def check_registry(schemas: Schemas, urls: Sequence[str]) -> Finding:
-    """Whether the registry answers, also where no topic is there yet that needs it."""
+    """Checks whether the registry answers, also where no existing topic needs it."""
     hosts = ", ".join(urls)
     tried = f"asked {hosts} for a schema that nobody has registered"
     try:
@@ -69,8 +71,8 @@ def check_registry(schemas: Schemas, urls: Sequence[str]) -> Finding:
 
 
 def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iterator[Finding]:
-    """The newest schemas of every topic that is read with some, those of keys too: what its table would become, and what
-    would be refused. file: the pipeline file.
+    """Yields, for the newest schema of every topic's values and keys, what its table would become and what would be
+    refused. file: the pipeline file.
     """
     for table in tables:
         gate = _Gate(table, schemas)
@@ -91,7 +93,7 @@ def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iter
 
 
 def _check_layout(table: Table, found: Sequence[Schema], file: Path) -> Iterator[Finding]:
-    """A table that is to be made and cannot be arranged with the columns of any topic's schema."""
+    """Yields a finding for a new table that cannot have its layout with the columns of any topic's schema."""
     errors = [term_mismatch(table.spec, schema, file) for schema in found]
     error = errors[0] if errors and None not in errors else None
     if error is not None:
@@ -110,7 +112,7 @@ def _check_values(gate: _Gate, topic: str) -> Iterator[Finding]:
 
 
 def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator[tuple[str, WriterSchema | None]]:
-    """The subjects of a topic with their newest schemas; one without either where records of no type are known yet."""
+    """Yields the subjects of a topic with their newest schemas; an empty subject where no record type is known yet."""
     ids = gate.table.progress.schemas if gate.table.state is not None and not is_key else ()
     known = gate.schemas.fetch(ids, topic, value).values() if gate.schemas.needs_types(value) else ()
     subjects = gate.schemas.subjects(topic, value, known, is_key)
@@ -121,7 +123,9 @@ def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator
 
 
 def _minding(finding: Finding, schema: WriterSchema, value: ValueSpec, key: str = "value") -> Finding:
-    """The finding with what the schema says in vain. key: the setting of the format."""
+    """Returns the finding with a warning about settings of the schema that have no effect. key: the setting of the
+    format.
+    """
     words = ignored_phrases(ignored_in(schema, value), key)
     return replace(finding, found=f"{finding.found}; mind: {words}") if words else finding
 
@@ -132,7 +136,7 @@ def _unnamed(topic: str) -> Finding:
 
 
 def _unusable(name: str, tried: str, subject: str, schema: WriterSchema, value: ValueSpec, key: str) -> Finding | None:
-    """What is wrong with a schema as such. key: the setting that says the format."""
+    """Returns the finding for a schema that cannot be used; None where it can. key: the setting of the format."""
     if schema == UNKNOWN:
         return Finding(name, True, tried, "the registry has no such subject yet")
     if schema.kind == "unusable":
@@ -153,14 +157,14 @@ def _check_value(gate: _Gate, subject: str, schema: WriterSchema) -> Finding:
     after, refusals = _become(table, before, schema, subject)
     if after is not None and schema.kind != "json_schema":  # Its records may have fields that it does not name.
         gate.found.append(after)
-    return _told(name, tried, table, (before, after), refusals)
+    return _compared_finding(name, tried, table, (before, after), refusals)
 
 
 def _schema_before(table: Table) -> Schema:
     return table.state.schema if table.state else new_schema({c.name: c.type for c in table.spec.columns}.items())
 
 
-def _told(
+def _compared_finding(
     name: str, tried: str, table: Table, change: tuple[Schema, Schema | None], refusals: Sequence[str]
 ) -> Finding:
     before, after = change
@@ -168,11 +172,13 @@ def _told(
         remedies = dict.fromkeys(remedy_of(refusal) for refusal in refusals)
         remedy = "; ".join(filter(None, [_CONSEQUENCES[table.spec.on_bad_record], *remedies]))
         return Finding(name, False, tried, "; ".join(refusals), remedy, table.name)
-    return Finding(name, True, tried, _in_words(compare_schemas(before, after)))
+    return Finding(name, True, tried, _describe_changes(compare_schemas(before, after)))
 
 
 def _become(table: Table, before: Schema, written: WriterSchema, subject: str) -> tuple[Schema | None, list[str]]:
-    """What a table becomes for records of a schema, None where names clash, and what its policy or its types refuse."""
+    """Returns the table's schema after records of a schema, None where names clash; and what its policy or its types
+    refuse.
+    """
     decoded = _compared(table, table.target(before), written, subject)
     try:
         return adder(table.spec, decoded.requested_fields)(before), sorted(decoded.refusals)
@@ -181,7 +187,7 @@ def _become(table: Table, before: Schema, written: WriterSchema, subject: str) -
 
 
 def _compared(table: Table, target: TableTarget, written: WriterSchema, subject: str) -> Decoded:
-    """What tasks would find of records of a schema, without one."""
+    """Returns what tasks would find in records of the schema, without records."""
     fields, reading = target.fields, target.reading
     if target.shaping is not None:
         layout = target.layout
@@ -231,13 +237,13 @@ def _fitted(
 
 
 def _format_of_keys(table: Table) -> ValueSpec | None:
-    """As what the registry's schemas of keys are read, where the table has a use for them."""
+    """Returns the format in which the registry's key schemas are read; None where the table does not use them."""
     spec = table.spec
-    is_told_by_keys = spec.mode == "upsert"
+    uses_keys = spec.mode == "upsert"
     if spec.key.needs_registry:
-        return spec.key if is_told_by_keys or key_column_of(spec) else None
+        return spec.key if uses_keys or key_column_of(spec) else None
     # Keys of envelopes are as their values are, where the file does not say.
-    if is_told_by_keys and spec.envelope is not None and spec.key.format == "raw" and spec.value.needs_registry:
+    if uses_keys and spec.envelope is not None and spec.key.format == "raw" and spec.value.needs_registry:
         return spec.value.model_copy(update={"message": None, "subject": None})
     return None
 
@@ -255,14 +261,14 @@ def _check_keys(gate: _Gate, topic: str, key: ValueSpec) -> Iterator[Finding]:
             continue
         before = _schema_before(table)
         after, refusals = _become_with_key(table, before, schema, subject, key.message or "")
-        refusals += _untold_by_keys(table, schema, subject, key.message or "")
-        yield _minding(_told(name, tried, table, (before, after), refusals), written, key, "key")
+        refusals += _missing_key_fields(table, schema, subject, key.message or "")
+        yield _minding(_compared_finding(name, tried, table, (before, after), refusals), written, key, "key")
 
 
 def _become_with_key(
     table: Table, before: Schema, written: WriterSchema, subject: str, message: str
 ) -> tuple[Schema | None, list[str]]:
-    """What a table becomes for keys of a schema, where it has a column of them, and what is refused."""
+    """Returns the table's schema after keys of a schema, where it has a column for keys; and what is refused."""
     target, name = table.target(before), key_column_of(table.spec)
     if not name or target.key is None:
         return before, []
@@ -270,8 +276,8 @@ def _become_with_key(
     is_struct = is_record(written)
     if kind is None:
         struct = row_struct(written, None, (), message)
-        whole = struct if is_struct else struct.fields[0].field_type
-        return adder(table.spec, {(): {KEY_ROOT: whole}})(before), []
+        key_type = struct if is_struct else struct.fields[0].field_type
+        return adder(table.spec, {(): {KEY_ROOT: key_type}})(before), []
     if is_struct != isinstance(kind, StructType):
         words = ("are records", "holds none") if is_struct else ("are no records", "holds records")
         return before, [f"schema {subject}: column {name}: the keys {words[0]}, and the column {words[1]}"]
@@ -286,8 +292,8 @@ def _become_with_key(
     return after, sorted(in_column(refusal, name, kind) for refusal in decoded.refusals)
 
 
-def _untold_by_keys(table: Table, written: WriterSchema, subject: str, message: str) -> list[str]:
-    """What records' keys of a schema lack, or have besides, to tell the rows of a mirror by."""
+def _missing_key_fields(table: Table, written: WriterSchema, subject: str, message: str) -> list[str]:
+    """Returns what the keys of a schema lack, or have in addition, to identify the rows of an upsert table."""
     target = table.target()
     changes = target.changes
     if changes is None or not changes.paths or not is_record(written):
@@ -306,7 +312,7 @@ def _untold_by_keys(table: Table, written: WriterSchema, subject: str, message: 
     return lacking + [f"schema {subject}: the keys have the field {name}, which is no key column" for name in more]
 
 
-def _in_words(changes: list[SchemaChange]) -> str:
+def _describe_changes(changes: list[SchemaChange]) -> str:
     if not changes:
         return "the table has all of it"
     words = [

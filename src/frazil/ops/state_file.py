@@ -1,5 +1,5 @@
-"""What a running pipeline says of itself for `frazil status`: one small file, replaced as a whole. A cache: losing it loses
-nothing but the reasons why tables stopped, which the next run finds again.
+"""The state of a running pipeline for `frazil status`: one small file, replaced as a whole. It is a cache: without it
+only the reasons why tables stopped are lost, which the next run finds again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REWRITE_EVERY_MS = 5000
 
 
 class StateFile:
-    """The file of one pipeline in `directory`. `redact` masks secrets in texts."""
+    """The file of one pipeline in `directory`. `redact` masks secrets in text."""
 
     def __init__(self, directory: Path, pipeline: str, clock: Clock, redact: Callable[[str], str]) -> None:
         self.path = directory / f"{pipeline}.json"
@@ -33,8 +33,8 @@ class StateFile:
     def write(
         self, tables: Sequence[Table], ended: bool = False, maintenance: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        """Replaces the file when something but the time has changed, or a few seconds have passed. maintenance: by table,
-        what table care says.
+        """Replaces the file where something except the time has changed, or a few seconds have passed. maintenance: by
+        table, the status of its maintenance.
         """
         described = {
             table.name: {**describe(table), "maintenance": (maintenance or {}).get(table.name)} for table in tables
@@ -56,7 +56,9 @@ class StateFile:
             partial.unlink(missing_ok=True)  # A full disk must not stop ingestion over a cache.
 
     def _redacted(self, value: Any) -> Any:
-        """The same with every text in it redacted; names and states are none: a secret may be a word such as `false`."""
+        """Returns the value with secrets masked in every text except names and states, which may equal a secret such as
+        `false`.
+        """
         if isinstance(value, dict):
             return {name: held if name == "state" else self._redacted(held) for name, held in value.items()}
         if isinstance(value, list | tuple):
@@ -64,7 +66,7 @@ class StateFile:
         return self._redact(value) if isinstance(value, str) else value
 
     def read(self) -> dict[str, Any]:
-        """The document; empty when there is none that can be read."""
+        """Returns the document; empty where none can be read."""
         try:
             document: dict[str, Any] = json.loads(self.path.read_text())
         except (OSError, ValueError):
@@ -73,7 +75,7 @@ class StateFile:
 
 
 def is_process_alive(document: dict[str, Any]) -> bool | None:
-    """Whether the process that wrote the file still runs; None when it is on another machine."""
+    """Returns whether the process that wrote the file still runs; None where it runs on another machine."""
     if not document or document.get("ended"):
         return False
     if document.get("host") != socket.gethostname():
@@ -89,8 +91,8 @@ def is_process_alive(document: dict[str, Any]) -> bool | None:
 
 
 def _is_the_same(document: dict[str, Any]) -> bool:
-    """Whether the process with the file's id is the one that wrote it: ids are given again, most of all to the first
-    processes of containers. True where that cannot be told.
+    """Returns whether the process with the file's process id wrote it: ids are reused, most often those of the first
+    processes in a container. True where that cannot be found out.
     """
     noted = document.get("started")
     found = started_at(int(document["pid"])) if noted else None
@@ -98,7 +100,7 @@ def _is_the_same(document: dict[str, Any]) -> bool:
 
 
 def started_at(pid: int) -> str | None:
-    """When a process was started, as the boot's id and the ticks since then; None where the system does not tell."""
+    """Returns when a process was started, as boot id and clock ticks since boot; None where the system does not say."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         # The name of the program, in parentheses, may hold anything.
@@ -109,7 +111,7 @@ def started_at(pid: int) -> str | None:
 
 
 def describe(table: Table) -> dict[str, Any]:
-    """One table as `status` shows it."""
+    """Returns the state of one table for `status`."""
     progress = table.progress
     return {
         "state": table.status.run_state.value,

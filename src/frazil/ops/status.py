@@ -1,5 +1,5 @@
-"""What `frazil status` finds out: the tables say how far they are, Kafka how far they could be, and the state file what
-the running process does. Changes nothing, and says what it knows when a part of this does not answer.
+"""The state of a pipeline: progress from the tables, ends of topics from Kafka, and the running process from the state
+file. Nothing is changed; what is known is reported also where a service does not answer.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from frazil.catalog.history import DEAD_LETTERS_MARK
-from frazil.catalog.layout import order_words
-from frazil.catalog.layout import words_of as terms_of
+from frazil.catalog.layout import partition_terms, sort_terms
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, UnavailableError, unforeseen
@@ -37,12 +36,17 @@ _BAD_STATES = (RunState.STOPPED, RunState.BACKING_OFF)
 
 @dataclass
 class _Found:
-    """One table, as far as it could be looked at."""
+    """One table as far as it could be loaded."""
 
+    #: The table.
     table: Table
+    #: Whether the catalog returned it.
     is_reached: bool = False
+    #: Its problem.
     problem: Problem | None = None
+    #: Its health.
     maintenance: MaintenanceReport | None = None
+    #: The number of unread records.
     lag_records: int | None = None
 
 
@@ -50,29 +54,34 @@ def report_pipeline(
     spec: PipelineSpec,
     source: Source,
     catalog: AbstractContextManager[Catalog],
-    said: Mapping[str, Any],
+    known_state: Mapping[str, Any],
     now_ms: int,
     maintenance_status: MaintenanceStatus | None = None,
 ) -> PipelineReport:
-    """Looks at every table. `catalog` is opened here, as that may fail; `said`: the state file's document.
-    maintenance_status: what is asked of a table that was reached, with what the running process says of its care.
+    """Returns the state of every table. `catalog` is opened here, because that may fail. known_state: the state file's
+    document. maintenance_status: returns the health of a loaded table, given what the process reported of its
+    maintenance.
     """
     problems: list[Problem] = []
-    process = find_process(said, now_ms)
+    process = find_process(known_state, now_ms)
     if process.is_silent:
         problems.append(_silence(process, now_ms))
-    found = _look(spec, source, catalog, said, problems, maintenance_status)
-    tables = (_report(found[name], process, said, now_ms) for name in sorted(found))
+    found = _collect(spec, source, catalog, known_state, problems, maintenance_status)
+    tables = (_report(found[name], process, known_state, now_ms) for name in sorted(found))
     return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms)
 
 
-def find_process(said: Mapping[str, Any], now_ms: int) -> Process:
-    """The process that wrote the state file. One on another machine counts as running while it keeps writing."""
-    updated_ms = said.get("updated_ms")
+def find_process(known_state: Mapping[str, Any], now_ms: int) -> Process:
+    """Returns the process that wrote the state file. A process on another machine counts as running while it keeps
+    writing.
+    """
+    updated_ms = known_state.get("updated_ms")
     is_recent = updated_ms is not None and now_ms - updated_ms < SILENT_AFTER_MS
-    alive = is_process_alive(dict(said))
+    alive = is_process_alive(dict(known_state))
     is_running = is_recent if alive is None else alive
-    return Process(is_running, is_running and not is_recent, said.get("pid"), said.get("host", ""), updated_ms)
+    return Process(
+        is_running, is_running and not is_recent, known_state.get("pid"), known_state.get("host", ""), updated_ms
+    )
 
 
 def _silence(process: Process, now_ms: int) -> Problem:
@@ -85,7 +94,7 @@ def _silence(process: Process, now_ms: int) -> Problem:
 
 
 def problem_of(error: FrazilError | TableStopped) -> Problem:
-    """The error in words; that a running pipeline tries again is no advice to someone who asks."""
+    """Returns the error as a problem, without the advice that a running pipeline retries."""
     reason, remedy, where = describe_error(error)
     return Problem(reason, _REMEDY if remedy == UnavailableError().remedy else remedy, where)
 
@@ -93,11 +102,11 @@ def problem_of(error: FrazilError | TableStopped) -> Problem:
 # ---- looking
 
 
-def _look(
+def _collect(
     spec: PipelineSpec,
     source: Source,
     catalog: AbstractContextManager[Catalog],
-    said: Mapping[str, Any],
+    known_state: Mapping[str, Any],
     problems: list[Problem],
     maintenance_status: MaintenanceStatus | None,
 ) -> dict[str, _Found]:
@@ -109,12 +118,12 @@ def _look(
             problems.append(problem_of(error))
         discovery = Discovery(spec, source, opened or MemoryCatalog(spec.state_dir, spec.pipeline))
         cluster_id = _ask_for_topics(source, discovery, problems)
-        _add_remembered(spec, discovery, said)
+        _add_remembered(spec, discovery, known_state)
         found = {name: _Found(table) for name, table in discovery.tables.items()}
         if opened is not None:
             _load_all(discovery, opened, found, cluster_id)
             if maintenance_status is not None:
-                _maintenance_status(maintenance_status, opened, found, said)
+                _maintenance_status(maintenance_status, opened, found, known_state)
     if cluster_id:
         _measure_lags(discovery, source, found, problems)
         advice = MissingTopics(source)
@@ -129,16 +138,16 @@ def _look(
 
 
 def _maintenance_status(
-    maintenance_status: MaintenanceStatus, catalog: Catalog, found: Mapping[str, _Found], said: Mapping[str, Any]
+    maintenance_status: MaintenanceStatus, catalog: Catalog, found: Mapping[str, _Found], known_state: Mapping[str, Any]
 ) -> None:
-    is_over = is_process_alive(dict(said)) is False
+    is_over = is_process_alive(dict(known_state)) is False
     for name, held in found.items():
         if held.is_reached and held.table.state is not None:
-            told = said.get("tables", {}).get(name, {}).get("maintenance") or {}
+            recorded = known_state.get("tables", {}).get(name, {}).get("maintenance") or {}
             if is_over:  # What troubled a care that is no more is in its log; what it left undone is due.
-                told = {"last_ms": told.get("last_ms")}
+                recorded = {"last_ms": recorded.get("last_ms")}
             with suppress(UnavailableError):  # The table has just been loaded: what is missing is its figures alone.
-                held.maintenance = maintenance_status(catalog, held.table, told)
+                held.maintenance = maintenance_status(catalog, held.table, recorded)
 
 
 def _missing(topic: str, advice: MissingTopics) -> Problem:
@@ -158,26 +167,27 @@ def _ask_for_topics(source: Source, discovery: Discovery, problems: list[Problem
     return cluster_id
 
 
-def _add_remembered(spec: PipelineSpec, discovery: Discovery, said: Mapping[str, Any]) -> None:
-    """Tables of top-level topics that only the last run can name while Kafka does not answer."""
+def _add_remembered(spec: PipelineSpec, discovery: Discovery, known_state: Mapping[str, Any]) -> None:
+    """Adds tables of top-level topics that only the last run can name while Kafka does not answer."""
     prefix = f"{spec.namespace}."
-    for name in said.get("tables", {}):
+    for name in known_state.get("tables", {}):
         topic = name.removeprefix(prefix)
         if topic != name and any(selector.matches(topic) for selector in spec.topics):
             discovery.tables.setdefault(name, Table(spec.table_for(topic)))
 
 
-def known_tables(spec: PipelineSpec, source: Source, said: Mapping[str, Any]) -> list[Table]:
-    """The pipeline's tables by name, without looking at them: declared ones, those of Kafka's topics, those of the last run.
+def known_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, Any]) -> list[Table]:
+    """Returns the pipeline's tables by name, without loading them: declared tables, those of Kafka's topics, those of
+    the last run.
 
-    Raises UnavailableError where only Kafka could name them, and it does not answer.
+    Raises: UnavailableError where only Kafka could name them and it does not answer.
     """
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
-    _add_remembered(spec, discovery, said)
+    _add_remembered(spec, discovery, known_state)
     if any(selector.pattern for selector in spec.topics):
         problems: list[Problem] = []
         _ask_for_topics(source, discovery, problems)
-        if problems and not said.get("tables"):
+        if problems and not known_state.get("tables"):
             raise UnavailableError(problems[0].message, remedy=problems[0].remedy, where=problems[0].where)
     for topic in (selector.literal for selector in spec.topics):
         if topic is not None:
@@ -186,7 +196,9 @@ def known_tables(spec: PipelineSpec, source: Source, said: Mapping[str, Any]) ->
 
 
 def _load_all(discovery: Discovery, catalog: Catalog, found: Mapping[str, _Found], cluster_id: str) -> None:
-    """Loads every table; after a second failure the rest is not asked for: each would wait for its own time-out."""
+    """Loads every table; after a second failure the remaining ones are not requested, because each would wait for its
+    own time-out.
+    """
     failures = 0
     for held in found.values():
         if failures >= _GIVE_UP_AFTER:
@@ -203,7 +215,7 @@ def _load_all(discovery: Discovery, catalog: Catalog, found: Mapping[str, _Found
             failures += 1
         except FrazilError as error:
             held.problem = problem_of(error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are looked at)
             held.problem = problem_of(unforeseen(error, held.table.name))
 
 
@@ -243,70 +255,78 @@ def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> i
 
 
 def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms: int) -> TableReport:
-    """What the table and Kafka say; what they could not be asked for as the process last said it."""
+    """Returns the state of a table: from the table and Kafka; what they could not answer, as the process last reported
+    it.
+    """
     table, progress, stored = found.table, found.table.progress, found.table.state
-    said: Mapping[str, Any] = document.get("tables", {}).get(table.name, {})
-    told = Problem(said["reason"], said["remedy"], said["where"]) if said.get("reason") else None
-    state = _state(found, said, process, document.get("updated_ms", 0))
-    problem = told if state == said.get("state") and told else found.problem or _loss(found, said)
-    is_note = problem is told and state not in _BAD_STATES
-    size = _size(found, said)
-    remembered_lag = said.get("lag_records") if process.is_running else None
+    known_state: Mapping[str, Any] = document.get("tables", {}).get(table.name, {})
+    recorded = (
+        Problem(known_state["reason"], known_state["remedy"], known_state["where"])
+        if known_state.get("reason")
+        else None
+    )
+    state = _state(found, known_state, process, document.get("updated_ms", 0))
+    problem = recorded if state == known_state.get("state") and recorded else found.problem or _loss(found, known_state)
+    is_note = problem is recorded and state not in _BAD_STATES
+    size = _size(found, known_state)
+    remembered_lag = known_state.get("lag_records") if process.is_running else None
     lag = remembered_lag if found.lag_records is None else found.lag_records
-    watermark_ms = progress.watermark.complete_to_ms if found.is_reached else said.get("watermark_ms")
+    watermark_ms = progress.watermark.complete_to_ms if found.is_reached else known_state.get("watermark_ms")
     return TableReport(
         name=table.name,
         state=state,
         is_well=state not in _BAD_STATES and (problem is None or is_note),
         problem=problem,
-        topics=tuple(sorted(table.offsets.topics) or said.get("topics", ())),
+        topics=tuple(sorted(table.offsets.topics) or known_state.get("topics", ())),
         lag_records=lag,
         lag_s=_lag_s(lag, watermark_ms, now_ms),
         watermark_ms=watermark_ms,
-        last_commit_ms=progress.committed_at_ms if found.is_reached else said.get("last_commit_ms"),
+        last_commit_ms=progress.committed_at_ms if found.is_reached else known_state.get("last_commit_ms"),
         rows=size.get("live_row_count"),
         files=size.get("file_count"),
         size_bytes=size.get("size_bytes"),
         snapshots=size.get("snapshot_count"),
-        dropped_fields=tuple(said.get("dropped_fields", ())),
-        dead_letters=table.catalog.dead_letter_count if found.is_reached else said.get("dead_letters"),
-        bad_skipped=progress.bad_skipped if found.is_reached else said.get("bad_skipped"),
-        skipped_offsets=said.get("skipped_offsets"),
-        ignored_records=progress.ignored_records if found.is_reached else said.get("ignored_records"),
-        refused_changes=tuple(refused_changes(said.get("refused_changes", ()))),
-        last_upsert=said.get("last_upsert"),
+        dropped_fields=tuple(known_state.get("dropped_fields", ())),
+        dead_letters=table.catalog.dead_letter_count if found.is_reached else known_state.get("dead_letters"),
+        bad_skipped=progress.bad_skipped if found.is_reached else known_state.get("bad_skipped"),
+        skipped_offsets=known_state.get("skipped_offsets"),
+        ignored_records=progress.ignored_records if found.is_reached else known_state.get("ignored_records"),
+        refused_changes=tuple(refused_changes(known_state.get("refused_changes", ()))),
+        last_upsert=known_state.get("last_upsert"),
         maintenance=found.maintenance,
-        partition_spec=terms_of(stored.partitioning, stored.schema) if stored is not None else None,
-        sort_order=order_words(stored.sorting, stored.schema) if stored is not None else None,
+        partition_spec=partition_terms(stored.partitioning, stored.schema) if stored is not None else None,
+        sort_order=sort_terms(stored.sorting, stored.schema) if stored is not None else None,
     )
 
 
-def _state(found: _Found, said: Mapping[str, Any], process: Process, said_at_ms: int) -> str:
+def _state(found: _Found, known_state: Mapping[str, Any], process: Process, said_at_ms: int) -> str:
     if process.is_running:
-        return str(said.get("state", RunState.WAITING.value))
+        return str(known_state.get("state", RunState.WAITING.value))
     # What stopped a table stops the next run too, unless another process has gone on with it since.
     has_moved_on = (found.table.progress.committed_at_ms or 0) > said_at_ms
-    return RunState.STOPPED.value if said.get("state") == RunState.STOPPED and not has_moved_on else NOT_RUNNING
+    return RunState.STOPPED.value if known_state.get("state") == RunState.STOPPED and not has_moved_on else NOT_RUNNING
 
 
-def _loss(found: _Found, said: Mapping[str, Any]) -> Problem | None:
-    if not found.is_reached or found.table.state is not None or said.get("last_commit_ms") is None:
+def _loss(found: _Found, known_state: Mapping[str, Any]) -> Problem | None:
+    if not found.is_reached or found.table.state is not None or known_state.get("last_commit_ms") is None:
         return None
     return Problem("the table was there and is gone", "see who dropped it; frazil run makes it anew", found.table.name)
 
 
-def _size(found: _Found, said: Mapping[str, Any]) -> Mapping[str, int]:
+def _size(found: _Found, known_state: Mapping[str, Any]) -> Mapping[str, int]:
     size = found.table.catalog.size
     if found.is_reached:
         return {} if size is None else {**vars(size), "live_row_count": size.live_row_count}
-    told: Mapping[str, int] = said.get("size") or {}
-    if "row_count" not in told:
-        return told
-    return {**told, "live_row_count": max(told["row_count"] - told.get("deleted_row_count", 0), 0)}
+    recorded: Mapping[str, int] = known_state.get("size") or {}
+    if "row_count" not in recorded:
+        return recorded
+    return {**recorded, "live_row_count": max(recorded["row_count"] - recorded.get("deleted_row_count", 0), 0)}
 
 
 def _lag_s(lag: int | None, watermark_ms: int | None, now_ms: int) -> float | None:
-    """For how long the table has not been complete: not at all when all is read, not known before the first commit."""
+    """Returns for how long the table has been incomplete, in seconds: 0 without unread records; None before the first
+    commit.
+    """
     if lag == 0:
         return 0.0
     return None if lag is None or watermark_ms is None else max(0.0, (now_ms - watermark_ms) / 1000)

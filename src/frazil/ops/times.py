@@ -1,4 +1,4 @@
-"""Text fields of JSON that hold nothing but times: what `plan` proposes for them."""
+"""JSON text fields that contain only times, for which `plan` proposes time columns."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _MOST = 20
 def propose_times(
     table: Table, schema: Schema, records: Sequence[ReadRecord], decoded: Decoded, schemas: Schemas | None
 ) -> Iterator[str]:
-    """A sentence for each field that is to become text although every value of the sample is an ISO 8601 time. decoded: the
-    records as they are read with `schema`.
+    """Yields a sentence for each field that would become text although every value in the sample is an ISO 8601 time.
+    decoded: the records as read with `schema`.
     """
     spec = table.spec
     if spec.value.format != "json" or spec.infers_timestamps or not decoded.requested_fields:

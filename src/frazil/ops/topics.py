@@ -1,4 +1,4 @@
-"""Topics as the pipeline file names them, compared with those that there are."""
+"""Topics named in the pipeline file that do not exist."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _MOST_COMPARED = 20
 
 
 class MissingTopics:
-    """What to do about topics that do not exist, or that the broker hides from this client. Kafka is asked once for the
-    names that there are, and the first ones alone are compared with them: with thousands of topics each takes a third of a
-    second.
+    """Remedies for topics that do not exist, or that the broker hides from this client. Kafka is asked for topic names
+    once, and only the first missing topics are compared with them: among thousands of topics a comparison takes a third
+    of a second.
     """
 
     def __init__(self, source: Source) -> None:
@@ -21,7 +21,10 @@ class MissingTopics:
         self._left = _MOST_COMPARED
 
     def remedy(self, name: str) -> str:
-        """With the topic that `name` most probably was meant to be; UnavailableError when Kafka does not answer."""
+        """Returns the remedy, with the topic that `name` most probably means.
+
+        Raises: UnavailableError where Kafka does not answer.
+        """
         self._left -= 1
         near = (
             next(iter(difflib.get_close_matches(name, self._names, n=1, cutoff=0.6)), None) if self._left >= 0 else None

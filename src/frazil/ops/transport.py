@@ -1,4 +1,4 @@
-"""Secrets that travel where others can read them: what `check` says of it. Nothing is refused: a network may be closed."""
+"""Checks for secrets that are sent unencrypted. They are warnings: the network may be closed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.
 
 
 def check_transport(spec: PipelineSpec) -> Iterator[Finding]:
-    """The ways that secrets take without encryption, one finding each."""
+    """Yields a finding for each connection that sends secrets unencrypted."""
     yield from _check_http(spec)
     yield from _check_kafka(spec.kafka)
     yield from _check_spark(spec)
@@ -44,7 +44,9 @@ def _check_kafka(kafka: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _check_spark(spec: PipelineSpec) -> Iterator[Finding]:
-    """Passwords of Kafka and keys of the store go to executors with every task, and what they answer is unpickled here."""
+    """Checks Spark's connections: every task receives Kafka's passwords and the store's keys, and the driver unpickles
+    its answer.
+    """
     if spec.spark.master.startswith("local") and not spec.spark.master.startswith("local-cluster"):
         return
     lacking = [name for name in _SPARK_NEEDS if spec.spark.conf.get(name, "false").lower() != "true"]

@@ -1,4 +1,4 @@
-"""How numbers, sizes and times are said to people."""
+"""Numbers, sizes and times as text for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def duration(seconds: float | None) -> str:
-    """`0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`; the unit in which it is at least one."""
+    """Returns a duration in the largest unit in which it is at least one: `0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
     if seconds is None:
         return NOTHING
     for size, unit in _STEPS:
@@ -17,7 +17,7 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(then_ms: int | None, now_ms: int) -> str:
-    """`3 s ago`; `now` within the second, also for a clock that is a little ahead of ours."""
+    """Returns how long ago a time was: `3 s ago`; `now` within a second, also for a clock slightly ahead of ours."""
     if then_ms is None:
         return NOTHING
     seconds = (now_ms - then_ms) // 1000
@@ -27,7 +27,7 @@ def ago(then_ms: int | None, now_ms: int) -> str:
 
 
 def size(bytes_: float | None) -> str:
-    """`512 B`, `1.4 MiB`, `23 GiB`."""
+    """Returns a size: `512 B`, `1.4 MiB`, `23 GiB`."""
     if bytes_ is None:
         return NOTHING
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
@@ -38,10 +38,10 @@ def size(bytes_: float | None) -> str:
 
 
 def count(number: float | None) -> str:
-    """`1,234`."""
+    """Returns a number with separators: `1,234`."""
     return NOTHING if number is None else f"{number:,.0f}"
 
 
 def plural(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
+    """Returns a number with its noun: `1 file`, `2 files`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

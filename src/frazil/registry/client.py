@@ -53,7 +53,7 @@ class RegistryClient:
             self._mine.client = client
             try:
                 future.set_result(question())
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  (raised where it is waited for)
                 future.set_exception(error)
 
         threading.Thread(target=run, name="registry", daemon=True).start()

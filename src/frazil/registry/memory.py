@@ -51,7 +51,7 @@ class MemoryRegistry:
         for versions in self._versions.values():
             versions[:] = [held for held in versions if held.id != schema_id]
 
-    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:  # noqa: ARG002
         """See the port."""
         self._answer(f"id {schema_id}")
         return self._by_id.get(schema_id)

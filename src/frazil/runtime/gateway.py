@@ -201,6 +201,6 @@ def _escaped(value: str) -> str:
 
 
 def _spark_home() -> Path:
-    import pyspark
+    import pyspark  # noqa: PLC0415  (a third of a second that other commands need not pay)
 
     return Path(pyspark.__file__).parent

@@ -66,8 +66,8 @@ class Jvm:
 
     def __init__(self, conf: Mapping[str, str], master: str, needs_s3: bool = False) -> None:
         """Starts it. conf: the user's Spark properties, which win over Frazil's. Raises UnavailableError without Java."""
-        from pyspark import SparkConf
-        from pyspark.java_gateway import launch_gateway
+        from pyspark import SparkConf  # noqa: PLC0415  (a third of a second that other commands need not pay)
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
         os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executor_python(conf)
         self._settings = spark_settings(conf, master, needs_s3)
@@ -108,9 +108,9 @@ class Jvm:
             return self._session
 
     def _made_session(self) -> SparkSession:
-        from py4j.protocol import Py4JJavaError
-        from pyspark import SparkContext
-        from pyspark.sql import SparkSession
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (PySpark's, which is imported late)
+        from pyspark import SparkContext  # noqa: PLC0415
+        from pyspark.sql import SparkSession  # noqa: PLC0415
 
         try:
             return SparkSession(SparkContext(conf=self._conf, gateway=self._gateway))
@@ -145,7 +145,7 @@ def _note_gateway(gateway: Any) -> None:
     """Tells PySpark which JVM is the one of this process: it asks that one about exceptions, before there is a session too.
     None: the JVM has ended.
     """
-    from pyspark import SparkContext
+    from pyspark import SparkContext  # noqa: PLC0415  (PySpark's, which is imported late)
 
     SparkContext._gateway = gateway
     SparkContext._jvm = gateway.jvm if gateway is not None else None

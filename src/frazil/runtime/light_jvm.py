@@ -26,8 +26,8 @@ class LightJvm:
 
     def __init__(self, conf: Mapping[str, str], needs_s3: bool = False) -> None:
         """Starts it. conf: Spark's properties, of which Hadoop's and the jars count. UnavailableError without Java."""
-        from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-        from py4j.protocol import Py4JError
+        from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # noqa: PLC0415
+        from py4j.protocol import Py4JError  # noqa: PLC0415
 
         java = find_java()
         own = conf.get("spark.driver.extraJavaOptions", "").split()
@@ -68,7 +68,7 @@ class LightJvm:
 
         By a second way in: the first one cannot prove to Python that it may call.
         """
-        from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway
+        from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway  # noqa: PLC0415
 
         jvm, token = self._gateway.jvm, self._gateway.gateway_parameters.auth_token
         address = jvm.java.net.InetAddress.getLoopbackAddress()

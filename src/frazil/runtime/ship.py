@@ -103,7 +103,7 @@ def code_archive() -> Path:
 
 def _compiled_for() -> str:
     """What compiled loops depend on besides their source."""
-    from llvmlite import binding
+    from llvmlite import binding  # noqa: PLC0415  (the compiler: commands that ship nothing need not load it)
 
     made_by = [f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite")]
     processor = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"

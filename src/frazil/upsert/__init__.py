@@ -1,1 +1,3 @@
-"""Changes of rows: read, folded to the last of each key, and committed with what they replace."""
+"""Upsert tables: changes are read, deduplicated to the latest change per key, and committed together with the deletes
+of the rows that they replace.
+"""

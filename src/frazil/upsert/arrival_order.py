@@ -1,8 +1,9 @@
-"""Which of a key's changes comes after which, where the place in the source's log does not tell.
+"""The order of changes of one key where the position in the source's log does not decide.
 
-A row of a snapshot has the place at which its source was read, and a transaction that was open then has older ones. Its
-changes come behind the row, in the same partition, and are newer. So what comes behind such a row there is never late
-against it; nor against a delete, of which a table keeps no trace. All else is in the order of places.
+A row of an initial snapshot carries the position at which the snapshot was read. A transaction that was open at that
+time has older positions, and its changes arrive behind the row, in the same partition; they are newer than the row. A
+change behind a snapshot row of the same partition is therefore never late against that row. The same holds for a change
+behind a delete, because a table keeps no trace of a deleted row. All other changes are ordered by their positions.
 """
 
 from __future__ import annotations
@@ -21,22 +22,26 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ArrivalOrder:
-    """Changes while they are put in order. codes: a number for each key; partition_codes: for each partition; sequence: their order of
-    arrival; ranks: in the order of places. reads: rows of snapshots. opens: whatever comes behind them in their partition is
-    newer. clears: what was before them no longer counts.
-    """
+    """Changes to be ranked, as columns of equal length `(n_changes,)`."""
 
+    #: A number per distinct key.
     codes: Ints
+    #: A number per partition of each topic.
     partition_codes: Ints
+    #: The rank of the change by topic, partition, offset and step.
     sequence: Ints
+    #: The rank of the change by its position in the source's log.
     ranks: Ints
+    #: Whether the change is a row of an initial snapshot.
     reads: Bools
+    #: Whether every change behind this one in its partition is newer: rows of snapshots, and deletes.
     opens: Bools
+    #: Whether changes before this one no longer count: deletes without an ordering value.
     clears: Bools
 
     def ranks_by_arrival(self) -> Ints | None:
-        """Ranks by which the later ones of a key are greater, and of equal ones the one that arrives later; None where those
-        by places will do.
+        """Returns ranks, int64 `(n_changes,)`: the newer of two changes of a key has the greater rank; of equal ranks
+        the change that arrived later is newer. None where the ranks by position give the same order.
         """
         if not self.opens.any():
             return None
@@ -60,13 +65,15 @@ class ArrivalOrder:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _walk(begins: Bools, ranks: Ints, kinds: Ints, clears: Bools, heights: Ints, turns: Ints, own: Ints) -> None:
-    """Applies the changes of each key and partition one after the other, to a table that has nothing of them. kinds: 2 for a
-    row of a snapshot, 1 for others that open.
+    """Fills `heights`, `turns` and `own`, which together rank the changes, by applying the changes of each key and
+    partition in order of arrival.
 
-    One that is taken and opens begins another turn, above all that was there before; the ranks of the others that are taken
-    count inside their turn, and beyond it where they are greater than all before. What is late stays at its own rank, where
-    it may be what opened the turn, told again: what came behind that is above both. A row of a snapshot that is late is
-    always told again: where it was not told here before, that was before all that is here; what comes behind it is above.
+    `kinds` is 2 for a row of a snapshot and 1 for another change that opens. An accepted change that opens begins a new
+    turn, ranked above everything before it. The ranks of the other accepted changes count inside their turn, and beyond
+    it where they exceed all ranks before. A late change keeps its own rank; it may be a repetition of the change that
+    opened the turn, and then the changes behind the repetition are above both. A late snapshot row is always a
+    repetition: if its first copy is not among these changes, that copy preceded all of them, and the changes behind the
+    repetition are above them.
     """
     state, floor, top, turn, is_open, low, read, bottom = -1, -1, -1, 0, True, -1, -1, -1
     for n in range(ranks.size):

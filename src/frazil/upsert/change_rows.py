@@ -1,7 +1,7 @@
-"""A task's changes of one table: kept until all are there, folded, and written as rows.
+"""The changes of one table in one task: collected, deduplicated by key, and written as rows.
 
-Rows that wait for values of the row they replace, or for the changes of other tasks, are not written: the driver writes
-those that it takes (see `ingest.upsert`).
+Rows that lack values of the row they replace, or that changes of other tasks may still affect, are not written by the
+task: the driver completes and writes them (`upsert.commit`).
 """
 
 from __future__ import annotations
@@ -49,39 +49,44 @@ from frazil.write.write import FileWriter
 
 _DEDUPLICATE_AT = 1_000_000
 KEY_PLACE = "\x00key"
-"""A column of held rows: the place of the row's key in the touched keys."""
+"""Column of buffered rows: the index of the row's change among the task's deduplicated changes."""
 WAITING = "\x00waits:"
-"""How columns of held rows begin that say whether a column waits for the value of the old row."""
+"""Name prefix of boolean columns of buffered rows: whether the column named behind the prefix lacks the value of the
+replaced row.
+"""
 GIVEN = "\x00given:"
-"""How columns of held rows begin that say which change has given a column its value, by its place in the order of a column.
-Another task's change, or the row in the table, may be between the two; null where the value is the row's own.
+"""Name prefix of struct columns of buffered rows: which earlier change provided the value of the column named behind
+the prefix, by its ordering value and place. Null where the value is the row's own. The driver needs it because a change
+of another task, or the row in the table, may lie between the two.
 """
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Changes with their rows. waits: by column of the table the rows that have no value of their own for it. old_keys,
-    positions, times: as in Changes. marks: which mark a row as deleted. hidden: columns of held rows that say where their
-    values are, or are from.
-    """
+    """Changes with their rows. Arrays have the shape `(n_changes,)`."""
 
+    #: The changes with their places in the order.
     ranked: Ranked
+    #: The row of each change, in the schema of the files.
     rows: pa.Table
+    #: By column, a mask of the rows that lack their own value for it.
     waits: Mapping[str, NDArray[np.bool_]]
+    #: The number of changes that these were deduplicated from.
     count: int
+    #: See Changes.old_keys.
     old_keys: tuple[pa.Array, ...] = ()
+    #: See Changes.positions.
     positions: pa.Array | None = None
+    #: Additional columns of buffered rows: where their values are, or come from.
     hidden: Mapping[str, pa.Array] = field(default_factory=dict)
+    #: See Changes.times.
     times: pa.Array | None = None
+    #: Which changes mark their row as deleted (soft deletes).
     marks: NDArray[np.bool_] | None = None
 
 
 class ChangeRows:
-    """Takes changes in any order; `finish` writes what is left of them.
-
-    lost: topic, partition and offset of records whose row had another key, and the row of that key is not known; unplaced:
-    of truncates that have no place among the changes. emptied: the place of the newest truncate that has one.
-    """
+    """Collects the changes of one table in any order; `finish` writes the rows of the latest changes."""
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
         self._target = target
@@ -90,12 +95,20 @@ class ChangeRows:
         self._pending = 0
         self._is_kept = target.is_single_task
         self._departed: set[Place] = set()
+        #: Topic, partition and offset of primary-key updates without all of their values, where the row of the old key
+        #: is unknown.
         self.lost: set[tuple[str, int, int]] = set()
+        #: Topic, partition and offset of truncates without a position in the order of the source's log.
         self.unplaced: set[tuple[str, int, int]] = set()
+        #: The position of the newest truncate that has one; empty without such a truncate.
         self.emptied = ""
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> None:
-        """Changes with a row of the files' schema each. records: their records' columns, as many as there are changes."""
+        """Adds changes of one topic.
+
+        rows: one row per change, in the schema of the files. records: the columns of the changes' records, one value
+        per change.
+        """
         if not changes.ops.size:
             return
         separated = separate_truncates(self._target, changes)
@@ -119,7 +132,9 @@ class ChangeRows:
             self._deduplicate()
 
     def finish(self, writer: FileWriter) -> tuple[str, str, int]:
-        """Writes a row of each key that has all its values; keys and held rows as text, and the count of changes."""
+        """Writes one row for each key whose row has all of its values; returns the deduplicated changes and the
+        buffered rows, both serialized as text, and the number of changes taken.
+        """
         if not self._parts:
             return "", "", 0
         if self._pending or len(self._parts) > 1:
@@ -176,7 +191,9 @@ class ChangeRows:
 
 
 def rank(target: TableTarget, source: int, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> Ranked:
-    """The changes with their places in the order. source: the number of their topic; rows, records: as `take` has them."""
+    """Returns the changes with their places in the order. source: the number of their topic. rows, records: one per
+    change, as for `ChangeRows.take`.
+    """
     count, order, read = changes.ops.size, changes.order, None
     if order is not None and target.changes is not None and target.changes.has_source_order:
         order, partitions = split_snapshot_marks(order)
@@ -222,18 +239,20 @@ def _concat(parts: Sequence[_Part]) -> _Part:
 
 @dataclass(frozen=True)
 class _Filled:
-    """Changes that are kept: their rows, which values still wait for a row in the table, where that row is, and the places
-    of those whose row is nowhere.
-    """
+    """The kept changes after values of earlier changes were filled in."""
 
+    #: The rows of the kept changes.
     rows: pa.Table
+    #: By column, a mask of the rows whose value is still missing, because only the table can have it.
     waits: dict[str, NDArray[np.bool_]]
+    #: Columns that name the row that has the missing values.
     hidden: Mapping[str, pa.Array]
+    #: Places of changes whose missing values exist nowhere.
     lost: list[int]
 
 
 def _fill(part: _Part, latest: LatestChanges, key_updates: KeyUpdates) -> _Filled:
-    """Gives the changes that are kept values of the changes before them where they have none of their own."""
+    """Returns the kept changes with missing values filled in from earlier changes of the same row."""
     kept, waits = latest.kept, {}
     rows = part.rows.take(pa.array(kept))
     masks = {name: mask for name, mask in part.waits.items() if mask[kept].any()}
@@ -271,17 +290,20 @@ def _fill(part: _Part, latest: LatestChanges, key_updates: KeyUpdates) -> _Fille
 
 @dataclass(frozen=True)
 class _Walked:
-    """Where the values are that kept changes have not got themselves. lack: which these are. at: per kept change which one
-    has the value, or has taken it away; -1 where only the table can have it. updated: more of those whose row had another key.
-    """
+    """Where the missing values of kept changes are."""
 
+    #: Which kept changes lack the value, bool `(n_kept,)`.
     lack: NDArray[np.bool_]
+    #: The place of the change that has the value, or that removed it; -1 where only the table can have it.
     at: Ints
+    #: Details for changes whose row had another key, by index among the kept changes.
     updated: dict[int, Walk]
 
 
 def _walk(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, key_updates: KeyUpdates) -> _Walked:
-    """See _Walked. Changes that had another key alone are gone through one by one."""
+    """Finds the missing values of one column. Only primary-key updates are walked one by one; all other changes are
+    resolved with array operations.
+    """
     lacks = mask & (ranked.ops == UPSERT)
     has_other_key = np.zeros(len(ranked), np.bool_)
     has_other_key[list(key_updates.deletes)] = True
@@ -294,16 +316,18 @@ def _walk(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, key
 
 
 def _sources(ranked: Ranked, kept: Ints, walked: _Walked) -> tuple[Ints, NDArray[np.bool_]]:
-    """Per kept change the place whose value it has, its own where none has one; and whether a row in the table has it. What
-    was not sent is null, or, of a struct that has a key, that key.
+    """Returns per kept change the place of the change whose value it takes (its own place without one), and whether
+    only a row in the table has the value. A value that was not sent is null; in a struct that contains key columns it
+    is the key.
     """
     has_value = walked.lack & (walked.at >= 0) & (ranked.ops[walked.at] == UPSERT)
     return np.where(has_value, walked.at, kept), walked.lack & (walked.at < 0)
 
 
 def _providers(ranked: Ranked, walked: _Walked) -> Ints:
-    """Per kept change which one in the order of a column has given it a value, or has left none; -1: none. Of a row with
-    another key it may be one that the connector repeats, where the order is that of the source's log.
+    """Returns per kept change the place of the change that provided, or removed, its value in the order of a column; -1
+    without one. For a row with another key the provider may be a change that the connector repeated, where the order is
+    that of the source's log.
     """
     providers = np.where(walked.lack, walked.at, -1)
     providers[[n for n, walk in walked.updated.items() if ranked.read is None or walk.is_lost]] = -1
@@ -311,7 +335,7 @@ def _providers(ranked: Ranked, walked: _Walked) -> Ints:
 
 
 def _places_of(ranked: Ranked, places: Ints) -> pa.Array:
-    """Where these changes are in the order; null for -1."""
+    """Returns the places of changes in the order as structs; null for -1."""
     at = pa.array(places, mask=places < 0)
     assert ranked.order is not None
     numbers = (ranked.source, ranked.partition, ranked.offset, ranked.step)
@@ -321,8 +345,8 @@ def _places_of(ranked: Ranked, places: Ints) -> pa.Array:
 
 
 def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk], without: Collection[int]) -> dict[str, pa.Array]:
-    """Columns that name the rows that kept changes wait for, where these had another key. without: those that have a value
-    which the table alone can have.
+    """Returns columns that name the row whose values the kept changes need, where that row had another key. without:
+    indexes of changes that need a value which only the table can have.
     """
     if not asked:
         return {}
@@ -352,7 +376,7 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk], without: Collect
 
 
 def _later_keys(ranked: Ranked, count: int, asked: Mapping[int, Walk]) -> pa.ListArray:
-    """See GOT."""
+    """See LATER_KEYS."""
     assert ranked.order is not None
     sizes = np.zeros(count + 1, np.int32)
     for n, walk in asked.items():

@@ -1,4 +1,4 @@
-"""What a stretch of records asks of a table, one row per change: what envelopes become and upserts are made of."""
+"""Changes of rows read from one stretch of records: the columns that envelopes are decoded to and upserts are made of."""
 
 from __future__ import annotations
 
@@ -12,61 +12,67 @@ from numpy.typing import NDArray
 from frazil.decode.columns import Decoded
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
-"""Write the row of this key; take it away; take all rows away."""
+"""Operations: write the row of the key, delete the row of the key, delete all rows."""
 
 
 @dataclass
 class Changes:
-    """Changes in the order of their records.
-
-    columns: one array per field of the target's `fields`, a row per change; a delete has at least its key columns.
-    ops: UPSERT, DELETE or TRUNCATE. records: index of the record in the stretch; an update that changes the key is two
-    changes, a DELETE of the old one and an UPSERT. unavailable: by column the rows whose value the envelope does not carry:
-    the old row's is kept. decoded: refused, misfits, requested_fields and so on, per record as for appended rows. order:
-    the ordering value per change, where one is declared; None: partition and offset. old_keys: where some UPSERT takes the
-    place of a row with another key, one array per key column, null where the key is the same: what is unavailable is in the
-    row of the old key; the row's own key stands for one that could not be read. own: by field of `metadata` the values that
-    the envelope gives, a row per change. ignored_records: how many records of a kind make no change
-    (docs/reference/envelopes.md). key_columns: of a table that does not know its key yet, the fields of the records' keys.
-    tombstones: which records of an envelope's topic have no value, and so far make no change; not those right after the
-    delete of their key. last_deletes: the index of each record that is such a delete and the last one of its partition
-    here. positions: where each change is in the log of its source, where headers tell of rows that get another key; times:
-    when it was made, where deleted rows are marked with that; key_update_parts: the index of each record that is one of two
-    which tell of such a row, its position, and whether it is the delete. rescued: what was put aside of each change,
-    headers included; None: `decoded` says it of records.
+    """Changes in the order of their records. Per-change arrays have the shape `(n_changes,)`, per-record arrays
+    `(n_records,)`.
     """
 
+    #: One array per field of the target's `fields`. A delete has values at least in its key columns.
     columns: list[pa.Array]
+    #: UPSERT, DELETE or TRUNCATE per change.
     ops: NDArray[np.int8]
+    #: The index of each change's record in the stretch. An update of the primary key is two changes of one record:
+    #: DELETE of the old key, UPSERT of the new key.
     records: NDArray[np.int32]
+    #: By index of the column, a mask of the changes whose envelope does not carry the value: the value of the replaced
+    #: row is kept.
     unavailable: dict[int, NDArray[np.bool_]]
+    #: Refused records, mismatches and schema requests per record, as for appended rows.
     decoded: Decoded
+    #: The ordering value per change where `order_by` is declared; None where partition and offset decide.
     order: pa.Array | None = None
+    #: One array per key column where some UPSERT replaces a row with another key; null where the key is unchanged. A
+    #: key that could not be read is given as the row's own key. Unavailable values are in the row of the old key.
     old_keys: list[pa.Array] | None = None
+    #: By field of `metadata`, the values that the envelope provides, one per change.
     own: Mapping[str, pa.Array] = field(default_factory=dict)
+    #: The number of records per kind that make no change (docs/reference/envelopes.md).
     ignored_records: Mapping[str, int] = field(default_factory=dict)
+    #: The fields of the records' keys, for a table whose key columns are not known yet.
     key_columns: tuple[str, ...] = ()
+    #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the
+    #: delete of its key is not included.
     tombstones: NDArray[np.bool_] | None = None
+    #: The position of each change in the source's log, where headers announce primary-key updates.
     positions: pa.Array | None = None
+    #: The rescued values per change, headers included; None where `decoded` has them per record.
     rescued: pa.Array | None = None
+    #: The time of each change in the source, where deleted rows are marked with it (soft deletes).
     times: pa.Array | None = None
+    #: Per record that is one of the two parts of a primary-key update: its index, its position in the source's log, and
+    #: whether it is the delete part.
     key_update_parts: Sequence[tuple[int, str, bool]] = ()
+    #: The index of each record that is a delete and the last record of its partition in this stretch.
     last_deletes: Sequence[int] = ()
 
     @property
     def rescued_rows(self) -> pa.Array | None:
-        """What was put aside, a value per change; None when nothing was."""
+        """The rescued values, one per change; None where no value was rescued."""
         of_records = self.decoded.rescued
         if self.rescued is not None or of_records is None:
             return self.rescued
         return of_records.take(pa.array(self.records))
 
     def without_refused(self) -> Changes:
-        """The changes of the records that could be read."""
+        """Returns the changes whose records could be read."""
         return self.only(~self.decoded.refused[self.records])
 
     def only(self, kept: NDArray[np.bool_]) -> Changes:
-        """The changes that `kept` marks."""
+        """Returns the changes where `kept`, bool `(n_changes,)`, is true."""
         if kept.all():
             return self
         places = pa.array(np.flatnonzero(kept))

@@ -1,7 +1,8 @@
-"""Commits a batch of changes: finds the rows that they replace, and takes them away in the commit that brings the new ones.
+"""Commits a batch of changes: finds the live rows that the changes replace, and deletes them in the commit that adds
+the new rows.
 
-What another writer does in between makes the rows be looked up again in the table as it then is; the batch itself, which
-is folded and written, stays.
+Where another writer changes the table before the commit, the rows are looked up again in the changed table. The batch
+itself, which is deduplicated and written, is reused.
 """
 
 from __future__ import annotations
@@ -33,28 +34,31 @@ from frazil.write.target import TableTarget
 
 _TRIES = 20
 Judge = Callable[[Ranked, LatestChanges, Found], Bools]
-"""Says which keys are to stay as they are, in view of all changes, what is left of them and the live rows."""
+"""Returns which keys keep their live row, given all changes, the latest changes and the live rows."""
 
 
 @dataclass
 class _Attempt:
-    """What one look at the table found, and the files written for it. unused: paths of the batch's own files that these
-    take the place of.
-    """
+    """The files written for one version of the table."""
 
+    #: Delete files for the replaced rows.
     deletes: list[DeleteFile] = field(default_factory=list)
+    #: Data files that the driver wrote.
     rows: list[DataFile] = field(default_factory=list)
+    #: Paths of the batch's own files that driver-written files replace.
     unused: list[str] = field(default_factory=list)
+    #: The row delta to commit.
     delta: RowDelta | None = None
+    #: Figures about the look-up.
     resolved: Resolved = field(default_factory=Resolved)
 
     @property
     def paths(self) -> list[str]:
-        """What to remove when there is no commit."""
+        """Paths of the files to be deleted when there is no commit."""
         return list({file.path: None for file in self.deletes} | {file.path: None for file in self.rows})
 
     def files(self, own: Iterable[DataFile]) -> tuple[DataFile, ...]:
-        """All data files of the commit. own: those that the batch's tasks have written."""
+        """Returns all data files of the commit. own: the files that the batch's tasks have written."""
         unused = frozenset(self.unused)
         return (*(file for file in own if file.path not in unused), *self.rows)
 
@@ -62,11 +66,11 @@ class _Attempt:
 def commit_changes(
     catalog: Catalog, target: TableTarget, state: TableState, report: TaskReport, commit: Commit
 ) -> tuple[Progress, Resolved]:
-    """Commits the changes of `report`; the progress as committed.
+    """Commits the changes of `report`; returns the progress as committed and figures about the look-up. Files of failed
+    attempts are deleted; the files of `report` stay with the caller.
 
-    Raises as Catalog.commit does, NotSent too where the rows cannot be looked up, SpecError where rows of the table cannot
-    be replaced, OldRowsMissing, ValuesMissing. Files of the attempts that came to nothing are removed; those of `report` are the
-    caller's.
+    Raises: as Catalog.commit; NotSent also where the rows cannot be looked up; SpecError where rows of the table cannot
+    be replaced; OldRowsMissing and ValuesMissing where values exist nowhere.
     """
     _check_format(state)
     if not report.touched:
@@ -98,7 +102,7 @@ def commit_changes(
 
 
 def _load_again(catalog: Catalog, table: str) -> TableState | None:
-    """The table, after it was found that a commit is not in it."""
+    """Returns the table, loaded after a commit was found not to be in it."""
     try:
         return catalog.load(table)
     except UnavailableError as error:
@@ -107,18 +111,22 @@ def _load_again(catalog: Catalog, table: str) -> TableState | None:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Changes that are ready for their commit. files: all data files that come. paths: of the files that are to be removed
-    when there is no commit, besides the report's own; unused: of those to be removed when there is one.
-    """
+    """Changes that are ready to be committed."""
 
+    #: All data files to be added.
     files: tuple[DataFile, ...]
+    #: The rows and files to be deleted.
     delta: RowDelta
+    #: Files, besides the report's own, to be deleted when there is no commit.
     paths: tuple[str, ...] = ()
+    #: Files to be deleted when there is a commit.
     unused: tuple[str, ...] = ()
 
 
 def _by_order(target: TableTarget, emptied: str) -> Judge:
-    """The verdict of the ordering column: what is older than the live row, or than the truncate at the place `emptied`."""
+    """Returns the judge of a batch: a change is late where its ordering value is older than the live row, or than the
+    truncate at position `emptied`.
+    """
 
     def judge(changes: Ranked, latest: LatestChanges, found: Found) -> Bools:
         return _late(target, changes, latest, found) | is_truncated(target, changes.take(latest.last), emptied)
@@ -129,10 +137,11 @@ def _by_order(target: TableTarget, emptied: str) -> Judge:
 def prepare_changes(
     catalog: Catalog, target: TableTarget, state: TableState, report: TaskReport, judge: Judge
 ) -> Prepared:
-    """Looks up the rows that the changes of `report` replace in the table as it was last loaded, and writes what goes.
+    """Looks up the rows that the changes of `report` replace in the table as last loaded, and writes the deletes.
+    judge: decides in place of the ordering column which changes are late.
 
-    judge: in place of the ordering column's verdict on what comes too late. Raises UnavailableError, SpecError where rows of
-    the table cannot be replaced, OldRowsMissing.
+    Raises: UnavailableError where the catalog or the store fails; SpecError where rows of the table cannot be replaced;
+    OldRowsMissing where old rows do not exist.
     """
     _check_format(state)
     attempt = _attempt(catalog, target, state, merge_changes(target, report), judge)
@@ -168,7 +177,7 @@ def _attempt(catalog: Catalog, target: TableTarget, state: TableState, batch: Me
 def _resolve(
     attempt: _Attempt, target: TableTarget, state: TableState, scan: Scan, batch: MergedChanges, judge: Judge
 ) -> None:
-    """Finds the rows that go, writes which they are, and the rows that had to wait for them."""
+    """Finds the rows to be deleted, and writes delete files and completed rows into `attempt`."""
     assert target.changes is not None
     retain_live_files(state.name, scan.files)
     keys, is_emptied = batch.keys, batch.latest.cut >= 0
@@ -209,7 +218,7 @@ def _resolve(
 
 
 def _late(target: TableTarget, changes: Ranked, latest: LatestChanges, found: Found) -> Bools:
-    """Which keys have a live row that is newer than their change."""
+    """Returns which keys have a live row that is newer than their change, bool `(n_keys,)`."""
     if changes.order is None or not found.hits:
         return np.zeros(latest.last.size, np.bool_)
     live = newest_order(target, found, latest.last.size)

@@ -1,7 +1,7 @@
-"""Rows that were deleted while they were rewritten: found again in the new files by their keys.
+"""Rows that were deleted while their files were compacted: found again in the new files by key.
 
-Of a table whose records replace rows each key has one live row. Where it has more, or none, nothing can be told, and the
-rewrite is lost.
+In an upsert table each key has one live row. Where a key has none or several, deletes cannot be transferred, and the
+compaction is discarded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ def transfer_deletes(
     now: Sequence[LiveFile],
     new: Sequence[LiveFile],
 ) -> list[DeleteFile] | None:
-    """See Transfer. Raises UnavailableError where the store does not give or take a file."""
+    """Returns delete files for the new files, for rows that were deleted from the old files meanwhile; None where these
+    rows cannot be identified. See Transfer.
+
+    Raises: UnavailableError where the store does not read or write a file.
+    """
     try:
         keys = _keys_gone(target, before, now)
         if keys is None:
@@ -47,7 +51,7 @@ def transfer_deletes(
 
 
 def _keys_gone(target: TableTarget, before: Sequence[LiveFile], now: Sequence[LiveFile]) -> tuple[pa.Array, ...] | None:
-    """The key columns of rows that files have lost; None where it is no row."""
+    """Returns the key columns of rows that the files have lost since `before`; None where no row was deleted."""
     assert target.changes is not None
     then = {file.path: file.deletes for file in before}
     parts = []

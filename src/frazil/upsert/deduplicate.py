@@ -1,8 +1,8 @@
-"""Folds changes to the last one of each key, columnar: the state of a key is decided by its last change alone.
+"""Keeps the latest change per key, on columns: the state of a row is decided by the latest change of its key alone.
 
-The order of changes is (order_by, topic, partition, offset), but for what comes behind rows of snapshots (`succession`). A
-delete without an ordering value, or a truncate, takes away all that precedes it by topic, partition and offset, whatever its
-order.
+Changes are ordered by (order_by, topic, partition, offset), except for changes behind snapshot rows (`arrival_order`).
+A delete without an ordering value, or a truncate, removes every earlier change by topic, partition and offset, whatever
+the ordering values are.
 """
 
 from __future__ import annotations
@@ -27,28 +27,32 @@ _FIXED = ("op", "source", "partition", "offset", "step", "blind", "order")
 
 @dataclass(frozen=True)
 class Ranked:
-    """Changes of one table with their keys and their places in the order.
+    """Changes of one table with their keys and their places in the order. All arrays have the shape `(n_changes,)`."""
 
-    keys: the key columns; null for a truncate. source: number of the topic. step: the place among the changes of one record.
-    order: of the ordering column; None where there is none. blind: the change had no ordering value of its own. read: which
-    are rows of a snapshot, where the order is that of the source's log; None where it is not.
-    """
-
+    #: The key columns; null for a truncate.
     keys: tuple[pa.Array, ...]
+    #: UPSERT, DELETE or TRUNCATE.
     ops: NDArray[np.int8]
+    #: The number of the topic.
     source: Ints
+    #: The Kafka partition of the record.
     partition: Ints
+    #: The offset of the record.
     offset: Ints
+    #: The index of the change among the changes of one record.
     step: Ints
+    #: Whether the change has no ordering value of its own.
     blind: NDArray[np.bool_]
+    #: The value of the ordering column; None where `order_by` is not declared.
     order: pa.Array | None = None
+    #: Whether the change is a row of an initial snapshot; None where the order is not that of the source's log.
     read: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return int(self.ops.size)
 
     def take(self, rows: Ints) -> Ranked:
-        """These changes alone."""
+        """Returns the changes at these places."""
         if is_every(rows, len(self)):
             return self
         places = pa.array(rows)
@@ -67,23 +71,24 @@ class Ranked:
 
 @dataclass(frozen=True)
 class LatestChanges:
-    """What is left of some changes, as places.
+    """The result of deduplication, as places among the changes that were deduplicated."""
 
-    last: per key the change that decides it. is_sure: whether that holds whatever the table has of the key: a delete without
-    an ordering value, or a truncate, came before. kept: all that another fold, together with more changes, must know.
-    highest: per key the change with the greatest ordering value: where that is not older than the table's row, some change
-    took its place, and the last one after that. cut: the last truncate; -1: none.
-    """
-
+    #: Per key the change that decides its state.
     last: Ints
+    #: Per key whether that change decides whatever the table contains: a delete without an ordering value, or a
+    #: truncate, came before it.
     is_sure: NDArray[np.bool_]
+    #: Every change that a later deduplication together with more changes needs.
     kept: Ints
+    #: Per key the change with the greatest ordering value. Where it is not older than the table's row, the row is
+    #: replaced.
     highest: Ints
+    #: The place of the last truncate; -1 without one.
     cut: int = -1
 
 
 def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
-    """All of them, one after the other; at least one."""
+    """Returns all changes of `parts`, which has at least one member, one part after the other."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -101,7 +106,9 @@ def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
 
 
 def deduplicate(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> LatestChanges:
-    """The last change of each key, and what it rests on. lacking: changes that have some value from one before them."""
+    """Returns the latest change of each key and the changes that this result depends on. lacking, bool `(n_changes,)`:
+    changes that take some value from an earlier change.
+    """
     if changes.order is None and not (changes.ops == TRUNCATE).any():
         return _deduplicate_by_arrival(changes)
     state = _State(changes)
@@ -119,7 +126,7 @@ def deduplicate(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> La
 
 
 def rebuild_latest(changes: Ranked) -> LatestChanges:
-    """The same as `deduplicate`, of changes that are what one fold has kept."""
+    """Returns the result of `deduplicate` for changes that are the kept changes of one earlier deduplication."""
     if changes.order is not None or (changes.ops == TRUNCATE).any():
         return deduplicate(changes)
     return _all_kept(changes)
@@ -131,9 +138,11 @@ def _all_kept(changes: Ranked) -> LatestChanges:
 
 
 def _candidates(state: _State) -> Ints:
-    """Changes that a barrier which is not here may make the last of their key: each that no later one outranks.
+    """Returns the changes that may become the latest of their key through a barrier that is not among these changes:
+    each change that no later change outranks.
 
-    A delete of another partition can take away the greatest change and leave a lesser one, which came after it.
+    A delete in another partition can remove the greatest change and leave a smaller change that arrived after the
+    delete.
     """
     order = state.order[::-1]
     codes, sequence = state.codes[order], state.sequence[order]
@@ -142,8 +151,9 @@ def _candidates(state: _State) -> Ints:
 
 
 def _providers(state: _State, partition_codes: Ints, lacking: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Changes that may give the `lacking` ones a value, which a barrier that is not here may decide: all of their key, where
-    these came in several partitions, as then it may be between any two.
+    """Returns a mask of the changes that may provide values to the `lacking` changes, depending on a barrier that is
+    not among these changes: all changes of a key whose changes came in several partitions, as the barrier may lie
+    between any two of them.
     """
     codes, count = state.codes, state.barrier.size
     least, greatest, is_asked = (
@@ -161,7 +171,7 @@ def _providers(state: _State, partition_codes: Ints, lacking: NDArray[np.bool_])
 
 
 def _deduplicate_by_arrival(changes: Ranked) -> LatestChanges:
-    """By arrival alone: nothing needs to be sorted."""
+    """Deduplicates by order of arrival alone, without sorting by value."""
     if _are_distinct(changes.keys):
         return _all_kept(changes)
     codes = key_codes(changes.keys)
@@ -173,8 +183,8 @@ def _deduplicate_by_arrival(changes: Ranked) -> LatestChanges:
 
 
 def _are_distinct(keys: Sequence[pa.Array]) -> bool:
-    """Whether no key is there twice, where that is quickly told: of one column of whole numbers or times. Numbers are sorted
-    in a tenth of the time that it takes to give each its own code.
+    """Returns whether no key occurs twice, where that can be found out cheaply: one column of integers or times.
+    Sorting numbers takes a tenth of the time of dictionary encoding.
     """
     key = keys[0]
     if len(keys) > 1 or key.null_count or not (pa.types.is_integer(key.type) or pa.types.is_temporal(key.type)):
@@ -184,8 +194,9 @@ def _are_distinct(keys: Sequence[pa.Array]) -> bool:
 
 
 def previous_places(changes: Ranked) -> Ints:
-    """Per change the place of the one that it follows directly among those of its key, -1 where there is none. What came
-    before a delete without an ordering value, or before a truncate, is followed by that and by nothing behind it.
+    """Returns per change the place of the preceding change of its key, int64 `(n_changes,)`; -1 without one. A change
+    after a delete without an ordering value, or after a truncate, follows that delete or truncate and no earlier
+    change.
     """
     codes = key_codes(changes.keys) if changes.keys else np.zeros(len(changes), np.int64)
     sequence = _sequence(changes)
@@ -210,28 +221,34 @@ def previous_places(changes: Ranked) -> Ints:
 
 
 class _State:
-    """Changes in the order of their keys, and for each key in that of the changes; by_place: in that of their places alone.
+    """Changes sorted by key and, within a key, by their order.
 
-    A delete without an ordering value is a barrier: what came before it no longer counts, and what came after it counts
-    whatever the table has. So is a truncate, for every key.
+    A delete without an ordering value is a barrier for its key: no change before it counts, and every change after it
+    counts whatever the table contains. A truncate is a barrier for every key.
     """
 
     def __init__(self, changes: Ranked) -> None:
         # A table that does not know its key yet can be emptied all the same.
+        #: A number per distinct key, int64 `(n_changes,)`.
         self.codes = key_codes(changes.keys) if changes.keys else np.zeros(len(changes), np.int64)
         self.sequence = sequence = _sequence(changes)
         is_cut = changes.ops == TRUNCATE
         cuts = np.flatnonzero(is_cut)
+        #: The place of the last truncate; -1 without one.
         self.cut = int(cuts[np.argmax(sequence[cuts])]) if cuts.size else -1
         start = int(sequence[self.cut]) if cuts.size else -1
+        #: Per key the sequence number of its last barrier; -1 without one.
         self.barrier = np.full(int(self.codes.max(initial=0)) + 1, start, np.int64)
         blind = np.flatnonzero((changes.ops == DELETE) & changes.blind)
         np.maximum.at(self.barrier, self.codes[blind], sequence[blind])
         of_key = self.barrier[self.codes]
+        #: Whether the change is the last barrier of its key.
         self.is_barrier = np.zeros(len(changes), np.bool_)
         self.is_barrier[blind] = (sequence[blind] == of_key[blind]) & (sequence[blind] > start)
         places = order_ranks(changes.order, len(changes))
         self._counts = ((sequence > of_key) | self.is_barrier) & ~is_cut
+        #: The changes that count, sorted by key and by order of arrival behind snapshot rows.
+        #: The changes that count, sorted by key and position in the order.
         self.by_place = self.order = self._sorted(places)
         by_arrival = _ranks_by_arrival(changes, self.codes, sequence, places)
         if by_arrival is not None:
@@ -243,14 +260,14 @@ class _State:
         return counting
 
     def last(self, order: Ints) -> Ints:
-        """Of each key the last one in this order."""
+        """Returns the last change of each key in this order."""
         codes = self.codes[order]
         found: Ints = order[np.r_[codes[1:] != codes[:-1], True]] if order.size else order
         return found
 
 
 def _ranks_by_arrival(changes: Ranked, codes: Ints, sequence: Ints, ranks: Ints) -> Ints | None:
-    """See Succession."""
+    """See ArrivalOrder."""
     if changes.read is None:
         return None
     is_delete = changes.ops == DELETE
@@ -261,12 +278,14 @@ def _ranks_by_arrival(changes: Ranked, codes: Ints, sequence: Ints, ranks: Ints)
 
 
 def _partition_codes(changes: Ranked) -> Ints:
-    """A number for each partition of each topic."""
+    """Returns a number for each partition of each topic, int64 `(n_changes,)`."""
     return changes.source * (int(changes.partition.max(initial=0)) + 1) + changes.partition
 
 
 def order_ranks(order: pa.Array | pa.ChunkedArray | None, count: int) -> Ints:
-    """Dense ranks of the ordering values from 1 on, 0 for those that are null; all zero where there are none."""
+    """Returns the dense ranks of ordering values, int64 `(count,)`: from 1 on, 0 for null; all zero without ordering
+    values.
+    """
     if order is None:
         return np.zeros(count, np.int64)
     values = pc.unique(order.drop_null())
@@ -275,7 +294,7 @@ def order_ranks(order: pa.Array | pa.ChunkedArray | None, count: int) -> Ints:
 
 
 def _sequence(changes: Ranked) -> Ints:
-    """Places by topic, partition, offset and step."""
+    """Returns the rank of each change by topic, partition, offset and step."""
     if _is_in_order(changes):
         return np.arange(len(changes))
     order = np.lexsort((changes.step, changes.offset, changes.partition, changes.source))
@@ -285,7 +304,7 @@ def _sequence(changes: Ranked) -> Ints:
 
 
 def _is_in_order(changes: Ranked) -> bool:
-    """Whether the changes are in the order of arrival already."""
+    """Returns whether the changes are already sorted by topic, partition, offset and step."""
     is_after = np.ones(max(0, len(changes) - 1), np.bool_)
     for numbers in (changes.step, changes.offset, changes.partition, changes.source):
         step = np.diff(numbers)
@@ -294,7 +313,9 @@ def _is_in_order(changes: Ranked) -> bool:
 
 
 def comparable(key: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The key with one NaN and one zero: to a key -0.0 is 0.0, and every NaN the same."""
+    """Returns the key column with one representation of NaN and of zero: as keys, -0.0 equals 0.0 and every NaN equals
+    every other.
+    """
     if not pa.types.is_floating(key.type):
         return key
     one_zero = pc.add(key, pa.scalar(0.0, key.type))
@@ -302,7 +323,7 @@ def comparable(key: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def key_codes(keys: Sequence[pa.Array]) -> Ints:
-    """A number per row, the same exactly where all key columns are; a null is a value of its own."""
+    """Returns a number per row, int64 `(n_rows,)`, equal exactly where all key columns are equal; a null equals a null."""
     codes: Ints | None = None
     for key in keys:
         own = _codes(comparable(key))
@@ -317,7 +338,7 @@ def _codes(column: pa.Array) -> Ints:
 
 
 class KeySet:
-    """Distinct keys, to be looked for in other columns; nulls are found nowhere."""
+    """Distinct keys that can be looked up in other columns; a key with a null is never found."""
 
     def __init__(self, keys: Sequence[pa.Array]) -> None:
         self._levels: list[tuple[pa.Array, pa.Array | None]] = []
@@ -339,7 +360,7 @@ class KeySet:
             codes = _places(pairs, known)
 
     def find(self, columns: Sequence[pa.ChunkedArray]) -> Ints:
-        """Per row of the columns the place of its key, -1 where it is none of them."""
+        """Returns per row of `columns` the index of its key, int64 `(n_rows,)`; -1 where the key is not in the set."""
         codes: Ints | None = None
         for column, (values, known) in zip(columns, self._levels, strict=True):
             own = _places(comparable(column), values)
@@ -358,7 +379,7 @@ def _places(column: pa.Array | pa.ChunkedArray, values: pa.Array) -> Ints:
 
 
 def dump_ranked(changes: Ranked) -> str:
-    """As text, for the way to the driver."""
+    """Returns the changes serialized as text, to be sent to the driver."""
     columns: dict[str, pa.Array] = {f"k{n}": key for n, key in enumerate(changes.keys)}
     columns |= {name: pa.array(getattr(changes, _ATTRIBUTES[name])) for name in _FIXED[:-1]}
     # From one change to the next, which is mostly one: as they are, offsets would be half of the text.
@@ -371,7 +392,7 @@ def dump_ranked(changes: Ranked) -> str:
 
 
 def load_ranked(text: str) -> Ranked:
-    """What `dump_ranked` wrote."""
+    """Returns the changes that `dump_ranked` serialized."""
     table = load_table(text).combine_chunks()
     arrays = {name: table[name].chunk(0) if table.num_rows else _empty(table, name) for name in table.schema.names}
     numbers = {_ATTRIBUTES[name]: np.asarray(arrays[name]) for name in _FIXED[:-2]}
@@ -390,7 +411,7 @@ _ATTRIBUTES = {name: "ops" if name == "op" else name for name in _FIXED}
 
 
 def dump_table(table: pa.Table) -> str:
-    """An Arrow table as text."""
+    """Returns an Arrow table serialized as text: an IPC stream, LZ4-compressed, in base64."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
@@ -398,5 +419,5 @@ def dump_table(table: pa.Table) -> str:
 
 
 def load_table(text: str) -> pa.Table:
-    """What `dump_table` wrote."""
+    """Returns the Arrow table that `dump_table` serialized."""
     return pa.ipc.open_stream(base64.b64decode(text)).read_all()

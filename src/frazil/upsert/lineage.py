@@ -1,4 +1,4 @@
-"""Ids of rows that changes replace, so that the rows that come in their place keep them."""
+"""Row ids of replaced rows, which the replacing rows keep. Source: Iceberg specification, "Row Lineage"."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _NONE_YET = np.iinfo(np.int64).max
 
 
 def kept_ids(batch: MergedChanges, found: Found, late: Bools) -> Ints:
-    """Per change the id of the live row in whose place it writes one; NO_ID where there is none. Of the rows of one key the
-    least id stays. late: the keys whose change comes too late. OSError as the store.
+    """Returns per change the row id of the live row that it replaces, int64 `(n_changes,)`; NO_ID without one. Where a
+    key has several live rows, the smallest id is kept. late: the keys whose change is late.
+
+    Raises: OSError where the store fails.
     """
     last = batch.latest.last
     is_row = (batch.ranked.ops[last] == UPSERT) & ~late
@@ -42,7 +44,10 @@ def _only(hits: Hits, is_key: Bools) -> Hits:
 
 
 def row_ids(target: TableTarget, file: LiveFile, rows: Ints) -> Ints:
-    """The ids of the rows at these places; NO_ID where no commit has given them any yet. OSError as the store."""
+    """Returns the ids of the rows at these positions of a file, int64 `(n_rows,)`; NO_ID for a row without an id.
+
+    Raises: OSError where the store fails.
+    """
     first = file.first_row_id
     inherited = np.full(rows.size, NO_ID) if first is None else first + rows
     buffered = _ids.get((file.path,))
@@ -58,7 +63,9 @@ def row_ids(target: TableTarget, file: LiveFile, rows: Ints) -> Ints:
 
 
 def _packed(column: pa.Array | None) -> tuple[pa.Array, ...]:
-    """The least id of a file, and what the others are above it, in half the room where that will do."""
+    """Returns the smallest id of a file and the offsets of the other ids from it, in 32 bits where they fit, to halve
+    the memory of the cache.
+    """
     if column is None:
         return (pa.array([0]),)
     bounds = pc.min_max(column)

@@ -1,4 +1,4 @@
-"""The changes of a batch as the driver sees them: what each task has folded, put together and folded once more."""
+"""The changes of a batch in the driver: the deduplicated changes of all tasks, merged and deduplicated again."""
 
 from __future__ import annotations
 
@@ -26,30 +26,36 @@ from frazil.write.target import TableTarget
 
 @dataclass(frozen=True)
 class MergedChanges:
-    """All tasks' changes. owner: per change the number of its task; begins: per task its first change; files: per task
-    those with its rows; buffered: per task its rows that wait for values of the rows they replace, which are in no file.
-    emptied: the place of the batch's own newest truncate, among changes that have one; empty: there was none.
-    """
+    """The changes of all tasks. Arrays have the shape `(n_changes,)`."""
 
+    #: The table.
     target: TableTarget
+    #: The changes with their places in the order, task after task.
     ranked: Ranked
+    #: The number of the task that each change is from.
     owner: Ints
+    #: Per task the index of its first change; one more entry for the end.
     begins: list[int]
+    #: The latest change per key.
     latest: LatestChanges
+    #: Per task the data files with its rows.
     files: list[list[LiveFile]]
+    #: Per task the rows that lack values of the rows they replace and are in no file; None without such rows.
     buffered: list[pa.Table | None]
+    #: The number of changes before deduplication.
     change_count: int
+    #: The position of the batch's own newest truncate among placed truncates; empty without one.
     emptied: str
 
     @property
     def keys(self) -> Ranked:
-        """The changes that decide a key."""
+        """The latest change of each key."""
         return self.ranked.take(self.latest.last)
 
 
 def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") -> MergedChanges:
-    """What the tasks of `report` say, which has at least one that has changes. emptied: the place of the newest truncate;
-    what is from before it decides no key that has other changes.
+    """Returns the changes of the tasks of `report`, of which at least one has changes. emptied: the position of the
+    newest truncate; an older change decides no key that has newer changes.
     """
     parts = [load_ranked(touched.keys) for touched in report.touched]
     sizes = [len(part) for part in parts]
@@ -70,7 +76,7 @@ def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") ->
 
 
 def _deduplicated(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: bool) -> LatestChanges:
-    """is_one: the changes are what one fold has kept."""
+    """Returns the latest changes. is_one: the changes are the kept changes of one deduplication."""
     rows = _counting(ranked, is_truncated(target, ranked, emptied))
     if rows.size == len(ranked):
         return rebuild_latest(ranked) if is_one else deduplicate(ranked)
@@ -80,8 +86,9 @@ def _deduplicated(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: 
 
 
 def _counting(ranked: Ranked, is_gone: Bools) -> Ints:
-    """All but the changes that a truncate has taken away, if their key has others. What a connector repeats from before it
-    may come behind a row of a snapshot, or a delete, and would be newer than that one there.
+    """Returns the places of the changes that count: all except changes that a truncate removed and whose key has
+    others. A connector that repeats changes from before the truncate may send them behind a snapshot row or a delete,
+    where order of arrival would make them newer.
     """
     if not is_gone.any():
         return np.arange(len(ranked))

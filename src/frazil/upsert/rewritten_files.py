@@ -1,7 +1,8 @@
-"""What becomes of the files that a batch's tasks have written. Most are committed as they are.
+"""The data files that a batch's tasks have written, as they are committed. Most files are committed unchanged.
 
-A row that is no longer wanted is deleted in the commit that adds its file. A file with rows that take the place of others,
-in a table that tells rows by ids, is written again with their ids; so are the rows that had to wait for their values.
+A row that a later change or a newer row in the table makes obsolete is deleted in the commit that adds its file. In a
+table with row lineage, a file whose rows replace others is rewritten with the ids of the replaced rows. Buffered rows,
+which lacked values, are written here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyroaring import BitMap64
 from frazil.catalog.scans import LiveFile
 from frazil.schema.arrow import as_written
 from frazil.types import DataFile
+from frazil.upsert.change_rows import KEY_PLACE
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.deduplicate import Ints
 from frazil.upsert.lookup.delete_files import bits_of
@@ -25,7 +27,6 @@ from frazil.upsert.lookup.search import Found, find_rows
 from frazil.upsert.merged_changes import MergedChanges
 from frazil.upsert.old_values.complete import complete_buffered
 from frazil.upsert.old_values.primary_key_updates import Bools
-from frazil.upsert.change_rows import KEY_PLACE
 from frazil.write.lineage import NO_ID, lineage_schema, with_row_ids
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter, file_io
@@ -33,31 +34,39 @@ from frazil.write.write import FileWriter, file_io
 
 @dataclass(frozen=True)
 class _RewrittenFile:
-    """A file to be written again. stays: which of its rows are wanted; ids: of each row, NO_ID for new ones."""
+    """A file to be rewritten with row ids."""
 
+    #: The file that a task wrote.
     file: LiveFile
+    #: Which rows are kept, bool `(n_rows,)`.
     stays: Bools
+    #: The row id of each row; NO_ID for a new row.
     ids: Ints
 
 
 @dataclass
 class OwnFiles:
-    """superseded: rows that are no longer wanted, of files that stay. rewritten: files that others take the place of. ids: per
-    change; None where no row keeps one.
-    """
+    """What is done with the batch's own files."""
 
+    #: Files that are committed unchanged, each with the positions of its obsolete rows.
     superseded: list[tuple[LiveFile, BitMap64]] = field(default_factory=list)
+    #: Files that are replaced by rewritten ones.
     rewritten: list[_RewrittenFile] = field(default_factory=list)
+    #: The row id per change; None where no row keeps an id.
     ids: Ints | None = None
 
     @property
     def unused(self) -> list[str]:
-        """Paths of the files that are not to be committed."""
+        """Paths of the files that are not committed."""
         return [one.file.path for one in self.rewritten]
 
 
 def classify_own_files(batch: MergedChanges, late: Bools, ids: Ints | None) -> OwnFiles:
-    """late: the keys whose change comes too late; ids: per change the id that its row keeps. OSError as the store."""
+    """Returns what is done with each of the batch's files. late: the keys whose change is late. ids: the row id per
+    change.
+
+    Raises: OSError where the store fails.
+    """
     buffered = _buffered(batch)
     lost = _lost(batch, late) & ~buffered
     if ids is None or not (ids != NO_ID).any():
@@ -78,16 +87,14 @@ def classify_own_files(batch: MergedChanges, late: Bools, ids: Ints | None) -> O
 
 
 def _lost(batch: MergedChanges, late: Bools) -> Bools:
-    """Changes whose rows are in a file and not wanted: a later change of another task decides, or the table has a newer
-    row.
-    """
+    """Returns which changes have an obsolete row: a later change of another task decides, or the table has a newer row."""
     lost = batch.ranked.ops == UPSERT
     lost[batch.latest.last[~late]] = False
     return np.asarray(lost, np.bool_)
 
 
 def _buffered(batch: MergedChanges) -> Bools:
-    """Changes whose rows are in no file yet."""
+    """Returns which changes have a buffered row, which is in no file yet."""
     is_buffered = np.zeros(len(batch.ranked), np.bool_)
     for buffered, begin in zip(batch.buffered, batch.begins, strict=False):
         if buffered is not None:
@@ -96,7 +103,7 @@ def _buffered(batch: MergedChanges) -> Bools:
 
 
 def _find_own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[LiveFile, Ints, Ints]]:
-    """The files with rows of these changes: which rows, and the places of their changes."""
+    """Yields each file with rows of these changes, the positions of the rows, and the places of their changes."""
     assert batch.target.changes is not None
     for number, files in enumerate(batch.files):
         places = np.flatnonzero(is_wanted & (batch.owner == number))
@@ -109,7 +116,11 @@ def _find_own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[Liv
 def write_rows(
     batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile], own: OwnFiles
 ) -> tuple[list[DataFile], int]:
-    """Writes what the driver has to write, and counts the values that no row had. As complete_buffered."""
+    """Writes the buffered rows and the rewritten files; returns the data files and the number of values that no row
+    had.
+
+    Raises: as `complete_buffered`.
+    """
     writer = FileWriter(batch.target, lineage_schema(batch.target) if own.ids is not None else None)
     missing_required = 0
     try:

@@ -1,4 +1,4 @@
-"""Changes that a text orders: texts are compared by their bytes, and few of them sort as what they mean."""
+"""A warning about `order_by` columns of type text: text is compared byte by byte, and rarely sorts by its meaning."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _PLACES: tuple[MetadataField, ...] = ("source_order", "position")
 
 
 def text_order(spec: TableSpec, schema: Schema) -> str:
-    """What to mind where `order_by` names a column of text; empty where it does not, or names a place in the source's log,
-    which is spelt so that it sorts. schema: of the table, or of what it would be.
+    """Returns a warning where `order_by` names a text column; empty where it does not, or where it names a position in
+    the source's log, whose text form sorts correctly. schema: the schema of the table, or of the table to be created.
     """
     name = spec.order_by
     if name is None or name in [spec.metadata.get(place) for place in _PLACES]:

@@ -1,7 +1,7 @@
-"""Truncates that have a place among the changes of all partitions: which changes and which rows they take away.
+"""Truncates with a position in the source's log: which changes and which live rows they remove.
 
-A source writes a truncate to one partition, whichever it is, and the changes of the others may come long before it and long
-after. So it is no change of a batch, but a place in the source's order, which the table's progress keeps.
+A source writes a truncate to one partition, and changes of other partitions may arrive long before or after it. A
+truncate is therefore not a change of a batch but a position in the source's order, which the table's progress keeps.
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SeparatedTruncates:
-    """Changes of a batch, apart from truncates that are none. kept: which they are. emptied: the place of the newest
-    truncate; empty: there was none. unplaced: which are truncates without a place.
-    """
+    """The changes of a batch without truncates that have no place in the order of arrival."""
 
+    #: Which changes remain, bool `(n_changes,)`.
     kept: Bools
+    #: The position of the newest truncate; empty without one.
     emptied: str
+    #: Which changes are truncates without a position.
     unplaced: Bools
 
 
 def separate_truncates(target: TableTarget, changes: Changes) -> SeparatedTruncates:
-    """Takes the truncates out, unless they have their place by arrival: in the only partition those that have no other."""
+    """Separates truncates from the other changes. In a topic with one partition, a truncate without a position stays:
+    order of arrival places it.
+    """
     assert target.changes is not None
     is_placed = have_place(target, changes)
     is_unplaced = (changes.ops == TRUNCATE) & ~is_placed & (not target.changes.is_one_partition)
@@ -53,7 +56,7 @@ def separate_truncates(target: TableTarget, changes: Changes) -> SeparatedTrunca
 
 
 def have_place(target: TableTarget, changes: Changes | Ranked) -> Bools:
-    """The truncates that have a place among the changes of all partitions."""
+    """Returns which changes are truncates with a position in the source's log, bool `(n_changes,)`."""
     assert target.changes is not None
     if not target.changes.has_source_order or changes.order is None:
         return np.zeros(changes.ops.size, np.bool_)
@@ -61,7 +64,9 @@ def have_place(target: TableTarget, changes: Changes | Ranked) -> Bools:
 
 
 def unplaced(place: tuple[str, int, int]) -> RecordError:
-    """What stops a table at such a truncate: taken where it arrives, it would take newer rows and leave older ones."""
+    """Returns the error that stops a table at a truncate without a position: applied where it arrives, it would delete
+    newer rows and leave older ones.
+    """
     topic, partition, offset = place
     return RecordError(
         "a truncate has no place among the changes of other partitions",
@@ -74,7 +79,9 @@ def unplaced(place: tuple[str, int, int]) -> RecordError:
 
 
 def is_truncated(target: TableTarget, keys: Ranked, emptied: str) -> Bools:
-    """Which changes are from before the truncate at the place `emptied`; none where that is empty."""
+    """Returns which changes are older than the truncate at position `emptied`, bool `(n_changes,)`; none where that is
+    empty.
+    """
     assert target.changes is not None
     if not emptied or keys.order is None or not target.changes.has_source_order:
         return np.zeros(len(keys), np.bool_)
@@ -83,21 +90,22 @@ def is_truncated(target: TableTarget, keys: Ranked, emptied: str) -> Bools:
 
 @dataclass
 class Truncated:
-    """The live rows from before a truncate. complete_files: files in which there are no others. gone: by path the other files that
-    have some, and all of their rows that are then gone: a bit each, however many there are.
-    """
+    """The live rows that are older than a truncate."""
 
+    #: Files all of whose live rows are older.
     complete_files: list[LiveFile] = field(default_factory=list)
+    #: By path, other files with older rows: the file, and the positions of all its rows that are deleted afterwards.
     gone: dict[str, tuple[LiveFile, BitMap64]] = field(default_factory=dict)
+    #: The number of live rows that the truncate deletes.
     row_count: int = 0
 
     def left(self, files: Sequence[LiveFile]) -> list[LiveFile]:
-        """The files that have other rows."""
+        """Returns the files that keep some rows."""
         complete_files = {file.path for file in self.complete_files}
         return [file for file in files if file.path not in complete_files]
 
     def without_rows(self, found: Found) -> Found:
-        """What was found in these, but for the rows that go."""
+        """Returns `found` without the rows that the truncate deletes."""
         hits = [self._left_of(one) if one.file.path in self.gone else one for one in found.hits]
         return replace(found, hits=[one for one in hits if one.rows.size])
 
@@ -108,10 +116,11 @@ class Truncated:
 
 
 def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str) -> Truncated:
-    """The live rows from before the truncate at the place `emptied`, whatever their keys are. OSError as the store,
-    SpecError where rows do not tell; in the only partition such a row is one that was there before all changes.
+    """Returns the live rows that are older than the truncate at position `emptied`, whatever their keys. A file whose
+    column bounds decide for all of its rows is not opened. In a topic with one partition, a row without a position is
+    older than all changes.
 
-    No file is opened whose bounds tell of all its rows.
+    Raises: OSError where the store fails; SpecError where rows have no position.
     """
     assert target.changes is not None
     order, found = _Order(target, emptied), Truncated()
@@ -139,7 +148,7 @@ def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str)
 
 
 class _Order:
-    """Tells which rows are from before a place."""
+    """Finds the rows of files that are older than a position."""
 
     def __init__(self, target: TableTarget, place: str) -> None:
         assert target.changes is not None
@@ -148,7 +157,9 @@ class _Order:
         self._field = target.schema.find_field(target.changes.order_by)
 
     def older_rows(self, file: LiveFile) -> tuple[BitMap64, BitMap64]:
-        """The rows of a file that are older, or do not tell; and those that do not tell."""
+        """Returns the positions of a file's rows that are older or have no ordering value, and of those that have no
+        ordering value.
+        """
         assert isinstance(self._field.field_type, PrimitiveType)
         lower, upper = bounds_of(file, self._field.field_id, self._field.field_type)
         if null_count_of(file, self._field.field_id) == 0:
@@ -169,7 +180,7 @@ class _Order:
 
 
 def _without_equal(target: TableTarget, file: LiveFile, rows: BitMap64) -> BitMap64:
-    """Without the rows that equality deletes of other writers have taken away."""
+    """Returns `rows` without the rows that equality deletes of other writers have removed."""
     if not rows or all(delete.kind != "equality" for delete in file.deletes):
         return rows
     places = rows_of(rows)

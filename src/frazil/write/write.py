@@ -203,7 +203,7 @@ def describe_file(
     path: str,
     size: int,
     metadata: pq.FileMetaData,
-    partition: Partition = Partition(),
+    partition: Partition = Partition(),  # noqa: B008
 ) -> str:
     """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer."""
     statistics = statistics_of(target, metadata)

@@ -196,14 +196,14 @@ def test_the_sinks_numbers_get_our_names_and_only_those_that_are_there() -> None
     }
 
 
-def care_run(variant: str, invocation: str = "one", **numbers: float) -> Result:
+def maintenance_run(variant: str, invocation: str = "one", **numbers: float) -> Result:
     one = result("frazil", variant, 0.0, benchmark="maintenance", invocation=invocation)
     return dataclasses.replace(one, content={**one.content, "summary": summary([numbers])})
 
 
 def test_the_cost_of_care_is_what_as_many_records_cost_more_with_it() -> None:
-    off = care_run("off", cpu_s_per_million=16.0)
-    on = care_run("on", cpu_s_per_million=20.0, p99_ms=1200, p99_worst_minute_ms=1600, tidy_after_s=200.5)
+    off = maintenance_run("off", cpu_s_per_million=16.0)
+    on = maintenance_run("on", cpu_s_per_million=20.0, p99_ms=1200, p99_worst_minute_ms=1600, tidy_after_s=200.5)
     page = render(Results([off, on]))
     assert "| the same: CPU of care until then, beside that of ingestion | ≤ 25 % | 25 | yes |" in page
     assert "| the same: p99 of the slowest minute | ≤ 1,500 ms | 1,600 | **no** |" in page
@@ -211,7 +211,7 @@ def test_the_cost_of_care_is_what_as_many_records_cost_more_with_it() -> None:
 
 
 def test_runs_of_care_from_before_its_cpu_was_counted_have_no_cost() -> None:
-    old = [care_run("off", cores=0.375, p99_ms=1858), care_run("on", cores=0.317, p99_ms=1387)]
+    old = [maintenance_run("off", cores=0.375, p99_ms=1858), maintenance_run("on", cores=0.317, p99_ms=1387)]
     page = render(Results(old))
     assert "| the same: CPU of care until then, beside that of ingestion | ≤ 25 % | not measured |  |" in page
     assert "| the same: p99 of the slowest minute | ≤ 1,500 ms | not measured |  |" in page

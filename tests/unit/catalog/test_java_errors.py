@@ -22,10 +22,10 @@ from frazil.errors import SpecError, UnavailableError
 class _Class:
     name: str
 
-    def getName(self) -> str:
+    def getName(self) -> str:  # noqa: N802  (Java's)
         return self.name
 
-    def getSimpleName(self) -> str:
+    def getSimpleName(self) -> str:  # noqa: N802
         return self.name.rpartition(".")[2]
 
 
@@ -37,13 +37,13 @@ class Thrown:
     message: str | None = None
     cause: Thrown | None = None
 
-    def getClass(self) -> _Class:
+    def getClass(self) -> _Class:  # noqa: N802
         return _Class(self.name)
 
-    def getMessage(self) -> str | None:
+    def getMessage(self) -> str | None:  # noqa: N802
         return self.message
 
-    def getCause(self) -> Thrown | None:
+    def getCause(self) -> Thrown | None:  # noqa: N802
         return self.cause
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from frazil.catalog.table_folder import find_stranger, plain
+from frazil.catalog.table_folder import find_foreign_metadata, normalize_path
 
 OWN, OTHER = "0b0c", "d1e2"
 
@@ -41,7 +41,7 @@ def found(files: Mapping[str, str | None], paths: list[str] | None = None) -> tu
         read.append(one)
         return files[one]
 
-    return find_stranger(paths or list(files), OWN, read_one), len(read)
+    return find_foreign_metadata(paths or list(files), OWN, read_one), len(read)
 
 
 def test_of_a_table_that_keeps_all_its_metadata_one_in_many_is_read() -> None:
@@ -77,5 +77,5 @@ def test_names_of_every_catalog_are_read(name: str) -> None:
 
 @pytest.mark.parametrize("path", ["/lake/a", "//lake/a", "file:/lake/a", "file:///lake/a"])
 def test_a_path_is_the_same_however_its_scheme_and_slashes_are_written(path: str) -> None:
-    assert plain(path) == "/lake/a"
-    assert plain("s3://lake//a") == "s3://lake//a", "as a store has it"
+    assert normalize_path(path) == "/lake/a"
+    assert normalize_path("s3://lake//a") == "s3://lake//a", "as a store has it"

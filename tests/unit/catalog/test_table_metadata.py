@@ -57,7 +57,7 @@ def test_snapshots_references_and_promises_are_read() -> None:
     assert look.snapshots[3] == Snapshot(3, 2, 3000, "replace", {}, removes_files=True)
     assert [one.id for one in look.ancestors()] == [3, 2, 1]
     assert (look.head, look.refs, look.statistics) == (3, {"tag": 1}, (2,))
-    assert look.promised == {"/x/1.parquet"}
+    assert look.pending_files == {"/x/1.parquet"}
     assert not look.has_own_retention
     assert look.is_sorted
 

@@ -20,7 +20,7 @@ from tests.unit.upsert.upsert_source import MirrorWorld, Row, Told
 
 _TIME, _CONNECT, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."
 _AT_MS = 1_767_323_045_678
-_MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678000)
+_MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678000)  # noqa: DTZ001  (a timestamp without a zone)
 _NUMBERS = {
     "int64": ("ts_ms", "ts_us", "ts_ns", "server_id", "pos", "thread", "event_serial_no", "total_order",
               "data_collection_order"),
@@ -194,7 +194,7 @@ SOURCES = [
             "Price": _decimal(1234567, 4, 19),
             "Placed": Column("int64", _AT_MS * 1_000_000 + 901_200, _EXACTLY, f"{_TIME}NanoTimestamp"),
             "Changed": Column("int64", _AT_MS, _MOMENT, f"{_TIME}Timestamp"),
-            "Seen": Column(
+            "TableActivity": Column(
                 "string",
                 "2026-01-02T03:04:05.6789012+02:00",
                 _EXACTLY.replace(tzinfo=timezone(timedelta(hours=2))),
@@ -221,7 +221,7 @@ SOURCES = [
                 f"{_DATA}VariableScaleDecimal",
                 members=(("scale", "int32"), ("value", "bytes")),
             ),
-            "HIRED": Column("int64", 1_767_312_000_000, datetime(2026, 1, 2), f"{_TIME}Timestamp"),
+            "HIRED": Column("int64", 1_767_312_000_000, datetime(2026, 1, 2), f"{_TIME}Timestamp"),  # noqa: DTZ001
             "PLACED": Column(
                 "int64", _AT_MS * 1000 + 901, _EXACTLY, f"{_TIME}MicroTimestamp"
             ),

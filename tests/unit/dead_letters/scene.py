@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from structlog.testing import capture_logs
 
-from frazil.dead_letters.replay import Retrier
+from frazil.dead_letters.replay import Replayer
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
@@ -94,9 +94,9 @@ class Scene:
         return Table(self.spec)
 
     @property
-    def retrier(self) -> Retrier:
+    def replayer(self) -> Replayer:
         """With the real parts."""
-        return Retrier(self.catalog, self.schemas)
+        return Replayer(self.catalog, self.schemas)
 
     def rows(self) -> list[dict[str, Any]]:
         """The table."""

@@ -37,6 +37,6 @@ def test_a_letter_becomes_a_row_once_the_file_knows_its_operation(tmp_path: Path
         ("unknown_operation", 'the operation is none that the envelope has: "NEW"')
     ]
     scene.declare({"id": "long"}, envelope=words.model_copy(update={"insert": ("I", "NEW")}))
-    retried = scene.retrier.retry(scene.table, Selection())
-    assert (retried.fitted, scene.dead_letters()) == (1, [])
+    retried = scene.replayer.replay(scene.table, Selection())
+    assert (retried.replayed, scene.dead_letters()) == (1, [])
     assert _rows(scene) == [(1, None, "c", "after"), (2, None, "c", "after"), (3, None, "d", "before")]

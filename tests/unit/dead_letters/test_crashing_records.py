@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from frazil.dead_letters import newer_changes, replay, replayed_changes
-from frazil.dead_letters.files import Retried, Selection
+from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.ingest import task
 from frazil.ingest.table import Table
 from frazil.types import BadRecord
@@ -70,7 +70,7 @@ def test_a_letter_that_ends_its_reader_stays_and_the_others_become_rows(
     scene = _scene(tmp_path)
     with monkeypatch.context() as patch:
         _plant(patch)
-        assert scene.retrier.retry(scene.table, ALL) == Retried(2, 1)
+        assert scene.replayer.replay(scene.table, ALL) == ReplayResult(2, 1)
         [left] = scene.dead_letters()
         assert (left["offset"], left["error_class"], left["message"], left["retries"]) == (
             1,
@@ -79,14 +79,14 @@ def test_a_letter_that_ends_its_reader_stays_and_the_others_become_rows(
             1,
         )
     assert sorted(row["id"] for row in scene.rows()) == [0, 2, 3, 3_000_000_000]
-    assert scene.retrier.retry(scene.table, ALL) == Retried(1, 0)  # With a reader that can.
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(1, 0)  # With a reader that can.
     assert sorted(row["id"] for row in scene.rows()) == [0, 1, 2, 3, 3_000_000_000]
 
 
 def test_letters_that_are_not_meant_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = _scene(tmp_path)
     _plant(monkeypatch)
-    assert scene.retrier.retry(scene.table, Selection(offset=4)) == Retried(1, 0)
+    assert scene.replayer.replay(scene.table, Selection(offset=4)) == ReplayResult(1, 0)
     assert [(one["offset"], one["retries"]) for one in scene.dead_letters()] == [(1, 0), (2, 0)]
 
 
@@ -100,7 +100,7 @@ def test_letters_that_end_their_reader_only_together_all_stay(tmp_path: Path, mo
         return read(target, columns, *args)
 
     monkeypatch.setattr(task, "read_records", harmed)
-    assert scene.retrier.retry(scene.table, ALL) == Retried(1, 2)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(1, 2)
 
 
 @pytest.mark.parametrize("offset", [None, 3])
@@ -118,7 +118,7 @@ def test_where_letters_replace_rows_nobody_reads_such_a_record(
     scene.cure()
     with monkeypatch.context() as patch:
         _plant(patch)
-        assert scene.retry(Selection(offset=offset)) == (Retried(1, 2) if offset is None else Retried(1, 0))
+        assert scene.replay(Selection(offset=offset)) == (ReplayResult(1, 2) if offset is None else ReplayResult(1, 0))
         assert scene.mirror() == {1: 1, 3: 3_000_000_000}
-    scene.retry()
+    scene.replay()
     assert (scene.mirror(), scene.reasons()) == ({1: 1, 3: 3_000_000_000, 4: 4}, ["superseded"])

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
+from frazil.dead_letters.files import with_new_reason
 from frazil.dead_letters.record import named_schemas
-from frazil.dead_letters.rewriting import with_new_reason
 from frazil.decode.columns import Mismatch
 from frazil.decode.rescue import members_of
 from frazil.decode.settings import Reading

@@ -14,10 +14,10 @@ import pytest
 
 from frazil import failpoints
 from frazil.catalog.port import Rewrite
-from frazil.dead_letters.files import Retried, Selection
-from frazil.dead_letters.pending import PendingReplay, announce, settle_retries
+from frazil.dead_letters.files import ReplayResult, Selection
+from frazil.dead_letters.pending import PendingReplay, mark_replay, settle_replays
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, dead_letter_rows
-from frazil.dead_letters.replay import Retrier
+from frazil.dead_letters.replay import Replayer
 from frazil.decode.columns import Mismatch
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
@@ -54,7 +54,7 @@ def _narrow(root: Path) -> Scene:
 def _die_at(step: str, scene: Scene) -> None:
     failpoints.arm({failpoints.VARIABLE: f"{step}=error"})
     with pytest.raises(RuntimeError, match=step):
-        scene.retrier.retry(scene.table, ALL)
+        scene.replayer.replay(scene.table, ALL)
     failpoints.arm({})
 
 
@@ -65,14 +65,14 @@ def test_letters_that_fit_by_now_become_rows_and_the_others_stay_with_one_more_r
         (3, 0),
         (5, 0),
     ]
-    assert scene.retrier.retry(scene.table, ALL) == Retried(0, 3)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(0, 3)
     scene.declare({"id": "long"})
-    assert scene.retrier.retry(scene.table, ALL) == Retried(2, 1)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(2, 1)
     assert _ids(scene.rows()) == [0, 2, 4, 6, LARGE, LARGE + 1]
     assert [row["new"] for row in scene.rows() if row["id"] == LARGE + 1] == ["x"]
     [left] = scene.dead_letters()
     assert (left["offset"], left["value"], left["error_class"], left["retries"]) == (3, b"{", "malformed", 2)
-    assert scene.retrier.retry(scene.table, ALL) == Retried(0, 1)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(0, 1)
 
 
 def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
     [before] = scene.dead_letters()
     assert (before["error_class"], before["path"]) == ("too_large", None)
     scene.declare({"id": "int"}, limits=LimitsSpec())
-    assert scene.retrier.retry(scene.table, ALL) == Retried(0, 1)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(0, 1)
     [after] = scene.dead_letters()
     changed = {name: after[name] for name in after if after[name] != before[name]}
     assert changed == {
@@ -89,7 +89,7 @@ def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
         "path": "id",
         "retries": 1,
     }
-    assert scene.retrier.retry(scene.table, ALL) == Retried(0, 1)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(0, 1)
     assert scene.dead_letters() == [{**after, "retries": 2}]
 
 
@@ -108,7 +108,7 @@ def test_only_letters_that_are_meant_are_tried(tmp_path: Path, selection: Select
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
     before = scene.dead_letters()
-    scene.retrier.retry(scene.table, selection)
+    scene.replayer.replay(scene.table, selection)
     after = scene.dead_letters()
     assert sorted(dead_letter["offset"] for dead_letter in after) == left
     tried = {dead_letter["offset"] for dead_letter in after if dead_letter["retries"]}
@@ -140,7 +140,7 @@ def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> N
     writer = FileWriter(target)
     writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", "does_not_fit", "once upon a time")]))
     scene.catalog.append_once(LETTERS, writer.finish(), "test", "1", None)
-    assert scene.retrier.retry(scene.table, Selection(offset=77)) == Retried(1, 0)
+    assert scene.replayer.replay(scene.table, Selection(offset=77)) == ReplayResult(1, 0)
     assert next(row for row in scene.rows() if row["id"] == 5) == {
         "id": 5,
         "_topic": "a",
@@ -159,13 +159,13 @@ def test_a_far_timestamp_is_that_of_the_record_when_its_letter_is_retried(tmp_pa
     scene.catch_up()
     assert [(one["timestamp"], one["timestamp_ms"]) for one in scene.dead_letters()] == [(None, 10**15)] * 2
     scene.declare({"id": "long"})
-    assert scene.retrier.retry(scene.table, ALL) == Retried(0, 2)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(0, 2)
     assert {one["message"] for one in scene.dead_letters()} == {
         f"the record's timestamp of {10**15} ms is outside of the years 1 to 9999"
     }
     assert [one["timestamp_ms"] for one in scene.dead_letters()] == [10**15] * 2
     scene.declare({"id": "long"}, metadata={})
-    assert scene.retrier.retry(scene.table, ALL) == Retried(2, 0)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(2, 0)
     assert _ids(scene.rows()) == [1, LARGE]
 
 
@@ -183,7 +183,7 @@ def test_a_dead_letter_table_from_before_far_timestamps_were_kept_is_one_still(
     known = sorted((one["timestamp"] is None, "timestamp_ms" in one) for one in scene.dead_letters())
     assert known == [(False, False), (True, False)]
     scene.declare({"id": "long"})
-    assert scene.retrier.retry(scene.table, ALL) == Retried(2, 0)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(2, 0)
 
 
 def test_schemas_that_the_registry_knows_by_now_are_fetched(tmp_path: Path) -> None:
@@ -196,14 +196,14 @@ def test_schemas_that_the_registry_knows_by_now_are_fetched(tmp_path: Path) -> N
     scene.registry.register("avro", text)
     scene.registry.is_down = True
     with pytest.raises(UnavailableError):
-        scene.retrier.retry(scene.table, ALL)
+        scene.replayer.replay(scene.table, ALL)
     assert [dead_letter["retries"] for dead_letter in scene.dead_letters()] == [0]
     scene.registry.is_down = False
     scene.clock.sleep(3)
-    assert scene.retrier.retry(scene.table, ALL) == Retried(1, 0)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(1, 0)
     assert scene.rows() == [{"id": 3, "s": "ab"}]
     with pytest.raises(SpecError, match="names none"):
-        Retrier(scene.catalog, None).retry(_with_letter(scene).table, ALL)
+        Replayer(scene.catalog, None).replay(_with_letter(scene).table, ALL)
 
 
 def _with_letter(scene: Scene) -> Scene:
@@ -212,20 +212,20 @@ def _with_letter(scene: Scene) -> Scene:
 
 def test_without_dead_letters_there_is_nothing_to_do(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"id": "long"})
-    assert scene.retrier.retry(scene.table, ALL) == Retried()
-    assert scene.retrier.drop(scene.table, ALL) == 0
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult()
+    assert scene.replayer.drop(scene.table, ALL) == 0
     scene.feed({"id": 1})
-    assert scene.retrier.retry(scene.table, ALL) == Retried()
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult()
     assert scene.catalog.load(LETTERS) is None
 
 
 def test_dropped_letters_are_gone_and_the_others_are_as_they_were(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     before = scene.dead_letters()
-    assert scene.retrier.drop(scene.table, Selection(offset=3)) == 1
+    assert scene.replayer.drop(scene.table, Selection(offset=3)) == 1
     assert scene.dead_letters() == [dead_letter for dead_letter in before if dead_letter["offset"] != 3]
-    assert scene.retrier.drop(scene.table, ALL) == 2
-    assert (scene.dead_letters(), scene.retrier.drop(scene.table, ALL)) == ([], 0)
+    assert scene.replayer.drop(scene.table, ALL) == 2
+    assert (scene.dead_letters(), scene.replayer.drop(scene.table, ALL)) == ([], 0)
     assert scene.catalog.files(LETTERS) == []
 
 
@@ -240,9 +240,9 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     if who == "run":
         scene.catch_up()
     elif who == "drop":
-        assert scene.retrier.drop(scene.table, Selection(offset=3)) == 1
+        assert scene.replayer.drop(scene.table, Selection(offset=3)) == 1
     else:
-        scene.retrier.retry(scene.table, ALL)
+        scene.replayer.replay(scene.table, ALL)
     is_in_table = who == "retry" or step in PROMISED
     assert _ids(scene.rows()) == [0, 2, 4, 6, *([LARGE, LARGE + 1] if is_in_table else [])]
     expected = [*([] if is_in_table else [1, 5]), *([] if who == "drop" else [3])]
@@ -260,7 +260,7 @@ def _named_files(scene: Scene) -> list[str]:
 def test_a_retry_that_lost_the_race_leaves_nothing_and_starts_over(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    quicker = [lambda: scene.retrier.retry(scene.table, Selection(offset=1))]
+    quicker = [lambda: scene.replayer.replay(scene.table, Selection(offset=1))]
 
     class Slow(MemoryCatalog):
         def rewrite(self, rewrite: Rewrite) -> None:
@@ -270,7 +270,7 @@ def test_a_retry_that_lost_the_race_leaves_nothing_and_starts_over(tmp_path: Pat
 
     slow = Slow(tmp_path, "p")
     vars(slow).update(_tables=scene.catalog._tables)
-    assert Retrier(slow, None).retry(scene.table, ALL) == Retried(1, 1)
+    assert Replayer(slow, None).replay(scene.table, ALL) == ReplayResult(1, 1)
     assert _ids(scene.rows()) == [0, 2, 4, 6, LARGE, LARGE + 1]
     assert _named_files(scene) == sorted(str(path) for path in tmp_path.rglob("*.parquet"))
 
@@ -284,7 +284,7 @@ def test_retries_that_are_refused_for_ever_say_so(tmp_path: Path) -> None:
 
     busy = Busy(tmp_path, "p")
     vars(busy).update(_tables=scene.catalog._tables)
-    for step in (Retrier(busy, None).retry, Retrier(busy, None).drop):
+    for step in (Replayer(busy, None).replay, Replayer(busy, None).drop):
         with pytest.raises(ConflictError, match="other retries of dead letters are in the way"):
             step(scene.table, ALL)
 
@@ -296,8 +296,8 @@ def test_a_lost_question_or_answer_changes_nothing_in_the_end(tmp_path: Path, lo
     scene.declare({"id": "long"})
     scene.catalog.losses += [""] * which + [loss]
     with pytest.raises(UnavailableError):
-        scene.retrier.retry(scene.table, ALL)
-    scene.retrier.retry(scene.table, ALL)
+        scene.replayer.replay(scene.table, ALL)
+    scene.replayer.replay(scene.table, ALL)
     assert _ids(scene.rows()) == [0, 2, 4, 6, LARGE, LARGE + 1]
     assert [dead_letter["offset"] for dead_letter in scene.dead_letters()] == [3]
 
@@ -307,12 +307,12 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
     scene.declare({"id": "long"})
     _die_at("retry.announced", scene)
     state = scene.catalog.load(LETTERS)
-    assert state is not None and state.head_id is not None
-    retry_id = next(name.removeprefix("retrying.") for name in state.marks if name.startswith("retrying."))
+    assert state is not None and state.head_id is not None  # noqa: PT018  (for the type checker)
+    replay_id = next(name.removeprefix("retrying.") for name in state.marks if name.startswith("retrying."))
     main = scene.catalog.load(TABLE)
     assert main is not None
-    promise = PendingReplay(retry_id, TABLE, main.uuid, main.head_id, ())
-    late = [Rewrite(LETTERS, state.head_id, retry_id, (), (), {"retry": promise.dump()})]
+    promise = PendingReplay(replay_id, TABLE, main.uuid, main.head_id, ())
+    late = [Rewrite(LETTERS, state.head_id, replay_id, (), (), {"retry": promise.dump()})]
 
     class Deciding(MemoryCatalog):
         def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
@@ -322,17 +322,17 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
 
     deciding = Deciding(tmp_path, "p")
     vars(deciding).update(_tables=scene.catalog._tables)
-    settle_retries(deciding, state)
-    assert next(said.words for said in scene.catalog.history(TABLE, ("retry-id",))) == {"retry-id": retry_id}
+    settle_replays(deciding, state)
+    assert next(said.summary for said in scene.catalog.history(TABLE, ("retry-id",))) == {"retry-id": replay_id}
 
 
 def test_a_promise_that_comes_after_it_was_given_up_is_refused(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     state, main = scene.catalog.load(LETTERS), scene.catalog.load(TABLE)
-    assert state is not None and state.head_id is not None and main is not None
+    assert state is not None and state.head_id is not None and main is not None  # noqa: PT018  (for the type checker)
     promise = PendingReplay("slow", TABLE, main.uuid, main.head_id, ())
-    announce(scene.catalog, state, promise)
-    scene.retrier.settled(scene.table)
+    mark_replay(scene.catalog, state, promise)
+    scene.replayer.settled(scene.table)
     with pytest.raises(ConflictError):
         scene.catalog.rewrite(Rewrite(LETTERS, state.head_id, "slow", (), (), {"retry": promise.dump()}))
 
@@ -348,7 +348,7 @@ def test_where_nobody_can_tell_whether_a_promise_was_kept_everything_stops(tmp_p
     with pytest.raises(
         TableStopped, match="snapshots were expired that say whether retried dead letters are in the table"
     ):
-        scene.retrier.settled(scene.table)
+        scene.replayer.settled(scene.table)
 
 
 def test_a_promise_that_was_expired_itself_stops_everything(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_a_promise_that_was_expired_itself_stops_everything(tmp_path: Path) -> N
     state = scene.catalog.load(LETTERS)
     assert state is not None
     with pytest.raises(TableStopped, match="snapshots were expired"):
-        settle_retries(scene.catalog, state)
+        settle_replays(scene.catalog, state)
 
 
 def test_rows_for_a_table_that_is_gone_stop_everything(tmp_path: Path) -> None:
@@ -372,20 +372,20 @@ def test_rows_for_a_table_that_is_gone_stop_everything(tmp_path: Path) -> None:
     found = scene.catalog._tables[TABLE]
     found.state = replace(found.state, uuid="another")
     with pytest.raises(TableStopped, match="for a table that is no longer there"):
-        scene.retrier.settled(scene.table)
+        scene.replayer.settled(scene.table)
 
 
 def test_a_table_that_is_not_there_takes_no_letters(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.catalog.drop(TABLE)
     with pytest.raises(SpecError, match="there is no such table"):
-        scene.retrier.retry(scene.table, ALL)
+        scene.replayer.replay(scene.table, ALL)
 
 
 def test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"}, metadata={"offset": "new"}, on_bad_record="stop")
-    assert scene.retrier.retry(scene.table, ALL) == Retried(1, 2)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(1, 2)
     classes = {dead_letter["offset"]: dead_letter["error_class"] for dead_letter in scene.dead_letters()}
     assert classes == {3: "malformed", 5: "name_taken"}
 
@@ -395,9 +395,9 @@ def test_letters_that_bring_too_many_columns_together_are_an_error_that_says_so(
     scene.feed({"id": LARGE, "a": 1}, {"id": LARGE + 1, "b": 1})
     scene.declare({"id": "long"}, limits=LimitsSpec(columns=2))
     with pytest.raises(SpecError, match="records bring the table to 3 columns"):
-        scene.retrier.retry(scene.table, ALL)
+        scene.replayer.replay(scene.table, ALL)
     scene.declare({"id": "long"}, limits=LimitsSpec(columns=3))
-    assert scene.retrier.retry(scene.table, ALL) == Retried(2, 0)
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(2, 0)
 
 
 def test_rows_that_another_engine_deleted_do_not_come_back(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_rows_that_another_engine_deleted_do_not_come_back(tmp_path: Path) -> No
     deleted = Deleted(tmp_path, "p")
     vars(deleted).update(_tables=scene.catalog._tables)
     with pytest.raises(TableStopped, match="deleted by another engine"):
-        Retrier(deleted, None).retry(scene.table, ALL)
+        Replayer(deleted, None).replay(scene.table, ALL)
 
 
 def test_the_running_pipeline_says_how_many_letters_there_are(tmp_path: Path) -> None:

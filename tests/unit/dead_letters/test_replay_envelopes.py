@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.dead_letters.files import Retried
+from frazil.dead_letters.files import ReplayResult
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.spec.models import EnvelopeSpec, MetadataField
 from frazil.testing import live_rows
@@ -21,7 +21,7 @@ def test_where_deleted_rows_are_marked_the_table_knows_them(tmp_path: Path, know
     marks: dict[MetadataField, str] = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
     scene = Mirrored(tmp_path, knows, deletes="soft", metadata=marks)
     scene.tell((1, 10), (1, LARGE), (2, LARGE), (2, None), (3, LARGE)).cure()
-    assert scene.retry() == Retried(2, 1)
+    assert scene.replay() == ReplayResult(2, 1)
     told = sorted((row["id"], row["v"], row["_deleted"]) for row in live_rows(scene.catalog, TABLE) if row["id"] != 2)
     assert told == [(1, LARGE, False), (3, LARGE, False)]
     assert [row["_deleted"] for row in live_rows(scene.catalog, TABLE) if row["id"] == 2] == [True]
@@ -51,7 +51,7 @@ def test_a_truncate_behind_a_letter_is_newer_and_the_letter_of_one_stays(tmp_pat
     scene.row("c", 3, LARGE)
     scene.catch_up()
     scene.cure()
-    assert scene.retry() == Retried(1, 1)
+    assert scene.replay() == ReplayResult(1, 1)
     assert (scene.mirror(), scene.reasons()) == ({2: 20, 3: LARGE}, ["superseded"])
 
 
@@ -63,7 +63,7 @@ def test_a_truncate_from_before_an_order_was_declared_is_newer_than_a_letter_bef
     scene.row("c", 2, 20, lsn=4)
     scene.catch_up()
     scene.cure(order_by="_source_order")
-    assert scene.retry() == Retried(0, 1)
+    assert scene.replay() == ReplayResult(0, 1)
     assert (scene.mirror(), scene.reasons()) == ({2: 20}, ["superseded"])
 
 
@@ -75,7 +75,7 @@ def test_the_letter_of_a_truncate_stays(tmp_path: Path) -> None:
     scene.catch_up()
     assert scene.reasons() == ["does_not_fit"]
     scene.cure(envelope=words)
-    assert (scene.retry(), scene.reasons(), scene.mirror()) == (Retried(0, 1), ["order_unknown"], {1: 10})
+    assert (scene.replay(), scene.reasons(), scene.mirror()) == (ReplayResult(0, 1), ["order_unknown"], {1: 10})
 
 
 def test_a_row_that_got_another_key_and_lacks_a_value_stays(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_row_that_got_another_key_and_lacks_a_value_stays(tmp_path: Path) -> N
     scene.catch_up()
     assert scene.reasons() == ["moved_in_part", "out_of_range"]
     scene.cure()
-    assert (scene.retry(), scene.reasons(), scene.mirror()) == (Retried(1, 1), ["moved_in_part"], {3: LARGE})
+    assert (scene.replay(), scene.reasons(), scene.mirror()) == (ReplayResult(1, 1), ["moved_in_part"], {3: LARGE})
     scene.check_files()
 
 
@@ -99,7 +99,7 @@ def test_a_value_that_was_not_sent_comes_from_the_row_that_is_there(tmp_path: Pa
     scene.row("u", 1, LARGE, 2, big=PLACEHOLDER)
     scene.catch_up()
     scene.cure()
-    assert (scene.retry(), scene.mirror()) == (Retried(1, 0), {1: LARGE})
+    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 0), {1: LARGE})
     assert [row["big"] for row in live_rows(scene.catalog, TABLE)] == ["of 1"]
 
 
@@ -112,7 +112,7 @@ def test_a_letter_from_before_a_truncate_of_another_partition_is_superseded(tmp_
     scene.send(None, truncate, partition=1)
     scene.catch_up()
     scene.cure()
-    assert scene.retry() == Retried(1, 1)
+    assert scene.replay() == ReplayResult(1, 1)
     assert (scene.mirror(), scene.reasons()) == ({2: LARGE}, ["superseded"])
 
 
@@ -130,7 +130,7 @@ def test_a_letter_behind_a_row_of_a_snapshot_counts_though_its_place_is_before_i
     scene.catch_up()
     assert scene.mirror() == {1: 10, 2: 20, 3: 10}
     scene.cure()
-    assert scene.retry() == Retried(1, 2)
+    assert scene.replay() == ReplayResult(1, 2)
     assert (scene.mirror(), scene.reasons()) == ({1: LARGE, 2: 20, 3: 10}, ["superseded"] * 2)
 
 
@@ -149,7 +149,7 @@ def test_the_tombstone_of_a_delete_is_no_change_behind_its_letter(tmp_path: Path
     scene.catch_up()
     assert (sorted(scene.mirror()), scene.reasons()) == ([1, 2, 3, 4, 5], ["key_differs"] * 4)
     scene.cure(key_columns=("id", "v"))
-    assert scene.retry() == Retried(4, 0)
+    assert scene.replay() == ReplayResult(4, 0)
     assert sorted(scene.mirror()) == [2, 3, 5]
     scene.check_files()
 
@@ -164,4 +164,4 @@ def test_the_tombstone_of_a_delete_that_came_too_late_is_no_change_behind_a_lett
     scene.send(json.dumps({"id": 1}), None)
     scene.catch_up()
     scene.cure()
-    assert (scene.retry(), scene.mirror()) == (Retried(1, 0), {1: LARGE, 2: 20})
+    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 0), {1: LARGE, 2: 20})

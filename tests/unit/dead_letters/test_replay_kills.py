@@ -12,7 +12,7 @@ import pytest
 
 from frazil import failpoints
 from frazil.catalog.port import Replacement, Rewrite
-from frazil.dead_letters.files import Retried, Selection
+from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.testing import MemoryCatalog
@@ -32,7 +32,7 @@ def _disarmed() -> Iterator[None]:
 def _die_at(step: str, scene: Mirrored) -> None:
     failpoints.arm({failpoints.VARIABLE: f"{step}=error"})
     with pytest.raises(RuntimeError, match=step):
-        scene.retry()
+        scene.replay()
     failpoints.arm({})
 
 
@@ -55,9 +55,9 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     if who == "run":
         scene.catch_up()
     elif who == "drop":
-        assert scene.retrier.drop(scene.table, Selection(offset=4)) == 1
+        assert scene.replayer.drop(scene.table, Selection(offset=4)) == 1
     else:
-        scene.retry()
+        scene.replay()
     is_in = who == "retry" or step in LANDED
     assert scene.mirror() == {1: LARGE if is_in else 10, 2: 20}
     left = [*([] if is_in else [1]), 2, *([] if who == "drop" else [4])]
@@ -67,7 +67,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     assert [name for name in state.marks if name.startswith("retrying")] == []
     if step in LANDED:
         scene.check_files()
-    assert (scene.retry().fitted, scene.mirror()) == (0 if is_in else 1, {1: LARGE, 2: 20})
+    assert (scene.replay().replayed, scene.mirror()) == (0 if is_in else 1, {1: LARGE, 2: 20})
 
 
 @pytest.mark.parametrize("loss", ["question", "answer", "outcome"])
@@ -76,11 +76,11 @@ def test_a_lost_question_or_answer_changes_nothing_in_the_end(tmp_path: Path, lo
     scene = _struck(tmp_path)
     scene.catalog.losses += [""] * which + [loss]
     if loss == "answer":
-        assert scene.retry() == Retried(1, 2)
+        assert scene.replay() == ReplayResult(1, 2)
     else:
         with pytest.raises(UnavailableError):
-            scene.retry()
-    scene.retry()
+            scene.replay()
+    scene.replay()
     assert (scene.mirror(), sorted(dead_letter["offset"] for dead_letter in scene.dead_letters())) == (
         {1: LARGE, 2: 20},
         [2, 4],
@@ -114,7 +114,7 @@ class Between(MemoryCatalog):
 def test_what_is_ingested_between_the_look_and_the_commit_is_newer(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((1, 10), (1, LARGE), (2, 20), (2, LARGE)).cure()
     catalog = Between.of(scene, lambda: scene.tell((1, 11)), lambda: scene.tell((8, 80)))
-    assert scene.retrier_on(catalog).retry(scene.table, ALL) == Retried(1, 1)
+    assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 1)
     assert (scene.mirror(), scene.reasons()) == ({1: 11, 2: LARGE, 8: 80}, ["superseded"])
     scene.check_files()
 
@@ -122,15 +122,15 @@ def test_what_is_ingested_between_the_look_and_the_commit_is_newer(tmp_path: Pat
 def test_a_delete_that_leaves_no_trace_between_the_look_and_the_commit_is_newer(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((9, 90), (1, LARGE)).cure()
     catalog = Between.of(scene, lambda: scene.tell((1, None)))
-    assert scene.retrier_on(catalog).retry(scene.table, ALL) == Retried(0, 1)
+    assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(0, 1)
     assert (scene.mirror(), scene.reasons()) == ({9: 90}, ["superseded"])
     scene.check_files()
 
 
 def test_a_retry_that_a_quicker_one_overtakes_starts_over(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((9, 90), (1, LARGE), (2, LARGE)).cure()
-    catalog = Between.of(scene, lambda: scene.retry(Selection(offset=1)))
-    assert scene.retrier_on(catalog).retry(scene.table, ALL) == Retried(1, 0)
+    catalog = Between.of(scene, lambda: scene.replay(Selection(offset=1)))
+    assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 0)
     assert (scene.mirror(), scene.dead_letters()) == ({9: 90, 1: LARGE, 2: LARGE}, [])
     scene.check_files()
 
@@ -138,7 +138,7 @@ def test_a_retry_that_a_quicker_one_overtakes_starts_over(tmp_path: Path) -> Non
 def test_letters_that_were_dropped_or_compacted_before_they_are_taken_out(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     catalog = Between.of(scene, rewrites=(lambda: _compact_letters(scene),))
-    assert scene.retrier_on(catalog).retry(scene.table, ALL) == Retried(1, 2)
+    assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 2)
     assert (scene.mirror(), sorted(dead_letter["offset"] for dead_letter in scene.dead_letters())) == (
         {1: LARGE, 2: 20},
         [2, 4],
@@ -165,7 +165,7 @@ def test_files_that_were_removed_before_letters_could_be_taken_out_stop_everythi
     for path in gone:
         Path(path).unlink()
     with pytest.raises(TableStopped, match="snapshots were expired that say whether retried dead letters"):
-        scene.retrier.settled(scene.table)
+        scene.replayer.settled(scene.table)
 
 
 def test_where_nobody_can_tell_whether_rows_were_committed_everything_stops(tmp_path: Path) -> None:
@@ -176,21 +176,21 @@ def test_where_nobody_can_tell_whether_rows_were_committed_everything_stops(tmp_
     for snapshot in older:
         scene.catalog.expire(TABLE, snapshot.id)
     with pytest.raises(TableStopped, match="snapshots were expired that say whether retried dead letters"):
-        scene.retrier.settled(scene.table)
+        scene.replayer.settled(scene.table)
 
 
 def test_a_table_that_was_dropped_leaves_its_letters_letters(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     _die_at("retry.replaced", scene)
     scene.catalog.drop(TABLE)
-    scene.retrier.settled(scene.table)
+    scene.replayer.settled(scene.table)
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == [1, 2, 4]
 
 
 def test_a_slow_retry_that_was_given_up_is_refused_and_starts_over(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
-    catalog = Between.of(scene, lambda: scene.retrier.settled(scene.table))
-    assert scene.retrier_on(catalog).retry(scene.table, ALL) == Retried(1, 2)
+    catalog = Between.of(scene, lambda: scene.replayer.settled(scene.table))
+    assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 2)
     assert scene.mirror() == {1: LARGE, 2: 20}
     scene.check_files()
 
@@ -205,7 +205,7 @@ def test_retries_that_are_refused_for_ever_say_so(tmp_path: Path) -> None:
     busy = Busy(tmp_path, "p")
     vars(busy).update(_tables=scene.catalog._tables)
     with pytest.raises(ConflictError, match="other retries of dead letters are in the way"):
-        scene.retrier_on(busy).retry(scene.table, ALL)
+        scene.replayer_on(busy).replay(scene.table, ALL)
     assert scene.mirror() == {1: 10, 2: 20}
     scene.check_files()
 
@@ -215,12 +215,12 @@ def test_a_table_of_format_version_1_takes_no_letters(tmp_path: Path) -> None:
     found = scene.catalog._tables[TABLE]
     vars(found.state)["format_version"] = 1
     with pytest.raises(SpecError, match="format version 1"):
-        scene.retry()
+        scene.replay()
     assert len(scene.dead_letters()) == 3
 
 
 def test_letters_are_listed_and_dropped_as_everywhere(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
-    assert scene.retrier.drop(scene.table, Selection(offset=1)) == 1
+    assert scene.replayer.drop(scene.table, Selection(offset=1)) == 1
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == [2, 4]
     assert scene.mirror() == {1: 10, 2: 20}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from frazil.dead_letters.files import Retried, Selection
+from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.spec.models import EnvelopeSpec
 from frazil.testing import live_rows
 from tests.unit.dead_letters.scene import TABLE
@@ -46,7 +46,7 @@ def test_a_row_from_before_a_truncate_that_stays_does_not_come_back(
 ) -> None:
     scene = _Unwrapped(tmp_path, knows=knows, partitions=partitions).told(("c", 1), _TRUNCATE)
     for selection in (ALL, _FIRST, _NEXT, ALL):
-        assert scene.retry(selection) == Retried(0, 2 if selection == ALL else 1)
+        assert scene.replay(selection) == ReplayResult(0, 2 if selection == ALL else 1)
         assert scene.mirror() == {}
     assert scene.reasons() == ["newer_letter", "order_unknown"]
     scene.check_files()
@@ -54,14 +54,14 @@ def test_a_row_from_before_a_truncate_that_stays_does_not_come_back(
 
 def test_a_truncate_whose_letter_was_dropped_is_newer_still(tmp_path: Path) -> None:
     scene = _Unwrapped(tmp_path).told(("c", 1), _TRUNCATE)
-    assert scene.retry() == Retried(0, 2)
-    assert scene.retrier.drop(scene.table, Selection(error_class="order_unknown")) == 1
-    assert (scene.retry(), scene.mirror(), scene.reasons()) == (Retried(0, 1), {}, ["superseded"])
+    assert scene.replay() == ReplayResult(0, 2)
+    assert scene.replayer.drop(scene.table, Selection(error_class="order_unknown")) == 1
+    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {}, ["superseded"])
 
 
 def test_rows_from_behind_the_last_truncate_come(tmp_path: Path) -> None:
     scene = _Unwrapped(tmp_path).told(("c", 1), _TRUNCATE, ("c", 2), ("c", 1), _TRUNCATE, ("c", 3), ("c", 1))
-    assert (scene.retry(), scene.mirror()) == (Retried(4, 3), {3: 6, 1: 7})
+    assert (scene.replay(), scene.mirror()) == (ReplayResult(4, 3), {3: 6, 1: 7})
     assert scene.reasons() == ["newer_letter", "order_unknown", "order_unknown"]
 
 
@@ -70,7 +70,7 @@ def test_a_row_that_is_there_takes_an_update_from_before_the_truncate(tmp_path: 
     scene = _Unwrapped(tmp_path)
     scene.tell((5, 50))
     scene.told(("u", 5), ("c", 1), _TRUNCATE)
-    assert (scene.retry(), scene.mirror()) == (Retried(1, 2), {5: 1})
+    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 2), {5: 1})
 
 
 @pytest.mark.parametrize("knows", ["topic", "both"])
@@ -79,7 +79,7 @@ def test_a_row_that_is_marked_as_deleted_does_not_come_back_either(tmp_path: Pat
     scene.declare({"id": "long", "v": "int"}, deletes="soft", metadata=_MARKED)
     scene.tell((1, 5), (2, 5), (1, None), (2, None))
     scene.told(("c", 1), _TRUNCATE, ("c", 2))
-    assert scene.retry() == Retried(1, 2)
+    assert scene.replay() == ReplayResult(1, 2)
     assert {row["id"]: row["_deleted"] for row in live_rows(scene.catalog, TABLE)} == {1: True, 2: False}
 
 
@@ -93,9 +93,9 @@ def test_nobody_knows_which_rows_a_truncate_of_another_partition_takes_away(
         image = {"id": partition, "v": 1} if op == "c" else None
         scene.send(None, {"op": op, "before": None, "after": image, "source": {}}, partition)
     scene.understand()
-    scene.retry(selection)
+    scene.replay(selection)
     assert scene.mirror() == ({} if is_first else {0: 1})
-    scene.retry(Selection(partition=1))
+    scene.replay(Selection(partition=1))
     assert (scene.mirror(), scene.reasons()) == ({} if is_first else {0: 1}, ["order_unknown"] * 2)
 
 
@@ -107,9 +107,9 @@ def test_the_place_of_a_truncate_tells_it_where_the_source_has_given_one(tmp_pat
     for key, lsn in ((1, 2), (2, 4), (3, 2), (3, 5)):
         scene.row("c", key, lsn, lsn)
     scene.understand(**_IN_ORDER)
-    scene.retry(selection)
+    scene.replay(selection)
     assert scene.mirror() == {2: 4, 3: 5}
-    scene.retry()
+    scene.replay()
     assert (scene.mirror(), scene.reasons()) == ({2: 4, 3: 5}, ["newer_letter", "order_unknown"])
 
 
@@ -119,6 +119,6 @@ def test_what_is_newer_by_a_column_and_from_before_the_truncate_is_no_row(tmp_pa
     scene.row("t", None)
     scene.row("c", 1, 3, at=5)
     scene.understand(order_by="at")
-    assert (scene.retry(), scene.retry(_FIRST), scene.mirror()) == (Retried(0, 3), Retried(0, 1), {})
-    assert scene.retrier.drop(scene.table, _FIRST) == 1
-    assert (scene.retry(), scene.mirror()) == (Retried(1, 1), {1: 3})
+    assert (scene.replay(), scene.replay(_FIRST), scene.mirror()) == (ReplayResult(0, 3), ReplayResult(0, 1), {})
+    assert scene.replayer.drop(scene.table, _FIRST) == 1
+    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 1), {1: 3})

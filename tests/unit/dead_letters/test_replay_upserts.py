@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.dead_letters.files import Retried, Selection
+from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.spec.models import EnvelopeSpec, MetadataField
 from frazil.testing import live_rows
 from tests.unit.dead_letters.scene import TABLE
@@ -19,7 +19,7 @@ OPS = EnvelopeSpec(kind="operation", operation="op", insert=("I",), update=("U",
 @pytest.mark.parametrize("knows", KNOWERS)
 def test_a_letter_takes_the_place_of_an_older_row(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((1, 10), (2, 20), (1, LARGE)).cure()
-    assert scene.retry() == Retried(1, 0)
+    assert scene.replay() == ReplayResult(1, 0)
     assert (scene.mirror(), scene.dead_letters()) == ({1: LARGE, 2: 20}, [])
     scene.check_files()
 
@@ -27,7 +27,7 @@ def test_a_letter_takes_the_place_of_an_older_row(tmp_path: Path, knows: str) ->
 @pytest.mark.parametrize("knows", KNOWERS)
 def test_a_letter_never_takes_the_place_of_a_newer_row(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((1, 10), (1, LARGE)).tell((1, 11)).cure()
-    assert scene.retry() == Retried(0, 1)
+    assert scene.replay() == ReplayResult(0, 1)
     assert (scene.mirror(), scene.reasons()) == ({1: 11}, ["superseded"])
     assert [dead_letter["retries"] for dead_letter in scene.dead_letters()] == [1]
     scene.check_files()
@@ -36,41 +36,41 @@ def test_a_letter_never_takes_the_place_of_a_newer_row(tmp_path: Path, knows: st
 @pytest.mark.parametrize("knows", ["topic", "both"])
 def test_a_letter_of_a_key_without_a_row_becomes_one_unless_it_was_deleted_since(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((9, 90), (1, LARGE), (2, LARGE), (2, None)).cure()
-    assert scene.retry() == Retried(1, 1)
+    assert scene.replay() == ReplayResult(1, 1)
     assert (scene.mirror(), scene.reasons()) == ({1: LARGE, 9: 90}, ["superseded"])
 
 
 def test_a_row_that_was_deleted_and_made_again_is_newer(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (1, LARGE)).tell((1, None)).tell((1, 12)).cure()
-    assert (scene.retry(), scene.mirror()) == (Retried(0, 1), {1: 12})
+    assert (scene.replay(), scene.mirror()) == (ReplayResult(0, 1), {1: 12})
 
 
 @pytest.mark.parametrize("knows", ["columns", "none"])
 def test_where_nobody_can_tell_a_letter_without_a_row_stays(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((9, 90), (1, LARGE)).cure()
-    assert (scene.retry(), scene.mirror(), scene.reasons()) == (Retried(0, 1), {9: 90}, ["order_unknown"])
+    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {9: 90}, ["order_unknown"])
     scene.check_files()
     scene.knows = "topic"
-    assert (scene.retry(), scene.mirror()) == (Retried(1, 0), {9: 90, 1: LARGE})
+    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 0), {9: 90, 1: LARGE})
 
 
 def test_where_nobody_can_tell_a_row_stays_as_it_is(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path, "none").tell((1, 10), (1, LARGE)).cure()
-    assert (scene.retry(), scene.mirror(), scene.reasons()) == (Retried(0, 1), {1: 10}, ["order_unknown"])
+    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {1: 10}, ["order_unknown"])
 
 
 def test_letters_of_one_key_are_taken_in_their_order_and_go_together(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (1, LARGE), (2, LARGE), (1, LARGE + 1)).cure()
-    assert scene.retry() == Retried(3, 0)
+    assert scene.replay() == ReplayResult(3, 0)
     assert scene.mirror() == {1: LARGE + 1, 2: LARGE}
 
 
 @pytest.mark.parametrize("first", [1, 2])
 def test_letters_of_one_key_may_also_be_retried_one_by_one(tmp_path: Path, first: int) -> None:
     scene = Mirrored(tmp_path, "both").tell((1, 10), (1, LARGE), (1, LARGE + 1)).cure()
-    assert scene.retry(Selection(offset=first)) == Retried(1, 0)
-    done = scene.retry()
-    assert (done, scene.mirror()) == (Retried(1, 0) if first == 1 else Retried(0, 1), {1: LARGE + 1})
+    assert scene.replay(Selection(offset=first)) == ReplayResult(1, 0)
+    done = scene.replay()
+    assert (done, scene.mirror()) == (ReplayResult(1, 0) if first == 1 else ReplayResult(0, 1), {1: LARGE + 1})
     assert scene.reasons() == ([] if first == 1 else ["superseded"])
 
 
@@ -79,12 +79,12 @@ def test_a_newer_letter_that_cannot_be_read_yet_is_not_in_the_way(tmp_path: Path
     scene.source.produce("a", 0, b"{", 1000, key=b"1")
     scene.catch_up()
     scene.cure()
-    assert (scene.retry(), scene.mirror(), scene.reasons()) == (Retried(1, 1), {1: LARGE}, ["malformed"])
+    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(1, 1), {1: LARGE}, ["malformed"])
 
 
 def test_what_fails_again_stays_with_its_reason(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (2, LARGE))
-    assert (scene.retry(), scene.reasons(), scene.mirror()) == (Retried(0, 1), ["out_of_range"], {1: 10})
+    assert (scene.replay(), scene.reasons(), scene.mirror()) == (ReplayResult(0, 1), ["out_of_range"], {1: 10})
     assert [dead_letter["retries"] for dead_letter in scene.dead_letters()] == [1]
     scene.check_files()
 
@@ -92,7 +92,7 @@ def test_what_fails_again_stays_with_its_reason(tmp_path: Path) -> None:
 def test_only_letters_that_are_meant_are_tried_and_all_others_stay_as_they_were(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (1, LARGE), (2, LARGE), (3, LARGE), partition=1).cure()
     before = scene.dead_letters()
-    assert scene.retry(Selection(offset=2)) == Retried(1, 0)
+    assert scene.replay(Selection(offset=2)) == ReplayResult(1, 0)
     assert scene.dead_letters() == [dead_letter for dead_letter in before if dead_letter["offset"] != 2]
     assert scene.mirror() == {1: 10, 2: LARGE}
 
@@ -104,14 +104,14 @@ def test_the_letter_of_a_delete_deletes_an_older_row_and_no_newer_one(tmp_path: 
         scene.send(str(key), {"id": key, "v": key, "op": op})
     scene.catch_up()
     scene.cure(envelope=OPS.model_copy(update={"delete": ("D", "GONE")}))
-    assert scene.retry() == Retried(2, 1)
+    assert scene.replay() == ReplayResult(2, 1)
     assert (scene.mirror(), scene.reasons()) == ({2: 2}, ["superseded"])
     assert [json.loads(dead_letter["key"]) for dead_letter in scene.dead_letters()] == [2]
 
 
 def test_a_letter_brings_new_columns_along(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10)).tell((2, LARGE), more="x").cure()
-    assert scene.retry() == Retried(1, 0)
+    assert scene.replay() == ReplayResult(1, 0)
     assert [row["more"] for row in live_rows(scene.catalog, TABLE) if row["id"] == 2] == ["x"]
 
 
@@ -120,14 +120,14 @@ def test_keys_of_records_that_nobody_could_read_before(tmp_path: Path) -> None:
     for key in (b'{"id": 1}', b"?"):
         scene.source.produce("a", 0, b'{"v": 1}', 1000, key=key)
     scene.catch_up()
-    assert (scene.retry(), scene.reasons()) == (Retried(0, 1), ["malformed"])
+    assert (scene.replay(), scene.reasons()) == (ReplayResult(0, 1), ["malformed"])
 
 
 @pytest.mark.parametrize("knows", ["none", "columns", "topic"])
 @pytest.mark.parametrize(("there", "is_put"), [(6, False), (4, True)])
 def test_the_ordering_column_tells_which_of_two_is_newer(tmp_path: Path, knows: str, there: int, is_put: bool) -> None:
     scene = Mirrored(tmp_path, knows, order_by="at").tell((1, LARGE), at=5).tell((1, 10), at=there).cure()
-    assert scene.retry() == (Retried(1, 0) if is_put else Retried(0, 1))
+    assert scene.replay() == (ReplayResult(1, 0) if is_put else ReplayResult(0, 1))
     assert (scene.mirror(), scene.reasons()) == ({1: LARGE} if is_put else {1: 10}, [] if is_put else ["superseded"])
 
 
@@ -136,9 +136,9 @@ def test_the_ordering_column_tells_which_of_two_is_newer(tmp_path: Path, knows: 
 )
 def test_of_equal_ordering_values_the_later_record_counts(tmp_path: Path, knows: str, reason: str) -> None:
     scene = Mirrored(tmp_path, knows, order_by="at").tell((1, LARGE), (1, 10), at=5).cure()
-    assert (scene.retry(), scene.mirror(), scene.reasons()) == (Retried(0, 1), {1: 10}, [reason])
+    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {1: 10}, [reason])
     other = Mirrored(tmp_path / "other", knows, order_by="at").tell((1, 10), (1, LARGE), at=5).cure()
-    assert other.retry() == (Retried(0, 1) if knows == "none" else Retried(1, 0))
+    assert other.replay() == (ReplayResult(0, 1) if knows == "none" else ReplayResult(1, 0))
 
 
 @pytest.mark.parametrize(("at_ms", "is_put"), [(1000, True), (3000, False)])
@@ -149,7 +149,7 @@ def test_the_order_may_be_that_of_the_records_timestamps(tmp_path: Path, at_ms: 
         scene.source.produce("a", 0, json.dumps({"id": 1, "v": value}).encode(), moment, key=b"1")
     scene.catch_up()
     scene.cure()
-    assert scene.retry().fitted == int(is_put)
+    assert scene.replay().replayed == int(is_put)
     assert scene.mirror() == {1: LARGE if is_put else 10}
 
 
@@ -158,10 +158,10 @@ def test_after_a_delete_a_late_change_makes_the_row_again_unless_the_topic_knows
     tmp_path: Path, knows: str, is_put: bool
 ) -> None:
     scene = Mirrored(tmp_path, knows, order_by="at").tell((9, 90), (1, LARGE), (1, None), at=5).cure()
-    assert scene.retry() == (Retried(1, 0) if is_put else Retried(0, 1))
+    assert scene.replay() == (ReplayResult(1, 0) if is_put else ReplayResult(0, 1))
     assert scene.mirror() == ({9: 90, 1: LARGE} if is_put else {9: 90})
 
 
 def test_a_delete_between_a_letter_and_the_row_makes_the_row_count(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path, order_by="at").tell((1, LARGE), at=5).tell((1, None)).tell((1, 10), at=3).cure()
-    assert (scene.retry(), scene.mirror(), scene.reasons()) == (Retried(0, 1), {1: 10}, ["superseded"])
+    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {1: 10}, ["superseded"])

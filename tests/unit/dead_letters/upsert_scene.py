@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from frazil.dead_letters.files import Retried, Selection
-from frazil.dead_letters.newer_changes import Witness
-from frazil.dead_letters.replay import Retrier
+from frazil.dead_letters.files import ReplayResult, Selection
+from frazil.dead_letters.newer_changes import TopicReaders
+from frazil.dead_letters.replay import Replayer
 from frazil.spec.models import MetadataField, ValueSpec
 from frazil.testing import MemoryCatalog, live_rows
 from tests.unit.dead_letters.scene import LETTERS, TABLE, Scene
@@ -51,18 +51,18 @@ class Mirrored(Scene):
         return self
 
     @property
-    def retrier(self) -> Retrier:
+    def replayer(self) -> Replayer:
         """With the real parts."""
-        return self.retrier_on(self.catalog)
+        return self.replayer_on(self.catalog)
 
-    def retrier_on(self, catalog: MemoryCatalog) -> Retrier:
+    def replayer_on(self, catalog: MemoryCatalog) -> Replayer:
         """The same, on a catalog of one's own."""
-        witness = Witness(self.source, self.source) if self.knows in ("topic", "both") else None
-        return Retrier(catalog, self.schemas, witness)
+        topic_readers = TopicReaders(self.source, self.source) if self.knows in ("topic", "both") else None
+        return Replayer(catalog, self.schemas, topic_readers)
 
-    def retry(self, selection: Selection = ALL) -> Retried:
+    def replay(self, selection: Selection = ALL) -> ReplayResult:
         """One retry."""
-        return self.retrier.retry(self.table, selection)
+        return self.replayer.replay(self.table, selection)
 
     def mirror(self) -> dict[int, int]:
         """The rows: value by key; a key that is there twice is seen."""

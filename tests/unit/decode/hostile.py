@@ -102,7 +102,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class TableActivity:
     """What became of some records. rows: of each the rows that it made, as text; refused: bad ones; ignored_records: how
     many are neither.
     """
@@ -156,7 +156,7 @@ class World:
             rows.append(row)
         return records_of(rows)
 
-    def look(self, target: TableTarget, batch: pa.RecordBatch) -> Seen:
+    def look(self, target: TableTarget, batch: pa.RecordBatch) -> TableActivity:
         """Reads records as a task does, ids that no registry knows told as such."""
         columns = _columns(batch)
         for _ in range(2):
@@ -176,7 +176,7 @@ class World:
         rows: dict[int, tuple[str, ...]] = {}
         for n, op, row in zip(owner, ops, _plain_rows(table), strict=True):
             rows[n] = (*rows.get(n, ()), f"{op} {row}")
-        return Seen(rows, refused, sum(read.ignored_records.values()))
+        return TableActivity(rows, refused, sum(read.ignored_records.values()))
 
     def write(self, folder: Path, unknown_fields: str, batch: pa.RecordBatch) -> None:
         """Does all that a task does; what it says of the records must add up."""

@@ -17,7 +17,7 @@ from frazil.catalog import history
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
 from frazil.cli.dead_letters import class_document, dead_letter_document
-from frazil.cli.maintain import Cared, document_of
+from frazil.cli.maintain import TableRound, document_of
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.ingest.table import Table
 from frazil.maintenance.health import TableHealth
@@ -51,7 +51,7 @@ def test_every_summary_key_has_a_meaning() -> None:
 
 
 def test_every_summary_key_of_a_retry_has_a_meaning() -> None:
-    assert sorted(RETRY_KEYS) == sorted([history.RETRY, history.RETRY_ID, history.REMOVED, history.REWRITE_ID])
+    assert sorted(RETRY_KEYS) == sorted([history.REPLAY, history.REPLAY_ID, history.REMOVED, history.REWRITE_ID])
 
 
 def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:
@@ -73,8 +73,8 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
     table = TableReport("a.b", "running", maintenance=MaintenanceReport(), last_upsert=asdict(Resolved()))
     status = as_document(PipelineReport("p", Process(), (), (table,), 0))
     action = Action("compact", "a.b", "c", "d")
-    cared = Cared("a.b", Plan("a.b", TableHealth(), (action,)), (Outcome(action, 1.0),))
-    maintained = document_of([cared], dry_run=False)["tables"]["a.b"]
+    rounds = TableRound("a.b", Plan("a.b", TableHealth(), (action,)), (Outcome(action, 1.0),))
+    rounds = document_of([rounds], dry_run=False)["tables"]["a.b"]
     dead_letter = dict.fromkeys(DEAD_LETTER_TYPES)
     found = {
         outputs.STATUS: status,
@@ -85,9 +85,9 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
-        outputs.MAINTAIN: maintained,
-        outputs.ACTION: maintained["actions"][0],
-        outputs.DEBT: maintained["health"],
+        outputs.MAINTAIN: rounds,
+        outputs.ACTION: rounds["actions"][0],
+        outputs.DEBT: rounds["health"],
         outputs.LETTER_CLASS: class_document(DeadLetterClass("a")),
         outputs.LETTER: dead_letter_document(dead_letter),
     }

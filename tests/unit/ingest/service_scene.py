@@ -44,7 +44,7 @@ class HandLanes:
         future: Future[Any] = Future()
         try:
             future.set_result(work())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (as an executor does)
             future.set_exception(error)
         self._done.append((lane, Done(about, future)))
 
@@ -71,7 +71,7 @@ class HandLanes:
     def wake(self) -> None:
         pass
 
-    def close(self, wait: bool = True) -> None:
+    def close(self, wait: bool = True) -> None:  # noqa: ARG002
         self._waiting.clear()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog.layout import METRICS_OF, Layout, words_of
+from frazil.catalog.layout import METRICS_OF, Layout, partition_terms
 from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.state.status import RunState
 from frazil.schema.evolve import new_schema
@@ -30,7 +30,7 @@ def _terms(*texts: str) -> tuple[Any, ...]:
 def _words(world: World) -> list[str]:
     state = world.catalog.load("n.t")
     assert state is not None
-    return list(words_of(state.partitioning, state.schema))
+    return list(partition_terms(state.partitioning, state.schema))
 
 
 def _partitions(world: World) -> list[list[Any]]:

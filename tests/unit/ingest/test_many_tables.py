@@ -80,7 +80,7 @@ class TimedLanes:
             future: Future[Any] = Future()
             try:
                 future.set_result(work())
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  (as an executor does)
                 future.set_exception(error)
             finished.append(Done(about, future))
         return finished
@@ -88,7 +88,7 @@ class TimedLanes:
     def wake(self) -> None:
         pass
 
-    def close(self, wait: bool = True) -> None:
+    def close(self, wait: bool = True) -> None:  # noqa: ARG002
         self._ends.clear()
 
 
@@ -103,7 +103,7 @@ class NoJobs:
     def isolate(self, batch: Batch, job: Job) -> Found:
         raise NotImplementedError
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
         for batch in batches:
             if batch.table in self._broken:
                 raise UnavailableError("a task failed", where=batch.table)

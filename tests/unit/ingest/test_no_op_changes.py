@@ -104,13 +104,13 @@ def _scene_of_letters(root: Path, no_op_change: int) -> letter_scene.Scene:
 def test_letters_that_ask_for_a_change_that_changes_nothing_twice_stay(tmp_path: Path) -> None:
     scene = _scene_of_letters(tmp_path, no_op_change=2)
     with pytest.raises(SpecError, match=f"{_SAID}o.q"):
-        scene.retrier.retry(scene.table, Selection())
+        scene.replayer.replay(scene.table, Selection())
     assert len(scene.dead_letters()) == 1
 
 
 def test_letters_that_ask_for_a_change_that_changes_nothing_once_become_rows(tmp_path: Path) -> None:
     scene = _scene_of_letters(tmp_path, no_op_change=1)
-    assert scene.retrier.retry(scene.table, Selection()).fitted == 1
+    assert scene.replayer.replay(scene.table, Selection()).replayed == 1
     assert sorted(row["o"]["p"] for row in scene.rows()) == [1, 2]
 
 

@@ -36,8 +36,8 @@ def _read(counts: list[int], wait_s: float = 0.0, caller_s: float = 0.0, **how: 
     clock = FakeClock()
     consumer = cast("Consumer", Told(clock, counts, wait_s))
     found: list[int] = []
-    for lot in AssignedRanges([OffsetRange("t", 0, 0, 4)]).lots(consumer, clock, 30.0, 1000, **how):
-        found += [record.offset for record in lot]
+    for batch in AssignedRanges([OffsetRange("t", 0, 0, 4)]).batches(consumer, clock, 30.0, 1000, **how):
+        found += [record.offset for record in batch]
         clock.sleep(caller_s)
     return found
 
@@ -63,10 +63,10 @@ def test_all_records_may_have_to_come_in_time() -> None:
 
 def test_what_is_not_asked_for_is_left_out_and_how_far_is_read_is_known() -> None:
     clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 7, 7)])
-    lots = asked.lots(cast("Consumer", Told(clock, [3, 3], 0.0)), clock, 30.0, 1000)
-    assert [record.offset for record in next(lots)] == [0, 1, 2]
+    batches = asked.batches(cast("Consumer", Told(clock, [3, 3], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for record in next(batches)] == [0, 1, 2]
     assert (asked.is_read, asked.reached) == (False, {("t", 0): 3, ("t", 1): 7})
-    assert [record.offset for lot in lots for record in lot] == [3]
+    assert [record.offset for batch in batches for record in batch] == [3]
     assert (asked.is_read, asked.reached) == (True, {("t", 0): 4, ("t", 1): 7})
 
 
@@ -84,34 +84,34 @@ class Electing(Told):
 
 def test_what_a_new_leader_does_not_know_of_yet_is_waited_for() -> None:
     clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4)], is_strict=True)
-    lots = asked.lots(cast("Consumer", Electing(clock, [3, 0, 1], 0.0)), clock, 30.0, 1000)
-    assert [record.offset for lot in lots for record in lot] == [0, 1, 2, 3]
+    batches = asked.batches(cast("Consumer", Electing(clock, [3, 0, 1], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for batch in batches for record in batch] == [0, 1, 2, 3]
     assert asked.is_read
 
 
 def test_what_nobody_has_any_more_is_no_part_that_was_read() -> None:
     clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4)], is_strict=True)
     with pytest.raises(Silence):
-        list(asked.lots(cast("Consumer", Electing(clock, [3], 0.0)), clock, 30.0, 1000))
+        list(asked.batches(cast("Consumer", Electing(clock, [3], 0.0)), clock, 30.0, 1000))
     assert asked.reached == {("t", 0): 3}
 
 
 def test_a_partition_that_ends_where_its_range_does_is_read_without_its_last_record() -> None:
     clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 3)], is_strict=True)
-    lots = asked.lots(cast("Consumer", Electing(clock, [1, 2], 0.0)), clock, 30.0, 1000)
-    assert [record.offset for lot in lots for record in lot] == [0, 1, 2]
+    batches = asked.batches(cast("Consumer", Electing(clock, [1, 2], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for batch in batches for record in batch] == [0, 1, 2]
     assert (asked.is_read, asked.reached) == (True, {("t", 0): 3})
 
 
 def test_records_before_the_range_are_none_of_it() -> None:
     """Where the offset is gone the consumer begins at the first record that there is."""
     clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 2, 4)])
-    lots = asked.lots(cast("Consumer", Told(clock, [4], 0.0)), clock, 30.0, 1000)
-    assert [record.offset for lot in lots for record in lot] == [2, 3]
+    batches = asked.batches(cast("Consumer", Told(clock, [4], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for batch in batches for record in batch] == [2, 3]
 
 
 def test_where_holes_do_no_harm_a_partition_is_read_to_its_end() -> None:
     clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4)])
-    lots = asked.lots(cast("Consumer", Electing(clock, [3], 0.0)), clock, 30.0, 1000)
-    assert [record.offset for lot in lots for record in lot] == [0, 1, 2]
+    batches = asked.batches(cast("Consumer", Electing(clock, [3], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for batch in batches for record in batch] == [0, 1, 2]
     assert asked.is_read

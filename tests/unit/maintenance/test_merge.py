@@ -76,9 +76,9 @@ def test_rows_of_every_type_go_over_as_they_are_in_the_order_of_their_files(tmp_
     (file,) = merged(target, first, second) or []
     assert rows_of(file.path) == rows_of(first.path) + rows_of(second.path) == [FULL, EMPTY, EMPTY, {**FULL, "id": -1}]
     assert pq.read_schema(file.path).equals(pq.read_schema(first.path), check_metadata=True)
-    said = json.loads(file.content)
-    assert said["record-count"] == file.record_count == 4
-    assert bytes.fromhex(dict(zip(*said["lower-bounds"].values(), strict=True))[1]) == struct.pack("<q", -1)
+    status = json.loads(file.content)
+    assert status["record-count"] == file.record_count == 4
+    assert bytes.fromhex(dict(zip(*status["lower-bounds"].values(), strict=True))[1]) == struct.pack("<q", -1)
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -36,7 +36,7 @@ from tests.unit.maintenance.tables import MIB, NOTED, TARGET, compaction, line, 
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
-MODES: tuple[Mode, ...] = ("busy", "regular", "quiet", "thorough")
+MODES: tuple[Mode, ...] = ("busy", "regular", "idle", "thorough")
 
 
 def plan(
@@ -61,15 +61,15 @@ def plan(
         ([90 * MIB, 90 * MIB], "busy", 0),
         ([90 * MIB, 90 * MIB, 5 * MIB], "busy", 0),
         ([90 * MIB] * 4 + [MIB] * 50, "busy", 39),
-        ([90 * MIB] * 4, "quiet", 0),
+        ([90 * MIB] * 4, "idle", 0),
         ([90 * MIB] * 4, "thorough", 4),
         ([90 * MIB] * 3, "thorough", 2),
         ([40 * MIB, 94 * MIB, 60 * MIB, 94 * MIB, 40 * MIB], "thorough", 2),
-        ([MIB] * 2, "quiet", 2),
-        ([MIB, 2 * MIB, 90 * MIB], "quiet", 2),
-        ([MIB, 90 * MIB], "quiet", 0),
+        ([MIB] * 2, "idle", 2),
+        ([MIB, 2 * MIB, 90 * MIB], "idle", 2),
+        ([MIB, 90 * MIB], "idle", 0),
         ([MIB, 90 * MIB], "thorough", 2),
-        ([MIB, 120 * MIB], "quiet", 0),
+        ([MIB, 120 * MIB], "idle", 0),
         ([MIB, 120 * MIB], "thorough", 2),
         ([120 * MIB, MIB, 110 * MIB], "thorough", 2),
         ([MIB, MIB, 120 * MIB], "thorough", 3),
@@ -146,7 +146,7 @@ def expected_files(size: int, target: int, below: int) -> int:
     st.lists(st.one_of(st.integers(1, 30), st.integers(1, 200)), max_size=60),
     st.integers(1, 3),
     st.sampled_from([{}, {"sort": ("id",)}, {"zorder": ("id",)}]),
-    st.sampled_from(["busy", "quiet", "thorough"]),
+    st.sampled_from(["busy", "idle", "thorough"]),
 )
 def test_no_bytes_are_rewritten_for_ever(
     sizes: list[int], cores: int, order: dict[str, tuple[str, ...]], mode: Mode
@@ -346,7 +346,7 @@ def test_expiry_waits_for_what_others_need_and_says_so() -> None:
     assert "retention of its own" in own.waiting[0]
 
 
-@pytest.mark.parametrize("mode", ["busy", "quiet", "thorough"])
+@pytest.mark.parametrize("mode", ["busy", "idle", "thorough"])
 def test_progress_that_lies_far_back_is_carried_before_anything_is_expired(mode: Mode) -> None:
     snapshots = [without_progress(one) if one.id > 105 else one for one in line(400)]
     found = plan_maintenance(
@@ -369,7 +369,7 @@ def test_once_a_table_is_quiet_its_newest_snapshot_tells_how_far_it_is(covered: 
         replace(metadata, properties={"gc.enabled": "false"}),
     ]
     for one in others:
-        for mode, is_due in (("quiet", carried), ("thorough", carried), ("busy", False)):
+        for mode, is_due in (("idle", carried), ("thorough", carried), ("busy", False)):
             found = plan_maintenance(
                 one, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, cast(Mode, mode), NOTED
             )
@@ -403,7 +403,7 @@ def test_the_window_is_for_rewriting_alone() -> None:
 def test_orphans_are_looked_for_once_a_day() -> None:
     def reasons(now_ms: int, noted: dict[str, int]) -> list[str]:
         metadata = table(line(3, every_ms=DAY_MS // 2))
-        found = plan_maintenance(metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), now_ms, "quiet", noted)
+        found = plan_maintenance(metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), now_ms, "idle", noted)
         return [action.reason for action in found.actions if action.kind == "orphans"]
 
     assert reasons(2 * DAY_MS, {}) == ["files that no snapshot names were never looked for"]
@@ -418,7 +418,7 @@ def test_distinct_values_are_counted_once_a_day_and_once_for_each_snapshot() -> 
     def is_counted(now_ms: int, *statistics: int) -> bool:
         metadata = replace(table(line(3)), statistics=statistics)
         found = plan_maintenance(
-            metadata, MaintenanceTask(MaintenanceSpec(statistics=True), TARGET), Holds(), now_ms, "quiet", {}
+            metadata, MaintenanceTask(MaintenanceSpec(statistics=True), TARGET), Holds(), now_ms, "idle", {}
         )
         return "statistics" in [action.kind for action in found.actions]
 
@@ -431,4 +431,4 @@ def test_distinct_values_are_counted_once_a_day_and_once_for_each_snapshot() -> 
 def test_a_table_is_quiet_a_minute_after_its_last_row() -> None:
     metadata = table([*line(3), without_progress(line(4)[-1], removes_files=True)])
     assert mode_of(metadata, 3_000 + 59_999) == "busy"
-    assert mode_of(metadata, 3_000 + 60_000) == "quiet"
+    assert mode_of(metadata, 3_000 + 60_000) == "idle"

@@ -55,7 +55,7 @@ def test_deletes_are_worked_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "deleted"), [("busy", 12), ("eager", 12), ("regular", 12), ("quiet", 10), ("thorough", 5)]
+    ("mode", "deleted"), [("busy", 12), ("eager", 12), ("regular", 12), ("idle", 10), ("thorough", 5)]
 )
 def test_the_longer_a_table_rests_the_fewer_deleted_rows_are_left_in_it(mode: Mode, deleted: int) -> None:
     for count, is_due in ((deleted, True), (deleted - 1, False)):
@@ -109,10 +109,10 @@ def test_deletes_that_name_no_file_are_worked_off_by_the_share_they_may_have() -
 @pytest.mark.parametrize(
     ("mode", "mib", "deleted", "is_due"),
     [
-        ("quiet", 16, 10, True),
+        ("idle", 16, 10, True),
         ("thorough", 16, 10, True),
-        ("quiet", 16, 9, False),
-        ("quiet", 17, 10, False),
+        ("idle", 16, 9, False),
+        ("idle", 17, 10, False),
         ("busy", 16, 10, False),
         ("eager", 16, 10, False),
         ("regular", 16, 10, False),

@@ -13,8 +13,8 @@ from frazil.catalog.table_metadata import TableMetadata
 from frazil.errors import ConflictError, FrazilError, UnavailableError
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import MaintenanceTask
-from frazil.maintenance.run import Carer, Charge
-from frazil.maintenance.scheduler import BEHIND, MOST_APART, MaintenanceScheduler, Seen
+from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
+from frazil.maintenance.scheduler import BEHIND, MOST_APART, MaintenanceScheduler, TableActivity
 from frazil.spec.models import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, table
@@ -22,7 +22,7 @@ from tests.unit.maintenance.tables import MIB, line, table
 CARE = MaintenanceTask(MaintenanceSpec(min_input_files=5), 128 * MIB, 256 * MIB)
 
 
-class PaperUpkeep:
+class MemoryMaintenance:
     """Tables on paper: notes what is asked of it. failures: what the next changes raise; blindness: what looks raise;
     look_s: what each takes; compact_s: and a compaction.
     """
@@ -45,7 +45,7 @@ class PaperUpkeep:
             self.clock.sleep(self.look_s)
         return self.tables.get(table)
 
-    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
+    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
         self._note("compact")
         self.clock.sleep(self.compact_s)
         files = self.tables[table].files
@@ -96,26 +96,28 @@ class Beside:
     def __init__(self, files: int, snapshots: int = 3) -> None:
         self.clock = FakeClock()
         recent = [replace(one, at_ms=self.clock.now_ms() - 1000) for one in line(snapshots)]
-        self.upkeep = PaperUpkeep(table(recent, {"[0,[]]": [MIB] * files}), self.clock)
-        self.maintenance_scheduler = MaintenanceScheduler(Carer(self.upkeep, "p", self.clock), self.clock)
+        self.table_maintenance = MemoryMaintenance(table(recent, {"[0,[]]": [MIB] * files}), self.clock)
+        self.maintenance_scheduler = MaintenanceScheduler(
+            MaintenanceRunner(self.table_maintenance, "p", self.clock), self.clock
+        )
         self.commits = 0
         self.files = files
-        self.charge = Charge("t.a", CARE)
+        self.maintained = MaintainedTable("t.a", CARE)
         self.batch_s: float | None = None
         self.commit(0)
 
     def commit(self, files: int = 1) -> None:
         self.commits += 1
         self.files += files
-        seen = Seen(self.charge, str(self.commits), self.files, self.commits, self.batch_s)
+        seen = TableActivity(self.maintained, str(self.commits), self.files, self.commits, self.batch_s)
         self.maintenance_scheduler.note([seen])
 
     def after(self, seconds: float) -> list[str]:
         """What care does so much later."""
         self.clock.sleep(seconds)
-        self.upkeep.calls.clear()
-        self.maintenance_scheduler.turn()
-        return list(self.upkeep.calls)
+        self.table_maintenance.calls.clear()
+        self.maintenance_scheduler.run_next()
+        return list(self.table_maintenance.calls)
 
 
 def test_a_table_is_looked_at_when_its_numbers_say_so() -> None:
@@ -145,27 +147,31 @@ def test_a_table_without_commits_is_looked_at_once_a_day() -> None:
     beside = Beside(files=1)
     assert beside.after(10) == ["metadata"]
     assert beside.after(180) == [], "a thorough look would find nothing either"
-    kept = len(beside.upkeep.tables["t.a"].snapshots)
+    kept = len(beside.table_maintenance.tables["t.a"].snapshots)
     assert [beside.after(3600) for _ in range(23)] == [[]] * 23
     (metadata, *rest) = beside.after(2 * 3600)
     assert metadata == "metadata"
     assert {"expire"} <= set(rest)
     assert f"orphans of t.a before {beside.clock.now_ms() - 72 * 3_600_000}" in rest
-    assert len(beside.upkeep.tables["t.a"].snapshots) < kept
+    assert len(beside.table_maintenance.tables["t.a"].snapshots) < kept
     assert [beside.after(3600) for _ in range(23)] == [[]] * 23
     assert beside.after(3600)[0] == "metadata"
 
 
-@pytest.mark.parametrize(("files", "rest_s"), [([3, 3, 3], 4.0), ([3, 60, 3], 0.5)], ids=["all small", "one is not"])
-def test_first_looks_at_many_small_tables_are_far_apart(files: list[int], rest_s: float) -> None:
+@pytest.mark.parametrize(("files", "pause_s"), [([3, 3, 3], 4.0), ([3, 60, 3], 0.5)], ids=["all small", "one is not"])
+def test_first_looks_at_many_small_tables_are_far_apart(files: list[int], pause_s: float) -> None:
     beside = Beside(files=3)
-    beside.upkeep.look_s = 0.1
+    beside.table_maintenance.look_s = 0.1
     for number, count in enumerate(files):
-        charge = replace(beside.charge, name=f"t.{number}")
-        beside.upkeep.tables[charge.name] = replace(beside.upkeep.tables["t.a"], name=charge.name)
-        beside.maintenance_scheduler.note([Seen(charge, "1", count, 1)])
+        maintained = replace(beside.maintained, name=f"t.{number}")
+        beside.table_maintenance.tables[maintained.name] = replace(
+            beside.table_maintenance.tables["t.a"], name=maintained.name
+        )
+        beside.maintenance_scheduler.note([TableActivity(maintained, "1", count, 1)])
     beside.clock.sleep(10)
-    assert beside.maintenance_scheduler.turn() == pytest.approx(rest_s), "what all of them take is a fraction of a core"
+    assert beside.maintenance_scheduler.run_next() == pytest.approx(pause_s), (
+        "what all of them take is a fraction of a core"
+    )
 
 
 def test_what_is_left_of_a_round_is_done_in_the_next() -> None:
@@ -179,23 +185,23 @@ def test_what_is_left_of_a_round_is_done_in_the_next() -> None:
 )
 def test_trouble_is_told_and_tried_again(error: FrazilError, pause_s: float) -> None:
     beside = Beside(files=20)
-    beside.upkeep.failures = [error]
+    beside.table_maintenance.failures = [error]
     assert beside.after(10) == ["metadata", "compact"]
-    assert beside.maintenance_scheduler.said()["t.a"]["failure"] == ("no space left" if pause_s == 60 else "")
+    assert beside.maintenance_scheduler.status()["t.a"]["failure"] == ("no space left" if pause_s == 60 else "")
     beside.commit(files=20)
     assert beside.after(pause_s - 1) == []
     assert beside.after(1) == ["metadata", "compact"]
-    assert beside.maintenance_scheduler.said()["t.a"]["failure"] == ""
+    assert beside.maintenance_scheduler.status()["t.a"]["failure"] == ""
 
 
 def test_a_rewrite_that_fails_keeps_no_books_from_being_kept() -> None:
     beside = Beside(files=20, snapshots=400)
-    upkeep = beside.upkeep
-    upkeep.tables["t.a"] = replace(upkeep.tables["t.a"], rewritable_manifests=(1000,) * 200)
-    upkeep.failures = [UnavailableError("no space left")]
+    table_maintenance = beside.table_maintenance
+    table_maintenance.tables["t.a"] = replace(table_maintenance.tables["t.a"], rewritable_manifests=(1000,) * 200)
+    table_maintenance.failures = [UnavailableError("no space left")]
     assert beside.after(10) == ["metadata", "compact", "expire"], "manifests are rewritten another time"
-    assert beside.maintenance_scheduler.said()["t.a"]["failure"] == "no space left"
-    assert len(upkeep.tables["t.a"].snapshots) == 200
+    assert beside.maintenance_scheduler.status()["t.a"]["failure"] == "no space left"
+    assert len(table_maintenance.tables["t.a"].snapshots) == 200
 
 
 @pytest.mark.parametrize(
@@ -205,27 +211,27 @@ def test_trouble_is_over_when_the_next_round_has_none_though_nothing_is_committe
     error: FrazilError, pause_s: float
 ) -> None:
     beside = Beside(files=20)
-    beside.upkeep.failures = [error]
+    beside.table_maintenance.failures = [error]
     assert beside.after(10) == ["metadata", "compact"]
     assert beside.after(pause_s - 1) == []
     assert beside.after(1) == ["metadata", "compact"]
-    assert beside.maintenance_scheduler.said()["t.a"]["failure"] == ""
+    assert beside.maintenance_scheduler.status()["t.a"]["failure"] == ""
     assert beside.after(60) == []
 
 
 def test_a_table_that_cannot_be_looked_at_is_told_until_it_can_or_is_gone() -> None:
     beside = Beside(files=3)
-    beside.upkeep.blindness = UnavailableError("the table cannot be looked at")
+    beside.table_maintenance.blindness = UnavailableError("the table cannot be looked at")
     beside.after(10)
-    assert beside.maintenance_scheduler.said()["t.a"]["failure"] == "the table cannot be looked at"
-    beside.upkeep.blindness = None
-    there = beside.upkeep.tables.pop("t.a")
+    assert beside.maintenance_scheduler.status()["t.a"]["failure"] == "the table cannot be looked at"
+    beside.table_maintenance.blindness = None
+    there = beside.table_maintenance.tables.pop("t.a")
     assert beside.after(60) == ["metadata"]
-    assert beside.maintenance_scheduler.said() == {}
-    beside.upkeep.tables["t.a"] = there
+    assert beside.maintenance_scheduler.status() == {}
+    beside.table_maintenance.tables["t.a"] = there
     beside.commit(files=5)
     assert beside.after(10)[:1] == ["metadata"]
-    assert beside.maintenance_scheduler.said()["t.a"]["failure"] == ""
+    assert beside.maintenance_scheduler.status()["t.a"]["failure"] == ""
 
 
 def test_a_table_is_looked_at_once_a_day_though_nothing_is_committed() -> None:
@@ -241,10 +247,10 @@ def test_a_table_is_looked_at_once_a_day_though_nothing_is_committed() -> None:
 
 def test_what_is_done_once_a_day_is_due_at_the_daily_look_though_that_is_quicker_than_the_last() -> None:
     beside = Beside(files=1)
-    beside.upkeep.look_s = 5.0
+    beside.table_maintenance.look_s = 5.0
     assert beside.after(10) == ["metadata"]
     for look_s in (3.0, 1.0):
-        beside.upkeep.look_s = look_s
+        beside.table_maintenance.look_s = look_s
         assert beside.after(24 * 3600 - 10) == []
         found = next(calls for _ in range(20) if (calls := beside.after(1)))
         assert any(call.startswith("orphans") for call in found)
@@ -252,7 +258,7 @@ def test_what_is_done_once_a_day_is_due_at_the_daily_look_though_that_is_quicker
 
 def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -> None:
     beside = Beside(files=20)
-    beside.upkeep.loses = True
+    beside.table_maintenance.loses = True
     assert beside.maintenance_scheduler.slowed_by("t.a") == 1.0
     assert beside.after(10) == ["metadata", "compact"]
     assert beside.maintenance_scheduler.slowed_by("t.a") == 1.0, "once is chance"
@@ -261,13 +267,13 @@ def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -
         assert beside.after(pause_s) == ["metadata", "compact"]
         found.append(beside.maintenance_scheduler.slowed_by("t.a"))
     assert found == [2.0, 4.0, 8.0]
-    assert beside.maintenance_scheduler.said()["t.a"]["slowed_by"] == 8.0
+    assert beside.maintenance_scheduler.status()["t.a"]["slowed_by"] == 8.0
     for _ in range(20):
         beside.after(10)
     assert beside.maintenance_scheduler.slowed_by("t.a") == MOST_APART
     beside.maintenance_scheduler._known["t.a"].lost_rounds = 100_000
     assert beside.maintenance_scheduler.slowed_by("t.a") == MOST_APART, "another writer may be in the way for days"
-    beside.upkeep.loses = False
+    beside.table_maintenance.loses = False
     assert beside.after(10) == ["metadata", "compact", "carry"]
     assert beside.maintenance_scheduler.slowed_by("t.a") == 1.0
 
@@ -276,9 +282,9 @@ def test_commits_are_slowed_while_a_table_owes_more_than_its_cap() -> None:
     beside = Beside(files=MOST_SMALL_FILES + 1)
     assert beside.after(10) == ["metadata", "compact", "metadata"]
     assert beside.maintenance_scheduler.slowed_by("t.a") == BEHIND, "a round does only so much"
-    assert beside.maintenance_scheduler.said()["t.a"]["above_cap"] == ["10,001 small files"]
+    assert beside.maintenance_scheduler.status()["t.a"]["above_cap"] == ["10,001 small files"]
     files = {"[0,[]]": [MIB] * 20}
-    beside.upkeep.tables["t.a"] = replace(table(line(3), files), name="t.a")
+    beside.table_maintenance.tables["t.a"] = replace(table(line(3), files), name="t.a")
     beside.after(10)
     assert beside.maintenance_scheduler.slowed_by("t.a") == 1.0
 
@@ -286,14 +292,16 @@ def test_commits_are_slowed_while_a_table_owes_more_than_its_cap() -> None:
 def test_a_round_that_leaves_the_files_alone_ends_no_debt() -> None:
     beside = Beside(files=MOST_SMALL_FILES + 1, snapshots=400)
     minute = beside.clock.now_ms() // 60_000 % 1440
-    beside.charge = replace(beside.charge, maintenance=closed(beside.charge.maintenance, minute))
+    beside.maintained = replace(beside.maintained, maintenance=closed(beside.maintained.maintenance, minute))
     beside.commit()
     for _ in range(2):
         assert beside.after(10) == ["metadata", "expire", "metadata"], "files are rewritten in the window alone"
         assert beside.maintenance_scheduler.slowed_by("t.a") == BEHIND
-        assert beside.maintenance_scheduler.said()["t.a"]["above_cap"] == ["10,001 small files"]
-        upkeep = beside.upkeep
-        upkeep.tables["t.a"] = replace(upkeep.tables["t.a"], snapshots={one.id: one for one in line(400)})
+        assert beside.maintenance_scheduler.status()["t.a"]["above_cap"] == ["10,001 small files"]
+        table_maintenance = beside.table_maintenance
+        table_maintenance.tables["t.a"] = replace(
+            table_maintenance.tables["t.a"], snapshots={one.id: one for one in line(400)}
+        )
         beside.commit(files=50)
 
 
@@ -304,7 +312,7 @@ def closed(maintenance: MaintenanceTask, minute: int) -> MaintenanceTask:
 
 def test_a_table_that_rests_while_the_window_is_closed_is_cared_for_when_it_opens() -> None:
     beside = Beside(files=400)
-    beside.charge = Charge("t.a", closed(CARE, beside.clock.now_ms() // 60_000 % 1440))
+    beside.maintained = MaintainedTable("t.a", closed(CARE, beside.clock.now_ms() // 60_000 % 1440))
     beside.commit()
     calls = [beside.after(60) for _ in range(2 * 1440)]
     compacted = [minute for minute, done in enumerate(calls) if "compact" in done]
@@ -319,17 +327,19 @@ def test_few_files_of_a_mirror_are_put_together_in_a_tenth_of_the_time() -> None
     for is_upsert in (True, False):
         beside = Beside(files=1)
         spec = MaintenanceSpec(min_input_files=60)
-        beside.charge = Charge("t.a", replace(CARE, spec=spec), is_upsert=is_upsert)
-        beside.upkeep.compact_s = 3.0
+        beside.maintained = MaintainedTable("t.a", replace(CARE, spec=spec), is_upsert=is_upsert)
+        beside.table_maintenance.compact_s = 3.0
         times = found[is_upsert] = []
         for second in range(1, 301):
-            files = beside.upkeep.tables["t.a"].files
+            files = beside.table_maintenance.tables["t.a"].files
             files = (files[0], *[replace(files[0], size_bytes=1000)] * (len(files) if files[1:] else 1))
-            beside.upkeep.tables["t.a"] = replace(beside.upkeep.tables["t.a"], files=files)
+            beside.table_maintenance.tables["t.a"] = replace(beside.table_maintenance.tables["t.a"], files=files)
             beside.commit()
             if "compact" in beside.after(1):
                 times.append(second)
-                beside.upkeep.tables["t.a"] = replace(beside.upkeep.tables["t.a"], files=files[:1])
+                beside.table_maintenance.tables["t.a"] = replace(
+                    beside.table_maintenance.tables["t.a"], files=files[:1]
+                )
                 beside.commit(1 - beside.files)
     early, usual = found[True], found[False]
     assert early[0] == 10, "at the first look"
@@ -340,7 +350,7 @@ def test_few_files_of_a_mirror_are_put_together_in_a_tenth_of_the_time() -> None
 def test_a_mirror_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses() -> None:
     beside = Beside(files=4)
     spec = MaintenanceSpec(min_input_files=60)
-    beside.charge = Charge("t.a", replace(CARE, spec=spec), is_upsert=True)
+    beside.maintained = MaintainedTable("t.a", replace(CARE, spec=spec), is_upsert=True)
     beside.commit()
     assert beside.after(10) == ["metadata"]
     tidied = ["metadata", "compact", "carry"]
@@ -360,7 +370,7 @@ def test_a_mirror_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses(
 
 def test_pauses_of_long_ago_do_not_keep_a_mirror_from_its_rest() -> None:
     beside = Beside(files=4)
-    beside.charge = Charge("t.a", replace(CARE, spec=MaintenanceSpec(min_input_files=60)), is_upsert=True)
+    beside.maintained = MaintainedTable("t.a", replace(CARE, spec=MaintenanceSpec(min_input_files=60)), is_upsert=True)
     for pause_s in (20, 60):  # As from the start to the end of a first load, and until changes begin.
         beside.after(pause_s)
         beside.commit()
@@ -373,7 +383,7 @@ def test_pauses_of_long_ago_do_not_keep_a_mirror_from_its_rest() -> None:
 
 def test_a_look_right_after_the_last_commit_of_a_mirror_is_not_that_at_rest() -> None:
     beside = Beside(files=4)
-    beside.charge = Charge("t.a", replace(CARE, spec=MaintenanceSpec(min_input_files=120)), is_upsert=True)
+    beside.maintained = MaintainedTable("t.a", replace(CARE, spec=MaintenanceSpec(min_input_files=120)), is_upsert=True)
     beside.commit()
     assert beside.after(10) == ["metadata"]
     assert beside.after(9) == []
@@ -387,13 +397,16 @@ def test_a_look_right_after_the_last_commit_of_a_mirror_is_not_that_at_rest() ->
 def test_a_mirror_that_others_care_for_is_measured_and_slowed_and_nothing_else() -> None:
     beside = Beside(files=MOST_SMALL_FILES + 1)
     off = replace(CARE, spec=CARE.spec.model_copy(update={"is_on": False}))
-    beside.charge = Charge("t.a", off, is_upsert=True)
+    beside.maintained = MaintainedTable("t.a", off, is_upsert=True)
     beside.commit()
     assert beside.after(60) == ["metadata"]
-    assert (beside.maintenance_scheduler.slowed_by("t.a"), beside.upkeep.tables["t.a"].properties) == (BEHIND, {})
+    assert (beside.maintenance_scheduler.slowed_by("t.a"), beside.table_maintenance.tables["t.a"].properties) == (
+        BEHIND,
+        {},
+    )
     beside.commit()
     assert beside.after(3600) == [], "hardly anything is new"
-    beside.upkeep.tables["t.a"] = table(line(3), {"[0,[]]": [MIB] * 20})
+    beside.table_maintenance.tables["t.a"] = table(line(3), {"[0,[]]": [MIB] * 20})
     beside.commit(files=20 - beside.files)
     assert beside.after(10) == ["metadata"], "somebody has put files together"
     assert beside.maintenance_scheduler.slowed_by("t.a") == 1.0
@@ -404,7 +417,7 @@ def test_a_mirror_that_others_care_for_is_measured_and_slowed_and_nothing_else()
 
 def test_a_table_that_only_grows_is_not_even_looked_at_where_care_is_off() -> None:
     beside = Beside(files=MOST_SMALL_FILES + 1)
-    beside.charge = Charge("t.a", replace(CARE, spec=CARE.spec.model_copy(update={"is_on": False})))
+    beside.maintained = MaintainedTable("t.a", replace(CARE, spec=CARE.spec.model_copy(update={"is_on": False})))
     beside.commit()
     assert beside.after(86_400) == []
 
@@ -413,33 +426,33 @@ def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:
     beside = Beside(files=1)
     beside.after(10)
     met_ms = beside.clock.now_ms()
-    assert beside.upkeep.tables["t.a"].properties == {"frazil.p.care-began": str(met_ms)}
+    assert beside.table_maintenance.tables["t.a"].properties == {"frazil.p.care-began": str(met_ms)}
     beside.commit()
     assert not [call for call in beside.after(23 * 3600 - 1) if call.startswith("orphans")]
     beside.commit()
     [call] = [call for call in beside.after(86_400) if call.startswith("orphans")]
     assert call == f"orphans of t.a before {beside.clock.now_ms() - int(CARE.spec.orphan_age_s * 1000)}"
     looked = {"frazil.p.care-began": str(met_ms), "frazil.p.orphans-removed": str(beside.clock.now_ms())}
-    assert beside.upkeep.tables["t.a"].properties == looked
+    assert beside.table_maintenance.tables["t.a"].properties == looked
 
 
 def test_status_says_of_a_new_table_that_its_orphans_were_never_looked_for() -> None:
     beside = Beside(files=1)
-    carer = Carer(beside.upkeep, "p", beside.clock)
+    runner = MaintenanceRunner(beside.table_maintenance, "p", beside.clock)
 
-    def said() -> list[str]:
-        plan = carer.plan(beside.charge, "thorough")
+    def status() -> list[str]:
+        plan = runner.plan(beside.maintained, "thorough")
         assert plan is not None
         return [action.reason for action in plan.actions if action.kind == "orphans"]
 
     beside.after(10)
-    assert said() == []
+    assert status() == []
     beside.clock.sleep(86_400)
-    assert said() == ["files that no snapshot names were never looked for"]
+    assert status() == ["files that no snapshot names were never looked for"]
     beside.commit()
     beside.after(10)
     beside.clock.sleep(2 * 86_400)
-    assert said() == ["files that no snapshot names were last looked for 48 h ago"]
+    assert status() == ["files that no snapshot names were last looked for 48 h ago"]
 
 
 def test_files_of_a_batch_in_hand_are_no_orphans_however_old_they_are() -> None:
@@ -461,39 +474,39 @@ def test_files_of_a_batch_in_hand_are_no_orphans_however_old_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "pause_s", "said"),
+    ("error", "pause_s", "status"),
     [
         (UnavailableError("another table lies there"), 86_400, "another table lies there"),
         (ConflictError("went"), 600, ""),
     ],
 )
 def test_a_search_for_orphans_that_comes_to_nothing_is_not_repeated_at_once(
-    error: FrazilError, pause_s: int, said: str
+    error: FrazilError, pause_s: int, status: str
 ) -> None:
     beside = Beside(files=1, snapshots=1)
     beside.after(10)
     beside.clock.sleep(86_400)
     beside.commit(files=5)
-    beside.upkeep.failures = [error]
+    beside.table_maintenance.failures = [error]
     assert "orphans" in " ".join(beside.after(0))
     for _ in range(3):
         beside.commit(files=5)
         assert "orphans" not in " ".join(beside.after((pause_s - 60) / 3))
-        assert beside.maintenance_scheduler.said()["t.a"]["failure"] == said
+        assert beside.maintenance_scheduler.status()["t.a"]["failure"] == status
     beside.commit(files=5)
     assert "orphans" in " ".join(beside.after(60))
-    assert beside.maintenance_scheduler.said()["t.a"]["failure"] == ""
+    assert beside.maintenance_scheduler.status()["t.a"]["failure"] == ""
 
 
 def test_orphans_that_were_promised_are_spared() -> None:
     clock = FakeClock()
     dead_letters = replace(table(line(3)), name="t.a__dead_letters")
-    upkeep = PaperUpkeep(dead_letters, clock)
-    upkeep.tables["t.a"] = replace(table(line(3)), promised=frozenset({"/t/promised.parquet"}))
-    upkeep.found = ["file:/t/promised.parquet", "file:/t/orphan.parquet"]
-    carer = Carer(upkeep, "p", clock)
-    charge = Charge("t.a__dead_letters", CARE, owners=("t.a",))
-    plan = carer.plan(charge, "thorough")
+    table_maintenance = MemoryMaintenance(dead_letters, clock)
+    table_maintenance.tables["t.a"] = replace(table(line(3)), pending_files=frozenset({"/t/promised.parquet"}))
+    table_maintenance.found = ["file:/t/promised.parquet", "file:/t/orphan.parquet"]
+    runner = MaintenanceRunner(table_maintenance, "p", clock)
+    maintained = MaintainedTable("t.a__dead_letters", CARE, owners=("t.a",))
+    plan = runner.plan(maintained, "thorough")
     assert plan is not None
-    assert [outcome.failure for outcome in carer.run(plan, CARE)] == [""] * len(plan.actions)
-    assert upkeep.removed == ["file:/t/orphan.parquet"]
+    assert [outcome.failure for outcome in runner.run(plan, CARE)] == [""] * len(plan.actions)
+    assert table_maintenance.removed == ["file:/t/orphan.parquet"]

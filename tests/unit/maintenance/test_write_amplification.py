@@ -11,24 +11,24 @@ import pytest
 from frazil.catalog.maintenance_port import Compaction, Rewritten, Transfer
 from frazil.catalog.table_metadata import Snapshot, StoredData
 from frazil.maintenance.plan import ORPHANS_NOTE, MaintenanceTask
-from frazil.maintenance.run import Carer, Charge
-from frazil.maintenance.scheduler import ROUND_BYTES, MaintenanceScheduler, Seen
+from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
+from frazil.maintenance.scheduler import ROUND_BYTES, MaintenanceScheduler, TableActivity
 from frazil.spec.models import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, table
 from tests.unit.maintenance.test_plan import rewritten
-from tests.unit.maintenance.test_scheduler import PaperUpkeep
+from tests.unit.maintenance.test_scheduler import MemoryMaintenance
 
 TARGET = 128 * MIB
 ROWS = 1_000_000
 
 
-class Rewriting(PaperUpkeep):
+class Rewriting(MemoryMaintenance):
     """Tables on paper whose files are put together as Iceberg would. written: bytes of what was written anew."""
 
     written = 0
 
-    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
+    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
         self.calls.append("compact")
         metadata, options = self.tables[table], compaction.options
         most = int(options.get("max-files-to-rewrite", len(metadata.files)))
@@ -67,27 +67,31 @@ class Feed:
         self.clock = FakeClock()
         # Looking for orphans writes no rows.
         never = {f"frazil.p.{ORPHANS_NOTE}": str(self.clock.now_ms() + 10**12)}
-        self.upkeep = Rewriting(replace(table(), properties=never, files=tuple(files)), self.clock)
-        self.maintenance_scheduler = MaintenanceScheduler(Carer(self.upkeep, "p", self.clock), self.clock)
-        self.charge = Charge("t.a", MaintenanceTask(MaintenanceSpec(), TARGET, ROUND_BYTES))
+        self.table_maintenance = Rewriting(replace(table(), properties=never, files=tuple(files)), self.clock)
+        self.maintenance_scheduler = MaintenanceScheduler(
+            MaintenanceRunner(self.table_maintenance, "p", self.clock), self.clock
+        )
+        self.maintained = MaintainedTable("t.a", MaintenanceTask(MaintenanceSpec(), TARGET, ROUND_BYTES))
         self.commits = 0
 
     @property
     def files(self) -> tuple[StoredData, ...]:
-        return self.upkeep.tables["t.a"].files
+        return self.table_maintenance.tables["t.a"].files
 
     def commit(self, files: Sequence[StoredData]) -> None:
         self.commits += 1
         head = Snapshot(self.commits, None, self.clock.now_ms(), progress={"p": str(self.commits)})
-        metadata = self.upkeep.tables["t.a"]
-        self.upkeep.tables["t.a"] = replace(metadata, files=tuple(files), snapshots={head.id: head}, head=head.id)
+        metadata = self.table_maintenance.tables["t.a"]
+        self.table_maintenance.tables["t.a"] = replace(
+            metadata, files=tuple(files), snapshots={head.id: head}, head=head.id
+        )
 
     def rest(self, seconds: int) -> None:
         step_s = max(1, seconds // 60)
         for _ in range(0, seconds, step_s):
-            self.maintenance_scheduler.note([Seen(self.charge, str(self.commits), len(self.files), 1)])
+            self.maintenance_scheduler.note([TableActivity(self.maintained, str(self.commits), len(self.files), 1)])
             self.clock.sleep(step_s)
-            self.maintenance_scheduler.turn()
+            self.maintenance_scheduler.run_next()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,7 @@ def test_each_row_is_written_anew_a_few_times_only(every_s: int, mib: int, parti
         new = [StoredData(mib * MIB // partitions, ROWS, f"[0,[{n}]]") for n in range(partitions)]
         feed.commit([*feed.files, *new])
         feed.rest(every_s)
-    assert feed.upkeep.written <= 3 * commits * mib * MIB
+    assert feed.table_maintenance.written <= 3 * commits * mib * MIB
     small = Counter(file.partition for file in feed.files if file.size_bytes < 0.75 * TARGET)
     assert max(small.values(), default=0) <= 52
 
@@ -119,7 +123,7 @@ def test_what_one_partition_is_written_anew_for_is_nothing_to_the_others() -> No
         thirds = StoredData(42 * MIB, ROWS, "[0,[0]]")
         feed.commit([*feed.files, thirds, *(StoredData(2 * MIB, ROWS, f"[0,[{n}]]") for n in range(1, 11))])
         feed.rest(1)
-    assert feed.upkeep.written <= 1.1 * 300 * 62 * MIB
+    assert feed.table_maintenance.written <= 1.1 * 300 * 62 * MIB
 
 
 @pytest.mark.parametrize("every_s", [30, 120, 300, 3600])
@@ -128,7 +132,7 @@ def test_a_mirror_is_written_anew_once_for_every_tenth_that_changes(every_s: int
     for _ in range(120):
         feed.commit([replace(file, deleted=file.deleted + ROWS // 100) for file in feed.files])
         feed.rest(every_s)
-    assert feed.upkeep.written <= 12 * 4 * TARGET, "120 % of its rows have changed"
+    assert feed.table_maintenance.written <= 12 * 4 * TARGET, "120 % of its rows have changed"
     assert max(file.deleted for file in feed.files) < 0.2 * ROWS
 
 
@@ -147,7 +151,7 @@ def test_what_comes_last_joins_a_file_that_is_nearly_full() -> None:
     feed.commit([*feed.files, *(StoredData(MIB, ROWS, file.partition) for file in feed.files)])
     feed.rest(600)
     assert [file.size_bytes for file in feed.files] == [101 * MIB, 111 * MIB, 121 * MIB]
-    assert feed.upkeep.written == sum(file.size_bytes for file in feed.files)
+    assert feed.table_maintenance.written == sum(file.size_bytes for file in feed.files)
 
 
 def test_what_fits_together_only_after_a_round_is_put_together_soon_after_it() -> None:
@@ -155,9 +159,9 @@ def test_what_fits_together_only_after_a_round_is_put_together_soon_after_it() -
     feed.commit([StoredData(size * MIB, ROWS, "[0,[]]") for size in (40, 94, 60, 94, 40)])
     feed.rest(300)
     assert sorted(file.size_bytes // MIB for file in feed.files) == [40, 100, 188]
-    feed.upkeep.calls.clear()
+    feed.table_maintenance.calls.clear()
     feed.rest(3600)
-    assert feed.upkeep.calls == []
+    assert feed.table_maintenance.calls == []
 
 
 def test_a_file_that_is_nearly_full_is_not_written_anew_for_each_row_that_comes() -> None:
@@ -165,7 +169,7 @@ def test_a_file_that_is_nearly_full_is_not_written_anew_for_each_row_that_comes(
     for _ in range(96):
         feed.commit([*feed.files, StoredData(MIB // 10, ROWS, "[0,[]]")])
         feed.rest(3600)
-    assert feed.upkeep.written <= 6 * TARGET, "once a day, and what comes meanwhile"
+    assert feed.table_maintenance.written <= 6 * TARGET, "once a day, and what comes meanwhile"
 
 
 def test_bursts_with_pauses_are_no_reason_to_write_everything_anew_in_every_pause() -> None:
@@ -175,24 +179,24 @@ def test_bursts_with_pauses_are_no_reason_to_write_everything_anew_in_every_paus
             feed.commit([*feed.files, StoredData(MIB // 10, ROWS, "[0,[]]")])
             feed.rest(1)
         feed.rest(400)
-    assert feed.upkeep.written <= 5 * 60 * 2 * MIB
+    assert feed.table_maintenance.written <= 5 * 60 * 2 * MIB
 
 
 def test_a_table_with_few_commits_is_not_looked_at_again_and_again_between_them() -> None:
     feed = Feed()
     for _ in range(12):
         feed.commit([*feed.files, StoredData(MIB, ROWS, "[0,[]]")])
-        feed.upkeep.calls.clear()
+        feed.table_maintenance.calls.clear()
         feed.rest(7200)
-        assert feed.upkeep.calls.count("metadata") <= 4
+        assert feed.table_maintenance.calls.count("metadata") <= 4
 
 
 def test_progress_is_said_again_soon_after_files_were_rewritten_between_few_commits() -> None:
     feed, compacted = Feed(), 0
     for number in range(40):
         feed.commit([*feed.files, StoredData(MIB, ROWS, "[0,[]]")])
-        feed.upkeep.calls.clear()
+        feed.table_maintenance.calls.clear()
         feed.rest(3600)
-        compacted += "compact" in feed.upkeep.calls
-        assert ("compact" in feed.upkeep.calls) <= ("carry" in feed.upkeep.calls), number
+        compacted += "compact" in feed.table_maintenance.calls
+        assert ("compact" in feed.table_maintenance.calls) <= ("carry" in feed.table_maintenance.calls), number
     assert compacted

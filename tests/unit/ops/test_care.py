@@ -8,20 +8,20 @@ from typing import Any, cast
 
 import pytest
 
-from frazil.catalog.maintenance_port import Upkeep
+from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.port import TableSize
 from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableMetadata
 from frazil.ingest.state.catalog import CatalogState
 from frazil.ingest.table import Table
 from frazil.maintenance.health import MOST_SMALL_FILES
-from frazil.maintenance.run import Carer
-from frazil.ops.maintenance import charges, report_maintenance, seen_by
+from frazil.maintenance.run import MaintenanceRunner
+from frazil.ops.maintenance import activity_of, maintained_tables, report_maintenance
 from frazil.ops.reports import MaintenanceReport
 from frazil.spec.models import MaintenanceSpec, TableSpec, TopicSelector
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, without_progress
 from tests.unit.maintenance.tables import table as look_of
-from tests.unit.maintenance.test_scheduler import PaperUpkeep
+from tests.unit.maintenance.test_scheduler import MemoryMaintenance
 
 
 def table(name: str, maintenance: Mapping[str, Any] | None = None) -> Table:
@@ -34,7 +34,7 @@ def test_the_oldest_batch_in_hand_is_told_of_a_table_and_of_its_dead_letters() -
     idle.catalog.dead_letter_count = busy.catalog.dead_letter_count = 1
     idle.schedule.last_batch_at_s, busy.schedule.last_batch_at_s = 5.0, 7.0
     busy.schedule.in_flight = True
-    found = {seen.charge.name: seen.batch_s for seen in seen_by([idle, busy])}
+    found = {seen.maintained.name: seen.batch_s for seen in activity_of([idle, busy])}
     assert found == {
         "n.idle": None,
         "n.idle__dead_letters": None,
@@ -46,7 +46,7 @@ def test_the_oldest_batch_in_hand_is_told_of_a_table_and_of_its_dead_letters() -
 @pytest.mark.parametrize("order", ["sort", "zorder"])
 def test_dead_letters_have_their_own_columns_and_no_order_by_the_table_s(order: str) -> None:
     spec = {order: ("page_url",), "snapshot_count": 7, "cores": 2}
-    own, box = charges([table("n.t", maintenance=spec)])
+    own, box = maintained_tables([table("n.t", maintenance=spec)])
     assert (box.name, box.owners) == ("n.t__dead_letters", ("n.t",))
     assert own.maintenance.spec == MaintenanceSpec.model_validate(spec)
     assert box.maintenance.spec == MaintenanceSpec(snapshot_count=7, cores=2)
@@ -64,8 +64,8 @@ class OneTable:
 
 def reported(look: TableMetadata, said: Mapping[str, Any], mode: str = "append") -> MaintenanceReport:
     spec = {"name": "t.a", "topics": (TopicSelector(literal="a"),), "mode": mode, "maintenance": {"is_on": False}}
-    upkeep = cast(Upkeep, OneTable(look))
-    found = report_maintenance(upkeep, "p", Table(TableSpec.model_validate(spec)), said, FakeClock())
+    table_maintenance = cast(TableMaintenance, OneTable(look))
+    found = report_maintenance(table_maintenance, "p", Table(TableSpec.model_validate(spec)), said, FakeClock())
     assert found is not None
     return found
 
@@ -93,11 +93,11 @@ def test_status_has_the_figures_of_a_table() -> None:
 
 def test_the_last_round_by_hand_is_told_where_it_left_no_snapshot() -> None:
     clock = FakeClock()
-    upkeep = PaperUpkeep(look_of(line(3)), clock)
-    assert reported(upkeep.tables["t.a"], {}).last_ms is None
-    Carer(upkeep, "p", clock).note_round("t.a")
-    assert reported(upkeep.tables["t.a"], {}).last_ms == clock.now_ms()
-    assert reported(upkeep.tables["t.a"], {"last_ms": clock.now_ms() + 1}).last_ms == clock.now_ms() + 1
+    table_maintenance = MemoryMaintenance(look_of(line(3)), clock)
+    assert reported(table_maintenance.tables["t.a"], {}).last_ms is None
+    MaintenanceRunner(table_maintenance, "p", clock).note_round("t.a")
+    assert reported(table_maintenance.tables["t.a"], {}).last_ms == clock.now_ms()
+    assert reported(table_maintenance.tables["t.a"], {"last_ms": clock.now_ms() + 1}).last_ms == clock.now_ms() + 1
 
 
 def test_status_says_what_is_above_its_cap_and_what_comes_of_it() -> None:
@@ -115,5 +115,5 @@ def test_status_says_what_is_above_its_cap_and_what_comes_of_it() -> None:
 def test_a_mirror_is_told_from_tables_that_only_grow() -> None:
     spec = {"name": "n.m", "topics": (TopicSelector(literal="a"),), "mode": "upsert"}
     mirror = Table(TableSpec.model_validate(spec))
-    found = {charge.name: charge.is_upsert for charge in charges([table("n.t"), mirror])}
+    found = {maintained.name: maintained.is_upsert for maintained in maintained_tables([table("n.t"), mirror])}
     assert found == {"n.t": False, "n.m": True, "n.t__dead_letters": False, "n.m__dead_letters": False}

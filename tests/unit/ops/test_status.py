@@ -357,13 +357,13 @@ CARED = MaintenanceReport(
 )
 
 
-def cared(tmp_path: Path, maintenance: MaintenanceReport) -> PipelineReport:
+def maintained(tmp_path: Path, maintenance: MaintenanceReport) -> PipelineReport:
     report = Scene(tmp_path).report()
     return replace(report, tables=tuple(replace(table, maintenance=maintenance) for table in report.tables))
 
 
 def test_how_a_table_is_stored_is_always_shown(tmp_path: Path) -> None:
-    report = cared(tmp_path, CARED)
+    report = maintained(tmp_path, CARED)
     text = text_of(report)
     (at,) = [n for n, words in enumerate(text.splitlines()) if "median file" in words]
     heads, numbers = text.splitlines()[at : at + 2]
@@ -387,7 +387,7 @@ def test_what_a_table_owes_is_said_with_what_comes_of_it(tmp_path: Path) -> None
         slowed_by=4.0,
         failure="no space left",
     )
-    report = cared(tmp_path, owed)
+    report = maintained(tmp_path, owed)
     text = text_of(report, 150)
     for words in (
         "s.a is due for care\n  compact: 60 files of 1 MiB on average\n  waits: files are rewritten in the window\n",

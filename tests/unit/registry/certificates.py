@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-_FROM, _TO = datetime.datetime(2020, 1, 1), datetime.datetime(2100, 1, 1)
+_FROM, _TO = datetime.datetime(2020, 1, 1), datetime.datetime(2100, 1, 1)  # noqa: DTZ001
 
 
 @dataclass(frozen=True)

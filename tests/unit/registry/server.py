@@ -54,7 +54,7 @@ class Desk(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         self.do_GET()
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Says nothing."""
 
     def send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from structlog.testing import capture_logs
 
-from frazil.dead_letters.files import Retried, Selection
+from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.ingest.state.status import RunState
 from frazil.schema.conflicts import MOST_REJECTED, accept
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
@@ -132,9 +132,9 @@ def test_avro_records_with_a_field_that_is_kept_out_are_letters(tmp_path: Path) 
 def test_a_retry_leaves_such_letters_where_they_are_and_takes_the_others(tmp_path: Path) -> None:
     scene = PendingDeadLetters(tmp_path, {"n": "long"}, metadata={"offset": "_offset"})
     scene.feed({"n": 1}, {"n": 2, "_offset": 9}, {"n": "x"})
-    assert scene.retrier.retry(scene.table, Selection()) == Retried(fitted=0, stayed=2)
+    assert scene.replayer.replay(scene.table, Selection()) == ReplayResult(replayed=0, remaining=2)
     scene.declare({"n": "long"}, metadata={"offset": "_place"})
-    assert scene.retrier.retry(scene.table, Selection()) == Retried(fitted=1, stayed=1)
+    assert scene.replayer.replay(scene.table, Selection()) == ReplayResult(replayed=1, remaining=1)
 
 
 def clash(*names: str) -> Any:

@@ -299,7 +299,7 @@ def test_a_batch_that_is_sent_again_leaves_one_row_of_an_id(tmp_path: Path, loss
 def test_a_letter_that_replaces_a_row_leaves_its_id(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (2, 20)).tell((1, LARGE), (3, LARGE)).cure()
     first = row_ids(scene.catalog, TABLE)
-    scene.retry()
+    scene.replay()
     now = row_ids(scene.catalog, TABLE)
     assert scene.mirror() == {1: LARGE, 2: 20, 3: LARGE}
     assert {key: now[key] for key in first} == first

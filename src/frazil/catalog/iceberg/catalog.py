@@ -1,7 +1,8 @@
-"""Tables and commits through Iceberg's Java API, which is reached by py4j.
+"""The catalog port on top of Iceberg's Java API, through py4j.
 
-A stale writer is refused by the table: `validateWith` runs inside every commit attempt, on the base that the attempt will
-replace (Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases on conflict, so a stale writer would win.
+The table refuses stale writers: `validateWith` runs inside every commit attempt, on the base that the attempt replaces
+(Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases after a conflict, so that a stale writer would
+win.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.history import (
     COMMIT_ID,
-    RETRY_ID,
+    REPLAY_ID,
     REWRITE_ID,
     LoggedSnapshot,
     is_recorded,
@@ -40,8 +41,8 @@ from frazil.catalog.iceberg.java_errors import (
 from frazil.catalog.iceberg.table_scans import TableScans, planned, stored_files
 from frazil.catalog.iceberg.table_state import StateReader
 from frazil.catalog.iceberg.updates import arrange, row_delta
-from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, said
-from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
+from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
+from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
 from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import key, to_summary
 from frazil.catalog.scans import Scan
@@ -53,9 +54,8 @@ _TRIES = 5
 
 
 class IcebergCatalog:
-    """A catalog in the JVM behind py4j's `gateway`, for one pipeline. `properties` are Iceberg's own catalog properties.
-
-    One Java table object is kept per table and refreshed; the JVM is the caller's.
+    """A catalog in the JVM behind py4j's `gateway`, for one pipeline. `properties` are Iceberg's catalog properties.
+    One Java table object is kept per table and refreshed; the JVM belongs to the caller.
     """
 
     def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> None:
@@ -153,7 +153,7 @@ class IcebergCatalog:
             wanted = change(state.schema)
             if wanted == state.schema or state.shape == made_for:
                 return state
-            refuse_taken_names(state.schema, wanted, self._specs(table), table)
+            refuse_partition_field_names(state.schema, wanted, self._specs(table), table)
             update = self._tables[table].updateSchema()
             update.unionByNameWith(self._jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json()))
             try:
@@ -166,7 +166,7 @@ class IcebergCatalog:
         raise ConflictError("the schema changes faster than this change can be made", where=table)
 
     def _specs(self, table: str) -> Iterator[PartitionSpec]:
-        """Every partition spec of the table, old ones too."""
+        """Yields every partition spec of the table, old ones included."""
         parser = self._jvm.org.apache.iceberg.PartitionSpecParser
         for spec in self._tables[table].specs().values():
             yield PartitionSpec.model_validate_json(str(parser.toJson(spec)))
@@ -213,8 +213,8 @@ class IcebergCatalog:
         return replace(commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis())
 
     def _adopt(self, table: str, java: Any) -> None:
-        """Marks a table that someone else made as one that this pipeline commits to, so that lost progress is not taken for
-        none.
+        """Marks a table that another tool created as one that this pipeline commits to, so that expired progress is not
+        taken for absent progress.
         """
         name, known = key(self._pipeline, "created"), self._states.get(table)
         if known is None or name in known[1].properties or table in self._adopted:
@@ -239,7 +239,7 @@ class IcebergCatalog:
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         """See the port."""
         ancestors = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])
-        return said(self._pipeline, names, ancestors)
+        return logged_snapshots(self._pipeline, names, ancestors)
 
     def rewrite(self, rewrite: Rewrite) -> None:
         """See the port."""
@@ -256,13 +256,13 @@ class IcebergCatalog:
                     left.remove(path)
             if left:
                 raise ConflictError("the files were not there when they were read", where=rewrite.table)
-            self._files.tell((file.content for file in rewrite.added), java, overwrite, "OverwriteFiles.addFile")
-            for name, value in {**rewrite.words, REWRITE_ID: rewrite.id}.items():
+            self._files.apply((file.content for file in rewrite.added), java, overwrite, "OverwriteFiles.addFile")
+            for name, value in {**rewrite.summary, REWRITE_ID: rewrite.id}.items():
                 overwrite.set(key(self._pipeline, name), value)
             send(overwrite.validateWith(validator), java)
             hit("retry.rewrite-landed")
         except java_errors(ConnectionError) as error:
-            self._look_up(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
+            self._check_landed(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
 
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
         """See the port."""
@@ -272,37 +272,41 @@ class IcebergCatalog:
         )
         try:
             append = java.newAppend()
-            self._files.tell((file.content for file in files), java, append, "AppendFiles.appendFile")
+            self._files.apply((file.content for file in files), java, append, "AppendFiles.appendFile")
             send(append.set(key(self._pipeline, name), value).validateWith(validator), java)
             hit("retry.append-landed")
         except java_errors(ConnectionError) as error:
-            self._look_up(table, error, validator, value, since)
+            self._check_landed(table, error, validator, value, since)
 
     def replace_once(self, replacement: Replacement) -> None:
         """See the port."""
         made, java = replacement, self._tables[replacement.table]
         validator = HistoryValidator(
             self._pipeline,
-            RETRY_ID,
+            REPLAY_ID,
             lambda history: is_unmoved(history, made.since, made.expected.commit_id),
             COMMIT_ID,
         )
         commit = Commit(made.table, made.files, Progress(), made.expected, made.delta)
         try:
             update = self._update_for(java, commit)
-            for name, value in {**made.words, RETRY_ID: made.id}.items():
+            for name, value in {**made.summary, REPLAY_ID: made.id}.items():
                 update.set(key(self._pipeline, name), value)
             send(update.validateWith(validator), java)
             hit("retry.replace-landed")
         except java_errors(ConnectionError) as error:
-            self._look_up(made.table, error, validator, made.id, made.since)
+            self._check_landed(made.table, error, validator, made.id, made.since)
             return
         self._scans.note(commit, java)
 
-    def _look_up(
+    def _check_landed(
         self, table: str, error: Exception, validator: HistoryValidator, value: str, since: int | None
     ) -> None:
-        """A commit that raised (law 4): all is well if the table says what it was to say."""
+        """Returns after a commit that raised where the table's history shows that it succeeded (ARCHITECTURE.md, law
+        4).
+
+        Raises: ConflictError where it was refused; UnavailableError where the outcome is unknown.
+        """
         self._load_after(error, table)
         has_landed = is_recorded(self.history(table, (validator.name,)), validator.name, value, since)
         if has_landed:
@@ -326,7 +330,7 @@ class IcebergCatalog:
         if commit.delta is not None:
             return row_delta(java, commit.files, commit.delta, self._files)
         append = java.newAppend()
-        self._files.tell((file.content for file in commit.files), java, append, "AppendFiles.appendFile")
+        self._files.apply((file.content for file in commit.files), java, append, "AppendFiles.appendFile")
         return append
 
     def scan(self, table: str) -> Scan:
@@ -344,16 +348,25 @@ class IcebergCatalog:
         return self._locks.setdefault(table, threading.RLock())
 
     def scan_of(self, table: str, java: Any) -> Scan:
-        """What is in a Java table of the caller's own, whose turn it is. UnavailableError as `scan`."""
+        """Returns the files of a Java table of the caller, which holds the table's lock.
+
+        Raises: UnavailableError as `scan`.
+        """
         return self._scans.scan(table, java)
 
     def note_rewrite(self, commit: Commit, java: Any) -> None:
-        """Table care, whose turn it is, has made the newest snapshot of `java` with what goes and comes in `commit`."""
+        """Records that maintenance, which holds the table's lock, has made the newest snapshot of `java`: the files of
+        `commit` were added and removed.
+        """
         self._scans.note(commit, java)
         self._behind.add(commit.table)
 
     def _resolve(self, commit: Commit, error: Exception, validator: ProgressValidator, newest: int) -> Progress:
-        """A commit that raised: refused, landed all the same, or not known (law 4). Asks the table for our commit id."""
+        """Returns the progress of a commit that raised and succeeded all the same (ARCHITECTURE.md, law 4).
+
+        Raises: ConflictError or TableMoved where it was refused; UnavailableError where the outcome is unknown; NotSent
+        where it was not sent.
+        """
         state = self._load_after(error, commit.table)
         # Iceberg tries again by itself after an attempt whose answer was lost, and is then refused by our own progress, or
         # by that of a later run which has gone on from there.
@@ -373,7 +386,10 @@ class IcebergCatalog:
         raise failure from None
 
     def _load_after(self, error: Exception, table: str) -> TableState:
-        """The table, to see whether the commit that raised `error` landed; UnavailableError where that cannot be seen."""
+        """Returns the table, loaded to find out whether the commit that raised `error` succeeded.
+
+        Raises: UnavailableError where it cannot be loaded.
+        """
         try:
             state = self.load(table)
         except SpecError:  # For its callers this would mean that nothing was committed.
@@ -383,17 +399,19 @@ class IcebergCatalog:
         return state
 
     def _landed(self, commit: Commit, newest: int) -> Progress | None:
-        """The progress of a commit that is on the main branch, in which all snapshots up to the sequence number `newest`
-        were there before. None where it is not; UnavailableError where so much has been expired that nobody can tell.
+        """Returns the progress of a commit on the main branch; None where it is not there. All snapshots up to the
+        sequence number `newest` existed before the commit.
+
+        Raises: UnavailableError where snapshots that would tell have been expired.
         """
         java = self._tables[commit.table]
         snapshot = java.currentSnapshot()
         while snapshot is not None:
-            said = snapshot.summary().get(key(self._pipeline, "commit-id"))
-            if said == commit.progress.commit_id:
+            found = snapshot.summary().get(key(self._pipeline, "commit-id"))
+            if found == commit.progress.commit_id:
                 return self.reader.progress_of(snapshot)
             is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format 1 do not number their snapshots.
-            if is_older or (said is not None and said == commit.expected.commit_id) or snapshot.parentId() is None:
+            if is_older or (found is not None and found == commit.expected.commit_id) or snapshot.parentId() is None:
                 return None
             snapshot = java.snapshot(snapshot.parentId())
             if snapshot is None:
@@ -404,21 +422,21 @@ class IcebergCatalog:
 
     @property
     def gateway(self) -> Any:
-        """py4j's way into the JVM that the catalog is in."""
+        """py4j's gateway to the JVM of the catalog."""
         return self._gateway
 
     @property
     def pipeline(self) -> str:
-        """The pipeline whose progress it reads and writes."""
+        """The pipeline whose progress is read and written."""
         return self._pipeline
 
     def java_table(self, table: str) -> Any:
-        """A Java table of the caller's own, fresh from the catalog."""
+        """Returns a Java table, fresh from the catalog, that belongs to the caller."""
         return self._catalog.loadTable(self._identifier(table))
 
-    def java_strings(self, words: Sequence[str]) -> Any:
-        """A Java array."""
-        return strings(self._gateway, words)
+    def java_strings(self, summary: Sequence[str]) -> Any:
+        """Returns a Java array of strings."""
+        return strings(self._gateway, summary)
 
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)
@@ -436,7 +454,7 @@ class IcebergCatalog:
         return java
 
     def _forget(self, table: str) -> None:
-        """The table is gone; one that has its name now is another."""
+        """Forgets a table that is gone; a table that has its name now is another one."""
         self._tables.pop(table, None)
         self._states.pop(table, None)
         self._adopted.discard(table)

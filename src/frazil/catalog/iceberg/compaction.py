@@ -1,8 +1,8 @@
-"""Data files rewritten group by group, each committed soon: where that will do by Frazil's own reader and writer, else by
-Spark through Iceberg's.
+"""Compacts data files group by group, each committed soon: by Frazil's own reader and writer where they support the
+files, else by Iceberg's through Spark.
 
-Iceberg's action for the whole table is not used: it cannot read a table with a column such as `_partition`, keeps the
-reason of a failed group to itself, and commits all at the end or in lots of its own choosing.
+Iceberg's action for a whole table is not used: it cannot read a table with a column such as `_partition`, does not
+report why a group failed, and commits everything at the end or in batches of its own choice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import each
 from frazil.catalog.iceberg.merger import open_merger
 from frazil.catalog.iceberg.record_rewrite import is_readable_by_spark, rewrite_records, worth_rewriting
-from frazil.catalog.iceberg.rewrite_commit import Swap
+from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
 from frazil.catalog.table_metadata import partition_text
 from frazil.errors import SpecError
@@ -41,14 +41,16 @@ _Z_TYPES = frozenset(
 )
 """Types whose values Iceberg places on a Z-curve."""
 _NO_ORDER = 0
-"""The id that Iceberg keeps for it."""
+"""Iceberg's id of the empty sort order."""
 
 
 @dataclass(frozen=True)
 class _Order:
-    """Columns by which rows are sorted, as Spark names them, and whether downwards. is_other: not the table's own."""
+    """The order of rows in rewritten files."""
 
+    #: The columns as Spark names them, and whether descending.
     columns: Sequence[tuple[str, bool]]
+    #: Whether it differs from the table's own order.
     is_other: bool = False
 
 
@@ -60,10 +62,10 @@ def compact_table(
     transfer: Transfer | None = None,
     merge_of: MergeOf | None = None,
 ) -> Rewritten:
-    """Rewrites the files that `compaction.options` choose. merge_of: what writes them where it can; all else, and what is to
-    be in some order, is Iceberg's.
+    """Rewrites the files that `compaction.options` choose. merge_of: writes files where it supports them; all others,
+    and files to be sorted, are written by Iceberg. Groups whose commit was refused are counted as lost.
 
-    Groups whose commit was refused are counted as lost. Raises what the JVM raises where a group cannot be rewritten.
+    Raises: what the JVM raises where a group cannot be rewritten.
     """
     jvm, java = catalog.gateway.jvm, catalog.java_table(table)
     seen_as = _seen_as(jvm, java, with_no_order=bool(compaction.zorder))
@@ -82,7 +84,7 @@ def compact_table(
     merger = None
     if merge_of is not None and not (compaction.sort or compaction.zorder):
         merger = open_merger(spark, catalog, table, java, merge_of, _cores(spark))
-    swap = Swap(catalog, table, java, transfer)
+    swap = RewriteCommit(catalog, table, java, transfer)
     removed = added = size = lost = 0
     for groups in _lots(planned):
         hit("care.compact.begins")
@@ -100,10 +102,9 @@ def compact_table(
 
 
 def _seen_as(jvm: Any, java: Any, *, with_no_order: bool) -> Any:
-    """The table with its columns renamed that Iceberg's Spark reader would refuse; files go by field ids, not by names.
-
-    with_no_order: for a writer that says of files that they are in no order: in metadata of a table that was made with one
-    of its own there is none but that, and the writer refuses what is not there.
+    """Returns the table with columns renamed that Iceberg's Spark reader would refuse; files are read by field id, not
+    by name. with_no_order: adds the empty sort order, to which a writer assigns its files, where the table was created
+    with an order of its own and lacks it.
     """
     lacks_none = with_no_order and _NO_ORDER not in java.sortOrders()
     if not _reserved_in(java) and not lacks_none:
@@ -135,7 +136,7 @@ def _planned(jvm: Any, table: Any, options: Mapping[str, str]) -> Iterator[Any]:
 
 
 def _of_partitions(jvm: Any, java: Any, groups: Iterator[Any], partitions: Set[str]) -> Iterator[Any]:
-    """Those of the groups that are of these partitions, or of an older spec: of all of them Iceberg makes one."""
+    """Yields the groups of these partitions, and groups of an older spec, which Iceberg plans as one group."""
     parser, specs = jvm.org.apache.iceberg.ContentFileParser, java.specs()
     for group in groups:
         file = group.fileScanTasks().get(0).file()
@@ -145,7 +146,7 @@ def _of_partitions(jvm: Any, java: Any, groups: Iterator[Any], partitions: Set[s
 
 
 def _up_to(groups: Iterator[Any], most: int) -> Iterator[Any]:
-    """Until they have so many files."""
+    """Yields groups until they have `most` files."""
     for group in groups:
         if most <= 0:
             return
@@ -154,7 +155,7 @@ def _up_to(groups: Iterator[Any], most: int) -> Iterator[Any]:
 
 
 def _lots(groups: Iterator[Any]) -> Iterator[list[Any]]:
-    """Large groups each for themselves, small ones together."""
+    """Yields lists of groups to be committed together: large groups one by one, small ones together."""
     lot: list[Any] = []
     for group in groups:
         lot.append(group)
@@ -169,7 +170,7 @@ def _lots(groups: Iterator[Any]) -> Iterator[list[Any]]:
 def _group_rewriter(
     spark: SparkSession, jvm: Any, java: Any, seen_as: Any, compaction: Compaction
 ) -> Callable[[Any], Any]:
-    """What writes the files that a group becomes, and answers them."""
+    """Returns the function that writes the files of a group and returns them."""
     zorder = _z_columns(java, compaction.zorder)
     if zorder:
         return _z_rewriter(spark, jvm, seen_as, zorder)
@@ -178,8 +179,8 @@ def _group_rewriter(
 
 
 def _z_rewriter(spark: SparkSession, jvm: Any, table: Any, columns: Sequence[str]) -> Callable[[Any], Any]:
-    """Iceberg's own writer in Z-order, alone: its action for the whole table removes the files of a commit whose answer was
-    lost, though they may be the table's by then. The class is not public.
+    """Returns a function that runs Iceberg's Z-order writer alone: Iceberg's action for the whole table deletes the
+    files of a commit whose response was lost, though they may be in the table. The class is not public.
     """
     session: Any = spark
     names = jvm.java.util.ArrayList()
@@ -196,14 +197,14 @@ def _z_rewriter(spark: SparkSession, jvm: Any, table: Any, columns: Sequence[str
 
 
 def _within(jvm: Any, group: Any, cores: int) -> Any:
-    """The group for a writer that has a task for each file it expects."""
+    """Returns the group for a writer that runs a task per expected file."""
     files, largest = min(cores, int(group.expectedOutputFiles())), _largest_file(group, cores)
     made, split = jvm.org.apache.iceberg.actions.RewriteFileGroup, int(group.inputSplitSize())
     return made(group.info(), group.fileScanTasks(), int(group.outputSpecId()), largest, split, files)
 
 
 def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
-    """Columns to order by, as Spark names them; without those that are the same in all of a partition."""
+    """Returns the columns of the Z-order as Spark names them, without columns that are constant in a partition."""
     constant = set(java.spec().identitySourceIds())
     found = []
     for name in wanted:
@@ -220,7 +221,7 @@ def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
 
 
 def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: Any) -> Any:
-    """The files that one group becomes, not committed yet."""
+    """Returns the files that one group becomes, uncommitted."""
     own = jvm.org.apache.iceberg.spark
     name = str(jvm.java.util.UUID.randomUUID())
     cache, tasks, results = own.SparkTableCache.get(), own.ScanTaskSetManager.get(), own.FileRewriteCoordinator.get()
@@ -245,13 +246,13 @@ def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: An
 
 
 def _cores(spark: SparkSession) -> int:
-    """How many tasks a stage of this session may have: as many as its shuffles have partitions."""
+    """Returns the number of tasks that a stage of this session may have: the number of its shuffle partitions."""
     return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 def _largest_file(group: Any, cores: int) -> int:
-    """Where the writer begins the next file. A task that writes one file has room for more than was reckoned, lest a small
-    one comes after it; where a task writes several, they are to be of about one size.
+    """Returns the size at which the writer begins the next file, in bytes. A task that writes one file may exceed the
+    estimate, so that no small file follows; several files of one task are to be of about equal size.
     """
     files = int(group.expectedOutputFiles())
     if files <= cores:
@@ -260,15 +261,17 @@ def _largest_file(group: Any, cores: int) -> int:
 
 
 def _is_mixed(table: Any, group: Any) -> bool:
-    """Whether rows of one of its files may be for any number of partitions: it has another spec than the files to be."""
+    """Returns whether the rows of one file may belong to any number of partitions: the file's spec differs from the
+    output spec.
+    """
     spec_id = group.outputSpecId()
     return bool(table.specs().get(spec_id).isPartitioned()) and group.fileScanTasks().get(0).file().specId() != spec_id
 
 
 def _writing(group: Any, is_mixed: bool, is_other_order: bool, largest_bytes: int) -> dict[str, str]:
-    """The writer's options. Rows of one partition are written as they come: in another order than the table's own the writer
-    must not sort them again. Mixed ones are ordered by partition first, so that one file is open at a time, and in a
-    partition by nothing but the table's own order.
+    """Returns the writer's options. Rows of one partition are written in the order given, which the writer must not
+    change to the table's own. Rows of several partitions are sorted by partition, so that one file is open at a time,
+    and within a partition by the table's own order.
     """
     return {
         "use-table-distribution-and-ordering": "false" if is_other_order and not is_mixed else "true",
@@ -289,7 +292,7 @@ def _ordered(frame: DataFrame, order: Sequence[tuple[str, bool]], files: int) ->
 
 
 def _columns(java: Any, wanted: Sequence[str]) -> list[tuple[str, bool]]:
-    """Columns to sort by, as Spark names them, and whether downwards."""
+    """Returns the columns to sort by, as Spark names them, and whether descending."""
     found = []
     for text in wanted:
         name, _, direction = text.partition(" ")
@@ -311,7 +314,7 @@ def _columns(java: Any, wanted: Sequence[str]) -> list[tuple[str, bool]]:
 
 
 def _own_order(java: Any) -> list[tuple[str, bool]]:
-    """The table's own sort order, where it is one of columns as they are."""
+    """Returns the table's own sort order where it has identity transforms only."""
     fields = list(java.sortOrder().fields())
     if not all(field.transform().isIdentity() for field in fields):
         return []
@@ -323,7 +326,7 @@ def _own_order(java: Any) -> list[tuple[str, bool]]:
 
 
 def _in_spark(java: Any, name: str) -> str:
-    """A column in backquotes, renamed as `readable` does."""
+    """Returns the column's name in backquotes, renamed as in `_seen_as`."""
     field = java.schema().asStruct().field(name)
     if field is None:
         return ".".join(f"`{part}`" for part in name.split("."))

@@ -1,7 +1,7 @@
-"""Files that are described as JSON, data files and their deletes, handed to Iceberg's Java API: thousands in a few calls.
+"""Data and delete files described as JSON, passed to Iceberg's Java API: thousands in a few calls.
 
-A call by py4j takes a tenth of a millisecond and more on either side, and a batch may have ten thousand files. So Java
-itself goes through them: what is to be done with each is put together of method handles.
+A py4j call takes a tenth of a millisecond and more on either side, and a batch may have ten thousand files. Java itself
+therefore iterates over them, with a function composed of method handles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from frazil.catalog.iceberg.java import each
 
-Telling = Literal[
+UpdateMethod = Literal[
     "AppendFiles.appendFile",
     "OverwriteFiles.addFile",
     "RowDelta.addRows",
@@ -26,7 +26,7 @@ Telling = Literal[
     "RewriteFiles.deleteFile",
 ]
 """A method of an update that takes one file."""
-_OF_DELETES: tuple[Telling, ...] = (
+_OF_DELETES: tuple[UpdateMethod, ...] = (
     "RowDelta.addDeletes",
     "RowDelta.removeDeletes",
     "RewriteFiles.addFile",
@@ -40,60 +40,62 @@ _JACKSON = f"{_ICEBERG}.shaded.com.fasterxml.jackson"
 
 
 class DataFiles:
-    """The way into the JVM behind py4j's `gateway`."""
+    """Passes files to the JVM behind py4j's `gateway`."""
 
     def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
         self._jvm = gateway.jvm
-        self._ways: dict[Telling, tuple[Any, Any]] = {}
+        self._handles_by_method: dict[UpdateMethod, tuple[Any, Any]] = {}
 
-    def tell(self, contents: Iterable[str], table: Any, update: Any, telling: Telling) -> None:
-        """Calls the update's method `telling` for each file. A file has the partition spec that it was written with, which
-        need not be the table's newest.
+    def apply(self, contents: Iterable[str], table: Any, update: Any, method: UpdateMethod) -> None:
+        """Calls the update's method for each file. A file has the partition spec that it was written with, which need
+        not be the table's current one.
         """
         specs = table.specs()
         for spec_id, alike in groupby(contents, key=_spec_id_of):
             spec = specs.get(spec_id)
             found = [_as_read(content, spec) for content in alike]
-            tell_one = self._consumer(spec, update, telling)
+            apply_one = self._consumer(spec, update, method)
             for first in range(0, len(found), _AT_ONCE):
-                self._reader.readTree(f"[{','.join(found[first : first + _AT_ONCE])}]").forEach(tell_one)
+                self._reader.readTree(f"[{','.join(found[first : first + _AT_ONCE])}]").forEach(apply_one)
 
     def read(self, contents: Iterable[str], spec: Any) -> list[Any]:
-        """Java's data files, all of this partition spec."""
+        """Returns Java data files, all of this partition spec."""
         parser = self._jvm.org.apache.iceberg.ContentFileParser
         return [parser.fromJson(self._reader.readTree(_as_read(content, spec)), spec) for content in contents]
 
     def texts(self, words: Iterable[str]) -> Any:
-        """A Java list of these; none may have a NUL in it."""
+        """Returns a Java list of these strings, none of which may contain NUL."""
         separated = self._jvm.java.util.regex.Pattern.compile("\x00").splitAsStream("\0".join(words))
         return separated.toList()
 
     @cached_property
     def _reader(self) -> Any:
-        """Iceberg's own mapper, which here also reads NaN and Infinity: a partition value may be one."""
+        """Iceberg's JSON mapper, which here also reads NaN and Infinity: a partition value may be one."""
         feature = self._class(f"{_JACKSON}.core.json.JsonReadFeature").getField("ALLOW_NON_NUMERIC_NUMBERS").get(None)
         with_feature = getattr(
             self._jvm.org.apache.iceberg.util.JsonUtil.mapper().reader(), "with"
         )  # A word of Python's.
         return with_feature(feature.mappedFeature())
 
-    def _consumer(self, spec: Any, update: Any, telling: Telling) -> Any:
-        """A Java Consumer: node -> update.telling(ContentFileParser.fromJson(node, spec))."""
+    def _consumer(self, spec: Any, update: Any, method: UpdateMethod) -> Any:
+        """Returns a Java Consumer: node -> update.method(ContentFileParser.fromJson(node, spec))."""
         handles = self._handles
-        if telling not in self._ways:
-            self._ways[telling] = self._way(telling)
-        parse, add = self._ways[telling]
+        if method not in self._handles_by_method:
+            self._handles_by_method[method] = self._method_handles(method)
+        parse, add = self._handles_by_method[method]
         arguments = self._gateway.new_array(self._jvm.java.lang.Object, 1)
         arguments[0] = spec
         both = handles.filterReturnValue(handles.insertArguments(parse, 1, arguments), add.bindTo(update))
         return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(self._consumers, both)
 
-    def _way(self, telling: Telling) -> tuple[Any, Any]:
-        """Of a method: how its file is read, (node, spec) -> file, and the method itself, (update, file) -> update."""
-        owner, name = telling.split(".")
+    def _method_handles(self, method: UpdateMethod) -> tuple[Any, Any]:
+        """Returns two method handles: one that reads a file, (node, spec) -> file, and the update's method, (update,
+        file) -> update.
+        """
+        owner, name = method.split(".")
         interface = self._class(f"{_ICEBERG}.{owner}")
-        file = self._class(f"{_ICEBERG}.{'DeleteFile' if telling in _OF_DELETES else 'DataFile'}")
+        file = self._class(f"{_ICEBERG}.{'DeleteFile' if method in _OF_DELETES else 'DataFile'}")
         node, spec = self._class(f"{_JACKSON}.databind.JsonNode"), self._class(f"{_ICEBERG}.PartitionSpec")
         parser, parsed = self._class(f"{_ICEBERG}.ContentFileParser"), self._class(f"{_ICEBERG}.ContentFile")
         lookup = self._handles.publicLookup()
@@ -116,13 +118,13 @@ class DataFiles:
         return self._jvm.java.lang.invoke.MethodType.methodType(answer, words)
 
     def _class(self, name: str) -> Any:
-        """As py4j itself finds classes, those of Spark's own loader included."""
+        """Returns the Java class as py4j finds it, also from Spark's class loader."""
         return self._jvm.py4j.reflection.ReflectionUtil.classForName(name)
 
 
 def _as_read(content: str, spec: Any) -> str:
-    """The JSON of one file as Java's parser takes it. Iceberg itself writes NaN and Infinity in quotes, which it does not
-    read again.
+    """Returns the JSON of one file as Java's parser accepts it: Iceberg writes NaN and Infinity in quotes, and does not
+    read them again.
     """
     return _unquoted(content, spec) if any(word in content for word in _QUOTED) else content
 
@@ -133,7 +135,7 @@ def _spec_id_of(content: str) -> int:
 
 
 def _unquoted(content: str, spec: Any) -> str:
-    """With numbers in place of texts as the values of partition fields that are fractions."""
+    """Returns the JSON with numbers in place of texts as values of floating-point partition fields."""
     described = json.loads(content)
     values = described["partition"]
     for place, field in enumerate(each(spec.partitionType().fields())):

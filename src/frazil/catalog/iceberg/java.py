@@ -1,4 +1,4 @@
-"""Java's collections from Python, and what Iceberg names with them."""
+"""Java collections, commits and file access from Python."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from frazil.catalog.iceberg.java_errors import java_errors, unavailable
 
 
 def each(iterable: Any) -> Iterator[Any]:
-    """The members of a Java collection, by its own iterator: py4j's ends with an exception of Java, which is not the same
-    everywhere once PySpark has put its own words in place of it.
+    """Yields the members of a Java collection by its own iterator: py4j's ends with a Java exception, whose class
+    PySpark changes.
     """
     iterator = iterable.iterator()
     while iterator.hasNext():
@@ -21,13 +21,13 @@ def each(iterable: Any) -> Iterator[Any]:
 
 
 def length(iterable: Any) -> int:
-    """How many members a Java collection has."""
+    """Returns the number of members of a Java collection."""
     size = getattr(iterable, "size", None)
     return int(size()) if size is not None else sum(1 for _ in iterable)
 
 
 def strings(gateway: Any, words: Sequence[str]) -> Any:
-    """A Java array."""
+    """Returns a Java array of strings."""
     array = gateway.new_array(gateway.jvm.java.lang.String, len(words))
     for number, word in enumerate(words):
         array[number] = word
@@ -35,7 +35,7 @@ def strings(gateway: Any, words: Sequence[str]) -> Any:
 
 
 class Collector:
-    """java.util.function.Consumer: keeps the strings that it is given, such as paths of files."""
+    """java.util.function.Consumer: collects the strings that it receives, such as paths of files."""
 
     class Java:
         """What py4j needs to know."""
@@ -43,15 +43,15 @@ class Collector:
         implements: tuple[str, ...] = ("java.util.function.Consumer",)
 
     def __init__(self) -> None:
-        self.words: list[str] = []
+        self.paths: list[str] = []
 
-    def accept(self, word: str) -> None:
-        """Called by the JVM for each."""
-        self.words.append(word)
+    def accept(self, path: str) -> None:
+        """Called by the JVM for each string."""
+        self.paths.append(path)
 
 
 def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:
-    """Makes a namespace of a Java catalog, and those around it, where they are not there."""
+    """Creates a namespace of a Java catalog and its parents, where they do not exist."""
     for depth in range(1, namespace.length() + 1):
         levels = [namespace.level(level) for level in range(depth)]
         part = gateway.jvm.org.apache.iceberg.catalog.Namespace.of(strings(gateway, levels))
@@ -65,17 +65,24 @@ def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:
 
 
 def send(update: Any, java: Any) -> None:
-    """Commits an update of `java` whose validator lets it into the table once. Raises what Iceberg raises: then all that was
-    written for it stays, and what no snapshot names of that is an orphan like any other.
+    """Commits an update of `java` whose validator admits it into the table once.
+
+    Iceberg retries a refused commit, and deletes what it wrote for a commit that is refused for good. But a proxy on
+    the way may have sent an attempt twice: then the first copy succeeded, it is the reason why all later ones are
+    refused, and Iceberg would delete the manifests of the table's own snapshot. So Iceberg deletes nothing here by
+    itself.
+
+    Raises: what Iceberg raises; everything written for the commit then stays, and files that no snapshot names are
+    orphans.
     """
     left = Collector()
     update.deleteWith(left)
     update.commit()
-    remove(java, left.words)
+    remove(java, left.paths)
 
 
 def remove(java: Any, paths: Iterable[str]) -> None:
-    """Removes files that no snapshot names, as far as possible: an orphan costs space, not truth."""
+    """Deletes files that no snapshot names, as far as possible: an orphan costs space only."""
     for path in set(paths):
         with suppress(*java_errors()):
             java.io().deleteFile(path)
@@ -86,9 +93,11 @@ _DENIED = "access denied"
 
 
 def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str) -> str:
-    """Lists the first object under `location`; what was found, in words. UnavailableError where that fails.
+    """Lists the first object under `location`; returns a description of the result. The request goes through Iceberg's
+    file access, which commits use too. properties: of the catalog or, better, of a table: a catalog may vend others
+    than the pipeline file has.
 
-    properties: of the catalog or, better, of a table: a catalog may hand out others than the pipeline file has.
+    Raises: UnavailableError where that fails.
     """
     jvm = gateway.jvm
     configuration = jvm.org.apache.hadoop.conf.Configuration()

@@ -1,8 +1,8 @@
-"""What goes wrong in the JVM, as Frazil's own errors. Iceberg's exceptions are told apart by the names of their classes.
+"""Exceptions of the JVM as Frazil's errors. Iceberg's exceptions are distinguished by the names of their classes.
 
-An exception of Java arrives as one of two kinds. Once a Spark session exists, PySpark raises its own classes in place of
+A Java exception arrives as one of two classes. Once a Spark session exists, PySpark raises its own classes in place of
 py4j's for IllegalArgumentException, UnsupportedOperationException, ArithmeticException and some others. `except
-java_errors()` catches both kinds.
+java_errors()` catches both.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _OLDER_THAN_THE_TABLE = (
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
-    """The classes of all exceptions of Java: py4j's, and PySpark's where PySpark is in use. To import PySpark only for this
-    would cost time. more: classes that are caught beside them.
+    """Returns the classes of all Java exceptions: py4j's, and PySpark's where PySpark is imported; importing it for
+    this would cost time. more: further classes to be caught.
     """
     captured = sys.modules.get("pyspark.errors.exceptions.captured")
     return (Py4JJavaError, *more) if captured is None else (Py4JJavaError, captured.CapturedException, *more)
 
 
 def unavailable(what: str, error: Exception, where: str) -> FrazilError:
-    """An outage, with the innermost cause in words; a clock that went back and a file that is missing have remedies of their
-    own.
+    """Returns an UnavailableError with the innermost cause; a clock that was set back and a missing file have remedies
+    of their own.
     """
     if is_clock_behind(error):
         return UnavailableError(
@@ -55,16 +55,16 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
 
 
 def is_clock_behind(error: Exception) -> bool:
-    """Whether Iceberg refuses a change because the table has one that is more than a minute younger."""
+    """Returns whether Iceberg refuses a change because the table has a change that is more than a minute younger."""
     return any(words in message_of(error) for words in _OLDER_THAN_THE_TABLE)
 
 
 _UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
-"""What is said of a catalog that no waiting makes usable."""
+"""Messages of catalogs that no waiting makes usable."""
 
 
 def refused_catalog(error: Exception, where: str) -> FrazilError:
-    """Why a catalog cannot be opened: an outage, or a mistake of the file that no waiting mends."""
+    """Returns why a catalog cannot be opened: an outage, or an error in the pipeline file."""
     cause = cause_of(error)
     if "No suitable driver" in cause:
         kind = ":".join(where.split(":")[:2])
@@ -84,14 +84,13 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
 
 
 def is_refused(error: Exception) -> bool:
-    """Whether Iceberg says itself that another commit was in the way."""
+    """Returns whether Iceberg reports a conflicting commit."""
     return is_named(error, *_CONFLICTS)
 
 
 def is_conflict(error: Exception, *names: str) -> bool:
-    """Whether a commit was refused because another one was in the way, in whatever the refusal is wrapped.
-
-    names: further exceptions that say so.
+    """Returns whether a commit was refused because of a conflicting commit, also as a nested cause. names: further
+    exceptions that mean a conflict.
     """
     thrown = _thrown(error)
     causes = [thrown] if thrown is not None else []
@@ -104,36 +103,36 @@ def is_conflict(error: Exception, *names: str) -> bool:
 
 
 def is_not_there(error: Exception) -> bool:
-    """Whether the catalog says that there is no such table."""
+    """Returns whether the catalog reports that the table does not exist."""
     return is_named(error, *_NOT_THERE)
 
 
 def is_another_table(error: Exception) -> bool:
-    """Whether a table that was loaded before was dropped, and another one has its name now. Catalogs that keep one pointer
-    for a name, as JDBC's does, find out when it is refreshed.
+    """Returns whether a loaded table was deleted and recreated under its name. Catalogs with one pointer per name, such
+    as JDBC, find out on refresh.
     """
     return is_named(error, "IllegalStateException") and "Table UUID does not match" in cause_of(error)
 
 
 def is_named(error: Exception, *names: str) -> bool:
-    """Whether it is an exception of Java with one of these names in that of its class."""
+    """Returns whether it is a Java exception with one of these names in the name of its class."""
     thrown = _thrown(error)
     return thrown is not None and any(name in thrown.getClass().getName() for name in names)
 
 
 def message_of(error: Exception) -> str:
-    """What the exception itself says, without its causes, on one line; empty where it is none of Java."""
+    """Returns the message of the exception itself, without causes, on one line; empty for another exception."""
     thrown = _thrown(error)
     return " ".join(str(thrown.getMessage() or "").split())[:400] if thrown is not None else ""
 
 
 def _thrown(error: Exception) -> Any:
-    """The exception in the JVM; None where `error` is none of Java. PySpark keeps it too, unless Python code raised it."""
+    """Returns the exception in the JVM; None for another exception. PySpark keeps it too, unless Python code raised it."""
     return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
 
 
 def cause_of(error: Exception) -> str:
-    """The innermost cause in words, on one line."""
+    """Returns the innermost cause as text, on one line."""
     cause = _thrown(error)
     if cause is None:
         return str(error)

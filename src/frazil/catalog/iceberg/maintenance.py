@@ -1,7 +1,7 @@
-"""Table care by Iceberg's own actions: rewrites run as Spark jobs, the rest in the driver's JVM.
+"""The maintenance port on top of Iceberg's actions: rewrites run as Spark jobs, the rest in the driver's JVM.
 
-Every call loads the table anew: what ingestion knows of it is not touched. Rewrites are committed on top of whatever was
-committed meanwhile; where that replaced what they have read, they are lost.
+Every call loads the table again, independently of ingestion. Rewrites are committed on top of whatever was committed
+meanwhile; where that replaced the files that were read, the rewrite is discarded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from frazil.catalog.iceberg.record_rewrite import is_readable_by_spark
 from frazil.catalog.iceberg.table_scans import Described
 from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
 from frazil.catalog.progress import key
-from frazil.catalog.table_folder import find_stranger, is_own
+from frazil.catalog.table_folder import find_foreign_metadata, is_own
 from frazil.catalog.table_metadata import TableMetadata, carried_progress, read_table_metadata
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POOL = "maintenance"
-"""Spark's scheduler pool of table care."""
+"""Spark's scheduler pool of table maintenance."""
 _SPLIT_SIZE = "spark.sql.iceberg.read.split-size"
-_WHOLE = str(1 << 50)
-"""What one task reads of a table that tells of files: all of it."""
+_UNLIMITED = str(1 << 50)
+"""The split size with which one task reads a whole metadata table."""
 _OPENING_BYTES = 4 * 1024 * 1024
-"""What Iceberg reckons to open a file costs, in bytes of it."""
+"""Iceberg's estimate of the cost of opening a file, in bytes."""
 _DELETED_AT_ONCE = 100
 _METADATA = ".metadata.json"
 _DAY_MS = 86_400_000
 _WITH_DELETES = {"delete-file-threshold": "1", "min-file-size-bytes": "0"}
-"""Chooses data files that deletes count for, and those that are much too large."""
+"""Chooses data files with deletes, and files that are much too large."""
 _GONE = ("No such file", "FileNotFoundException")
-"""What listing a folder says of a file that goes meanwhile: another process has expired a snapshot."""
+"""Messages of listing a folder while files are deleted, such as by another process that expires snapshots."""
 _IN_PYTHON = "exception was thrown from the Python worker"
 _LASTING = ("ValidationException",)
-"""Here it is no other commit that is in the way, but the table itself, as with `gc.enabled`."""
+"""Here the table itself is the reason, such as `gc.enabled`, and not a conflicting commit."""
 _UNREADABLE = ("Invalid schema",)
-"""So Iceberg says that it cannot read a table: equality deletes are by a column that was dropped and has come again."""
+"""Iceberg's message for a table it cannot read: equality deletes on a column that was dropped and added again."""
 
 
-class IcebergUpkeep:
-    """Works on tables of `catalog`. session: None where only what needs no Spark is asked for. cores: tasks at a time.
-    merge_of: what puts files together where it can; None: Iceberg's own writer does.
+class IcebergMaintenance:
+    """Maintains tables of `catalog`. session: None where only actions without Spark are called. cores: the number of
+    tasks at a time. merge_of: compacts files where it supports them; None: Iceberg's own writer does.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class IcebergUpkeep:
             if not with_files or java.currentSnapshot() is None:
                 return read_table_metadata(table, text)
             return read_table_metadata(
-                table, text, Described(self._jvm, java).lots(java.newScan()), self._manifests(java)
+                table, text, Described(self._jvm, java).batches(java.newScan()), self._manifests(java)
             )
         except java_errors() as error:
             if is_not_there(error):
@@ -130,8 +130,8 @@ class IcebergUpkeep:
             return Rewritten(_count(result.rewrittenManifests()), _count(result.addedManifests()))
 
     def _rewrite_manifests_here(self, java: Any, table: str) -> Rewritten:
-        """In the driver, in the order in which they are: Spark's way needs a type for each column, and removes its manifests
-        of format 1 once they are copied.
+        """Rewrites manifests in the driver, in their order: Spark's action needs a Spark type for each column, and
+        deletes manifests of format version 1 after copying them.
         """
         # On this thread: py4j calls Python back only where Python waits for an answer.
         executors = self._jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
@@ -184,8 +184,8 @@ class IcebergUpkeep:
             location = str(java.location()).rstrip("/")
             # Metadata of any age, for a table that shares the folder may have been made today; by its name, the folder of a
             # table `a.data` is the one for data of `a`.
-            strange = self._mine(java, location, self._now_ms() + _DAY_MS)
-            self._refuse_shared(java, table, [path for path in strange if path.endswith(_METADATA)])
+            unnamed = self._mine(java, location, self._now_ms() + _DAY_MS)
+            self._refuse_shared(java, table, [path for path in unnamed if path.endswith(_METADATA)])
             return sorted(self._mine(java, location, older_than_ms))
 
     def remove(self, table: str, paths: Sequence[str]) -> None:
@@ -224,7 +224,7 @@ class IcebergUpkeep:
             self._catalog.java_table(table).updateProperties().set(key(self._catalog.pipeline, name), text).commit()
 
     def _staged(self, table: str) -> tuple[Any, Any]:
-        """The table, fresh from the catalog, and the same in a transaction (see `care_commits`)."""
+        """Returns the table, fresh from the catalog, and the same table in a transaction (see `maintenance_commits`)."""
         java = self._catalog.java_table(table)
         return java, java.newTransaction().table()
 
@@ -233,12 +233,12 @@ class IcebergUpkeep:
         return [(int(manifest.length()), int(manifest.partitionSpecId())) for manifest in manifests]
 
     def _actions(self) -> Any:
-        """Iceberg's actions in that session."""
+        """Returns Iceberg's actions in the session of maintenance."""
         chosen: Any = self._activated()
         return self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(chosen._jsparkSession)
 
     def _activated(self) -> SparkSession:
-        """A session of its own, in a pool that leaves tasks to ingestion."""
+        """Returns a session of its own, in a scheduler pool that leaves tasks to ingestion."""
         if self._session is None:
             raise UnavailableError("table care needs Spark, and this command has none")
         spark = self._session()
@@ -255,8 +255,8 @@ class IcebergUpkeep:
 
     @contextmanager
     def _dealt_out(self, java: Any) -> Iterator[None]:
-        """While it lasts, the table's files are read by as many tasks as care may have, or half as many: two splits that are
-        made one after the other are larger together than one may be.
+        """In its block, the table's files are read by as many tasks as maintenance may use, or half as many: two
+        consecutive splits together exceed the size of one.
         """
         # Snapshots of format 1 may lack it.
         summary, conf = java.currentSnapshot().summary() or {}, self._activated().conf
@@ -267,14 +267,17 @@ class IcebergUpkeep:
         try:
             yield
         finally:
-            conf.set(_SPLIT_SIZE, _WHOLE)
+            conf.set(_SPLIT_SIZE, _UNLIMITED)
 
     def _mine(self, java: Any, location: str, older_than_ms: int) -> list[str]:
-        """Files that no snapshot names, of those where this table's lie."""
+        """Returns files that no snapshot names, in the folders that this table writes to."""
         return [path for path in self._unnamed(java, location, older_than_ms) if is_own(path, location)]
 
     def _unnamed(self, java: Any, location: str, older_than_ms: int) -> list[str]:
-        """What Iceberg would remove, without doing so. ConflictError when files go while they are listed."""
+        """Returns the files that Iceberg would delete as orphans, without deleting them.
+
+        Raises: ConflictError where files are deleted while they are listed.
+        """
         collector = Collector()
         action = self._actions().deleteOrphanFiles(java).location(location).olderThan(older_than_ms)
         try:
@@ -283,9 +286,9 @@ class IcebergUpkeep:
             if any(words in str(error) for words in _GONE):
                 raise ConflictError("files went while they were listed", where=location) from None
             raise
-        return collector.words
+        return collector.paths
 
-    def _refuse_shared(self, java: Any, table: str, strange: Sequence[str]) -> None:
+    def _refuse_shared(self, java: Any, table: str, unnamed: Sequence[str]) -> None:
         parser = self._jvm.org.apache.iceberg.TableMetadataParser
 
         def read(path: str) -> str | None:
@@ -294,7 +297,7 @@ class IcebergUpkeep:
             except java_errors():
                 return None  # Gone meanwhile, or half of one: a commit in another process, or what is left of one.
 
-        path = find_stranger(strange, str(java.uuid()), read)
+        path = find_foreign_metadata(unnamed, str(java.uuid()), read)
         if path is not None:
             raise SpecError(
                 "another table's metadata lies in this table's folder, so its files cannot be told from orphans",
@@ -307,20 +310,20 @@ class IcebergUpkeep:
 
 
 def _settings(cores: int) -> dict[str, str]:
-    """Of the session of table maintenance: no stage has more tasks than it may have, for Spark cannot keep any of them
-    waiting.
+    """Returns the settings of maintenance's session: no stage has more tasks than maintenance may use, because Spark
+    cannot hold tasks back.
     """
     return {
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.leafNodeDefaultParallelism": "1",
         "spark.sql.adaptive.enabled": "false",  # It deals partitions that are large out to more tasks.
-        _SPLIT_SIZE: _WHOLE,
+        _SPLIT_SIZE: _UNLIMITED,
         "spark.sql.caseSensitive": "true",  # A table may have both `Id` and `id`.
     }
 
 
 class _Together:
-    """java.util.function.Function: the same for each file."""
+    """java.util.function.Function: the same value for each file."""
 
     class Java:
         """What py4j needs to know."""
@@ -333,7 +336,7 @@ class _Together:
 
 
 class _SameProgress:
-    """Iceberg's SnapshotAncestryValidator: true while the newest progress of every pipeline is the one that is carried. It
+    """Iceberg's SnapshotAncestryValidator: true while the newest progress of every pipeline is the repeated one. It
     must never raise.
     """
 
@@ -344,11 +347,11 @@ class _SameProgress:
 
     def __init__(self, carried: Mapping[str, str]) -> None:
         self._expected = {name: value for name, value in carried.items() if name.endswith(".commit-id")}
-        self._told_by: set[int] = set()
+        self._found_in: set[int] = set()
 
     def validate(self, snapshots: Any) -> bool:
         """Called by the JVM with the snapshots of the branch."""
-        left, told_by = dict(self._expected), set[int]()
+        left, found_in = dict(self._expected), set[int]()
         iterator = snapshots.iterator()
         while left and iterator.hasNext():
             snapshot = iterator.next()
@@ -358,19 +361,22 @@ class _SameProgress:
                 if found is not None and str(found) != left.pop(name):
                     return False
                 if found is not None:
-                    told_by.add(int(snapshot.snapshotId()))
+                    found_in.add(int(snapshot.snapshotId()))
         # Where another snapshot tells it at a second attempt, the first one has landed.
-        is_first = self._told_by in (set(), told_by)
-        self._told_by = told_by
+        is_first = self._found_in in (set(), found_in)
+        self._found_in = found_in
         return not left and is_first
 
-    def errorMessage(self) -> str:
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
         return "a pipeline has gone on meanwhile"
 
 
 def _refuse_lost(landed: bool | None, table: str) -> None:
-    """ConflictError unless the commit is in the table."""
+    """Checks that the commit is in the table.
+
+    Raises: ConflictError where it is not.
+    """
     if not landed:
         raise ConflictError("another commit has changed what was rewritten", where=table)
 
@@ -385,9 +391,8 @@ def _count(iterable: Any) -> int:
 
 @contextmanager
 def _explained(what: str, table: str, conflicts: Sequence[str] = (), lasting: Sequence[str] = ()) -> Iterator[None]:
-    """In its block trouble in the JVM is a ConflictError or an UnavailableError with the cause in words.
-
-    conflicts: exceptions that tell of another commit, besides the usual ones; lasting: those of the usual ones that do not.
+    """Turns exceptions of the JVM in its block into ConflictError or UnavailableError with the cause. conflicts:
+    further exceptions that mean a conflict. lasting: the usual ones that do not.
     """
     try:
         yield
@@ -404,13 +409,13 @@ def _explained(what: str, table: str, conflicts: Sequence[str] = (), lasting: Se
 
 
 def _failure(what: str, error: Exception, table: str, is_lost: bool) -> FrazilError:
-    said = [line for line in unavailable(what, error, table).message.splitlines() if line.strip()]
+    lines = [line for line in unavailable(what, error, table).message.splitlines() if line.strip()]
     # Of a Python task the trace comes first and what happened last.
-    line = f"{what}: {said[-1]}" if _IN_PYTHON in str(error) else said[0]
+    line = f"{what}: {lines[-1]}" if _IN_PYTHON in str(error) else lines[0]
     return ConflictError(line, where=table) if is_lost else UnavailableError(line, where=table)
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:
-    """What PySpark makes of some of the JVM's exceptions, where it is in use: to import it only for this would cost time."""
+    """Returns PySpark's exception class where PySpark is imported: importing it for this would cost time."""
     errors = sys.modules.get("pyspark.errors")
     return (errors.PySparkException,) if errors is not None else ()

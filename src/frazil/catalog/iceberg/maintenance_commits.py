@@ -1,9 +1,9 @@
-"""The commits of table maintenance: recognised in the table where their answer was lost, cleaned up only where they are not
-in it.
+"""The commits of table maintenance: recognised in the table where their response was lost, cleaned up only where they
+are not in the table.
 
-Iceberg's actions commit by themselves, and remove the files they wrote when that is refused, also where it is their own
-first attempt that refuses them (see `sending`). So they work on a transaction that is never committed, where nothing can be
-in their way, and what they would have committed is committed here.
+Iceberg's actions commit by themselves, and delete the files they wrote when the commit is refused, even where their own
+first attempt is the reason (see `java.send`). They therefore work on a transaction that is never committed and meets no
+conflict, and its result is committed here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from frazil.catalog.history import MAINTENANCE_ID, is_recorded
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import Collector, each, remove
 from frazil.catalog.iceberg.java_errors import is_conflict, java_errors
-from frazil.catalog.iceberg.validators import HistoryValidator, MaintenanceValidator, RewriteValidator, said
+from frazil.catalog.iceberg.validators import HistoryValidator, MaintenanceValidator, RewriteValidator, logged_snapshots
 from frazil.catalog.progress import key
 from frazil.clock import new_id
 
@@ -22,11 +22,11 @@ from frazil.clock import new_id
 def send_once(
     catalog: IcebergCatalog, update: Any, java: Any, since: int, validator: RewriteValidator | None = None
 ) -> bool | None:
-    """Whether an update of `java`, made for the table as it was at the snapshot `since`, is in the table; None where that
-    cannot be told any more. Raises one of `java_errors` where it may yet land. What the attempts wrote is removed only where
-    none of them is in the table.
+    """Commits an update of `java`, made for the table as of the snapshot `since`; returns whether the table contains
+    it, None where that cannot be found out any more. Files that the attempts wrote are deleted only where none of them
+    succeeded. validator: called on every attempt too.
 
-    validator: asked too, on every attempt.
+    Raises: one of `java_errors` where the commit may still succeed.
     """
     own, left = new_id(), Collector()
     once = HistoryValidator(
@@ -39,22 +39,24 @@ def send_once(
     except java_errors() as error:
         java.refresh()
         ancestors = catalog.gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
-        landed = is_recorded(said(catalog.pipeline, (MAINTENANCE_ID,), ancestors), MAINTENANCE_ID, own, since)
+        landed = is_recorded(
+            logged_snapshots(catalog.pipeline, (MAINTENANCE_ID,), ancestors), MAINTENANCE_ID, own, since
+        )
         if landed:
             return True
         if not is_conflict(error):
             raise
         if landed is None:
             return None
-        remove(java, left.words)
+        remove(java, left.paths)
         return False
-    remove(java, left.words)
+    remove(java, left.paths)
     return True
 
 
 def replace_deletes(catalog: IcebergCatalog, java: Any, staged: Any) -> bool | None:
-    """Commits what the snapshot `staged` of a transaction has done to the delete files of `java`; see `send_once`. Where it
-    is not in the table, what the transaction wrote is gone.
+    """Commits the changes that the snapshot `staged` of a transaction makes to the delete files of `java`; see
+    `send_once`. Where the table does not contain the commit, the transaction's files are deleted.
     """
     base, io = java.currentSnapshot(), java.io()
     if staged.snapshotId() == base.snapshotId():
@@ -74,7 +76,9 @@ def replace_deletes(catalog: IcebergCatalog, java: Any, staged: Any) -> bool | N
 
 
 def replace_manifests(catalog: IcebergCatalog, java: Any, staged: Any, done: Any) -> bool | None:
-    """The same for manifests. done: what Iceberg's action says it has done."""
+    """Commits the manifests of the snapshot `staged` of a transaction, as `replace_deletes`. done: the result of
+    Iceberg's action.
+    """
     base = java.currentSnapshot()
     if staged.snapshotId() == base.snapshotId():
         return True

@@ -1,5 +1,5 @@
-"""Data files put together by Frazil's own reader and writer, in Spark's Python tasks, where these are made for them: for a
-quarter of the CPU that a row costs Iceberg's Spark writer.
+"""Compacts data files with Frazil's own reader and writer in Spark's Python tasks, where these support the files: a row
+takes a quarter of the CPU of Iceberg's Spark writer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Merger:
-    """Puts groups of files of `java` together, in up to `cores` tasks at a time."""
+    """Compacts groups of files of `java`, in up to `cores` tasks at a time."""
 
     def __init__(self, spark: SparkSession, catalog: IcebergCatalog, java: Any, merge: Merge, cores: int) -> None:
         self._spark = spark
@@ -39,7 +39,9 @@ class Merger:
         self._cores = cores
 
     def write(self, groups: Sequence[Any]) -> list[Any]:
-        """What each of Iceberg's groups becomes, not committed: a set of Java's files; None where this writer cannot."""
+        """Returns the uncommitted files of each of Iceberg's groups, as a Java set; None where this writer does not
+        support the group.
+        """
         parts = [self._parts(group) for group in groups]
         tasks = [part for mine in parts for part in mine]
         if not tasks:
@@ -52,7 +54,7 @@ class Merger:
         return [self._as_set([next(done) for _ in mine]) if mine else None for mine in parts]
 
     def _parts(self, group: Any) -> list[Merging]:
-        """Its files, in parts that become one file each; none where it is not for this writer."""
+        """Returns the group's files in parts that become one file each; empty where this writer does not support them."""
         spec_id = int(self._spec.specId())
         if int(group.outputSpecId()) != spec_id:
             return []
@@ -87,7 +89,7 @@ class Merger:
 def open_merger(
     spark: SparkSession, catalog: IcebergCatalog, table: str, java: Any, merge_of: MergeOf, cores: int
 ) -> Merger | None:
-    """What puts files of the table together; None where all of them are for Iceberg's own writer."""
+    """Returns the merger for the table; None where Iceberg's own writer must write all of its files."""
     try:
         merge = merge_of(catalog.reader.state(table, java))
     except FrazilError:  # A column of a type that Frazil does not know.
@@ -96,12 +98,12 @@ def open_merger(
 
 
 def _slim(file: LiveFile) -> LiveFile:
-    """The file without what its JSON says of columns: it goes to the tasks."""
+    """Returns the file without column metrics, to be sent to tasks."""
     return LiveFile(file.path, file.record_count, json.dumps(file.description), file.deletes)
 
 
 def _merged(merge: Merge, tasks: Sequence[Merging], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a Spark task: does those of the tasks whose numbers it gets."""
+    """Runs, in a Spark task, the merges whose numbers the task receives."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             done = pickle.dumps(merge(tasks[number]))
@@ -109,7 +111,7 @@ def _merged(merge: Merge, tasks: Sequence[Merging], batches: Iterator[pa.RecordB
 
 
 def _is_plain(file: LiveFile) -> bool:
-    """Whether it is Parquet, and what is deleted in it is told by places alone."""
+    """Returns whether the file is Parquet, and its deletes are by position."""
     is_parquet = str(file.description["file-format"]).lower() == "parquet"
     return is_parquet and all(
         one.kind == "vector" or (one.kind == "positions" and one.is_parquet) for one in file.deletes
@@ -117,7 +119,7 @@ def _is_plain(file: LiveFile) -> bool:
 
 
 def _cuts(sizes: Sequence[int], parts: int) -> list[int]:
-    """Where each of so many parts of about one size begins, and the end; fewer parts where files are few."""
+    """Returns the begin of each of `parts` parts of about equal size, and the end; fewer parts of few files."""
     total, done, cuts = sum(sizes), 0, [0]
     for place, size in enumerate(sizes):
         if place > cuts[-1] and done * parts >= len(cuts) * total:

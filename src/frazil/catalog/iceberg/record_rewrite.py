@@ -1,6 +1,6 @@
-"""Data files rewritten record by record in the driver's JVM: for tables with columns of types that Spark does not know.
+"""Rewrites data files record by record in the driver's JVM, for tables with column types that Spark does not support.
 
-Iceberg's generic reader and writer know all of its types. They are slower than Spark's, use one core, and leave rows in the
+Iceberg's generic reader and writer support all types. They are slower than Spark's, use one core, and keep rows in the
 order of their files.
 """
 
@@ -14,7 +14,7 @@ from frazil.catalog.iceberg.java import each
 from frazil.types import as_json
 
 _NOT_IN_SPARK = frozenset({"TIME", "TIMESTAMP_NANO"})
-"""Types that Iceberg's Spark reader refuses, wherever they are in a table."""
+"""Types that Iceberg's Spark reader refuses, wherever they occur in a table."""
 _READER = "org.apache.iceberg.data.GenericReader"
 _TASK = "org.apache.iceberg.FileScanTask"
 _WRITER = "org.apache.iceberg.io.FileWriter"
@@ -22,14 +22,14 @@ _LINEAGE_SINCE = 3
 
 
 def is_readable_by_spark(jvm: Any, java: Any) -> bool:
-    """Whether Spark has a type for each column and field."""
+    """Returns whether Spark has a type for every field."""
     fields = jvm.org.apache.iceberg.types.TypeUtil.indexById(java.schema().asStruct())
     return not any(str(field.type().typeId()) in _NOT_IN_SPARK for field in fields.values())
 
 
 def rewrite_records(gateway: Any, java: Any, group: Any) -> Any:
-    """The files that one group becomes, not committed yet. Files of an older partition spec become files of that spec; rows
-    of format 3 keep their ids.
+    """Returns the files that one group becomes, uncommitted. Files of an older partition spec become files of that
+    spec; rows of format version 3 keep their ids.
     """
     iceberg = gateway.jvm.org.apache.iceberg
     schema = java.schema()
@@ -46,7 +46,7 @@ def rewrite_records(gateway: Any, java: Any, group: Any) -> Any:
         writer = iceberg.io.RollingDataWriter(factory, names, java.io(), most, spec, first.partition())
         try:
             for task in tasks:
-                reader.pour(task, writer)
+                reader.copy_rows(task, writer)
         finally:
             writer.close()
         written.addAll(writer.result().dataFiles())
@@ -54,8 +54,8 @@ def rewrite_records(gateway: Any, java: Any, group: Any) -> Any:
 
 
 def worth_rewriting(gateway: Any, java: Any, groups: Iterator[Any]) -> Iterator[Any]:
-    """Those of the groups that become fewer files, or lose deleted rows. Iceberg plans all the files of older specs as one
-    group, for they would become files of the new one.
+    """Yields the groups that become fewer files, or lose deleted rows. Iceberg plans all files of older specs as one
+    group, because they would become files of the current spec.
     """
     for group in groups:
         lots = _by_partition(gateway.jvm.org.apache.iceberg, java, group)
@@ -64,7 +64,7 @@ def worth_rewriting(gateway: Any, java: Any, groups: Iterator[Any]) -> Iterator[
 
 
 def _by_partition(iceberg: Any, java: Any, group: Any) -> Iterator[list[Any]]:
-    """The files of a group, those of one spec and partition together."""
+    """Yields the files of a group by spec and partition."""
     found: dict[tuple[int, str], list[Any]] = {}
     for task in each(group.fileScanTasks()):
         file = task.file()
@@ -76,7 +76,7 @@ def _by_partition(iceberg: Any, java: Any, group: Any) -> Iterator[list[Any]]:
 
 
 class _Reader:
-    """Iceberg's generic reader of `java`, which applies the deletes of a file. The class is not public."""
+    """Iceberg's generic reader of `java`, which applies a file's deletes. The class is not public."""
 
     def __init__(self, gateway: Any, java: Any, schema: Any) -> None:
         self._gateway = gateway
@@ -92,8 +92,8 @@ class _Reader:
         rows = self._array(lang.Class, lang.Class.forName("java.lang.Iterable"))
         self._write = lang.Class.forName(_WRITER, True, loader).getMethod("write", rows)
 
-    def pour(self, task: Any, writer: Any) -> None:
-        """Writes the rows that are left of a file."""
+    def copy_rows(self, task: Any, writer: Any) -> None:
+        """Writes the rows of a file that are not deleted."""
         kind = self._gateway.jvm.java.lang.Object
         rows = self._open.invoke(self._reader, self._array(kind, task))
         try:

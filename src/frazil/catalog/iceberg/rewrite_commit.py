@@ -1,4 +1,4 @@
-"""The commit by which rewritten files take the place of others, with what was deleted in those meanwhile."""
+"""The commit that replaces compacted files by new ones, with deletes that were added to the compacted files meanwhile."""
 
 from __future__ import annotations
 
@@ -22,29 +22,34 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class _Rewrite:
-    """What is to be committed. groups: Iceberg's, which are written. read: their files as they were read; new: those that
-    take their place. Both are empty where nothing is deleted in the table and nothing could be transferred.
-    """
+    """A compaction to be committed."""
 
+    #: Iceberg's groups, which are written.
     groups: Sequence[Any]
+    #: Their files as they were read; empty where the table has no deletes and none can be transferred.
     read: tuple[LiveFile, ...]
+    #: The files that replace them; empty likewise.
     new: tuple[LiveFile, ...]
 
 
 @dataclass(frozen=True)
-class _Look:
-    """The table at the snapshot `at`. gone: delete files that go with the files they speak of; come: those of new files.
-    is_whole: whether these are all, and no equality delete counts for the new files as it did for the old ones.
-    """
+class _TableView:
+    """The deletes of the table at one snapshot."""
 
+    #: The snapshot.
     at: int
+    #: Delete files that are removed together with their data files.
     gone: tuple[DeleteFile, ...]
+    #: Delete files of the new files.
     come: tuple[DeleteFile, ...] = ()
-    is_whole: bool = False
+    #: Whether these are all: no equality delete applies to the new files.
+    is_complete: bool = False
 
 
-class Swap:
-    """Commits for files of `table` that were read at the newest snapshot of `java`, which is the caller's own."""
+class RewriteCommit:
+    """Commits compactions of files of `table` that were read at the newest snapshot of `java`, which belongs to the
+    caller.
+    """
 
     def __init__(self, catalog: IcebergCatalog, table: str, java: Any, transfer: Transfer | None) -> None:
         self._catalog = catalog
@@ -59,29 +64,31 @@ class Swap:
         self._file_count = int(head.summary().get("total-data-files") or 0)
 
     def commit(self, groups: Sequence[Any]) -> bool:
-        """Replaces the files of these groups, which are written; False where another commit was in the way, and what was
-        written is removed. Raises one of `java_errors` where the outcome is not known: then it stays.
+        """Replaces the files of these groups, which are written. Returns False after a conflicting commit; the new
+        files are deleted then.
 
-        Deletes that have come for a file are no obstacle where they can be transferred: they are looked for, those of the
-        new files are written, and Iceberg refuses the commit for what comes after that look alone. The first look is taken
-        while batches go on; should one of them land before the commit, this process's batches of the table wait for
-        another look, which finds most of what it needs in memory, and the commit.
+        Deletes that were added to a file do not prevent the commit where they can be transferred: they are searched,
+        delete files for the new files are written, and Iceberg refuses the commit only for later deletes. The first
+        search runs while batches are committed; if one is committed before the compaction, this process's batches of
+        the table wait for another search, which finds most of its data in memory, and for the commit.
+
+        Raises: one of `java_errors` where the outcome is unknown; the new files stay then.
         """
         rewrite = self._described(groups)
-        look = self._first_look(rewrite)
+        view = self._first_view(rewrite)
         for _ in range(_TRIES):
-            if look is None:
+            if view is None:
                 break
             with self._catalog.lock(self._table):
-                if self._transfer is not None and self._now() != look.at:
-                    remove(self._java, (delete.path for delete in look.come))
-                    look = self._look(rewrite, self._scan())
-                landed = self._try(rewrite, look) if look is not None else False
+                if self._transfer is not None and self._now() != view.at:
+                    remove(self._java, (delete.path for delete in view.come))
+                    view = self._view(rewrite, self._scan())
+                landed = self._try(rewrite, view) if view is not None else False
             if landed is not False:
                 return bool(landed)
-            if look is not None:
-                remove(self._java, (delete.path for delete in look.come))
-                look = self._first_look(rewrite) if self._transfer is not None else None
+            if view is not None:
+                remove(self._java, (delete.path for delete in view.come))
+                view = self._first_view(rewrite) if self._transfer is not None else None
         remove(self._java, (str(file.location()) for group in groups for file in each(group.addedFiles())))
         return False
 
@@ -100,63 +107,63 @@ class Swap:
     def _scan(self) -> Scan:
         return self._catalog.scan_of(self._table, self._java)
 
-    def _first_look(self, rewrite: _Rewrite) -> _Look | None:
+    def _first_view(self, rewrite: _Rewrite) -> _TableView | None:
         if self._transfer is None:
-            return _Look(self._read_at, _scoped(rewrite.read))
+            return _TableView(self._read_at, _scoped(rewrite.read))
         with self._catalog.lock(self._table):
             self._now()
             scan = self._scan()
-        return self._look(rewrite, scan)
+        return self._view(rewrite, scan)
 
-    def _look(self, rewrite: _Rewrite, scan: Scan) -> _Look | None:
-        """None where a file is gone, or rows that were deleted cannot be told apart."""
+    def _view(self, rewrite: _Rewrite, scan: Scan) -> _TableView | None:
+        """Returns the deletes at this snapshot; None where a file was removed, or deleted rows cannot be identified."""
         assert self._transfer is not None
         assert scan.read_at is not None
         if scan.read_at == self._read_at:
-            return _Look(self._read_at, _scoped(rewrite.read), is_whole=_is_whole(rewrite.read))
+            return _TableView(self._read_at, _scoped(rewrite.read), is_complete=_is_complete(rewrite.read))
         live = {file.path: file for file in scan.files}
         now = [live[file.path] for file in rewrite.read if file.path in live]
         moved = self._transfer(rewrite.read, now, rewrite.new) if len(now) == len(rewrite.read) else None
-        return _Look(scan.read_at, _scoped(now), tuple(moved), _is_whole(now)) if moved is not None else None
+        return _TableView(scan.read_at, _scoped(now), tuple(moved), _is_complete(now)) if moved is not None else None
 
-    def _try(self, rewrite: _Rewrite, look: _Look) -> bool | None:
-        """Whether it has landed; None where that cannot be told any more."""
-        update = self._java.newRewrite().validateFromSnapshot(look.at).dataSequenceNumber(self._number)
+    def _try(self, rewrite: _Rewrite, view: _TableView) -> bool | None:
+        """Returns whether the commit is in the table; None where that cannot be found out any more."""
+        update = self._java.newRewrite().validateFromSnapshot(view.at).dataSequenceNumber(self._number)
         is_all = sum(int(group.inputFileNum()) for group in rewrite.groups) >= self._file_count
-        self._replace(update, rewrite.groups, look)
+        self._replace(update, rewrite.groups, view)
         landed = send_once(self._catalog, update, self._java, self._read_at, RewriteValidator(self._read_at, is_all))
         if landed:
             hit("care.compact.landed")
-            self._tell(rewrite, look)
+            self._note_rewrite(rewrite, view)
         return landed
 
-    def _replace(self, update: Any, groups: Sequence[Any], look: _Look) -> Any:
+    def _replace(self, update: Any, groups: Sequence[Any], view: _TableView) -> Any:
         sets = self._jvm.org.apache.iceberg.util
         old, new, none = sets.DataFileSet.create(), sets.DataFileSet.create(), sets.DeleteFileSet.create()
         for group in groups:
             old.addAll(group.rewrittenFiles())
             new.addAll(group.addedFiles())
         update.rewriteFiles(old, none, new, none)
-        self._files.tell((delete.content for delete in look.gone), self._java, update, "RewriteFiles.deleteFile")
-        self._files.tell((delete.content for delete in look.come), self._java, update, "RewriteFiles.addFile")
+        self._files.apply((delete.content for delete in view.gone), self._java, update, "RewriteFiles.deleteFile")
+        self._files.apply((delete.content for delete in view.come), self._java, update, "RewriteFiles.addFile")
         return update
 
-    def _tell(self, rewrite: _Rewrite, look: _Look) -> None:
-        """Spares the next batch the listing of all files."""
-        if not look.is_whole:
+    def _note_rewrite(self, rewrite: _Rewrite, view: _TableView) -> None:
+        """Saves the next batch from listing all files."""
+        if not view.is_complete:
             return
         new, old = ([DataFile(f.path, f.record_count, 0, f.content) for f in fs] for fs in (rewrite.new, rewrite.read))
-        delta = RowDelta(look.at, look.come, look.gone, tuple(old))
+        delta = RowDelta(view.at, view.come, view.gone, tuple(old))
         commit = Commit(self._table, tuple(new), Progress(), Progress(), delta)
         self._catalog.note_rewrite(commit, self._java)
 
 
 def _scoped(files: Iterable[LiveFile]) -> tuple[DeleteFile, ...]:
-    """Delete files that speak of one rewritten file alone. Iceberg itself would leave position deletes of format 2 in the
-    table until no older data file is in it, which may be never.
+    """Returns the delete files that apply to one rewritten file only. Iceberg itself would keep position deletes of
+    format version 2 until no older data file is in the table, which may be never.
     """
     return tuple(delete for file in files for delete in file.deletes if delete.is_of_one_file)
 
 
-def _is_whole(files: Iterable[LiveFile]) -> bool:
+def _is_complete(files: Iterable[LiveFile]) -> bool:
     return all(delete.is_of_one_file for file in files for delete in file.deletes)

@@ -1,4 +1,4 @@
-"""The live files of tables, asked of Iceberg's Java API."""
+"""The live files of tables, read through Iceberg's Java API."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of, i
 from frazil.types import Commit
 
 _FILES_AT_ONCE, _WITH_STATISTICS = 10_000, 500
-"""What is known of the columns of a file takes up to a hundred times as much as all else."""
+"""The number of files described in one JSON text, without and with column metrics, which can take a hundred times as
+much as everything else.
+"""
 
 
 class TableScans:
-    """What is in tables whose commits this process makes: it knows what itself has committed, and asks for all else."""
+    """The live files of tables that this process commits to: own commits are applied in memory, everything else is
+    read.
+    """
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
         self._known: dict[str, Scan] = {}
 
     def scan(self, table: str, java: Any) -> Scan:
-        """What is in the Java table as it was last loaded. UnavailableError where its metadata cannot be read."""
+        """Returns the files of the Java table as last loaded.
+
+        Raises: UnavailableError where its metadata cannot be read.
+        """
         snapshot = java.currentSnapshot()
         if snapshot is None:
             return Scan()
@@ -34,9 +41,7 @@ class TableScans:
         return known
 
     def note(self, commit: Commit, java: Any) -> None:
-        """Moves the known files on by a commit of our own that came right after them, and has made the Java table's newest
-        snapshot.
-        """
+        """Applies our own commit to the known files, where it came directly after them and made the newest snapshot."""
         known, snapshot = self._known.get(commit.table), java.currentSnapshot()
         if known is None or snapshot.parentId() != known.read_at:
             return
@@ -62,37 +67,37 @@ class TableScans:
 
 
 def _first_row_ids(java: Any, snapshot: Any) -> dict[str, int]:
-    """By path, what the commit gave the files that it added."""
+    """Returns by path the row ids that the commit assigned to the first rows of its files."""
     return {str(file.location()): file.firstRowId() for file in each(snapshot.addedDataFiles(java.io()))}
 
 
 class Described:
-    """Files of one Java table by Iceberg's own JSON, very many in one text: a call by py4j for each would take far longer.
-    Not all are in one, for a table may be of any size.
+    """Files of one Java table as Iceberg's JSON, many files in one text: a py4j call per file would take far longer. A
+    table of any size is described in several texts.
     """
 
     def __init__(self, jvm: Any, java: Any) -> None:
         self._iceberg = jvm.org.apache.iceberg
         self._specs = java.specs()
 
-    def lots(self, scan: Any) -> Iterator[str]:
-        """The tasks of a Java table scan, as JSON of the REST protocol."""
-        return self._lots(scan, _FILES_AT_ONCE)
+    def batches(self, scan: Any) -> Iterator[str]:
+        """Yields the tasks of a Java table scan as JSON of the REST protocol, many tasks at a time."""
+        return self._batches(scan, _FILES_AT_ONCE)
 
     def live_files(self, scan: Any) -> list[LiveFile]:
-        """The files of a Java table scan that includes statistics of columns, with their deletes."""
-        return [file for lot in self._lots(scan, _WITH_STATISTICS) for file in _live_files(lot)]
+        """Returns the files, with their delete files, of a Java table scan that includes column metrics."""
+        return [file for batch in self._batches(scan, _WITH_STATISTICS) for file in _live_files(batch)]
 
     def live_files_of(self, tasks: Any) -> list[LiveFile]:
-        """The files of a Java list of scan tasks, in its order, with their deletes."""
-        return [file for lot in self._parted(tasks, _WITH_STATISTICS) for file in _live_files(lot)]
+        """Returns the files of a Java list of scan tasks, in order, with their delete files."""
+        return [file for batch in self._parted(tasks, _WITH_STATISTICS) for file in _live_files(batch)]
 
     def bare_file(self, file: Any) -> LiveFile:
-        """A Java data file, without its deletes."""
+        """Returns a Java data file, without delete files."""
         content = str(self._iceberg.ContentFileParser.toJson(file, self._specs.get(file.specId())))
         return LiveFile(str(file.location()), file.recordCount(), content)
 
-    def _lots(self, scan: Any, at_once: int) -> Iterator[str]:
+    def _batches(self, scan: Any, at_once: int) -> Iterator[str]:
         tasks = scan.planFiles()
         try:
             yield from self._parted(tasks, at_once)
@@ -100,9 +105,9 @@ class Described:
             tasks.close()
 
     def _parted(self, tasks: Any, at_once: int) -> Iterator[str]:
-        lots = self._iceberg.relocated.com.google.common.collect.Iterators.partition(tasks.iterator(), at_once)
-        while lots.hasNext():
-            yield self._json(lots.next())
+        batches = self._iceberg.relocated.com.google.common.collect.Iterators.partition(tasks.iterator(), at_once)
+        while batches.hasNext():
+            yield self._json(batches.next())
 
     def _json(self, tasks: Any) -> str:
         responses = self._iceberg.rest.responses
@@ -119,7 +124,10 @@ def _live_files(text: str) -> Iterator[LiveFile]:
 
 
 def stored_files(table: str, java: Any) -> list[StoredFile]:
-    """The data files of the Java table's current snapshot. UnavailableError where its metadata cannot be read."""
+    """Returns the data files of the Java table's current snapshot.
+
+    Raises: UnavailableError where its metadata cannot be read.
+    """
     found = []
     try:
         for task in planned(java.newScan()):
@@ -131,7 +139,7 @@ def stored_files(table: str, java: Any) -> list[StoredFile]:
 
 
 def planned(scan: Any) -> Iterator[Any]:
-    """The tasks of a Java table scan."""
+    """Yields the tasks of a Java table scan."""
     tasks = scan.planFiles()
     yield from each(tasks)
     tasks.close()

@@ -1,4 +1,4 @@
-"""What Iceberg's Java API says of a table, as values: its schema, properties and progress, and the way to its store."""
+"""The state of a Java table as values: schema, properties, progress, and the properties to reach its store."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class StateReader:
 
     @property
     def is_rest(self) -> bool:
-        """Whether the catalog is a REST catalog, whose tables have store credentials of their own."""
+        """Whether the catalog is a REST catalog, which vends store credentials per table."""
         return self._properties.get("type") == "rest"
 
     def state(self, table: str, java: Any) -> TableState:
-        """The table as the Java table was last loaded."""
+        """Returns the state of the Java table as last loaded."""
         iceberg = self._jvm.org.apache.iceberg
         progress, is_cut = self._progress(java)
         properties = self._strings_of(java.properties())
@@ -67,12 +67,12 @@ class StateReader:
         return tuple(str(parser.toJson(spec)) for number, spec in sorted(specs.items()) if number != newest)
 
     def progress_of(self, snapshot: Any) -> Progress | None:
-        """The progress that a Java snapshot says; None where it says none."""
+        """Returns the progress in a Java snapshot; None without progress."""
         summary = self._strings_of(snapshot.summary())
         return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
 
     def _progress(self, java: Any) -> tuple[Progress, bool]:
-        """The newest progress in the main branch's ancestry, and whether the ancestry ends in an expired snapshot."""
+        """Returns the newest progress on the main branch, and whether the branch ends in an expired snapshot."""
         snapshot = java.currentSnapshot()
         while snapshot is not None:
             if snapshot.summary().get(key(self._pipeline, "offsets")) is not None:
@@ -86,8 +86,8 @@ class StateReader:
         return Progress(), False
 
     def _io_properties(self, java: Any) -> dict[str, str]:
-        """What a task needs to reach the table's store: of the catalog's properties and of the table's own those about
-        stores, and the credentials that the catalog vends for the longest prefix of the table's location.
+        """Returns what a task needs to reach the table's store: the store properties of the catalog and of the table,
+        and the credentials that the catalog vends for the longest prefix of the table's location.
         """
         io, location = java.io(), str(java.location())
         properties = {**self._properties, **self._strings_of(io.properties())}
@@ -100,7 +100,7 @@ class StateReader:
         return {name: value for name, value in properties.items() if name.startswith(_STORE_PROPERTIES)}
 
     def _strings_of(self, java_map: Any) -> dict[str, str]:
-        """A Java map of strings in one call; py4j's own way makes two for each entry."""
+        """Returns a Java map of strings, read in one call; py4j's own mapping makes two calls per entry."""
         found: dict[str, str] = json.loads(
             self._jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(java_map)
         )

@@ -1,4 +1,4 @@
-"""Changes of a table's partition spec and sort order, by Iceberg's Java API."""
+"""Updates of Java tables: partition spec, sort order, and row deltas."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from frazil.types import DataFile, RowDelta
 
 
 def arrange(jvm: Any, java: Any, state: TableState, layout: Layout) -> None:
-    """Makes the Java table, which is as `state` says, what `layout` asks for: two commits at most, each complete in itself.
+    """Gives the Java table, which is as in `state`, the layout: at most two commits, each complete in itself.
 
-    Raises py4j's error, of a conflict too: to be looked at anew and called again.
+    Raises: py4j's error, of a conflict too: the table is to be loaded again.
     """
     expressions = jvm.org.apache.iceberg.expressions.Expressions
     if layout.partition_by is not None:
@@ -50,8 +50,8 @@ def _java_term(jvm: Any, expressions: Any, term: PartitionTerm) -> Any:
 
 
 def row_delta(java: Any, files: Sequence[DataFile], delta: RowDelta, data_files: DataFiles) -> Any:
-    """A RowDelta of the Java table that is not committed yet: `files` come, what `delta` names goes, with all of Iceberg's
-    own checks that nobody has changed what they go from. data_files: how files get to Java.
+    """Returns an uncommitted RowDelta of the Java table that adds `files` and deletes what `delta` names, with
+    Iceberg's checks that nobody has changed the files and rows it deletes from.
     """
     update = java.newRowDelta().validateDeletedFiles()
     if delta.read_at is not None:
@@ -59,8 +59,8 @@ def row_delta(java: Any, files: Sequence[DataFile], delta: RowDelta, data_files:
     update.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
     if delta.touched:
         update.validateDataFilesExist(data_files.texts(delta.touched))
-    data_files.tell((file.content for file in files), java, update, "RowDelta.addRows")
-    data_files.tell((file.content for file in delta.removed), java, update, "RowDelta.removeRows")
-    data_files.tell((delete.content for delete in delta.deletes), java, update, "RowDelta.addDeletes")
-    data_files.tell((delete.content for delete in delta.replaced), java, update, "RowDelta.removeDeletes")
+    data_files.apply((file.content for file in files), java, update, "RowDelta.addRows")
+    data_files.apply((file.content for file in delta.removed), java, update, "RowDelta.removeRows")
+    data_files.apply((delete.content for delete in delta.deletes), java, update, "RowDelta.addDeletes")
+    data_files.apply((delete.content for delete in delta.replaced), java, update, "RowDelta.removeDeletes")
     return update

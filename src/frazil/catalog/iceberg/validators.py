@@ -1,7 +1,7 @@
-"""What Iceberg asks on every attempt of a commit: whether the branch still says what the commit was made for.
+"""Validators that Iceberg calls on every commit attempt: whether the main branch is still as the commit expects.
 
-They run in the JVM's call back to Python, inside of the commit, and must never raise: an exception would look like an
-unknown outcome, so trouble is a refusal.
+They run in a callback of the JVM to Python, inside the commit, and must never raise: an exception would look like an
+unknown outcome, so every problem is a refusal.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from frazil.types import Commit
 
 
 class ProgressValidator:
-    """Iceberg's SnapshotAncestryValidator: true only while the newest progress is the expected one, and the table has the
-    shape that the files were written for: values of a column that was dropped meanwhile would be in no row.
-
-    Iceberg asks it on every attempt, newest snapshot first. found: the commit id of the newest progress, empty where there
-    is none; refused: whether the last attempt was.
+    """Iceberg's SnapshotAncestryValidator: true while the newest progress is the expected one, and the table has the
+    shape that the files were written for; a value of a dropped column would be in no row. Iceberg passes the newest
+    snapshot first.
     """
 
     class Java:
@@ -35,7 +33,9 @@ class ProgressValidator:
         self._expected = commit.expected.commit_id
         self._shape = commit.shape
         self._java = java
+        #: The commit id of the newest progress; empty without progress.
         self.found = ""
+        #: Whether the last attempt was refused.
         self.refused = False
 
     def validate(self, snapshots: Any) -> bool:
@@ -52,14 +52,14 @@ class ProgressValidator:
         return not self.refused
 
     def _has_shape(self) -> bool:
-        """Of the very state that the attempt will replace: Iceberg has just refreshed it."""
+        """Returns whether the state that this attempt replaces has the expected shape: Iceberg has just refreshed it."""
         if self._shape is None:
             return True
         now = self._java.operations().current()
         return self._shape == (now.currentSchemaId(), now.defaultSpecId(), now.defaultSortOrderId())
 
     def refusal(self, table: str) -> ConflictError:
-        """Why it has refused, for a batch."""
+        """Returns the error of a refused batch."""
         if self.found == self._expected:
             return ConflictError(
                 "the table's schema, partition spec or sort order was changed after this batch was planned", where=table
@@ -68,15 +68,13 @@ class ProgressValidator:
             f"the table's progress is not the one this batch started from: found={self.found}", where=table
         )
 
-    def errorMessage(self) -> str:
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
         return f"progress is {self.found or 'none'}, not {self._expected or 'none'}, or the table has another shape"
 
 
 class HistoryValidator:
-    """Iceberg's SnapshotAncestryValidator: true while `is_right` of what the branch says under `name` and `more`. refused:
-    whether the last attempt was.
-    """
+    """Iceberg's SnapshotAncestryValidator: true while `is_right` of the branch's values under `name` and `more`."""
 
     class Java:
         """What py4j needs to know."""
@@ -88,26 +86,28 @@ class HistoryValidator:
     ) -> None:
         self.name = name
         self._names = (name, *more)
+        #: Whether the last attempt was refused.
         self.refused = False
         self._pipeline = pipeline
         self._is_right = is_right
 
     def validate(self, snapshots: Any) -> bool:
         """Called by the JVM with the snapshots of the branch."""
-        self.refused = not self._is_right(said(self._pipeline, self._names, snapshots))
+        self.refused = not self._is_right(logged_snapshots(self._pipeline, self._names, snapshots))
         return not self.refused
 
-    def errorMessage(self) -> str:
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
         return f"the table says another {self.name}, or its history is gone"
 
 
 class RewriteValidator:
-    """Iceberg's SnapshotAncestryValidator for files that take the place of others under the sequence number of the snapshot
-    `read_at`: false where equality deletes have come since then and no older file may be left. Iceberg forgets equality
-    deletes that are older than every file which was in the table before, and does not ask how old the new ones are.
+    """Iceberg's SnapshotAncestryValidator for files that replace others under the sequence number of the snapshot
+    `read_at`: false where equality deletes were added since and no older file may be left. Iceberg drops equality
+    deletes that are older than every file that was in the table before, and ignores the sequence number of the new
+    files.
 
-    is_all: whether no other file was in the table then. refused: whether the last attempt was.
+    is_all: whether no other file was in the table then.
     """
 
     class Java:
@@ -118,6 +118,7 @@ class RewriteValidator:
     def __init__(self, read_at: int, is_all: bool) -> None:
         self._read_at = read_at
         self._is_all = is_all
+        #: Whether the last attempt was refused.
         self.refused = False
 
     def validate(self, snapshots: Any) -> bool:
@@ -134,14 +135,14 @@ class RewriteValidator:
         self.refused = is_cut or (came and went)
         return not self.refused
 
-    def errorMessage(self) -> str:
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
         return "equality deletes came meanwhile, which Iceberg would forget"
 
 
 class MaintenanceValidator:
-    """Iceberg's SnapshotAncestryValidator for a commit of table maintenance: true while it is not in the table already, and
-    another validator, where there is one, has nothing against it.
+    """Iceberg's SnapshotAncestryValidator for a commit of table maintenance: true while the table does not contain it,
+    and the other validator, if any, accepts it.
     """
 
     class Java:
@@ -157,13 +158,13 @@ class MaintenanceValidator:
         """Called by the JVM with the snapshots of the branch."""
         return self._once.validate(snapshots) and (self._other is None or self._other.validate(snapshots))
 
-    def errorMessage(self) -> str:
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
         return self._once.errorMessage() if self._once.refused or self._other is None else self._other.errorMessage()
 
 
-def said(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[LoggedSnapshot]:
-    """What Java snapshots of one branch say, newest first."""
+def logged_snapshots(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[LoggedSnapshot]:
+    """Yields the Java snapshots of one branch, the newest first, with the values of these summary keys."""
     iterator = snapshots.iterator()
     has_next = iterator.hasNext()
     while has_next:

@@ -1,7 +1,8 @@
-"""Bloom filters of Parquet files' key columns: files that have none of a few keys need not be read.
+"""Bloom filters of the key columns of Parquet files: a file that contains none of a few keys is not read.
 
-Bounds tell nothing of keys that are spread over all files, such as UUIDs; a filter of ten bits a row leaves out 99 of 100
-files that do not have the key. Source: the Parquet format, "Split block Bloom filter"; XXH64 of the value's plain encoding.
+Column bounds exclude no file where keys are spread over all files, such as UUIDs. A filter of ten bits per row excludes
+99 of 100 files without the key. Source: Parquet format, "Split block Bloom filter"; XXH64 of the plain encoding of a
+value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from frazil.write.target import TableTarget
 from frazil.write.write import file_io
 
 _MOST_KEYS = 10_000
-"""Of more, some are in every file."""
+"""With more keys, every file is likely to contain some."""
 _ENABLED = "write.parquet.bloom-filter-enabled.column."
 _CACHE_BYTES = 256 * 1024 * 1024
 _filters = ColumnCache(_CACHE_BYTES)
@@ -45,7 +46,7 @@ Words = NDArray[np.uint64]
 
 
 class KeyFilters:
-    """Asks files' filters for keys, which are distinct, in columns of the table's first level."""
+    """Checks keys against the Bloom filters of files. The keys are distinct and in top-level columns of the table."""
 
     def __init__(self, target: TableTarget, keys: Sequence[pa.Array], paths: Sequence[Path]) -> None:
         properties = dict(target.properties)
@@ -60,12 +61,15 @@ class KeyFilters:
                 self._columns.append((target.schema.find_field(path[0]).field_id, key))
 
     def may_have(self, file: LiveFile) -> bool:
-        """Whether the file's filters let some key be in it. OSError as the store."""
+        """Returns whether the file's filters admit some key.
+
+        Raises: OSError where the store fails.
+        """
         masks = [mask for column in self._columns if (mask := self._mask(file, *column)) is not None]
         return not masks or bool(np.logical_and.reduce(masks).any())
 
     def _mask(self, file: LiveFile, field_id: int, key: pa.Array) -> Bools | None:
-        """Per key whether it may be in the file; None where there is no filter to ask."""
+        """Returns per key whether the file may contain it, bool `(n_keys,)`; None without a usable filter."""
         if str(file.description["file-format"]).lower() != "parquet":
             return None
         name = (file.path, field_id)
@@ -87,8 +91,8 @@ class KeyFilters:
 
 
 def _read(target: TableTarget, path: str, field_id: int) -> tuple[pa.Array, ...]:
-    """The physical type of the file's column with this id and, for each row group, the words of its filter; an empty type
-    where some row group has none.
+    """Returns the physical type of the file's column with this field id and, per row group, the words of its filter.
+    The type is empty where some row group has no filter.
     """
     nothing = (pa.array([""]),)
     with file_io(target).new_input(path).open() as stream:
@@ -110,7 +114,7 @@ def _read(target: TableTarget, path: str, field_id: int) -> tuple[pa.Array, ...]
 
 
 def _blocks(stream: Any, column: Any) -> NDArray[np.uint32] | None:
-    """The filter of one column of one row group; None where there is none of a kind that is known."""
+    """Returns the filter of one column chunk, uint32 words; None without a filter of a supported kind."""
     offset = column.bloom_filter_offset
     if offset is None:
         return None
@@ -131,7 +135,7 @@ def _blocks(stream: Any, column: Any) -> NDArray[np.uint32] | None:
 
 
 def is_in(blocks: NDArray[np.uint32], words: Words) -> Bools:
-    """Per hash whether the filter lets its value be there."""
+    """Returns per hash whether the filter admits its value, bool `(n_hashes,)`."""
     table = blocks.reshape(-1, len(_SALT))
     place = ((words >> np.uint64(32)) * np.uint64(len(table))) >> np.uint64(32)
     low = words.astype(np.uint32)
@@ -140,7 +144,9 @@ def is_in(blocks: NDArray[np.uint32], words: Words) -> Bools:
 
 
 def hashes(key: pa.Array, physical: str) -> tuple[Words, Bools]:
-    """XXH64 of each value as a column of this physical type has it, and whether it can be there at all."""
+    """Returns the XXH64 of each value in its encoding for this physical type, and whether a column of this type can
+    contain the value.
+    """
     is_there = np.asarray(key.is_valid())
     if physical not in _WIDTHS:
         values = [value.as_buffer() for value in key]
@@ -152,13 +158,13 @@ def hashes(key: pa.Array, physical: str) -> tuple[Words, Bools]:
 
 
 def _has_plain_bytes(kind: pa.DataType) -> bool:
-    """Whether Parquet has values of this type as they are: whole numbers, times, texts and bytes."""
+    """Returns whether Parquet encodes values of this type unchanged: integers, times, texts and bytes."""
     tests = (pa.types.is_integer, pa.types.is_temporal, pa.types.is_string, pa.types.is_binary)
     return any(test(kind) for test in (*tests, pa.types.is_fixed_size_binary)) and not pa.types.is_decimal(kind)
 
 
 def _xxh64_of_numbers(numbers: NDArray[np.int64], width: int) -> Words:
-    """Of whole numbers of four or eight bytes, all at once."""
+    """Returns XXH64 of integers of four or eight bytes, for a whole array."""
     with np.errstate(over="ignore"):
         if width == 8:
             lane = numbers.view(np.uint64) * np.uint64(_P2)

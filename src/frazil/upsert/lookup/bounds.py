@@ -1,4 +1,4 @@
-"""What Iceberg's JSON of a data file says of a column's values."""
+"""Lower and upper bounds and null counts of the columns of a data file, and the files that they exclude from a look-up."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _BOUNDED = (
 
 
 def bounds_of(file: LiveFile, field_id: int, kind: PrimitiveType) -> tuple[Any, Any]:
-    """Values of the column that none of the file's is below and above; None where there is none, or it was written in a type
-    that cannot be compared. Of texts Iceberg keeps the beginning.
+    """Returns a value that is at most the smallest of the column in the file, and one that is at least the greatest;
+    None for an unknown bound, or one written in a type that cannot be compared. Iceberg truncates bounds of texts.
     """
     return _bound(file, "lower-bounds", field_id, kind), _bound(file, "upper-bounds", field_id, kind)
 
 
 def null_count_of(file: LiveFile, field_id: int) -> int | None:
-    """How many rows of the file have no value in the column; None where that is not known."""
+    """Returns the number of nulls of the column in the file; None where it is unknown."""
     count: int | None = file.column_metrics(field_id).get("null-value-counts")
     return count
 
@@ -70,8 +70,8 @@ def _bound(file: LiveFile, name: str, field_id: int, kind: PrimitiveType) -> Any
 
 
 class KeyBounds:
-    """Tells by the bounds of a file's key columns that none of the keys can be in it: where they are very many, that all of
-    them are below or above.
+    """Excludes files whose column bounds exclude every key; with very many keys, files whose bounds lie outside the
+    range of all keys.
     """
 
     def __init__(self, target: TableTarget, keys: Sequence[pa.Array], paths: Sequence[Path]) -> None:
@@ -84,27 +84,29 @@ class KeyBounds:
                 self._sorted.append((column.field_id, column.field_type, values))
 
     def may_have(self, file: LiveFile) -> bool:
-        """Whether the bounds let some key be in the file."""
+        """Returns whether the bounds admit some key."""
         return file.record_count > 0 and all(
             _overlaps(file, field_id, kind, values, self._are_ends) for field_id, kind, values in self._sorted
         )
 
 
 def _plain_sorted(key: pa.Array) -> Any:
-    """Sorted, as numpy numbers or as a list of texts: as Iceberg's bounds compare."""
+    """Returns the keys sorted as Iceberg compares bounds: an integer array, or an object array of texts."""
     key = as_numbers(key)
     ordered = key.take(pc.sort_indices(key))
     return np.asarray(ordered) if pa.types.is_integer(ordered.type) else np.array(ordered.to_pylist(), object)
 
 
 def _ends(key: pa.Array) -> pa.Array:
-    """The least and the greatest value, in the order of bounds."""
+    """Returns the smallest and the greatest key, in the order of bounds."""
     found = pc.min_max(as_numbers(key))
     return pa.array([found["min"].as_py(), found["max"].as_py()], as_numbers(key).type)
 
 
 def _overlaps(file: LiveFile, field_id: int, kind: PrimitiveType, values: Any, are_ends: bool) -> bool:
-    """are_ends: the values are the ends of a range, and any in between may be a key too."""
+    """Returns whether some key lies within the file's bounds. are_ends: `values` are the ends of a range, in which any
+    value may be a key.
+    """
     lower, upper = bounds_of(file, field_id, kind)
     first = np.searchsorted(values, lower, "left") if lower is not None else 0
     last = np.searchsorted(values, upper, "right") if upper is not None else len(values)

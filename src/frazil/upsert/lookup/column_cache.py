@@ -1,6 +1,6 @@
-"""What was read of files that are in a table, kept while there is room and the file is there.
+"""Caches of columns read from live data files, bounded by size.
 
-A data file never changes, so what was read of it stays true; a cache may be lost at any time.
+A data file never changes, so a cached column stays valid. Every cache may be cleared at any time.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from frazil.catalog.scans import LiveFile
 
 _ENTRY_BYTES = 512
 Name = tuple[Any, ...]
-"""The path of the file comes first, then what tells apart what is kept of it."""
+"""A cache key: the path of the file first, then whatever distinguishes several entries of one file."""
 
 
 class ColumnCache:
-    """Columns that were read last, up to so many bytes; threads may share it."""
+    """A cache of columns by name: the least recently used entries are evicted. Thread-safe."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._buffered: OrderedDict[Name, tuple[pa.Array, ...]] = OrderedDict()
         self._of_file: dict[str, set[Name]] = {}
         self._lock = threading.Lock()
+        #: The size of all entries.
         self.size_bytes = 0
         _caches.append(self)
 
     def get(self, name: Name) -> tuple[pa.Array, ...] | None:
-        """What is held under this name."""
+        """Returns the columns under this name; None without an entry."""
         with self._lock:
             if name in self._buffered:
                 self._buffered.move_to_end(name)
             return self._buffered.get(name)
 
     def put(self, name: Name, columns: tuple[pa.Array, ...]) -> None:
-        """Holds these; the ones that were not asked for longest make room."""
+        """Stores the columns under this name, and evicts the least recently used entries above the limit."""
         with self._lock:
             if name in self._buffered:
                 self._drop(name)
@@ -49,7 +50,7 @@ class ColumnCache:
                 self._drop(next(iter(self._buffered)))
 
     def forget(self, paths: Set[str]) -> None:
-        """Lets go of these files."""
+        """Removes the entries of these files."""
         with self._lock:
             for name in [name for path in paths for name in self._of_file.get(path, ())]:
                 self._drop(name)
@@ -66,8 +67,8 @@ _live: dict[str, frozenset[str]] = {}
 
 
 def retain_live_files(table: str, files: Iterable[LiveFile]) -> None:
-    """What is in the table now: of files that have left it since the last time nothing is kept. Table care writes the same
-    rows into new files again and again.
+    """Removes the entries of files that have left the table since the last call: table maintenance replaces files again
+    and again.
     """
     now = frozenset(path for file in files for path in (file.path, *(delete.path for delete in file.deletes)))
     forget_files(_live.get(table, frozenset()) - now)
@@ -75,7 +76,7 @@ def retain_live_files(table: str, files: Iterable[LiveFile]) -> None:
 
 
 def forget_files(paths: Set[str]) -> None:
-    """Keeps nothing of these files, which are in no table, or no longer."""
+    """Removes the entries of these files, which are no longer in any table, from every cache."""
     for cache in _caches if paths else ():
         cache.forget(paths)
 

@@ -1,8 +1,10 @@
-"""Deleted rows as bytes: deletion vectors in a Puffin file (format 3), position deletes in Parquet (format 2).
+"""Deleted rows as files: deletion vectors in a Puffin file (format version 3), position deletes in Parquet (format
+version 2).
 
-A vector is written as Iceberg's specification says: its length and a checksum big-endian, a magic number and a 64-bit
-Roaring bitmap little-endian. One Puffin file holds the vectors of a whole commit but the large ones, which have one each:
-PyIceberg decodes all vectors of a file once for every one of them that a table has.
+A deletion vector is a length and a CRC-32 checksum, both big-endian, around a magic number and a 64-bit Roaring bitmap,
+both little-endian. Source: Iceberg specification, "Deletion Vectors"; Puffin specification, "deletion-vector-v1". One
+Puffin file contains the vectors of a whole commit, except large vectors, which get a file each: PyIceberg decodes every
+vector of a file once for each vector that a table references in it.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Vector:
-    """The deleted rows of one data file, as bytes."""
+    """The deletion vector of one data file, serialized."""
 
     file: LiveFile
     cardinality: int
@@ -57,30 +59,33 @@ class _Vector:
 
 
 def bits_of(rows: Ints) -> BitMap64:
-    """A bit for each of these rows. There may be millions, and as Python's numbers they would take forty bytes each."""
+    """Returns a bitmap with these row positions. There may be millions, and a Python integer takes forty bytes."""
     return BitMap64(array("Q", rows.astype(np.uint64).tobytes()))
 
 
 def rows_of(bits: BitMap64) -> Ints:
-    """The rows that have a bit, in their order."""
+    """Returns the positions in the bitmap in ascending order, int64."""
     return np.asarray(bits.to_array()).astype(np.int64)
 
 
 def are_in(rows: Ints, bits: BitMap64) -> Bools:
-    """Which of these rows have their bit."""
+    """Returns which of these row positions are in the bitmap, bool `(n_rows,)`."""
     common = bits_of(rows) & bits if bits else bits
     return np.isin(rows, rows_of(common)) if common else np.zeros(rows.size, np.bool_)
 
 
 def dump_vector(positions: BitMap64) -> bytes:
-    """The blob of a deletion vector."""
+    """Returns the blob of a deletion vector with these positions."""
     positions.run_optimize()
     body = _MAGIC + positions.serialize()
     return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 
 
 def load_vector(blob: bytes) -> BitMap64:
-    """The positions of a deletion vector. Raises UnavailableError where the bytes are damaged."""
+    """Returns the positions of a deletion vector.
+
+    Raises: UnavailableError where the bytes are damaged.
+    """
     (length,) = struct.unpack_from(">I", blob)
     body = blob[4 : 4 + length]
     if (
@@ -93,7 +98,11 @@ def load_vector(blob: bytes) -> BitMap64:
 
 
 def write_deletes(target: TableTarget, deleted: Mapping[LiveFile, BitMap64], format_version: int) -> list[DeleteFile]:
-    """Writes which rows of these files are gone, all that were gone before included; OSError when the store refuses."""
+    """Writes a delete file per data file with its deleted rows, including all rows deleted before; returns the delete
+    files.
+
+    Raises: OSError where the store fails.
+    """
     if not deleted:
         return []
     hit("upsert.deletes")
@@ -204,8 +213,9 @@ def _offsets(blobs: list[bytes]) -> list[int]:
 
 
 def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) -> BitMap64:
-    """The rows of the data file `path` that vectors and position deletes have taken away; OSError as the store,
-    SpecError where they are in files that are not read.
+    """Returns the positions of the data file `path` that deletion vectors and position deletes have deleted.
+
+    Raises: OSError where the store fails; SpecError where position deletes are not in Parquet.
     """
     found = BitMap64()
     for delete in deletes:

@@ -1,6 +1,8 @@
-"""Rows that equality deletes of other writers have taken away: those whose values are in the delete file, null for null.
+"""Rows that equality deletes of other writers have deleted: rows whose values occur in the delete file, where null
+equals null.
 
-Iceberg says which delete files speak of a data file. Table care applies them for good; until then each look-up does.
+Iceberg determines which delete files apply to a data file. Table maintenance applies equality deletes permanently;
+until then each look-up applies them.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ Bools = NDArray[np.bool_]
 
 
 def are_deleted(target: TableTarget, file: LiveFile, rows: NDArray[np.int64]) -> Bools:
-    """Which of the file's rows at these places equality deletes have taken away. OSError as the store, UnavailableError
-    where a delete file cannot be read.
+    """Returns which rows at these positions of the file equality deletes have deleted, bool `(n_rows,)`.
+
+    Raises: OSError where the store fails; UnavailableError where a delete file cannot be read.
     """
     gone = np.zeros(rows.size, np.bool_)
     for delete in file.deletes:
@@ -50,7 +53,9 @@ def _are_named(target: TableTarget, file: LiveFile, rows: NDArray[np.int64], del
 
 
 def _dropped(target: TableTarget, deletes: LiveFile, file: LiveFile, field_id: int) -> tuple[pa.Array, pa.Array]:
-    """The column of a delete file and of a data file that the table no longer has, in one type: of its types the wider."""
+    """Returns a column of a delete file and of a data file that the table has dropped, both in the wider of their
+    types.
+    """
     named, own = (reserved_column(target, one, field_id) for one in (deletes, file))
     if named is None or own is None:  # It was inside another one, or had a name in files without ids, or a default.
         raise _unreadable(target)
@@ -68,12 +73,12 @@ def _unreadable(target: TableTarget) -> UnavailableError:
 
 
 def _paths(target: TableTarget) -> Mapping[int, Path]:
-    """By field id the columns of the table."""
+    """Returns the paths of the table's columns by field id."""
     return dict(_columns(target.schema.as_struct()))
 
 
 def _columns(struct: StructType, above: Path = ()) -> Iterator[tuple[int, Path]]:
-    """The fields that are in no list or map, with their ids."""
+    """Yields the id and path of each field outside of lists and maps."""
     for field in struct.fields:
         path = (*above, field.name)
         yield field.field_id, path

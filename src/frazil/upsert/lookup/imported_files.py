@@ -1,6 +1,7 @@
-"""Files that were not written for the table as it is: what their rows have in a column that they lack, what columns are
-called that have no field ids, and where the members of structs are. Source: Iceberg's specification, "Column Projection"
-and "Name Mapping Serialization".
+"""Columns of data files whose schema differs from the table's: missing columns, columns without field ids, and members
+of structs.
+
+Source: Iceberg specification, "Column Projection" and "Name Mapping Serialization".
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _MAPPING = "schema.name-mapping.default"
 
 
 def missing_column(target: TableTarget, file: LiveFile, path: Sequence[str], count: int, kind: pa.DataType) -> pa.Array:
-    """So many rows of a column that the file does not have: files that others have imported lack those of the partition."""
+    """Returns `count` rows of a column that the file does not contain: the value of an identity partition field, the
+    initial default, or null. Imported files lack the columns that their partition determines.
+    """
     value = None
     if len(path) == 1:
         field = target.schema.find_field(path[0])
@@ -50,7 +53,7 @@ def _repeated(value: Any, count: int, kind: pa.DataType) -> pa.Array:
 
 
 def _of_partition(target: TableTarget, file: LiveFile, field: NestedField) -> Any:
-    """The value that all rows of the file's partition have; None where that says none."""
+    """Returns the value that all rows of the file have by its partition; None without one."""
     partition = file.description.get("partition")
     if not partition or not isinstance(field.field_type, PrimitiveType):
         return None
@@ -73,7 +76,9 @@ def _specs(*texts: str) -> dict[int, PartitionSpec]:
 
 
 def field_index(target: TableTarget, fields: Sequence[pa.Field], name: str, field_id: int) -> int | None:
-    """Which of a file's fields, or of a struct's, has this id, or is called as that field is; None: none."""
+    """Returns the index of the field with this id or, without ids in the file, with a name of that field; None without
+    such a field.
+    """
     ids = [field_id_of(field) for field in fields]
     if any(number >= 0 for number in ids):
         return ids.index(field_id) if field_id in ids else None
@@ -82,7 +87,7 @@ def field_index(target: TableTarget, fields: Sequence[pa.Field], name: str, fiel
 
 
 def to_table_type(target: TableTarget, array: pa.Array, wanted: IcebergType) -> pa.Array:
-    """The values in the Arrow type of `wanted`. Members of structs are found as columns are, wherever they are: one may have
+    """Returns the values in the Arrow type of `wanted`. Members of structs are matched as columns are: one may have
     been added, dropped, renamed or moved since the file was written.
     """
     kind = arrow_type(wanted)
@@ -108,7 +113,7 @@ def _member(target: TableTarget, array: pa.Array, field: NestedField) -> pa.Arra
 
 
 def _names_without_ids(target: TableTarget, field_id: int, name: str) -> Sequence[str]:
-    """What the column is called in files that have no field ids: as the table's name mapping says, else as it is now."""
+    """Returns the names of the column in files without field ids: by the table's name mapping, else its current name."""
     mapping = dict(target.properties).get(_MAPPING)
     return (name,) if mapping is None else _mapped(mapping).get(field_id, ())
 

@@ -1,6 +1,7 @@
-"""Large files' keys in order: a few keys are found among millions of rows without going through these.
+"""Sorted keys of large files: a few keys are found among millions of rows by binary search.
 
-To put a file's keys in order takes as long as a few batches that go through them all, and the file stays for many.
+Sorting the keys of a file takes as long as a few batches that scan them, and the file remains in the table for many
+batches.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _indexes = ColumnCache(_CACHE_BYTES)
 
 
 class KeyIndex:
-    """Finds keys in large files. keys: distinct, one array for each key column. Of use where the key is one column of whole
-    numbers, dates or times, and there are few of them for the rows of a file.
+    """Finds distinct keys in large files. Usable where the key is one column of integers, dates or times, and there are
+    few keys for the number of rows.
     """
 
     def __init__(self, keys: Sequence[pa.Array]) -> None:
@@ -35,19 +36,21 @@ class KeyIndex:
         self._is_of_use = len(keys) == 1 and is_integral(keys[0].type) and not keys[0].null_count
 
     def is_for(self, file: LiveFile) -> bool:
-        """Whether it is quicker than to go through the file's rows."""
+        """Returns whether a binary search in this file is faster than a scan of its rows."""
         return self._is_of_use and file.record_count >= max(_FEWEST_ROWS, _ROWS_FOR_A_KEY * len(self._key))
 
     @cached_property
     def _in_order(self) -> tuple[Ints, Ints]:
-        """The keys in their order, and the place of each."""
+        """The sorted keys, and the index of each in the order given."""
         numbers = numbers_of(self._key)
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
 
     def find(self, target: TableTarget, file: LiveFile, path: Path) -> tuple[Ints, Ints]:
-        """The rows of the file that have one of the keys, in the file's order, and for each the place of its key. OSError as
-        the store.
+        """Returns the positions of the file's rows with one of the keys, in ascending order, and the index of the key
+        of each.
+
+        Raises: OSError where the store fails.
         """
         values, order = _index(target, file, path)
         wanted, own = self._in_order
@@ -62,8 +65,8 @@ class KeyIndex:
 
 
 def _run_lengths(values: Ints, wanted: Ints, first: Ints) -> Ints:
-    """How many of the ordered values are each of those wanted, which is at `first` if it is there. Hardly any key is there
-    twice: a search for each one's end would take as long as that for its beginning.
+    """Returns how often each wanted value occurs in the sorted values, where `first` is its place. Hardly any key
+    occurs twice: a second binary search per key would double the time.
     """
     counts = np.zeros(len(wanted), np.int64)
     for _ in range(2 if len(values) else 0):
@@ -75,8 +78,8 @@ def _run_lengths(values: Ints, wanted: Ints, first: Ints) -> Ints:
 
 
 def _index(target: TableTarget, file: LiveFile, path: Path) -> tuple[Ints, NDArray[np.int32] | None]:
-    """A file's keys in order and the rows that they are of; None: the file has them in order. Rows without a key are left
-    out.
+    """Returns the sorted keys of a file and their row positions; None for the positions where the file is sorted by
+    key. Rows without a key are left out.
     """
     column = target.schema.find_field(".".join(path))
     name = (file.path, column.field_id, str(column.field_type))

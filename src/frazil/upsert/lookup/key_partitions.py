@@ -1,4 +1,4 @@
-"""Partitions of files: where the key decides the partition, a file of another one has none of the keys."""
+"""Partition pruning by key: where the key determines the partition, files of other partitions contain none of the keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = (IntegerType, LongType, StringType, DateType)
 
 
 class KeyPartitions:
-    """The partitions of keys, by the table's newest partition spec; of files with an older one nothing is said."""
+    """The partitions of keys by the table's current partition spec. A file with an older spec is never excluded."""
 
     def __init__(self, target: TableTarget, keys: Sequence[pa.Array], paths: Sequence[Path]) -> None:
         columns = [target.schema.find_field(".".join(path)) for path in paths]
@@ -38,7 +38,7 @@ class KeyPartitions:
         self._wanted = _distinct(found)
 
     def may_have(self, file: LiveFile) -> bool:
-        """Whether some key is of the file's partition."""
+        """Returns whether some key belongs to the file's partition."""
         described = file.description
         values = described["partition"]
         if not self._places or described["spec-id"] != self._spec_id:
@@ -51,12 +51,13 @@ class KeyPartitions:
 
 
 def _is_prunable(field: PartitionField, kind: IcebergType) -> bool:
+    """Returns whether a partition value of this transform and type has exactly one representation."""
     word = str(field.transform).split("[", maxsplit=1)[0]
     return word in _OF_ANY_TYPE or (word in ("identity", "truncate") and isinstance(kind, _PLAIN))
 
 
 def _distinct(found: dict[str, tuple[str, IcebergType, pa.Array]]) -> frozenset[tuple[Any, ...]]:
-    """The partitions that are there, as Iceberg's JSON of files has them."""
+    """Returns the distinct partitions of the keys, in the representation of Iceberg's JSON."""
     if not found:
         return frozenset()
     values = pa.table({name: column for name, (_, _, column) in found.items()})

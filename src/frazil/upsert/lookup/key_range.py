@@ -1,5 +1,5 @@
-"""Many keys that lie close together, as numbers of a sequence do: a table with a place for each number between the least and
-the greatest says which rows can have one, in a fifth of the time of a hash table.
+"""Keys within a narrow range of integers, such as sequence numbers: a table with an entry per integer finds the rows
+that may have a key in a fifth of the time of a hash table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 
 class KeyRange:
-    """Keys, which are distinct. is_of_use: they are of one column of whole numbers, dates or times, and close enough."""
+    """Distinct keys. is_of_use: the key is one column of integers, dates or times, and the range is narrow enough."""
 
     def __init__(self, keys: Sequence[pa.Array]) -> None:
         self.is_of_use = False
@@ -33,7 +33,9 @@ class KeyRange:
             self.is_of_use = True
 
     def rows_of(self, column: pa.Array) -> Ints:
-        """The rows of the column that have one of the keys; perhaps also those that have none."""
+        """Returns the positions of the column's rows that have one of the keys, int64. Rows with null may be among
+        them.
+        """
         numbers = numbers_of(column)
         found = [
             start + self._find(numbers[start : start + _ROWS_AT_ONCE])
@@ -52,10 +54,10 @@ class KeyRange:
 
 
 def is_integral(kind: pa.DataType) -> bool:
-    """Whether values of this type are whole numbers."""
+    """Returns whether values of this type are integers, dates or times."""
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 
 
 def numbers_of(column: pa.Array) -> Ints:
-    """A column of such a type; zeros for nulls."""
+    """Returns the column of such a type as int64 `(n_rows,)`; zero for null."""
     return np.asarray(as_numbers(column).fill_null(0)).astype(np.int64, copy=False)

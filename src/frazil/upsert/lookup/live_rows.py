@@ -1,4 +1,4 @@
-"""Columns of data files that are in a table already, read by field id."""
+"""Columns of data files that are in a table, read by field id, several files at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _cache = ColumnCache(_CACHE_BYTES)
 
 
 def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> tuple[pa.Array, ...]:
-    """The columns at these paths, one array each, in the table's types; OSError as the store."""
+    """Returns the columns at these paths in the table's types, one array each, from the cache or the file.
+
+    Raises: OSError where the store fails.
+    """
     name = (file.path, tuple(_field_id(target, path) for path in paths), tuple(_kind(target, path) for path in paths))
     found = _cache.get(name)
     if found is None:
@@ -41,7 +44,11 @@ def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> t
 def read_columns(
     target: TableTarget, file: LiveFile, paths: Sequence[Path], rows: NDArray[np.int64] | None = None
 ) -> list[pa.Array]:
-    """The same without the cache; rows: places in the file, all unless given: then one row group at a time is in memory."""
+    """Returns the columns at these paths in the table's types, without a cache. rows: row positions; with them one row
+    group at a time is in memory. Default: all rows.
+
+    Raises: OSError where the store fails.
+    """
     with _opened(target, file) as parquet:
         if rows is None:
             return [_read(parquet, target, file, path) for path in paths]
@@ -49,7 +56,10 @@ def read_columns(
 
 
 def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[pa.Array]:
-    """A column in pieces, of which one at a time is in memory; as read_columns."""
+    """Yields a column in pieces, of which one at a time is in memory.
+
+    Raises: OSError where the store fails.
+    """
     with _opened(target, file) as parquet:
         names, kind = _names(parquet, target, path), _kind(target, path)
         if not names:
@@ -72,7 +82,10 @@ def _opened(target: TableTarget, file: LiveFile) -> Iterator[pq.ParquetFile]:
 
 
 def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Array | None:
-    """A column of Iceberg's own with this field id; None where the file does not have it. OSError as the store."""
+    """Returns the column with this reserved field id of Iceberg; None where the file does not contain it.
+
+    Raises: OSError where the store fails.
+    """
     with file_io(target).new_input(file.path).open() as stream:
         parquet = pq.ParquetFile(stream)
         field = next((one for one in parquet.schema_arrow if field_id_of(one) == field_id), None)
@@ -108,7 +121,7 @@ def _read_rows(
 
 
 def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str]:
-    """What the file calls the fields of the path; none where it does not have the column."""
+    """Returns the names of the path's fields in the file; empty where the file does not contain the column."""
     names, fields = [], list(parquet.schema_arrow)
     for depth in range(1, len(path) + 1):
         place = field_index(target, fields, path[depth - 1], _field_id(target, path[:depth]))
@@ -125,21 +138,21 @@ def _read_column(parquet: pq.ParquetFile, path: str) -> pa.Array:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
+    """Returns the column as a single array."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def as_numbers(column: pa.Array) -> pa.Array:
-    """Dates and times as the whole numbers that they are; anything else as it is."""
+    """Returns dates and times as their integers; any other column unchanged."""
     if not pa.types.is_temporal(column.type):
         return column
     return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
 def member(array: pa.Array, names: Sequence[str]) -> pa.Array:
-    """What is in a struct's member, null where the struct is."""
+    """Returns the member of a struct at this path; null where a struct is null."""
     for name in names:
         array = pa.compute.struct_field(array, name)
     return array
@@ -158,8 +171,10 @@ def _type(target: TableTarget, path: Path) -> IcebergType:
 
 
 def check_columns(target: TableTarget, found: Sequence[str] = ()) -> None:
-    """Raises SpecError where a column that tells rows or changes apart is of a type that cannot. found: the key columns of a
-    table that does not know them yet.
+    """Checks the types of the key columns and the ordering column. found: the key columns of a table that does not know
+    its key yet.
+
+    Raises: SpecError where a column is a struct, list or map.
     """
     assert target.changes is not None
     for path in replace(target.changes, key_columns=tuple(found) or target.changes.key_columns).paths:
@@ -181,7 +196,7 @@ def _check_plain(target: TableTarget, path: Path, setting: str) -> None:
 
 
 def has_column(target: TableTarget, path: Path) -> bool:
-    """Whether the table has a field at this path."""
+    """Returns whether the table has a field at this path."""
     struct: Any = target.schema.as_struct()
     for name in path:
         field = (
@@ -198,7 +213,9 @@ Other = TypeVar("Other")
 
 
 def in_threads(work: Callable[[Some], Other], members: Sequence[Some], most: int | None = None) -> Iterable[Other]:
-    """What `work` says of each, in their order. most: threads at a time; else as many as there are cores."""
+    """Returns the result of `work` for each member, in order. most: the number of threads; default: the number of
+    cores.
+    """
     if len(members) <= 1:
         return map(work, members)
     with ThreadPoolExecutor(min(most or os.cpu_count() or 1, len(members))) as pool:

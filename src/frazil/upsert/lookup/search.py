@@ -1,7 +1,7 @@
-"""Where the rows of some keys live: data files and positions at one snapshot, those already deleted taken off.
+"""The live rows of keys: data files and row positions at one snapshot, without deleted rows.
 
-Files are left out by their partition and by the bounds and Bloom filters of their key columns; of the others the key
-columns alone are read, and those of large ones kept in order.
+Files are excluded by their partition and by the bounds and Bloom filters of their key columns. Of the remaining files
+only the key columns are read; the keys of large files are kept sorted.
 """
 
 from __future__ import annotations
@@ -34,34 +34,41 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Hits:
-    """Live rows of one file whose keys were looked for. rows: places in the file; keys: whose, as places in the keys.
-    deleted: the rows that were gone before.
-    """
+    """Live rows of one file that have one of the keys."""
 
+    #: The data file.
     file: LiveFile
+    #: The positions of the rows in the file, int64 `(n_hits,)`.
     rows: Ints
+    #: The index of each row's key, int64 `(n_hits,)`.
     keys: Ints
+    #: The positions of rows of the file that are already deleted.
     deleted: BitMap64
 
 
 @dataclass
 class Found:
-    """All hits, and what it took. file_count: files at the snapshot; inspected: those whose keys were read. newest: the rows
-    that are the newest in the order of a column, once they were asked for.
-    """
+    """The live rows of all keys."""
 
+    #: The rows by file.
     hits: list[Hits] = field(default_factory=list)
+    #: The number of files at the snapshot.
     file_count: int = 0
+    #: The number of files whose keys were read.
     inspected: int = 0
+    #: The newest live row per key, once `newest_order` has read it.
     newest: Newest | None = field(default=None, init=False)
 
     def keys(self) -> Ints:
-        """The keys of all hits, one after the other."""
+        """Returns the indexes of the keys of all hits, int64."""
         return np.concatenate([hit.keys for hit in self.hits]) if self.hits else np.zeros(0, np.int64)
 
 
 def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.Array], paths: Sequence[Path]) -> Found:
-    """The live rows of `keys`, which are distinct, in `files`. paths: of the key columns. OSError as the store."""
+    """Returns the live rows of `keys` in `files`. The keys are distinct; `paths` are the paths of the key columns.
+
+    Raises: OSError where the store fails.
+    """
     found = Found(file_count=len(files))
     if not keys or not len(keys[0]) or not files:
         return found
@@ -83,8 +90,8 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
 
 
 def _groups(files: Sequence[LiveFile], key_count: int) -> Iterator[list[LiveFile]]:
-    """Files to look through at once: the keys are made ready once for each group, which takes as long as to go through as
-    many rows.
+    """Yields groups of files to be searched together: preparing the keys for a group takes as long as scanning as many
+    rows.
     """
     group: list[LiveFile] = []
     rows, most = 0, max(_ROWS_AT_ONCE, _ROWS_FOR_A_KEY * key_count)
@@ -123,7 +130,7 @@ def _search_files(
 
 
 def _live(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterator[Hits]:
-    """Those of the rows at these places that are alive."""
+    """Yields the rows at these positions that are not deleted."""
     deleted = read_deletes(target, file.path, file.deletes)
     if deleted:
         gone = are_in(rows, deleted)
@@ -137,25 +144,28 @@ def _live(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterat
 
 @dataclass(frozen=True)
 class Newest:
-    """Of each key its live row that is the newest in the order of a column: its ordering value, null where the key has no
-    row; and the partition in which a snapshot has told it, -1 where something else has, or where it is not known which of
-    several topics that partition is of.
-    """
+    """The newest live row per key by the ordering column."""
 
+    #: Its ordering value; null where the key has no live row.
     order: pa.Array
+    #: The Kafka partition of a snapshot row; -1 for any other row, and where several topics feed the table.
     read_in: Ints
 
     def were_read_in(self, partitions: Ints) -> Bools:
-        """Whether the row is one of a snapshot that came in this partition: what comes behind it there is newer."""
+        """Returns whether the row is a snapshot row of this partition, bool `(n_keys,)`: changes behind it there are
+        newer.
+        """
         return np.asarray((self.read_in >= 0) & (self.read_in == partitions), np.bool_)
 
 
 def newest_order(target: TableTarget, found: Found, key_count: int) -> Newest:
-    """The newest live row of each key. They are read once."""
+    """Returns the newest live row per key; the ordering column is read once."""
     if found.newest is None:
         assert target.changes is not None
         order = _read_newest(target, found, target.changes.order_by, key_count)
-        order, read_in = split_snapshot_marks(order) if target.changes.has_source_order else (order, np.full(key_count, -1))
+        order, read_in = (
+            split_snapshot_marks(order) if target.changes.has_source_order else (order, np.full(key_count, -1))
+        )
         found.newest = Newest(order, read_in if target.changes.is_one_topic else np.full(key_count, -1))
     return found.newest
 

@@ -1,4 +1,4 @@
-"""The rows of a batch that wait for values, those of all tasks one after the other, and the changes that they follow."""
+"""The rows of a batch that lack values, of all tasks, and the changes that they follow."""
 
 from __future__ import annotations
 
@@ -9,80 +9,84 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.upsert.change_rows import GIVEN, KEY_PLACE, WAITING
 from frazil.upsert.changes import DELETE
 from frazil.upsert.deduplicate import order_ranks, previous_places
 from frazil.upsert.lookup.live_rows import as_numbers, one_array
 from frazil.upsert.merged_changes import MergedChanges
 from frazil.upsert.old_values.row_places import NONE, Bools, Ints, RowPlaces, are_less, ends_of_chains
-from frazil.upsert.change_rows import GIVEN, KEY_PLACE, WAITING
 
 _Columns = tuple[Ints, ...]
-"""Where changes are in the order of a column: the rank of the ordering value, 0 where there is none, and where they are by
-arrival."""
+"""Places of changes in the order of a column: the rank of the ordering value, 0 without one, then topic, partition,
+offset and step.
+"""
 
 
 @dataclass(frozen=True)
 class ValueProviders:
-    """The changes that have given held rows their values of a column. numbers: per held row which of them, NONE where the
-    value is its own; all_numbers: also where a delete has taken such a value away since. orders: the ordering values.
-    """
+    """The changes that provided buffered rows with their values of one column."""
 
+    #: Per buffered row the number of the change; NONE where the value is its own. int64 `(n_rows,)`.
     numbers: Ints
+    #: The same, also where a delete has since removed the value.
     all_numbers: Ints
+    #: The places of the changes in the order.
     columns: _Columns
+    #: The ordering values of the changes.
     orders: pa.Array
 
     def of(self, rows: Ints) -> Ints:
-        """Of these held rows those that such a value was given to, NONE in place of the others."""
+        """Returns these rows where a change provided their value; NONE in place of the others."""
         return np.where((rows != NONE) & (self.numbers[rows] != NONE), rows, NONE)
 
     def places(self, rows: Ints) -> _Columns:
-        """Where in the order the changes are that have given these rows theirs."""
+        """Returns the places in the order of the changes that provided these rows with their value."""
         return tuple(column[self.numbers[rows]] for column in self.columns)
 
 
 class BufferedRows:
-    """See the module.
-
-    tables: of each task that has such rows; begins: the number of the first row of each. places: per row that of its change.
-    follows: the place of the change before that one, NONE where there is none. previous: the number of the held row that is
-    that one's, NONE where it is in no table. newest: the rank of the live row's ordering value, 0 where there is none.
-    """
+    """The buffered rows of a batch, numbered task after task. Arrays have the shape `(n_rows,)`."""
 
     def __init__(self, batch: MergedChanges) -> None:
         buffered = [
             (table, begin) for table, begin in zip(batch.buffered, batch.begins, strict=False) if table is not None
         ]
         self._ranked = batch.ranked
+        #: The buffered rows of each task that has some.
         self.tables = [table for table, _ in buffered]
+        #: The number of the first row of each table.
         self.begins = np.cumsum([0, *map(len, self.tables)])
+        #: The place of each row's change.
         self.places = np.concatenate([np.asarray(table[KEY_PLACE]) + begin for table, begin in buffered])
         self._numbers = np.full(len(batch.ranked), NONE)
         self._numbers[self.places] = np.arange(len(self))
         before = previous_places(batch.ranked)
+        #: The place of the preceding change of the row; NONE without one.
         self.follows = before[self.places]
+        #: The number of the buffered row of that change; NONE where it is not buffered.
         self.previous = np.where(self.follows != NONE, self._numbers[self.follows], NONE)
         self._is_blind = (batch.ranked.ops == DELETE) & batch.ranked.blind
         self._barriers = self._last_blind(before)
         self._ranks = np.zeros(len(self), np.int64)
         self._given: dict[str, ValueProviders] = {}
         self._waiting: dict[str, Bools] = {}
+        #: The rank of the live row's ordering value; 0 without one.
         self.newest = np.zeros(len(self), np.int64)
 
     def __len__(self) -> int:
         return int(self.places.size)
 
     def of(self, places: Ints) -> Ints:
-        """The numbers of the held rows that these changes are, NONE for others."""
+        """Returns the numbers of the buffered rows of these changes; NONE for other changes."""
         return self._numbers[places]
 
     def here(self, rows: Ints) -> RowPlaces:
-        """Where these held rows are: tables are numbered as in `tables`."""
+        """Returns the places of these buffered rows; sources are indexes into `tables`."""
         numbers = np.searchsorted(self.begins, rows, "right") - 1
         return RowPlaces(numbers.astype(np.int32), rows - self.begins[numbers])
 
     def wait_for(self, column: str) -> Bools:
-        """Which rows wait for their value of a column."""
+        """Returns which rows lack their value of a column, bool `(n_rows,)`."""
         name = WAITING + column
         if column not in self._waiting:
             self._waiting[column] = np.concatenate(
@@ -94,7 +98,7 @@ class BufferedRows:
         return self._waiting[column]
 
     def put_in_order(self, live: pa.Array | None, rows: Ints) -> None:
-        """Ranks all ordering values there are. live: those of the live rows of these held rows, where they count."""
+        """Ranks all ordering values together. live: the ordering values of the live rows of the buffered rows `rows`."""
         order = self._ranked.order
         if order is None:
             return
@@ -109,21 +113,22 @@ class BufferedRows:
             self._given[name] = ValueProviders(self._behind_barriers(numbers, columns), numbers, columns, changes[0])
 
     def providers(self, column: str) -> ValueProviders | None:
-        """What has given values of a column; None where nothing has."""
+        """Returns the changes that provided values of a column; None where no change did."""
         return self._given.get(column)
 
     def arrivals(self, places: Ints) -> _Columns:
-        """Where changes are by arrival."""
+        """Returns the places of changes by arrival: topic, partition, offset and step."""
         of = self._ranked
         return of.source[places], of.partition[places], of.offset[places], of.step[places]
 
     def places_followed(self, rows: Ints) -> _Columns:
-        """Where in the order the changes are that these rows follow, which follow some."""
+        """Returns the places in the order of the changes that these rows follow."""
         return self._ranks[rows], *self.arrivals(self.follows[rows])
 
     def are_given_later(self, providers: ValueProviders, by: Ints, rows: Ints) -> Bools:
-        """Whether what was given to the held rows `by` counts, and not the change that the held rows `rows` follow: it comes
-        after that in the order, or nothing that counts is there; or behind a row of a snapshot, in its partition.
+        """Returns per row whether the value provided to the buffered row `by` counts, and not the change that the
+        buffered row `rows` follows: it is later in the order, nothing precedes it, or it is behind a snapshot row in
+        its partition.
         """
         at = self.follows[rows]
         found = (at == NONE) | self._is_blind[at]
@@ -135,16 +140,14 @@ class BufferedRows:
         return np.asarray(found, np.bool_)
 
     def _last_blind(self, before: Ints) -> Ints | None:
-        """Per row the delete without an ordering value that it follows, or that one before it does; NONE where there is
-        none.
-        """
+        """Returns per row the last delete without an ordering value among the changes it follows; NONE without one."""
         if self._ranked.order is None or not self._is_blind.any():
             return None
         ends = ends_of_chains(before, ~self._is_blind)
         return np.where(self.follows == NONE, NONE, ends[self.follows])
 
     def _behind_barriers(self, numbers: Ints, columns: _Columns) -> Ints:
-        """Without the changes that a delete without an ordering value has taken away."""
+        """Returns `numbers` without the changes that a delete without an ordering value has removed."""
         if self._barriers is None:
             return numbers
         rows = np.flatnonzero((numbers != NONE) & (self._barriers != NONE))
@@ -158,7 +161,7 @@ class BufferedRows:
         return sorted(name.removeprefix(GIVEN) for name in names)
 
     def _providers(self, column: str) -> tuple[Ints, Sequence[pa.Array]]:
-        """Per held row the number of the change that has given it its value, and the columns of these changes."""
+        """Returns per buffered row the number of the change that provided its value, and the columns of these changes."""
         numbers, count = np.full(len(self), NONE), 0
         parts: list[pa.Array] = []
         for table, begin in zip(self.tables, self.begins.tolist(), strict=False):

@@ -1,7 +1,7 @@
-"""Completes rows that wait for values of the row they replace: a source may leave out what a change does not touch.
+"""Completes buffered rows with values of the rows they replace: a source may omit values that a change does not touch.
 
-Such a value is in a change before it in the batch, or else in the live row: of the row's own key, or of the key that it had
-before. Nothing here is done row by row, and what is noted of a row is a few numbers: a catch-up has millions of them.
+Such a value is in an earlier change of the batch, or in the live row, under the row's own key or under the key that it
+had before. All work is done on arrays, with a few integers per row: a catch-up has millions of such rows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
 from frazil.cdc.source.positions import split_snapshot_marks
+from frazil.upsert.change_rows import WAITING
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.deduplicate import Ranked, key_codes
 from frazil.upsert.lookup.live_rows import as_numbers, one_array, read_columns
@@ -29,28 +30,27 @@ from frazil.upsert.old_values.primary_key_updates import (
     OLD_KEY,
 )
 from frazil.upsert.old_values.row_places import NONE, Bools, Ints, RowPlaces, are_less
-from frazil.upsert.change_rows import WAITING
 
 # Of rows as they are stored: in memory they are some times as large.
 _LOT_BYTES = 32 * 1024 * 1024
 
 
 class IncompleteChanges(Exception):
-    """Changes cannot become rows, as values that were not sent are nowhere."""
+    """Changes that cannot become rows, because values that were not sent exist nowhere."""
 
     def __init__(self, changes: Ranked) -> None:
         super().__init__()
         self._changes = changes
 
     def places(self, topics: Sequence[str]) -> tuple[tuple[str, int, int], ...]:
-        """Topic, partition and offset of their records. topics: of the batch, in order."""
+        """Returns topic, partition and offset of the changes' records. topics: the topics of the batch, in order."""
         of = self._changes
         numbers = zip(of.source.tolist(), of.partition.tolist(), of.offset.tolist(), strict=True)
         return tuple((topics[source], partition, offset) for source, partition, offset in numbers)
 
 
 class OldRowsMissing(IncompleteChanges):
-    """Rows had another key, and the rows of those keys, which have the values that were not sent, are not in the table."""
+    """The row of the old key of a primary-key update, which has the values that were not sent, is not in the table."""
 
 
 class ValuesMissing(IncompleteChanges):
@@ -64,11 +64,11 @@ class ValuesMissing(IncompleteChanges):
 def complete_buffered(
     batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile]
 ) -> Iterator[tuple[pa.Table, Ints, int]]:
-    """The held rows of keys that they decide, with what the old rows had; the places of their changes, and the count of
-    values that no row had.
+    """Yields completed buffered rows of keys that they decide, the places of their changes, and the number of values
+    that no row had. found: the live rows of the keys. late: the keys whose change is late. files: the files of the
+    table.
 
-    found: the live rows of the keys; late: the keys whose change comes too late; files: of the table. Raises
-    OldRowsMissing, and ValuesMissing where that is no null.
+    Raises: OldRowsMissing; ValuesMissing where a required column stays without a value.
     """
     if not any(buffered is not None for buffered in batch.buffered):
         return
@@ -80,8 +80,8 @@ def complete_buffered(
 
 
 class _OldRows:
-    """Values of the rows that changes replace: of a change before it in the batch, or of the live row. Sources are numbered:
-    the tables of held rows, then files.
+    """The values of replaced rows: from an earlier change of the batch, or from the live row. Sources are numbered:
+    tables of buffered rows first, then files.
     """
 
     def __init__(self, batch: MergedChanges, found: Found) -> None:
@@ -102,15 +102,15 @@ class _OldRows:
         self._written = self._find_written()
 
     def _number(self, file: LiveFile) -> int:
-        """The number of a file among the sources."""
+        """Returns the number of a file among the sources."""
         if file.path not in self._numbers:
             self._numbers[file.path] = len(self._buffered.tables) + len(self._files)
             self._files.append(file)
         return self._numbers[file.path]
 
     def _put_in_order(self, found: Found) -> None:
-        """Notes of the held rows that decide a key whether the live row may be newer, and whether that is one of a snapshot
-        which the change came behind.
+        """Notes for the buffered rows that decide a key whether the live row may be newer, and whether it is a snapshot
+        row that the change came behind.
         """
         latest, changes = self._batch.latest, self._batch.ranked
         if changes.order is None or not found.hits:
@@ -123,7 +123,7 @@ class _OldRows:
         self._buffered.put_in_order(newest.order.take(pa.array(keys)), rows[keys])
 
     def _find_written(self) -> RowPlaces:
-        """Where the changes are that held rows follow, of those in the batch's own files."""
+        """Returns where the changes that buffered rows follow are in the batch's own files."""
         follows, ranked = self._buffered.follows, self._batch.ranked
         rows = np.flatnonzero((follows != NONE) & (self._buffered.previous == NONE) & (ranked.ops[follows] == UPSERT))
         places, numbers = np.unique(follows[rows], return_inverse=True)
@@ -139,8 +139,10 @@ class _OldRows:
         return found
 
     def ask_other_keys(self, files: Sequence[LiveFile], is_wanted: Bools) -> None:
-        """Looks for the rows of the keys that rows had before they got their own; OldRowsMissing where neither key has one.
-        is_wanted: the changes that decide a key.
+        """Looks up the rows of the keys that rows had before a primary-key update. is_wanted: the changes that decide a
+        key.
+
+        Raises: OldRowsMissing where neither key has a row.
         """
         gone: list[Ints] = []
         assert self._target.changes is not None
@@ -173,8 +175,8 @@ class _OldRows:
             raise OldRowsMissing(self._batch.ranked.take(np.concatenate(gone)))
 
     def _keep_own_marks(self, buffered: pa.Table, every: Ints, found: RowPlaces) -> None:
-        """Of the rows that stay when they are deleted those alone count that the very change has deleted which gave them
-        another key; and the row of the new key while it is not deleted itself.
+        """Drops rows that another change has marked as deleted. With soft deletes, only a row that the primary-key
+        update itself marked counts, and the row of the new key only while it is not marked.
         """
         times = one_array(buffered[KEY_CHANGED_AT])
         if times.null_count == len(times):
@@ -187,8 +189,8 @@ class _OldRows:
         self._live.drop(every[others & np.asarray(own.is_valid())])
 
     def _drop_newer(self, buffered: pa.Table, found: RowPlaces) -> None:
-        """Of rows in the order of a column those do not count that were written after the row had got its key. One of a
-        snapshot was there before its delete comes, whatever its place.
+        """Drops rows that were written after the primary-key update, by the ordering column. A snapshot row existed
+        before its delete arrived, whatever its position.
         """
         if KEY_CHANGED_ORDER not in buffered.schema.names:
             return
@@ -204,9 +206,10 @@ class _OldRows:
         found.drop(np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False)) & ~is_behind))
 
     def _use_later_keys(self, buffered: pa.Table, every: Ints, found: RowPlaces, files: Sequence[LiveFile]) -> None:
-        """Rows that are there under a key which they have got already have the values. A connector that repeats itself may
-        have brought the row of the old key again, as its last changes are, without what these did not send. A row that its
-        own key had before has gone, as by a truncate that is told elsewhere; one that a key has got since is another row.
+        """Uses rows that already exist under a later key, which have the values. A connector that repeats changes may
+        have restored the row of the old key in its last state, without values that were not sent. A row under the own
+        key from before the update no longer counts, as after a truncate reported elsewhere; a row that a key has
+        received since is another row.
         """
         if LATER_KEYS not in buffered.schema.names:
             return
@@ -234,7 +237,7 @@ class _OldRows:
         found.put(rows, values.sources, values.rows)
 
     def _of_other_keys(self, keys: Sequence[pa.Array], files: Sequence[LiveFile]) -> RowPlaces:
-        """Where the live rows of these keys are, one for each."""
+        """Returns where the live rows of these keys are, one per key."""
         if not len(keys[0]):
             return RowPlaces.nowhere(0)
         assert self._target.changes is not None
@@ -245,7 +248,7 @@ class _OldRows:
         return there.take(numbers)
 
     def complete(self, is_wanted: Bools) -> Iterator[tuple[pa.Table, Ints, int]]:
-        """As complete_buffered. A lot of rows at a time, those of one file together: their values may be large."""
+        """As `complete_buffered`, in lots of rows that share a file: values may be large."""
         bad: list[Ints] = []
         columns: dict[str, None] = {}
         for lot in self._lots(np.flatnonzero(is_wanted[self._buffered.places])):
@@ -261,7 +264,7 @@ class _OldRows:
             raise ValuesMissing(self._batch.ranked.take(np.concatenate(bad)), list(columns))
 
     def _lots(self, rows: Ints) -> Iterator[Ints]:
-        """Held rows of one table each, in the order of the live rows."""
+        """Yields buffered rows of one table each, in the order of the live rows."""
         buffered, live = self._buffered, self._live
         stored = [file.description["file-size-in-bytes"] / max(1, file.record_count) for file in self._files]
         own = [table.nbytes / len(table) for table in buffered.tables]
@@ -275,7 +278,7 @@ class _OldRows:
         yield from (lot for lot in np.split(rows, cuts) if lot.size)
 
     def _complete(self, lot: Ints) -> tuple[pa.Table, int]:
-        """Held rows of one table with all their values; and how many values nothing had."""
+        """Returns buffered rows of one table with all their values, and the number of values that no row had."""
         here, names, lacking = self._buffered.here(lot), self._target.arrow_schema.names, 0
         buffered = self._buffered.tables[here.sources[0]]
         rows = buffered.select(names).take(pa.array(here.rows))
@@ -288,14 +291,14 @@ class _OldRows:
         return rows, lacking
 
     def _lack_required(self, rows: pa.Table) -> tuple[list[str], Bools]:
-        """The required columns that lack a value in some row, and these rows."""
+        """Returns the required columns without a value in some row, and these rows."""
         required = [field.name for field in self._target.arrow_schema if not field.nullable]
         names = [name for name in required if rows[name].null_count]
         lacking = [np.asarray(rows[name].is_null()) for name in names]
         return names, np.logical_or.reduce([np.zeros(len(rows), np.bool_), *lacking])
 
     def _values(self, column: str, lot: Ints, waits: Bools, own: pa.Array) -> tuple[pa.Array, int]:
-        """The column with the values that these held rows wait for; and how many nothing had."""
+        """Returns the column with the missing values of these buffered rows, and the number of values that no row had."""
         waiting = np.flatnonzero(waits)
         sources = self._sources(column, lot[waiting])
         at = np.arange(len(own))
@@ -309,7 +312,7 @@ class _OldRows:
         return values, nowhere.size
 
     def _gather(self, column: str, places: RowPlaces, kind: pa.DataType) -> pa.Array:
-        """The column's values in these rows, null where there is none. Each file is read once."""
+        """Returns the column's values at these places; null where there is none. Each file is read once."""
         at, pieces, count = np.full(places.rows.size, NONE), [pa.nulls(0, kind)], 0
         for mine in places.by_source():
             pieces.append(self._read(column, int(places.sources[mine[0]]), places.rows[mine]))
@@ -325,7 +328,7 @@ class _OldRows:
         return values
 
     def _sources(self, column: str, rows: Ints) -> RowPlaces:
-        """Where the values are that these held rows wait for."""
+        """Returns where the missing values of these buffered rows are."""
         # Looked for on behalf of the changes that decide their keys.
         found = self._live.take(rows) if self._batch.latest.cut < 0 else RowPlaces.nowhere(rows.size)
         providers = self._buffered.providers(column)
@@ -341,8 +344,8 @@ class _OldRows:
         return found
 
     def _are_others_newer(self, providers: ValueProviders, rows: Ints) -> Bools:
-        """Whether the live row of a key that these held rows had, or have got, is newer than the change that has given them
-        their value, which is a repeated one then. As in _settle, no row of a snapshot is newer than what came behind it.
+        """Returns whether the live row of a former or later key is newer than the change that provided the value, which
+        is a repeated change then. As in `_settle`, a snapshot row is not newer than a change behind it.
         """
         reading, others, numbers = self._target.changes, self._others.take(rows), providers.all_numbers[rows]
         assert reading is not None
@@ -359,8 +362,8 @@ class _OldRows:
         return np.asarray(is_newer & ~(is_before & ~(is_same_partition & are_less(mine, given))), np.bool_)
 
     def _look_back(self, column: str, rows: Ints, left: Ints, found: RowPlaces) -> None:
-        """Looks through the changes before these, one step for all of them at a time, and notes in `found` which have the
-        value. left: the rows that are not decided.
+        """Follows the preceding changes of the rows `left`, one step at a time for all of them, and notes in `found`
+        which has the value.
         """
         buffered, providers, waits = self._buffered, self._buffered.providers(column), self._buffered.wait_for(column)
         here = rows.copy()
@@ -384,9 +387,9 @@ class _OldRows:
                 by[left] = _later(by[left], providers.of(previous), providers)
 
     def _settle(self, rows: Ints, done: Ints, there: RowPlaces, places: tuple[Ints, ...], found: RowPlaces) -> None:
-        """Notes where values are, of changes at these places of the order; unless the live row is newer, as what is older is
-        no change to it. A row of a snapshot is not newer than what came behind it, before the change that decides; what came
-        later is repeated.
+        """Notes the places of values, for changes at these places of the order, except where the live row is newer. A
+        snapshot row is not newer than a change that came behind it and before the deciding change; a later change is
+        repeated.
         """
         newest = self._buffered.newest[rows[done]]
         is_newer = (newest > 0) & (places[0] > 0) & (newest > places[0])
@@ -398,7 +401,7 @@ class _OldRows:
 
 
 def _later(ones: Ints, others: Ints, providers: ValueProviders) -> Ints:
-    """Of two held rows each the one whose value was given later; the other where one is NONE."""
+    """Returns, of two buffered rows each, the one whose value was provided later; the other where one is NONE."""
     is_other = (others != NONE) & (ones == NONE)
     both = np.flatnonzero((others != NONE) & (ones != NONE))
     is_other[both] = are_less(providers.places(ones[both]), providers.places(others[both]))

@@ -1,7 +1,7 @@
-"""Rows that get another key without all of their values: what was not sent is in the row of the old key.
+"""Primary-key updates without all of their values: a value that was not sent is in the row of the old key.
 
-The source deletes the old row and writes the new one, in one record or in two that name the same place of its log. Where
-one task reads both, it is known which row the old one was.
+The source deletes the row of the old key and writes the row of the new key, in one record or in two records with the
+same position in its log. Where one task reads both, the old row is known.
 """
 
 from __future__ import annotations
@@ -23,55 +23,62 @@ Bools = NDArray[np.bool_]
 Place = tuple[int, int, int]
 """Number of the topic, partition and offset of a record."""
 OLD_KEY = "\x00old:"
-"""How columns of held rows begin that have the key of the row whose values they wait for; null where it is their own."""
+"""Name prefix of columns of buffered rows: the key of the row that has the missing values; null where it is the row's
+own key.
+"""
 KEY_CHANGED_AT = "\x00moved at"
-"""A column of held rows: when they got their key, where the delete of the old one was in an earlier batch, which has left
-the row and marked it with that time."""
+"""Column of buffered rows: the time of the primary-key update, where an earlier batch has marked the row of the old key
+as deleted at that time.
+"""
 KEY_CHANGED_ORDER = "\x00moved order"
-"""A column of held rows: the ordering value of the change that gave them their key. A row of the old key with a greater one
-has come since.
+"""Column of buffered rows: the ordering value of the primary-key update. A row of the old key with a greater ordering
+value was written later.
 """
 KEY_CHANGED_IN = "\x00moved in"
-"""A column of held rows: the partition of the delete of the key that they had; null where that was not here."""
+"""Column of buffered rows: the Kafka partition of the delete of the old key; null where the delete is not in this
+batch.
+"""
 LATER_KEYS = "\x00got"
-"""A column of held rows whose order is that of the source's log: a list of the keys that the row has got since it had the
-old one, the last one first, each with the `order` and the `partition` of the change that gave it.
+"""Column of buffered rows in the order of the source's log: the keys that the row received after the old key, the last
+first, each with the `order` and `partition` of its change.
 """
 KEY_CHANGED = "\x00moved"
-"""A column of held rows: they had another key, and wait for values that nothing in the batch has; that no row has these is
-not the same as null.
+"""Column of buffered rows: whether the row had another key and needs values that nothing in the batch has. A missing
+row is an error then, not null.
 """
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Where a value was looked for. at: the change that has it, -1 where only the table can have it. origin: the change
-    whose key the row in the table has. has_other_key: a row with another key was asked. is_lost: it was gone already. alone: the
-    change that had another key, and whose delete was not there; -1: none. key_changes: the changes that had another key, the last
-    one first.
-    """
+    """The result of the search for a missing value."""
 
+    #: The place of the change that has the value; -1 where only the table can have it.
     at: int
+    #: The place of the change whose key the row in the table has.
     origin: int
+    #: Whether a row with another key was consulted.
     has_other_key: bool = False
+    #: Whether that row was already deleted.
     is_lost: bool = False
+    #: The place of a primary-key update whose delete part is not in the batch; -1 without one.
     alone: int = -1
+    #: The places of the primary-key updates that were passed, the last first.
     key_changes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class KeyUpdates:
-    """Changes that lack values of a row with another key, as places: the delete of that row, -1 where it is not here.
-
-    A source that repeats itself may bring such a change without its delete; the row is under its new key then. marks: the
-    changes that mark a row as deleted.
+    """Primary-key updates that lack values. A source that repeats changes may send such an update without its delete
+    part; the row is under its new key then.
     """
 
+    #: By place of the update, the place of the delete of the old key; -1 where it is not in the batch.
     deletes: dict[int, int] = field(default_factory=dict)
+    #: Which changes mark a row as deleted, bool `(n_changes,)`.
     marks: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def walk(self, ranked: Ranked, before: Ints, mask: Bools, start: int) -> Walk:
-        """Looks for a value that `mask` says is missing from `start`."""
+        """Searches the value that `mask` reports missing at place `start`."""
         at, origin, alone = start, start, -1
         key_changes: list[int] = []
         while at >= 0 and ranked.ops[at] == UPSERT and mask[at] and not (alone >= 0 and self.marks[at]):
@@ -90,7 +97,9 @@ class KeyUpdates:
 
     @staticmethod
     def _is_older(ranked: Ranked, before: int, at: int) -> bool:
-        """Whether the change before has another place in the log of the source: repeated ones have the same."""
+        """Returns whether the preceding change has another position in the source's log: repeated changes have the
+        same.
+        """
         if before < 0 or ranked.read is None or ranked.order is None:
             return False
         return bool(ranked.order[before] != ranked.order[at])
@@ -99,10 +108,11 @@ class KeyUpdates:
 def find_key_updates(
     ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools, departed: Collection[Place]
 ) -> KeyUpdates:
-    """Pairs every change that has an old key with the delete of that key in the same record, or at the same position of the
-    source's log: of repeated ones the first, as only that one had a row. Where headers do not tell the key as the delete
-    does, that counts, if there is one of each at the position. marks: the changes that mark a row as deleted.
-    departed: records of deletes whose row gets another key.
+    """Pairs every change that has an old key with the delete of that key, in the same record or at the same position of
+    the source's log. Of repeated deletes the first is taken, because only that one had a row. Where headers name the
+    key differently from the delete, the pair is accepted if there is one of each at the position.
+
+    marks: which changes mark a row as deleted. departed: records of deletes whose row gets another key.
     """
     updated = updated_key_places(old_keys)
     keys, old = _codes(ranked, old_keys, np.array(updated, np.int64))
@@ -130,20 +140,22 @@ def find_key_updates(
 
 
 def _codes(ranked: Ranked, old_keys: Sequence[pa.Array], updated: Ints) -> tuple[Ints, Ints]:
-    """The keys of all changes and the old ones of those that have one, as numbers that are the same where the keys are."""
+    """Returns the keys of all changes, and the old keys of those that have one, as numbers that are equal where the
+    keys are.
+    """
     at, count = pa.array(updated), len(ranked)
     codes = key_codes([pa.concat_arrays([own, old.take(at)]) for own, old in zip(ranked.keys, old_keys, strict=True)])
     return codes[:count], codes[count:]
 
 
 def _have_position_of(positions: pa.Array, updated: Sequence[int]) -> Bools:
-    """Which changes have the position of one of these: mostly few, of all deletes of a batch."""
+    """Returns which changes have the position of one of the updates: usually few of the batch's deletes."""
     of_moved = positions.take(pa.array(updated, pa.int64())).drop_null()
     return np.asarray(pc.is_in(positions, value_set=of_moved), np.bool_)
 
 
 def updated_key_places(old_keys: Sequence[pa.Array]) -> list[int]:
-    """The changes that have an old key."""
+    """Returns the places of the changes that have an old key."""
     has_other_key = np.zeros(len(old_keys[0]) if old_keys else 0, np.bool_)
     for key in old_keys:
         has_other_key |= np.asarray(key.is_valid())
@@ -152,5 +164,5 @@ def updated_key_places(old_keys: Sequence[pa.Array]) -> list[int]:
 
 
 def record_of(ranked: Ranked, place: int) -> Place:
-    """Where the record of a change is."""
+    """Returns the place of a change's record."""
     return int(ranked.source[place]), int(ranked.partition[place]), int(ranked.offset[place])

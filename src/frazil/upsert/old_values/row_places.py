@@ -1,4 +1,6 @@
-"""Where rows are, as numbers: a catch-up asks for millions, and an object for each would take as much as the rows."""
+"""Places of rows as arrays: a catch-up needs millions of them, and an object per row would take as much memory as the
+rows.
+"""
 
 from __future__ import annotations
 
@@ -15,40 +17,42 @@ NONE = -1
 
 @dataclass(frozen=True)
 class RowPlaces:
-    """One for each row that was asked for. sources: numbers of what has them, NONE: nothing has; rows: the place in that."""
+    """A place per row."""
 
+    #: The number of the table or file that has the row, int32 `(n_rows,)`; NONE where no source has it.
     sources: NDArray[np.int32]
+    #: The position of the row in that source, int64 `(n_rows,)`.
     rows: Ints
 
     @classmethod
     def nowhere(cls, count: int) -> RowPlaces:
-        """So many rows that are not there."""
+        """Returns places of `count` rows that no source has."""
         return cls(np.full(count, NONE, np.int32), np.full(count, NONE))
 
     def copy(self) -> RowPlaces:
-        """The same, to be changed apart."""
+        """Returns an independent copy."""
         return RowPlaces(self.sources.copy(), self.rows.copy())
 
     @property
     def are_there(self) -> Bools:
-        """Which have been found."""
+        """Which rows have a source, bool `(n_rows,)`."""
         return np.asarray(self.sources != NONE, np.bool_)
 
     def take(self, at: Ints) -> RowPlaces:
-        """These alone."""
+        """Returns the places at these indexes."""
         return RowPlaces(self.sources[at], self.rows[at])
 
     def put(self, at: Ints, source: int | NDArray[np.int32], rows: Ints) -> None:
-        """Those at `at` are there; of one that is named twice the last place stays."""
+        """Sets the places at the indexes `at`; of an index given twice the last place is kept."""
         self.sources[at] = source
         self.rows[at] = rows
 
     def drop(self, at: Ints) -> None:
-        """Those at `at` are nowhere."""
+        """Marks the rows at the indexes `at` as being nowhere."""
         self.sources[at] = NONE
 
     def by_source(self) -> list[Ints]:
-        """Those that are there, together where the same has them."""
+        """Returns the indexes of rows with a source, grouped by source."""
         order = np.argsort(self.sources, kind="stable")
         order = order[np.searchsorted(self.sources[order], 0) :]
         cuts = np.flatnonzero(np.diff(self.sources[order])) + 1
@@ -56,8 +60,8 @@ class RowPlaces:
 
 
 def ends_of_chains(before: Ints, continues: Bools) -> Ints:
-    """Per place the one that is reached from it by going back to the one before, as long as `continues`; NONE where there is
-    none before.
+    """Returns per place the end of its chain, int64 `(n_places,)`: `before` is followed for as long as `continues` is
+    true; NONE where the chain has no predecessor.
     """
     end = before.size
     following = np.r_[np.where(continues, np.where(before == NONE, end, before), np.arange(end)), end]
@@ -67,7 +71,7 @@ def ends_of_chains(before: Ints, continues: Bools) -> Ints:
 
 
 def are_less(ones: Sequence[Ints], others: Sequence[Ints]) -> Bools:
-    """Which of the ones come before the others, by the first of their numbers that differs."""
+    """Returns which rows of `ones` sort before those of `others`, by the first column that differs, bool `(n_rows,)`."""
     is_less, is_same = np.zeros(ones[0].size, np.bool_), np.ones(ones[0].size, np.bool_)
     for one, other in zip(ones, others, strict=True):
         is_less |= is_same & (one < other)

@@ -1,5 +1,6 @@
-"""Tombstones with which a task begins to read a partition. The delete that such a one follows may be the last record of
-another task, and no task knows what others read: so it is kept apart until the reports of all are there.
+"""Tombstones that are the first record a task reads of a partition. The delete before such a tombstone may be the last
+record of another task, so these tombstones are reported separately and decided when the reports of all tasks are
+merged.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 
 from frazil.schema.arrow import pick
 from frazil.types import FirstTombstone, TaskReport, Touched, add_counts
+from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import Changes
 from frazil.upsert.deduplicate import dump_ranked
-from frazil.upsert.change_rows import rank
 from frazil.upsert.records.last_deletes import Records, begins_of_runs, digest_of, is_right_behind
 from frazil.write.target import TableTarget
 
@@ -23,7 +24,7 @@ Bools = NDArray[np.bool_]
 
 
 class FirstTombstones:
-    """Those of one table in one task. topics: by their numbers in the order of changes."""
+    """The first tombstones of one table in one task. topics: by their numbers in the order of changes."""
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
         self._target = target
@@ -37,8 +38,8 @@ class FirstTombstones:
     def take_out(
         self, topic: str, stretch: Records, rows: pa.Table, changes: Changes, records: Records
     ) -> tuple[pa.Table, Changes, Records]:
-        """Keeps them; what is left of rows, changes and their records, as many of each. stretch: the records that have been
-        read, each of which is shown once.
+        """Keeps first tombstones aside; returns the remaining rows, changes and records. stretch: the records that were
+        read, each passed once.
         """
         is_first = self._find(topic, changes, stretch)
         if not is_first.any():
@@ -47,7 +48,7 @@ class FirstTombstones:
         return _only(~is_first, rows, changes, records)
 
     def kept(self) -> tuple[Touched, ...]:
-        """What each asks of the table, if it is that of no delete."""
+        """Returns the tombstones kept aside, each as a delete that applies if the tombstone follows no delete."""
         return tuple(self._kept)
 
     def _find(self, topic: str, changes: Changes, records: Records) -> Bools:
@@ -71,8 +72,8 @@ class FirstTombstones:
 
 
 def without_redundant_tombstones(report: TaskReport) -> TaskReport:
-    """The report of all tasks without the tombstones that come right behind a delete which another task has read last: they
-    say nothing new.
+    """Returns the merged report without tombstones directly behind a delete that another task has read last: they
+    change nothing.
     """
     redundant = [one for one in report.touched if one.first is not None and _is_redundant(one.first, report)]
     if not redundant:

@@ -1,5 +1,5 @@
-"""The two halves of a change of the key, a delete and an insert that are told as records of their own: no batch may take one
-without the other, as large values that the insert does not carry are in the row that the delete takes away.
+"""Primary-key updates whose delete part and insert part are separate records: a batch must contain both parts or
+neither, because large values that the insert part does not carry are in the row that the delete part deletes.
 """
 
 from __future__ import annotations
@@ -19,25 +19,28 @@ Place = tuple[str, int, int]
 
 @dataclass
 class PendingUpdate:
-    """What is known of a record whose change of the key is not complete yet."""
+    """The state of a primary-key update of which only one part has been read."""
 
-    #: When the table met the record first, by the clock of the process.
+    #: When the table first met the record, by the clock of the process.
     since_ms: int
-    #: How far the partitions reached a minute later: the source writes both halves at once, so the other one is before.
+    #: The ends of the partitions one minute later: the source writes both parts at once, so the other part is before
+    #: these.
     ends: Mapping[Partition, int] | None = None
 
 
 @dataclass
 class _Pair:
-    """What there is of one change: a source that repeats itself tells the halves more than once."""
+    """The parts of one primary-key update: a source that repeats changes sends each part more than once."""
 
     deletes: list[KeyUpdatePart] = field(default_factory=list)
     inserts: list[KeyUpdatePart] = field(default_factory=list)
 
 
 class IncompleteUpdates:
-    """The halves among the records of one task. abandoned: places of those whose other half is not waited for any longer.
-    applied_early: topic and position of changes whose insert is in the table, as it came first and had all of its values.
+    """The parts of primary-key updates among the records of one task.
+
+    abandoned: places of parts whose other part is no longer waited for. applied_early: topic and position of updates
+    whose insert part is already in the table, because it arrived first and had all of its values.
     """
 
     def __init__(self, abandoned: Collection[Place] = (), applied_early: Collection[tuple[str, str]] = ()) -> None:
@@ -46,7 +49,7 @@ class IncompleteUpdates:
         self._pairs: dict[tuple[str, str], _Pair] = defaultdict(_Pair)
 
     def take(self, topic: str, found: Sequence[tuple[int, str, bool]], records: Mapping[str, pa.Array]) -> None:
-        """More of them. found: as Changes has them, of these records."""
+        """Adds parts. found: see Changes.key_update_parts, for these records."""
         for row, position, is_delete in found:
             if is_delete and (topic, position) in self._applied_early:
                 continue
@@ -59,17 +62,18 @@ class IncompleteUpdates:
 
     @property
     def has_lone_deletes(self) -> bool:
-        """Whether there is a delete without its insert."""
+        """Whether there is a delete part without its insert part."""
         return any(pair.deletes and not pair.inserts for pair in self._pairs.values())
 
     def alone(self) -> tuple[KeyUpdatePart, ...]:
-        """Those without their other half."""
+        """Returns the parts without their other part."""
         lone = (pair for pair in self._pairs.values() if not (pair.deletes and pair.inserts))
         return tuple(part for pair in lone for part in (*pair.deletes, *pair.inserts))
 
     def ends(self) -> dict[str, dict[int, int]]:
-        """Per topic and partition where the batch must end so that it has both halves or none of them; empty where it need
-        not end earlier. An insert without its delete does not count: the values may be there without it.
+        """Returns per topic and partition the offset at which the batch must end so that it contains both parts or
+        neither; empty where it need not end earlier. An insert part without its delete part does not count: it may have
+        all of its values.
         """
         pairs = [pair for pair in self._pairs.values() if pair.deletes]
         ends: dict[Partition, int] = {}
@@ -84,7 +88,7 @@ class IncompleteUpdates:
 
 
 def _divided(pair: _Pair, ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
-    """The halves before these ends of a change whose others are all behind them."""
+    """Returns the parts before these ends of an update whose other parts all lie behind them."""
     deletes, inserts = _before(pair.deletes, ends), _before(pair.inserts, ends)
     return [] if deletes and inserts else [*deletes, *inserts]
 

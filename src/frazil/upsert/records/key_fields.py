@@ -1,7 +1,8 @@
-"""Which fields the keys of wrapped changes have: the columns of the primary key that the source's table has right now.
+"""The fields of CDC records' keys: the primary-key columns that the source's table has at present.
 
-A table may get another one. From then on its changes say nothing of the rows by the former key, so a mirror that went on by
-that would lose rows and keep others, without a word. What is compared are names, once for each set of them.
+The source may change the primary key of its table. From then on its changes no longer identify rows by the former key,
+and an upsert table that kept using the former key would silently lose some rows and keep others. The names of key
+fields are compared, once for each distinct set.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.cdc.mongodb.document_ids import ID
 from frazil.cdc.json.members import either
 from frazil.cdc.maxwell_keys import PRIMARY
+from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
-from frazil.decode.json.records import JsonOptions, unescape_keys, text_slices, texts_of, unreadable
+from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.slices import Slices, Texts, elements_of, take_all, take_keys
 from frazil.decode.protobuf.wire_format import split_message_indexes
 from frazil.decode.settings import Reading, WriterSchema
@@ -35,27 +36,27 @@ from frazil.write.target import TableTarget
 
 Bools = NDArray[np.bool_]
 _MAX_NAMES = 62
-"""So many names are told apart, each by a bit; all others share one, as the first of them."""
+"""The number of names that get a bit of their own; all further names share one bit."""
 _NO_KEY = "the record has no key, as of a source's table without a primary key: name the table's `key_columns`"
 _OTHER = "the fields of the record's key are {}, and the table's rows are found by {}: name the table's `key_columns`"
 
 
 @dataclass(frozen=True)
 class KeyFields:
-    """codes: per record the place of its key's fields in `names`; -1 where there is no key with fields that can be read.
-    lacks: which records have no key at all. missing: ids of schemas that are not known yet.
-    """
+    """The fields of records' keys."""
 
+    #: Per record the index of its key's fields in `names`, int64 `(n_records,)`; -1 without a readable key.
     codes: NDArray[np.int64]
+    #: Which records have no key, bool `(n_records,)`.
     lacks: Bools
+    #: The distinct sets of field names.
     names: Sequence[tuple[str, ...]] = ()
+    #: The ids of schemas that are not known yet.
     missing: frozenset[str] = frozenset()
 
 
 def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], changes: Changes, limit: int) -> Changes:
-    """Refuses the changes, and the tombstones, of records whose key has other fields than the table's key columns, where the
-    records' keys tell these.
-    """
+    """Refuses the changes and tombstones of records whose key has other fields than the table's key columns."""
     if not _is_checked(target):
         return changes
     is_change = np.zeros(changes.decoded.refused.size, np.bool_)
@@ -81,8 +82,8 @@ def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], chang
 
 
 def first_alike(target: TableTarget, records: Mapping[str, pa.Array], has_key: Bools) -> Bools:
-    """The records with a key without those whose key has other fields than the first one: it decides what the table's key
-    is.
+    """Returns `has_key` without the records whose key has other fields than the first key, which determines the table's
+    key.
     """
     if target.envelope is not None and target.envelope.names_keys:
         return has_key
@@ -105,7 +106,7 @@ def _is_checked(target: TableTarget) -> bool:
 
 
 def _difference(target: TableTarget, names: Sequence[str]) -> str:
-    """What is to be said of keys with these fields; nothing where they are those of the key columns."""
+    """Returns the reason to refuse keys with these fields; empty where they are the key columns' fields."""
     changes = target.changes
     assert changes is not None
     known = {field[0] for field, *_ in places_of(target, changes).values()}
@@ -116,7 +117,7 @@ def _difference(target: TableTarget, names: Sequence[str]) -> str:
 
 
 def _without_tombstones(changes: Changes, refused: Bools) -> Changes:
-    """Those of the records that are refused are not passed over."""
+    """Returns the changes without the tombstones of refused records, which are not counted as ignored."""
     if changes.tombstones is None or not (changes.tombstones & refused).any():
         return changes
     count = int(np.count_nonzero(changes.tombstones & refused))
@@ -126,7 +127,7 @@ def _without_tombstones(changes: Changes, refused: Bools) -> Changes:
 
 
 def find_key_fields(target: TableTarget, records: Mapping[str, pa.Array]) -> KeyFields:
-    """The fields of these records' keys, Maxwell's without those that name the table."""
+    """Returns the fields of the records' keys; for Maxwell, without the fields that name the table."""
     changes = target.changes
     assert changes is not None
     if changes.key.format == "json":
@@ -155,7 +156,7 @@ def _of_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> KeyFields:
 
 
 def _groups(reading: Reading, records: Mapping[str, pa.Array]) -> Iterator[tuple[str, NDArray[np.int32]]]:
-    """The records of each schema."""
+    """Yields the id of each schema and the records whose key it describes."""
     keys = records["key"]
     if reading.framing != "none":
         for number, rows in group_rows(split_frames(keys, reading.framing).ids):
@@ -172,7 +173,9 @@ def _groups(reading: Reading, records: Mapping[str, pa.Array]) -> Iterator[tuple
 def _messages(
     reading: Reading, schema: WriterSchema, keys: pa.BinaryArray, rows: NDArray[np.int32]
 ) -> Iterator[tuple[str | tuple[int, ...], NDArray[np.int32]]]:
-    """The records of each message of a schema: of Protobuf's it has several, and each record says which one it is."""
+    """Yields each message of a schema and its records: a Protobuf schema has several messages, and each record names
+    one.
+    """
     if schema.kind != "protobuf" or reading.message:
         yield reading.message or "", rows
     elif reading.framing != "none":
@@ -182,7 +185,7 @@ def _messages(
 
 
 def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int, ...]) -> tuple[str, ...]:
-    """The fields that a schema describes; none of one that describes no record, or that nobody can use."""
+    """Returns the field names of a schema; empty where it describes no record or cannot be used."""
     if schema.kind != reading.format or not is_record(schema):
         return ()
     try:
@@ -222,7 +225,7 @@ def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, is_spelt: bool = False) ->
 
 
 def _unwrapped(texts: Texts, keys: pa.BinaryArray, roots: Slices, error: NDArray[np.uint8]) -> Slices:
-    """The keys; of those that have their schema with them the payloads."""
+    """Returns the keys; for keys with their schema embedded, the payloads."""
     if not pc.any(pc.match_substring(keys.cast(pa.binary()), b'"payload"')).as_py():
         return roots
     schema, payload = take_keys(texts, roots.only(OBJECT), ("schema", "payload"), error)
@@ -230,7 +233,7 @@ def _unwrapped(texts: Texts, keys: pa.BinaryArray, roots: Slices, error: NDArray
 
 
 def _listed(texts: Texts, roots: Slices) -> Slices:
-    """The objects with one field each that are the last element of a key that is a list."""
+    """Returns the single-field objects in the last element of keys that are lists, as Maxwell's array keys."""
     _, elements = elements_of(texts, roots.only(ARRAY))
     _, columns = elements_of(texts, elements.only(ARRAY))
     return columns.only(OBJECT)
@@ -239,7 +242,7 @@ def _listed(texts: Texts, roots: Slices) -> Slices:
 def _mark(
     texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, names: list[str], bits: NDArray[np.int64]
 ) -> None:
-    """Sets the bit of each name that the objects of a key have, of those with this prefix, and notes new ones in `names`."""
+    """Sets the bit of each name with this prefix that the objects of a key contain, and appends new names to `names`."""
     found, members = take_all(texts, objects, [], error)
     for name, column in zip(found, members.columns, strict=True):
         if name.startswith(prefix):

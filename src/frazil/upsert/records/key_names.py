@@ -1,4 +1,4 @@
-"""Where key columns are in the records of keys, whose fields are called as the source calls them, and the way back."""
+"""Paths of key columns in records' keys, whose fields have the names of the source, and of key fields in the table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ Path = tuple[str, ...]
 
 
 def column_of(target: TableTarget, path: Path) -> Path:
-    """The column that the field at `path` of a record feeds or would feed, and the rest of the path inside it."""
+    """Returns the column that the field at `path` of a record is stored in, or would be, with the rest of the path
+    inside it.
+    """
     path, shaping = column_path(path, column_names(target.reading.aliases)), target.shaping
     if shaping is None:
         return path
@@ -32,12 +34,12 @@ def column_of(target: TableTarget, path: Path) -> Path:
 
 
 def name_columns(target: TableTarget, fields: Iterable[Path]) -> tuple[str, ...]:
-    """The names of the columns that these fields feed or would feed."""
+    """Returns the names of the columns that these fields are stored in, or would be."""
     return tuple(".".join(column_of(target, path)) for path in fields)
 
 
 def leaves_of(kind: IcebergType) -> Iterator[Path]:
-    """The paths of all in a type that is no struct; of a type that is none itself the empty one."""
+    """Yields the paths of all fields of a type that are not structs; the empty path for a type that is not a struct."""
     if not isinstance(kind, StructType):
         yield ()
         return
@@ -46,8 +48,9 @@ def leaves_of(kind: IcebergType) -> Iterator[Path]:
 
 
 def places_of(target: TableTarget, changes: ChangeReading) -> Mapping[Path, tuple[Path, ...]]:
-    """By key column the paths in a key at which its value may be, the likelier one first: the field that feeds it and, where
-    the file names the key columns, the column's own name. No place is that of two.
+    """Returns by key column the paths in a key at which its value may be, the most likely first: the field that is
+    stored in the column and, where the pipeline file names the key columns, the column's own name. No path belongs to
+    two columns.
     """
     fed = {path: _field_of(target, path) for path in changes.paths}
     others = {path: _others_of(target, field) for path, field in fed.items()}
@@ -60,7 +63,7 @@ def places_of(target: TableTarget, changes: ChangeReading) -> Mapping[Path, tupl
 
 
 def _others_of(target: TableTarget, field: Path) -> tuple[Path, ...]:
-    """The paths that the field of a key column may have besides, by the table's name mapping."""
+    """Returns further paths of a key column's field by the table's name mapping."""
     names = dict(target.reading.aliases).get(field, ()) if target.reading.aliases else ()
     return tuple((*field[:-1], name) for name in names)
 
@@ -73,12 +76,12 @@ def _field_of(target: TableTarget, path: Path) -> Path:
 
 
 def _is_free(path: Path, taken: Iterable[Path]) -> bool:
-    """Whether no other path is this one, inside it or around it."""
+    """Returns whether `path` is neither one of the other paths, nor inside one, nor around one."""
     return not any(path[: len(other)] == other[: len(path)] for other in taken)
 
 
 def struct_of(fields: Mapping[Path, IcebergType]) -> StructType:
-    """The record that has fields of these types at these paths."""
+    """Returns the struct that has fields of these types at these paths."""
     members = []
     for name in dict.fromkeys(path[0] for path in fields):
         inside = {path[1:]: kind for path, kind in fields.items() if path[0] == name}

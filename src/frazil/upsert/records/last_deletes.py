@@ -1,6 +1,8 @@
-"""Deletes that are the last of what was read of a partition: the tombstone of each comes right behind it, in what is read
-next, and tells nothing new there either. A connector that repeats itself tells deletes that come too late, and a tombstone
-that is taken for one without a delete takes the row that is there, whatever its place.
+"""Deletes that end what was read of a partition: their tombstone comes directly behind, in the next read, and changes
+nothing.
+
+A connector that repeats changes repeats late deletes too. The tombstone of a late delete, taken for a tombstone without
+a delete, would delete the current row regardless of order.
 """
 
 from __future__ import annotations
@@ -15,25 +17,28 @@ from numpy.typing import NDArray
 from frazil.types import LastDelete, Offsets, Progress, TaskReport
 
 FOLLOWS_DELETE = "\x00told"
-"""A column of records: which come right behind the delete of their key."""
+"""Column of records: whether the record comes directly behind the delete of its key."""
 _FURTHEST = 4
-"""How far apart the two may be. Side by side it is 1. A producer's transaction that ends between them leaves a marker there,
-which nobody reads: 2. Where the next one, with the tombstone, is aborted as its producer dies, and the tombstone is written
-once more, the first one and another marker are between them too: 4. From further on it may be that of another delete: where
-records are compacted there is no telling what was between.
+"""The greatest distance in offsets between a delete and its tombstone. Adjacent records have the distance 1. A
+producer's transaction that ends between them leaves a control record: 2. Where the next transaction, with the
+tombstone, is aborted as its producer dies, and the tombstone is written again, the first copy and another control
+record lie between them: 4. A greater distance may belong to another delete: in a compacted topic nobody knows which
+records were between.
 """
 Records = Mapping[str, pa.Array]
 
 
 class LastDeletes:
-    """Of the partitions that a task reads. known: those that the batches before have ended with."""
+    """The last deletes of the partitions that a task reads. known: the deletes that earlier batches ended with."""
 
     def __init__(self, known: Iterable[LastDelete]) -> None:
         self._known = {(one.topic, one.partition): one for one in known}
         self._read: dict[tuple[str, int], LastDelete] = {}
 
     def mark_following_deletes(self, topic: str, records: Records) -> Records:
-        """The records with the column TOLD, where one of them comes right behind a delete that was the last one."""
+        """Returns the records with the column FOLLOWS_DELETE, where a record comes directly behind a delete that was
+        the last record read.
+        """
         if not self._known or not len(records["partition"]):
             return records
         partitions = np.asarray(records["partition"])
@@ -44,7 +49,7 @@ class LastDeletes:
         return {**records, FOLLOWS_DELETE: pa.array(follows_delete)} if follows_delete.any() else records
 
     def take(self, topic: str, rows: Sequence[int], records: Records) -> None:
-        """What has been read. rows: as Changes.last_deletes."""
+        """Notes the last record of each partition among `records`. rows: see Changes.last_deletes."""
         if not rows and not self._known:
             return
         partitions, deletes = np.asarray(records["partition"]), frozenset(rows)
@@ -57,22 +62,22 @@ class LastDeletes:
                 self._known[place] = self._read[place] = last
 
     def found(self) -> tuple[LastDelete, ...]:
-        """Those that the task itself has read."""
+        """Returns the last deletes that the task itself has read."""
         return tuple(self._read.values())
 
 
 def begins_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The first record of each stretch of one partition."""
+    """Returns the index of the first record of each run of equal partitions, int64."""
     return np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.zeros(0, np.int64)
 
 
 def ends_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The last record of each stretch of one partition."""
+    """Returns the index of the last record of each run of equal partitions, int64."""
     return np.flatnonzero(np.r_[partitions[1:] != partitions[:-1], True]) if partitions.size else np.zeros(0, np.int64)
 
 
 def still_last(before: Progress, report: TaskReport, offsets: Offsets) -> tuple[LastDelete, ...]:
-    """The deletes that all that was read up to `offsets` ends with, in some partitions."""
+    """Returns the deletes that are the last records before `offsets`, in some partitions."""
     known = [one for one in before.last_deletes if one.partition not in report.latest_ms.get(one.topic, {})]
     known += sorted(report.last_deletes, key=lambda one: one.offset)
     found = {(one.topic, one.partition): one for one in known}
@@ -81,12 +86,14 @@ def still_last(before: Progress, report: TaskReport, offsets: Offsets) -> tuple[
 
 
 def is_right_behind(last: LastDelete, offset: int, key: str) -> bool:
-    """Whether a tombstone in the partition of this delete, of a key with this hash, is that of the delete."""
+    """Returns whether a tombstone at `offset` of the delete's partition, with a key of this hash, is the tombstone of
+    the delete.
+    """
     return 0 < offset - last.offset <= _FURTHEST and key == last.key
 
 
 def digest_of(key: bytes) -> str:
-    """A hash of a record's key."""
+    """Returns a hash of a record's key, in hexadecimal."""
     return hashlib.blake2b(key, digest_size=8).hexdigest()
 
 

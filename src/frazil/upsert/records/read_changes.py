@@ -1,7 +1,7 @@
-"""Records to the changes that an upsert table takes, each with a key.
+"""Records of a topic read as changes of an upsert table, each with its key.
 
-Without an envelope a record's value is the row of its key, and a record without a value deletes that row; with one it says
-so itself (see `decode.envelopes`), and its key only tells which columns identify a row.
+Without an envelope, a record's value is the row of its key, and a record without a value deletes that row. An envelope
+carries the operation itself (`cdc.changes`), and its record's key only names the columns that identify a row.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NO_FIELDS = "the record's key has no field, and the table has no key columns ye
 
 
 def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES) -> Changes:
-    """The changes of these records. limit: how many misfits are noted."""
+    """Returns the changes of records without an envelope. limit: the maximum number of mismatches that are described."""
     reading = target.changes
     assert reading is not None
     there = has_value(target.reading, records["value"])
@@ -70,7 +70,9 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
 
 
 def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Changes:
-    """The changes in these envelopes. While the table does not know its key columns, those that the records' keys have."""
+    """Returns the changes of records with an envelope. For a table whose key columns are not known yet, the fields of
+    the records' keys are returned as key columns.
+    """
     changes = read_envelope(target, records, limit)
     reading = target.changes
     assert reading is not None
@@ -95,8 +97,8 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
 
 
 def _as_in_row(target: TableTarget, requested_fields: RequestedFields, path: Path) -> Path:
-    """A field of the key as the row has it, which may be a plain value there: a number of Oracle's is a struct in both, and
-    its digits in the table.
+    """Returns the path of a key field in the row, where a parent may be a plain value: an Oracle number is a struct in
+    both, and its digits in the table.
     """
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
     for cut in range(1, len(path)):
@@ -107,7 +109,9 @@ def _as_in_row(target: TableTarget, requested_fields: RequestedFields, path: Pat
 
 
 def _mark(target: TableTarget, changes: Changes, is_gone: NDArray[np.bool_], times: pa.Array) -> None:
-    """Turns deletes into rows that say that they are deleted, and since when; all else stays as it was."""
+    """Turns deletes into rows that are marked as deleted, with the time of the delete; every other value of the row is
+    kept.
+    """
     assert target.changes is not None
     # A struct that has a key has more than the key, which stays too.
     keys = {path[0] for path in target.changes.paths if len(path) == 1}
@@ -120,7 +124,7 @@ def _mark(target: TableTarget, changes: Changes, is_gone: NDArray[np.bool_], tim
 def _refuse_other_keys(
     target: TableTarget, decoded: Decoded, keys: Keys, there: NDArray[np.bool_], limit: int
 ) -> Decoded:
-    """Refuses the records whose value names another key than their key does: one of the two is wrong."""
+    """Refuses records whose value contradicts their key: one of the two is wrong."""
     refused, mismatches = decoded.refused.copy(), list(decoded.mismatches)
     by_name = {field_.name: column for field_, column in zip(target.fields, decoded.columns, strict=True)}
     for path, key in keys.columns.items():
@@ -137,7 +141,7 @@ def _refuse_other_keys(
 
 
 def _differ(own: pa.Array, key: pa.Array) -> NDArray[np.bool_]:
-    """Which values are others; all that is not a number is one value."""
+    """Returns which values differ; NaN equals NaN."""
     differ = pc.not_equal(own, key)
     if pa.types.is_floating(own.type):
         differ = pc.and_not(differ, pc.and_(pc.is_nan(own), pc.is_nan(key)))
@@ -147,8 +151,8 @@ def _differ(own: pa.Array, key: pa.Array) -> NDArray[np.bool_]:
 def ordering_values(
     target: TableTarget, columns: Sequence[pa.Array], records: Mapping[str, pa.Array]
 ) -> pa.Array | None:
-    """The values of the column that `order_by` names, a row per change; None while the table lacks it. records: a row per
-    change too.
+    """Returns the values of the `order_by` column per change; None while the table lacks the column. records: one value
+    per change.
     """
     assert target.changes is not None
     name = target.changes.order_by
@@ -159,7 +163,7 @@ def ordering_values(
 
 
 def _rows_there(target: TableTarget, records: Mapping[str, pa.Array], there: NDArray[np.bool_], limit: int) -> Decoded:
-    """The rows of the records that have a value, among nulls for those that have none."""
+    """Returns the rows of the records that have a value; null for the others."""
     if there.all():
         return decode_rows(target, records, limit)
     rows = np.flatnonzero(there)
@@ -181,8 +185,8 @@ def _with_mismatches(decoded: Decoded, keys: Keys, key_format: str, limit: int) 
 
 
 def _united(of_rows: RequestedFields, of_keys: RequestedFields, key_format: str) -> dict[Path, dict[str, IcebergType]]:
-    """What rows and keys want of the table. Where they contradict each other it is what a schema says, as JSON has texts
-    for what a schema calls a UUID, a time or bytes; what does not fit it makes a bad record.
+    """Returns the schema requests of rows and keys together. Where they contradict each other, a schema decides over
+    JSON, which has text for UUIDs, times and bytes; a record that does not match is a bad record.
     """
     has_schema = key_format in ("avro", "protobuf", "json_schema")
     try:
@@ -197,7 +201,7 @@ def _united(of_rows: RequestedFields, of_keys: RequestedFields, key_format: str)
 
 
 def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array], limit: int) -> Changes:
-    """The changes of records of one topic; those that lack a key or an ordering value are bad records too."""
+    """Returns the changes of records of one topic; a record without a key or an ordering value is a bad record."""
     records = with_topic(target, topic, records)
     read = read_changes if target.envelope is None else _read_enveloped
     unkept = find_tombstones(target, records)
@@ -223,8 +227,8 @@ def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array
 
 
 def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> Changes:
-    """Changes of a table that lacks a key column, or does not know its key yet. Where the records bring it, the batch is
-    read again; where they do not, their rows could not be found again.
+    """Returns the changes of a table that lacks a key column or does not know its key yet. Where the records bring the
+    column, the batch is planned again; otherwise they are refused, because their rows could not be found again.
     """
     found, reading = changes.decoded, target.changes
     assert reading is not None
@@ -240,14 +244,14 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
 
 
 def with_topic(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:
-    """The records' columns with the topic's name, where the table wants it and the source did not send it."""
+    """Returns the records' columns with the name of the topic, where the table needs it and the source did not send it."""
     if "topic" in records or "topic" not in target.metadata_fields:
         return records
     return {**records, "topic": pa.repeat(pa.scalar(topic), len(records["value"]))}
 
 
 def rows_of(target: TableTarget, changes: Changes, records: Mapping[str, pa.Array]) -> pa.Table:
-    """The changes as rows in the files' schema. records: a row per change."""
+    """Returns one row per change in the schema of the files. records: one value per change."""
     rows = replace(
         changes.decoded,
         columns=changes.columns,
@@ -258,7 +262,7 @@ def rows_of(target: TableTarget, changes: Changes, records: Mapping[str, pa.Arra
 
 
 def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: int) -> list[Mismatch]:
-    """Marks the records of changes that lack a key column as refused: their rows could not be found again."""
+    """Refuses the records of changes that lack a value in a key column: their rows could not be found again."""
     assert target.changes is not None
     found: list[Mismatch] = []
     for path, name in zip(target.changes.paths, target.changes.key_columns, strict=True):
@@ -268,8 +272,8 @@ def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: i
 
 
 def _without_ordered(target: TableTarget, changes: Changes, order: pa.Array | None) -> dict[int, NDArray[np.bool_]]:
-    """What is not available, without the ordering values of marked deletes that have one: an older change that comes after
-    such a delete must not bring its row back.
+    """Returns `unavailable` without the ordering values of marked deletes that have one: an older change that arrives
+    after such a delete must not restore the row.
     """
     assert target.changes is not None
     unavailable = dict(changes.unavailable)
@@ -289,14 +293,14 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Mismatch]:
 def _refuse_empty(
     changes: Changes, lacks: NDArray[np.bool_], name: str, kind: str, what: str, limit: int
 ) -> list[Mismatch]:
-    """Refuses changes whose column is empty: because there was no value, or because `rescue` has put it aside."""
+    """Refuses changes whose column is empty: the record has no value, or the value was rescued."""
     unfit = lacks & _are_rescued(changes, name)
     found = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
     return found + refuse(changes, lacks, name, kind, f"{what} has no value", limit)
 
 
 def _are_rescued(changes: Changes, name: str) -> NDArray[np.bool_]:
-    """Whether the change's value of this name was put aside."""
+    """Returns whether the change's value of this name was rescued, bool `(n_changes,)`."""
     rescued = changes.rescued_rows
     if rescued is None:
         return np.zeros(changes.ops.size, np.bool_)
@@ -307,8 +311,8 @@ def _are_rescued(changes: Changes, name: str) -> NDArray[np.bool_]:
 def refuse_unpaired(
     target: TableTarget, topic: str, records: Mapping[str, pa.Array], changes: Changes, limit: int
 ) -> list[Mismatch]:
-    """Refuses records that give a row another key without all of its values, and nobody knows the row of the old key; and
-    those without a value for a required column that no row had either.
+    """Refuses primary-key updates without all of their values whose old row is unknown, and records without a value for
+    a required column that no row has either.
     """
     updated, missing_required = (
         _are_among(lost, topic, records)[changes.records] for lost in (target.unpaired, target.missing_required)
@@ -318,7 +322,7 @@ def refuse_unpaired(
 
 
 def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
-    """Which records have these places. topic: of all of them; empty: of any."""
+    """Returns which records are at these places. topic: the topic of all records; empty matches any."""
     mine = {(partition, offset) for name, partition, offset in lost if name == topic or not topic}
     if not mine:
         return np.zeros(len(records["value"]), np.bool_)
@@ -327,7 +331,7 @@ def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Mappin
 
 
 def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Mismatch]:
-    """Marks the records of these changes as bad ones, for one reason."""
+    """Refuses the records of these changes, all for one reason."""
     refused = changes.decoded.refused
     is_bad = np.zeros(refused.size, np.bool_)
     is_bad[changes.records[lacks]] = True
@@ -337,7 +341,9 @@ def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, rea
 
 
 def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
-    """The key columns of rows in the files' schema; null where the table lacks one, as for a truncate alone."""
+    """Returns the key columns of rows in the schema of the files; null where the table lacks a key column, as for a
+    truncate.
+    """
     assert target.changes is not None
     return tuple(
         key_of(rows, path) if has_column(target, path) else pa.nulls(rows.num_rows, pa.string())
@@ -346,7 +352,7 @@ def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
 
 
 def key_of(rows: pa.Table, path: Path) -> pa.Array:
-    """A key column of rows in the files' schema."""
+    """Returns one key column of rows in the schema of the files."""
     column = rows.column(path[0])
     merged = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     return member(merged, path[1:])

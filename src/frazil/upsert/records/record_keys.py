@@ -1,4 +1,4 @@
-"""The key columns of a table from the keys of its records."""
+"""The key columns of a table, read from the keys of its records and from record metadata."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.cdc.maxwell_keys import PRIMARY, flat_keys
+from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.cast import Fitting
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
@@ -46,12 +46,13 @@ _SCALED = struct_of({("scale",): IntegerType(), ("value",): BinaryType()})
 
 @dataclass(frozen=True)
 class Keys:
-    """columns: by path of the key column its values, as long as the records; empty while the table lacks one. fields: paths
-    of the keys' fields, of a table that does not know its key columns yet.
-    """
+    """Key columns read from records."""
 
+    #: Refused records, mismatches and schema requests.
     decoded: Decoded
+    #: By path of the key column, its value per record; empty while the table lacks a key column.
     columns: Mapping[Path, pa.Array] = field(default_factory=dict)
+    #: The paths of the fields of the keys, for a table whose key columns are not known yet.
     fields: tuple[Path, ...] = ()
 
 
@@ -59,7 +60,9 @@ _ReadKeys = Callable[[TableTarget, ChangeReading, Mapping[str, pa.Array], int], 
 
 
 def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
-    """The key columns of the records `rows`, from their keys; a record without a key is a bad one."""
+    """Returns the key columns of the records in `rows`, bool `(n_records,)`, read from their keys; a record without a
+    key is refused.
+    """
     nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
     if not rows.any():
         return nothing
@@ -83,8 +86,8 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
 
 
 def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
-    """The key columns of the records `rows`, from their keys, read as the table's rows are: what a number means in a column
-    of times the key's own schema tells, or the column's unit. Of keys that are no records there are none.
+    """Returns the key columns of the records in `rows`, with keys read like rows of the table: the key's schema, or the
+    column's unit, determines what a number in a time column means. Keys that are not records give no columns.
     """
     changes = target.changes
     assert changes is not None
@@ -104,7 +107,9 @@ def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: ND
 def _with_own(
     target: TableTarget, records: Mapping[str, pa.Array], keys: Keys, rows: NDArray[np.bool_], limit: int
 ) -> Keys:
-    """The keys with those columns of them that do not come from keys. rows: those that are asked for."""
+    """Returns the keys with key columns that come from constants, headers and metadata. rows: the records whose keys
+    are needed.
+    """
     if not keys.columns:
         return keys
     fitting = Fitting(target.reading, "", rows.size, limit)
@@ -136,7 +141,7 @@ def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[
 
 
 def _spread(found: Keys, others: Keys, there: NDArray[np.int64], limit: int) -> Keys:
-    """Keys of some records, found at `there`, among those of the others; null where nothing is said."""
+    """Returns keys of some records, found at `there`, merged into the keys of all records; null elsewhere."""
     refused = others.decoded.refused.copy()
     refused[there] = found.decoded.refused
     places = np.full(refused.size, -1, np.int64)
@@ -178,7 +183,7 @@ def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) ->
 
 
 def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
-    """The one key column, of keys that are its value."""
+    """Returns the single key column of keys that are plain values."""
     reading = replace(changes.key, keys=_ALL)
     kind = target.schema.find_field(changes.key_columns[0]).field_type
     if reading.format == "raw" and isinstance(kind, BinaryType):
@@ -191,7 +196,7 @@ def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str
 
 
 def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
-    """The key columns, of keys that are records."""
+    """Returns the key columns of keys that are records."""
     unknown_fields = "refuse" if changes.is_key_of_record else "drop"
     reading = replace(changes.key, unknown_fields=unknown_fields, keys=_ALL)
     if reading.format == "raw":
@@ -213,7 +218,9 @@ def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[
 def _unscaled(
     decoded: Decoded, array: pa.Array, place: Path, kind: IcebergType, limit: int
 ) -> tuple[Decoded, pa.Array]:
-    """Numbers with a scale of their own as the key column has them; a key that it cannot hold is a bad one."""
+    """Returns numbers with a scale of their own (Debezium `VariableScaleDecimal`) in the type of the key column; a key
+    out of its range is refused.
+    """
     meant = read_logical_type(array, replace(VARIABLE_SCALE, is_key=True), kind)
     assert meant is not None
     bad = np.flatnonzero(meant.bad & ~decoded.refused)
@@ -228,7 +235,7 @@ def _unscaled(
 
 
 def _as_other_key(mismatch: Mismatch) -> Mismatch:
-    """A field that is none of the key columns is no matter of `schema_evolution`."""
+    """Returns the mismatch for a field that is no key column: it does not depend on `schema_evolution`."""
     if mismatch.kind != "unknown_field":
         return mismatch
     name = mismatch.path.removeprefix(f"{_ROOT}.")
@@ -239,7 +246,7 @@ def _as_other_key(mismatch: Mismatch) -> Mismatch:
 def _with_scales(
     reading: Reading, kinds: Mapping[Path, IcebergType], records: Mapping[str, pa.Array]
 ) -> dict[Path, IcebergType]:
-    """The fields of keys that are numbers with a scale of their own."""
+    """Returns the fields of keys that are numbers with a scale of their own."""
     (kind,) = decode_keys(reading, _ROOT, None, records, 0).requested_fields.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
         return {}
@@ -253,7 +260,7 @@ def _with_scales(
 
 
 def _are_of_documents(target: TableTarget, changes: ChangeReading) -> bool:
-    """Whether the key columns are the `_id` of a document, which keys of MongoDB's call otherwise."""
+    """Returns whether the key column is the `_id` of a document, which MongoDB's keys name differently."""
     is_debezium = target.envelope is not None and target.envelope.kind == "debezium"
     return is_debezium and all(field[0] == ID for field, *_ in places_of(target, changes).values())
 
@@ -261,7 +268,7 @@ def _are_of_documents(target: TableTarget, changes: ChangeReading) -> bool:
 def _read_documents(
     target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int, read_others: _ReadKeys
 ) -> Keys:
-    """The key columns, of keys that have the `_id` of a document; of the others as `read_others` finds them."""
+    """Returns the key columns of keys with the `_id` of a document; the other keys are read by `read_others`."""
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
     ids = read_ids(changes.key, records, type_at(row, (ID,)))
     count, has_id = len(ids.refused), np.asarray(ids.columns[0].is_valid())
@@ -277,12 +284,12 @@ def _read_documents(
 
 
 def _sans_wanted(decoded: Decoded) -> Decoded:
-    """What the keys want of a table is no reason to change it: its key columns are what they are."""
+    """Returns the result without schema requests: a record's key never changes the table's key columns."""
     return replace(decoded, requested_fields={}, made_optional=set())
 
 
 def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
-    """The fields that the keys have, as columns that the table should have."""
+    """Returns the fields of the keys as columns that the table should have."""
     assert target.changes is not None
     is_record = _are_records(target, records["key"])
     if is_record.any() and not is_record.all():
@@ -298,14 +305,14 @@ def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) 
     names = column_names(target.reading.aliases)
     mine = as_columns(kind, names) if names else kind
     assert isinstance(mine, StructType)
-    requested_fields: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in mine.fields}}
+    requested_fields: dict[Path, dict[str, IcebergType]] = {
+        (): {member_.name: member_.field_type for member_ in mine.fields}
+    }
     return Keys(replace(decoded, requested_fields=requested_fields), fields=tuple(_of_table(target, leaves_of(kind))))
 
 
 def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int, is_framed: bool = False) -> Decoded:
-    """Refuses keys that are no records: it takes their fields to know the key columns. is_framed: text is no way to read
-    them.
-    """
+    """Refuses keys that are not records, whose fields cannot be known. is_framed: the format does not allow text."""
     or_text = "" if is_framed else "write `key: {format: text}`, or "
     reason = f"the key is no record; {or_text}name the `key_columns`"
     rows = np.flatnonzero(is_value & ~decoded.refused)[:limit].tolist()
@@ -318,7 +325,9 @@ def _is_json(target: TableTarget) -> bool:
 
 
 def _of_table(target: TableTarget, fields: Iterable[Path]) -> Iterator[Path]:
-    """The fields of a key that are of the row. Maxwell's keys name the table, and then those with a mark before them."""
+    """Yields the fields of a key that belong to the row. Maxwell's keys contain the table's name, and prefix the
+    others.
+    """
     for path in fields:
         if target.envelope is None or target.envelope.kind != "maxwell":
             yield path
@@ -327,8 +336,8 @@ def _of_table(target: TableTarget, fields: Iterable[Path]) -> Iterator[Path]:
 
 
 def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
-    """Which keys are records and not single values. Keys whose format the file does not say may be JSON, unless the whole of
-    them is the key column.
+    """Returns which keys are records, bool `(n_keys,)`. Keys without a declared format may be JSON, unless the whole
+    key is the key column.
     """
     changes = target.changes
     assert changes is not None
@@ -349,7 +358,7 @@ def _kind(target: TableTarget, path: Path) -> IcebergType:
 
 
 def put_keys(column: NestedField, values: pa.Array, keys: Keys, rows: NDArray[np.bool_]) -> pa.Array:
-    """The column with the keys' values in `rows`, as far as it is a key column or holds some."""
+    """Returns the column with the keys' values in `rows`, where it is a key column or contains one."""
     mine = {path[1:]: key for path, key in keys.columns.items() if path[0] == column.name}
     if not mine:
         return values
@@ -370,7 +379,9 @@ def _nested(kind: IcebergType, members: Mapping[Path, pa.Array], values: pa.Arra
 
 
 def own_key_columns(fitting: Fitting, target: TableTarget, records: Mapping[str, pa.Array]) -> dict[Path, pa.Array]:
-    """By path the values of these key columns, one for each record. What is no value of its column is a misfit."""
+    """Returns, by path, key columns that come from constants, headers and record metadata, one value per record. A
+    value that does not match its column is a mismatch. A record without a value has them too.
+    """
     changes, shaping = target.changes, target.shaping
     assert changes is not None
     known = {column: source for source, column in target.metadata if source in ("topic", "partition")}

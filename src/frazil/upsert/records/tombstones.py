@@ -1,7 +1,7 @@
-"""Tombstones among the envelopes of an upsert table: each deletes the row that its record's key names.
+"""Tombstones in CDC topics of an upsert table: each deletes the row that its record's key identifies.
 
-Most follow a delete and change nothing. Of some deletes the tombstone is all there is: an unwrap transform can leave the
-delete out, and a compacted topic keeps no more than the last record of a key.
+Most tombstones follow a delete and change nothing. Some deletes leave only a tombstone: an unwrap transform (Debezium
+`ExtractNewRecordState`) can drop the delete, and a compacted topic keeps only the last record of a key.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _PLAIN = (BooleanType, IntegerType, LongType, StringType)
 
 
 def take_tombstones(target: TableTarget, records: Records, changes: Changes) -> Changes:
-    """The changes with a delete for each tombstone whose key has a value for every key column; the others are passed over,
-    as a table may have other key columns than its records' keys.
+    """Returns the changes with a delete for each tombstone whose key has a value for every key column. Other tombstones
+    are ignored, because a table may have key columns that its records' keys lack.
     """
     if changes.tombstones is None or not changes.tombstones.any():
         return changes
@@ -41,7 +41,9 @@ def take_tombstones(target: TableTarget, records: Records, changes: Changes) -> 
 
 
 def _is_plain(target: TableTarget) -> bool:
-    """Whether the key columns are of types that keys say as they are. A time, say, can be a number."""
+    """Returns whether all key columns have types whose values a key contains unchanged. A time, for example, may be a
+    number.
+    """
     reading = target.changes
     assert reading is not None
     kinds = [
@@ -53,7 +55,7 @@ def _is_plain(target: TableTarget) -> bool:
 
 
 def _named(tombstones: NDArray[np.bool_], keys: Keys) -> NDArray[np.bool_]:
-    """The tombstones that name a row."""
+    """Returns which tombstones identify a row, bool `(n_records,)`."""
     if not keys.columns:
         return tombstones & np.False_
     named = tombstones & ~keys.decoded.refused
@@ -63,7 +65,7 @@ def _named(tombstones: NDArray[np.bool_], keys: Keys) -> NDArray[np.bool_]:
 
 
 def _merged(target: TableTarget, changes: Changes, keys: Keys, rows: NDArray[np.int32]) -> Changes:
-    """The changes and the deletes of the records `rows`, in the order of the records."""
+    """Returns the changes together with deletes of the records `rows`, in the order of the records."""
     places, every = pa.array(rows), np.ones(rows.size, np.bool_)
     mine = replace(keys, columns={path: column.take(places) for path, column in keys.columns.items()})
     records = np.concatenate([changes.records, rows])

@@ -6,7 +6,7 @@ from bench.goals import READERS
 from bench.report_tables import median_of, table
 from bench.results import Results
 
-_CARE = {
+_MAINTENANCE = {
     "rate_per_s": "records/s",
     "seconds": "seconds",
     "cores": "cores used",
@@ -103,7 +103,7 @@ def maintenance(results: Results) -> str:
         (
             "A commit each second, with care and without. CPU counts until the last record is committed, with care until "
             "files are as they should be, five minutes later at most:",
-            _table(results, "maintenance", "", _CARE),
+            _table(results, "maintenance", "", _MAINTENANCE),
         ),
         (
             "Commits of a small data file each, with expiry on, without Spark and Kafka; no files are put together:",

@@ -45,7 +45,7 @@ Marks = dict[str, dict[str, int]]
 def measure(place: Place) -> None:
     """Without care and with it; the difference in CPU is what care costs."""
     settings = place.settings
-    seconds = {"off": settings.care_off_seconds, "on": settings.care_seconds}
+    seconds = {"off": settings.maintenance_off_seconds, "on": settings.maintenance_seconds}
     for variant, table_settings in (("off", {"maintenance": False}), ("on", {})):
         with place.attempt(f"care {variant}"):
             run = _one_run(place, variant, table_settings, seconds[variant])
@@ -59,7 +59,9 @@ def _one_run(place: Place, variant: str, table_settings: dict[str, Any], seconds
     folder, topic = place.run_folder(f"care-{variant}"), f"bench_care_{new_id()[:8]}"
     make_topics(place.bootstrap, [topic], PARTITIONS)
     around = Surroundings(place)
-    feed = Feed(place.bootstrap, [topic], PARTITIONS, settings.care_rate, settings.care_warm_seconds, seconds)
+    feed = Feed(
+        place.bootstrap, [topic], PARTITIONS, settings.maintenance_rate, settings.maintenance_warm_seconds, seconds
+    )
     pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, "1s")
     command = subjects.frazil_table_command(settings.frazil, folder, pipeline, topic, table_settings)
     running = Running(command)
@@ -80,7 +82,7 @@ def _one_run(place: Place, variant: str, table_settings: dict[str, Any], seconds
         running.kill()
         sights.end()
         raise
-    run: Run = {"rate_per_s": settings.care_rate, "seconds": seconds, "cores": cores, **cpu}
+    run: Run = {"rate_per_s": settings.maintenance_rate, "seconds": seconds, "cores": cores, **cpu}
     run |= {**memory(running), **beside, **ages, **tidy, **_files(_sizes(command.table))}
     place.discard(folder)
     delete_topics(place.bootstrap, [topic])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.care import ages_of, is_tidy, minutes_of
+from bench.maintenance import ages_of, is_tidy, minutes_of
 
 MIB = 1024 * 1024
 

@@ -16,7 +16,7 @@ from bench.topics import Feed, Feeder, make_topics
 _FIRST_FEED_PER_S = 2000
 
 
-def make_crowd(place: Place, kind: str) -> list[str]:
+def make_many_topics(place: Place, kind: str) -> list[str]:
     """Topics of one partition with one record each, so that each gets its table at once."""
     names = [f"{kind}_{number:04d}" for number in range(place.settings.tables)]
     make_topics(place.bootstrap, names, 1)
@@ -24,7 +24,7 @@ def make_crowd(place: Place, kind: str) -> list[str]:
     return names
 
 
-def start_crowd(place: Place, folder: Path, names: Sequence[str], interval: str) -> Running:
+def start_pipeline(place: Place, folder: Path, names: Sequence[str], interval: str) -> Running:
     """Starts Frazil on a file that names the topics and a namespace, and no table."""
     pipeline = subjects.frazil_pipeline(folder, place.bootstrap, place.settings.heap, interval)
     pipeline |= {"namespace": NAMESPACE, "topics": list(names)}
