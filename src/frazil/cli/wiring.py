@@ -51,7 +51,9 @@ def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
 
 
 def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
-    """Returns the pipeline file's catalog; creates the folder of a local one. Raises UnavailableError where that one is lost."""
+    """Returns the pipeline file's catalog; creates the folder of a local one. Raises UnavailableError where the file of a
+    local one is lost.
+    """
     file = sqlite_file(spec)
     if file is not None:
         _check_not_lost(spec, file)
