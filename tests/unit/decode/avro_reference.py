@@ -149,7 +149,7 @@ _NOTES = """
 - Of a union at most one field is set; of one with null perhaps none. Its fields are called as Avro calls the branches:
   the name of a primitive type, `array`, `map`, the name of a named type without its namespace; where that is not unique,
   with it (dots become underscores). A union that has just one type beside null is that type;
-  [what follows when it gets a second one](../how-to/evolve.md#who-may-change-the-table).
+  [what follows when it gets a second one](../how-to/evolve.md#evolution-policies).
 - A record that contains itself has no end as a column. Where it would begin again it is a string with the JSON of the
   value: bytes and fixed as base64, logical types as what they are written with, NaN and the infinities as strings, a
   union as above (an object with one member, the branch).
@@ -158,7 +158,7 @@ _NOTES = """
 - `timestamp-nanos` and `local-timestamp-nanos` are the number of nanoseconds. A column that is declared as
   `timestamptz(ns)` or `timestamp(ns)` has the microsecond that they are in.
 - Where the table has a column of the type underneath, or one that fits otherwise, a value is read in [that
-  form](../how-to/evolve.md#the-same-bytes-another-type): `uuid` as text, times as their numbers, decimals as their bytes, a
+  form](../how-to/evolve.md#columns-of-the-underlying-type): `uuid` as text, times as their numbers, decimals as their bytes, a
   record without fields as a struct of nulls.
 - Logical types that Avro says must be ignored are ignored, and so is every attribute that Avro does not know. So is a
   `logicalType` beside a field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`: `check`,

@@ -173,7 +173,7 @@ without a name in a closed enum are hidden, and an `Any` must be of a type that 
 `ListValue` are such strings too.
 
 Where the table has another column that fits the wire, a value is read in [that
-form](../how-to/evolve.md#the-same-bytes-another-type): an enum or a bool as its number, bytes as text, a message without
+form](../how-to/evolve.md#columns-of-the-underlying-type): an enum or a bool as its number, bytes as text, a message without
 fields as a struct of nulls.
 
 A schema with more than 2,000 fields (those of a message that is used twice count twice) or 64 levels of messages is not
