@@ -74,7 +74,7 @@ table. A dead-letter table has `frazil.<pipeline>.retrying.<id>` while a retry i
 `frazil.<pipeline>.cared-for` says when `frazil maintain` last did something for the table.
 
 Once a table gets no more records, table care says its newest progress again in a commit without files, unless the newest
-snapshot has it ([why](../how-to/maintain.md#other-hands)): under the same `commit-id`, without `skipped`, and with
+snapshot has it ([why](../how-to/maintain.md#other-writers)): under the same `commit-id`, without `skipped`, and with
 `frazil.<pipeline>.committed-at`, the time of the commit that it repeats, in milliseconds. Snapshots in which table care has
 replaced files have `frazil.<pipeline>.care-id`, a UUID by which a commit whose answer was lost is found.
 
