@@ -270,35 +270,37 @@ def _read(value: bytes, reading: Reading) -> tuple[IcebergType, Changes]:
 _INTRODUCTION = """\
 # Debezium types
 
-The column type of each source type, for JSON with its schema and for Avro. `make docs` generates the table from the decoders,
-and a test verifies that both formats agree. See also [change data](../how-to/cdc.md) and [envelopes](envelopes.md).
+The column type of each source type, for JSON with its schema and for Avro. `make docs` generates the table from the
+decoders, and a test verifies that both formats agree. See also [change data](../how-to/cdc.md) and
+[envelopes](envelopes.md).
 
 | source column | Kafka Connect | name | Iceberg |
 |---|---|---|---|"""
 _NOTES = """
 - A value that the type cannot represent makes its record a bad record: `infinity` as a timestamp, more digits than 38.
-- Dates and timestamps have the years 1 to 9999, in UTC; others are out of range, including `infinity` as a date, for which
-  Debezium writes a day millions of years away.
+- Dates and timestamps have the years 1 to 9999, in UTC; others are out of range, including `infinity` as a date, for
+  which Debezium writes a day millions of years away.
 - A number with its own scale is a string of plain digits, without an exponent: `500` for the value 5 with the scale -2.
-  In a key column trailing zeros of the fraction are removed, so that equal numbers are one key. A scale that adds more than
-  1,000 zeros is out of range.
-- `NaN`, `Infinity` and `-Infinity` of `real` and `double precision` are kept: Kafka Connect's converter writes them as JSON
-  strings, and the schema in the message defines them as numbers. In JSON without a schema they are strings, a type mismatch
-  in a number column.
+  In a key column trailing zeros of the fraction are removed, so that equal numbers are one key. A scale that adds more
+  than 1,000 zeros is out of range.
+- `NaN`, `Infinity` and `-Infinity` of `real` and `double precision` are kept: Kafka Connect's converter writes them as
+  JSON strings, and the schema in the message defines them as numbers. In JSON without a schema they are strings, a type
+  mismatch in a number column.
 - Times are truncated to microseconds, towards the past, the precision of Iceberg's time types: the seventh digit of SQL
-  Server's `datetime2`, `time` and `datetimeoffset` (their default precision), and nanoseconds of other sources. A column
-  declared with the encoded type keeps all digits: `columns: {placed: long}` for numbers, `string` for strings. Use it for key
-  columns, because two keys that differ by less than a microsecond would become one key.
-- MySQL's `time` is a duration: below zero, and from 24 hours on, it is a bad record, as is PostgreSQL's `24:00:00`. Declare
-  such a column with the encoded type, `columns: {lasted: long}`: microseconds, also negative.
+  Server's `datetime2`, `time` and `datetimeoffset` (their default precision), and nanoseconds of other sources. A
+  column declared with the encoded type keeps all digits: `columns: {placed: long}` for numbers, `string` for strings.
+  Use it for key columns, because two keys that differ by less than a microsecond would become one key.
+- MySQL's `time` is a duration: below zero, and from 24 hours on, it is a bad record, as is PostgreSQL's `24:00:00`.
+  Declare such a column with the encoded type, `columns: {lasted: long}`: microseconds, also negative.
 - A decimal with a scale below 0 or above 38, as Oracle's `NUMBER(5,-2)`, remains `binary`, its unscaled number: set
   `decimal.handling.mode=string` at the connector.
 - `sparsevec` in JSON is `struct<dimensions: int, vector: map<int, double>>`, from position to value; in Avro a list of
-  structs with `key` and `value`. Other maps with keys other than strings are handled alike: [Kafka Connect](connect.md#maps).
+  structs with `key` and `value`. Other maps with keys other than strings are handled alike: [Kafka
+  Connect](connect.md#maps).
 - A decimal without a declared scale is a string of its digits; it may be declared as `decimal(p,s)`.
 - `binary.handling.mode` base64, base64-url-safe and hex are strings, and remain strings.
-- JSON **without** a schema has no types: numbers are `long` or `double`, texts `string`. Times are numbers, and decimals are
-  base64 of unknown scale. Declare times with their unit (`columns: {placed: timestamp(us)}`), set
+- JSON **without** a schema has no types: numbers are `long` or `double`, texts `string`. Times are numbers, and
+  decimals are base64 of unknown scale. Declare times with their unit (`columns: {placed: timestamp(us)}`), set
   `decimal.handling.mode=string` at the connector, or use Avro or JSON with its schema.
 """
 

@@ -139,27 +139,27 @@ _INTRODUCTION = """\
 
 Generated from the decoder by `make docs`; a test verifies it.
 
-A record is decoded with its writer's schema ([Avro 1.12](https://avro.apache.org/docs/1.12.0/specification/)), from its first
-byte to its last. Each field of the schema's record is a column, or a field of a struct, with the same name; a schema that is
-not a record has one column, `value`. All columns are optional. Values are never rounded, truncated or converted; NaN and
-infinities are kept.
+A record is decoded with its writer's schema ([Avro 1.12](https://avro.apache.org/docs/1.12.0/specification/)), from its
+first byte to its last. Each field of the schema's record is a column, or a field of a struct, with the same name; a
+schema that is not a record has one column, `value`. All columns are optional. Values are never rounded, truncated or
+converted; NaN and infinities are kept.
 
 ## Types"""
 _NOTES = """
-- At most one field of a union struct is set, or none for null. Its fields have Avro's names of the branches: the name of a
-  primitive type, `array`, `map`, the name of a named type without its namespace or, if that is not unique, with it (dots
-  become underscores). A union of null and one other type is that type;
-  [the effect of adding a second type](../how-to/evolve.md#evolution-policies).
-- A record that contains itself has no finite column type. Each recursive value is a string with the value's JSON: bytes and
-  fixed as base64, logical types as their underlying types, NaN and infinities as strings, a union as above (an object
-  with one member, the branch).
+- At most one field of a union struct is set, or none for null. Its fields have Avro's names of the branches: the name
+  of a primitive type, `array`, `map`, the name of a named type without its namespace or, if that is not unique, with it
+  (dots become underscores). A union of null and one other type is that type; [the effect of adding a second
+  type](../how-to/evolve.md#evolution-policies).
+- A record that contains itself has no finite column type. Each recursive value is a string with the value's JSON: bytes
+  and fixed as base64, logical types as their underlying types, NaN and infinities as strings, a union as above (an
+  object with one member, the branch).
 - Null and a record without fields have no column; as an element or map value null is null, and a record without fields
   is `true` there and in a union.
 - `timestamp-nanos` and `local-timestamp-nanos` are the number of nanoseconds. A column declared as `timestamptz(ns)` or
   `timestamp(ns)` has their microsecond.
 - If the table has a column of the underlying type, or of another compatible type, a value is read as [that
-  type](../how-to/evolve.md#columns-of-the-underlying-type): `uuid` as text, times as their numbers, decimals as their bytes, a
-  record without fields as a struct of nulls.
+  type](../how-to/evolve.md#columns-of-the-underlying-type): `uuid` as text, times as their numbers, decimals as their
+  bytes, a record without fields as a struct of nulls.
 - Logical types that the Avro specification ignores are ignored, and so are unknown attributes. A `logicalType` beside a
   field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`, is ignored too: `check`,
   `plan` and the log report it, and `value: {format: avro, logical_types: lenient}` applies it.
@@ -172,9 +172,9 @@ A rejected record affects no other record. The class is the error class, the pat
 _LIMITS = """
 ## Rejected schemas
 
-A schema is rejected if it violates the Avro specification (names: alphanumeric characters and underscores) or a limit: 1 MiB
-of text with all references, 64 levels of records, arrays and maps, 2,000 fields, a fixed of 65,536 bytes, a record that
-contains itself without an optional type between."""
+A schema is rejected if it violates the Avro specification (names: alphanumeric characters and underscores) or a limit:
+1 MiB of text with all references, 64 levels of records, arrays and maps, 2,000 fields, a fixed of 65,536 bytes, a
+record that contains itself without an optional type between."""
 
 
 def page() -> str:

@@ -95,10 +95,10 @@ _INTRODUCTION = """\
 
 Generated from the schema reader by `make docs`; a test verifies it.
 
-Values are read like [JSON](json.md), with times truncated to microseconds. A schema defines the types of columns before the
-first record; other keywords are not validated (`required`, `pattern`, ranges). Every column is optional. A field that is
-*left out* has no type in the schema; its type is inferred from its values, as without a schema, unless the pipeline file
-declares it.
+Values are read like [JSON](json.md), with times truncated to microseconds. A schema defines the types of columns before
+the first record; other keywords are not validated (`required`, `pattern`, ranges). Every column is optional. A field
+that is *left out* has no type in the schema; its type is inferred from its values, as without a schema, unless the
+pipeline file declares it.
 
 `$ref` may refer to the schema itself and to its references in the registry. Nothing is fetched from elsewhere.
 A schema is rejected if it is longer than 1 MiB (with its references), deeper than 64 levels, has more than 2,000

@@ -159,21 +159,22 @@ _INTRODUCTION = """\
 Generated from the decoder by `make docs`; a test verifies it.
 
 A record's value is one message; each field is a column with its name in the .proto file, matched [without regard to
-case](../how-to/shape.md#capitals). The registry's schema defines the fields; unknown fields are skipped, as Protobuf does. All
-columns are optional. An absent field with presence (`optional`, messages, members of a oneof) is null; an absent field without
-presence has Protobuf's default; lists and maps are empty.
+case](../how-to/shape.md#capitals). The registry's schema defines the fields; unknown fields are skipped, as Protobuf
+does. All columns are optional. An absent field with presence (`optional`, messages, members of a oneof) is null; an
+absent field without presence has Protobuf's default; lists and maps are empty.
 
-Protobuf's rules for repeated occurrences apply: the last value of a field wins, parts of a message are merged, the last entry
-of a map key wins, lists may be packed or not. Enums are the exception: a number without a name is stored as its digits,
-also in closed enums (as in proto2), where Protobuf itself hides it.
+Protobuf's rules for repeated occurrences apply: the last value of a field wins, parts of a message are merged, the last
+entry of a map key wins, lists may be packed or not. Enums are the exception: a number without a name is stored as its
+digits, also in closed enums (as in proto2), where Protobuf itself hides it.
 
-A recursive message has no finite column type: each recursive value is a string with the value's Protobuf JSON, with field names
-as in the .proto file and keys in alphabetical order. This JSON omits numbers without a name in a closed enum, and requires
-that the schema contains the type of an `Any`. `Struct`, `Value` and `ListValue` are such strings too.
+A recursive message has no finite column type: each recursive value is a string with the value's Protobuf JSON, with
+field names as in the .proto file and keys in alphabetical order. This JSON omits numbers without a name in a closed
+enum, and requires that the schema contains the type of an `Any`. `Struct`, `Value` and `ListValue` are such strings
+too.
 
 If the table has a column of another compatible type, a value is read as [that
-type](../how-to/evolve.md#columns-of-the-underlying-type): an enum or a bool as its number, bytes as text, a message without
-fields as a struct of nulls.
+type](../how-to/evolve.md#columns-of-the-underlying-type): an enum or a bool as its number, bytes as text, a message
+without fields as a struct of nulls.
 
 A schema with more than 2,000 fields (fields of a message that is used twice count twice) or 64 levels of messages is
 rejected."""
