@@ -132,8 +132,8 @@ _TROUBLED = (
 )
 TROUBLES: tuple[tuple[str, bytes], ...] = (
     ("no bytes", b""),
-    ("`a` twice: the last one counts", b"\x08\x01\x08\x02"),
-    ("`a` with more than 32 bits: the low ones count, as the Protobuf guide says", b"\x08\x81\x80\x80\x80\x10"),
+    ("`a` twice: the last value wins", b"\x08\x01\x08\x02"),
+    ("`a` with more than 32 bits: the low 32 bits are used, as in the Protobuf guide", b"\x08\x81\x80\x80\x80\x10"),
     ("`a` as text: another wire type is an unknown field", b"\x0a\x01x"),
     ("unknown fields, groups among them", b"\x98\x06\x01\xa3\x06\x08\x05\xa4\x06\x08\x01"),
     ("`c` in two parts: they are merged", b"\x1a\x02\x08\x01\x1a\x03\x12\x01x"),
