@@ -177,7 +177,7 @@ class IcebergLake:
         self._table(table).updateSchema().deleteColumn(name).commit()
 
     @contextmanager
-    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  (all commits are alike)
+    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # all commits are alike
         failpoints.arm({failpoints.VARIABLE: f"{point}=reset"})
         try:
             yield

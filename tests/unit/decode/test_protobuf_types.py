@@ -81,8 +81,8 @@ def test_all_columns_are_optional() -> None:
          "`v` 1969-12-31T23:59:59.999999+00:00"),
         (2, "google.protobuf.Duration v = 1;", "v { seconds: -1 nanos: -1999 }", "`v` -1000001"),
         (3, "optional int32 v = 1 [default = 5];", "", "`v` null"),
-        (3, "required int32 v = 1;", "", "refused: required field v is missing (`v`)"),
-        (3, "optional Part v = 1;", "v {}", "refused: required field id is missing (`v.id`)"),
+        (3, "required int32 v = 1;", "", "rejected: required field v is missing (`v`)"),
+        (3, "optional Part v = 1;", "v {}", "rejected: required field id is missing (`v.id`)"),
         (4, "int32 v = 1 [features.field_presence = IMPLICIT];", "", "`v` 0"),
     ],
 )  # fmt: skip

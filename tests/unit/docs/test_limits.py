@@ -20,27 +20,25 @@ from frazil.spec.models import LimitsSpec
 DEFAULTS = LimitsSpec()
 LIMITS = {
     "bytes of a record's value": f"`limits: {{record_size: …}}`, {DEFAULTS.record_bytes // 2**20} MiB",
-    "cells of one record, every format": f"{limits.MAX_RECORD_CELLS:,} and one for each byte of it",
-    "cells of the records that are decoded at once, every format": f"{limits.MAX_BATCH_CELLS:,}",
+    "cells of one record, every format": f"{limits.MAX_RECORD_CELLS:,} plus one per byte of the record",
+    "cells of one decoding chunk, every format": f"{limits.MAX_BATCH_CELLS:,}",
     "cells of the array and map items of an Avro record": (
-        f"{faults.FREE_CELLS:,} and {faults.CELLS_PER_BYTE} for each byte of it"
+        f"{faults.FREE_CELLS:,} plus {faults.CELLS_PER_BYTE} per byte of the record"
     ),
     "items of one Avro array or map": f"{faults.MAX_ITEMS:,}",
     "array items without bytes (null, empty records) of an Avro record": f"{faults.MAX_EMPTY_ITEMS:,}",
     "characters of names in an Avro value that becomes JSON": f"{faults.MAX_JSON_CHARACTERS:,}",
-    "cells of the list and map items of a Protobuf record": f"{layout.MAX_CELLS:,} and 8 for each byte of it",
+    "cells of the list and map items of a Protobuf record": f"{layout.MAX_CELLS:,} plus 8 per byte of the record",
     "JSON": f"{grammar.MAX_DEPTH}",
-    "JSON that a column is inferred of": f"{infer.MAX_INFERRED_DEPTH}",
+    "JSON from which a column is inferred": f"{infer.MAX_INFERRED_DEPTH}",
     "Avro values, and schemas": f"{avro.MAX_LEVELS}",
     "Protobuf messages": f"{layout.MAX_DEPTH}",
     "Protobuf schemas": f"{protobuf.MAX_LEVELS}",
     "JSON Schema": f"{json_schema.MAX_DEPTH}",
     "bytes of a column's name in UTF-8, at every depth": f"{MAX_NAME_BYTES}",
-    "different names of one object whose fields are inferred, in the records that are decoded at once": (
-        f"{slices.MAX_NAMES:,}"
-    ),
-    "new fields of the records that are decoded at once, at all depths": (
-        f"{limits.MAX_NEW_FIELDS:,}, or what `limits: {{columns: …}}` leaves where that is more"
+    "different names of one object with inferred fields, per decoding chunk": (f"{slices.MAX_NAMES:,}"),
+    "new fields per decoding chunk, at all depths": (
+        f"{limits.MAX_NEW_FIELDS:,}, or the columns that `limits: {{columns: …}}` leaves, if more"
     ),
     "columns of a table, at all depths": f"`limits: {{columns: …}}`, {DEFAULTS.columns:,}",
     "fields of an Avro schema": f"{avro.MAX_FIELDS:,}",
@@ -50,10 +48,10 @@ LIMITS = {
     "bytes of a JSON Schema with its references": f"{refs.MAX_BYTES:,}",
     "message indexes of a Protobuf record": f"{wire_format.MAX_INDEXES}",
     "the number of a Protobuf field": f"{layout.MAX_NUMBER:,}",
-    "processor time of a worker for the records that it gets at once (20,000 at most, 64 MB)": (
+    "processor time of a worker for one decoding chunk (at most 20,000 records, 64 MB)": (
         f"{task_limits.CPU_SECONDS:.0f} s"
     ),
-    "memory of a worker for a task, beyond what it has": f"{task_limits.MEMORY_BYTES // 2**30} GiB",
+    "additional memory of a worker for one task": f"{task_limits.MEMORY_BYTES // 2**30} GiB",
     "numbers in Avro, varints and lengths in Protobuf": "10 bytes and 64 bits",
 }
 
@@ -61,5 +59,5 @@ LIMITS = {
 def test_every_limit_on_the_page_is_the_one_in_the_code() -> None:
     page = (REFERENCE / "limits.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", page, re.MULTILINE)
-    assert {what: limit for what, limit in rows if limit not in ("limit", "levels", "---")} == LIMITS
+    assert {quantity: limit for quantity, limit in rows if limit not in ("limit", "levels", "---")} == LIMITS
     assert f"more than {tree.MOST_UNINDEXED} fields" in page

@@ -15,7 +15,7 @@ _DAY_MS = 1_795_219_200_000  # 2026-11-21
 
 
 def _query(at: str) -> str:
-    found = re.search(r"^with said as .*?;$", _PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    found = re.search(r"^with changes as .*?;$", _PAGE.read_text(), re.DOTALL | re.MULTILINE)
     assert found is not None
     query, count = re.subn(r"<= '[^']*'", f"<= '{at}'", found.group())
     assert count == 1

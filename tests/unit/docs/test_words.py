@@ -1,0 +1,113 @@
+"""Pages use the words of Kafka, Iceberg, Spark and Debezium: retired words of Frazil's own do not come back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from docs.scan import ROOT
+
+PAGES = ("README.md", "CHANGELOG.md", "docs/*.md", "docs/how-to/*.md", "docs/reference/*.md")
+"""Globs of pages whose prose is searched. Still to come: docs/operations/*.md."""
+SOURCES: tuple[str, ...] = ()
+"""Globs of Python files whose whole text is searched. Still to come: src/**/*.py."""
+PAGES_OF_SOURCE_TEXT = (
+    "docs/reference/cli.md",
+    "docs/reference/failpoints.md",
+    "docs/reference/logs.md",
+    "docs/reference/output.md",
+    "docs/reference/pipeline-file.md",
+    "docs/reference/progress.md",
+)
+"""Generated pages whose text comes from the source, docs/meanings.py and docs/outputs.py: not searched yet."""
+
+RETIRED = {
+    r"(?<!dead[ -])(?<!dead_)\bletters?\b": "dead letter, or character",
+    r"\bletter box(es)?\b": "dead-letter table",
+    r"\bmirror(s|ed|ing)?\b": "upsert table, current-state table",
+    r"\bchange logs?\b": "changelog table",
+    r"\b(table )?care\b|\bcare(s|d) for\b|\bcaretakers?\b|\bcare_\w+": "table maintenance",
+    r"\bow(e|es|ed)\b|\bdebts?\b": "maintenance backlog",
+    r"\bat rest\b|\brests\b|\bquiet\b|\bcalm\b": "idle",
+    r"\b(told|tells?|telling)\b|\bsaid\b|\bsays\b|\bsaying\b": "reported, recorded, logged, returned, contains",
+    r"\bspeaks?\b|\bspoken\b|\basked of\b": "refers to, requested from",
+    r"\bin vain\b": "no-op, unsuccessful",
+    r"\b(un)?barred\b|\bgranting\b": "column-name conflict, rejected",
+    r"\bmoved in part\b|\bhalf of a (change|move)\b": "incomplete primary-key update",
+    r"\bfold(s|ed|ing)?\b": "keep the latest change per key",
+    r"\bgiven up\b|\bgives? up\b": "abandoned",
+    r"\bawaited\b|\bunfilled\b": "pending, missing required values",
+    r"\bpass(ed|es|ing)? over\b": "ignored, skipped",
+    r"\banew\b": "again; made anew: deleted and recreated",
+    r"\bwait(ed|s)? out\b": "retried with back-off",
+    r"\b(go|goes|going|went|gone) on\b": "continues",
+    r"\bstands?\b(?! for\b)": "is stored in, is listed in",
+    r"\bother hands\b": "other writers",
+    r"\bdoubled process\b": "a second process of the same pipeline",
+    r"\blanes?\b": "worker",
+    r"\bframes?\b|\bframed\b|\bmagic\b": "wire format, header",
+    r"\bmisfits?\b": "type mismatch, value out of range",
+    r"\bput aside\b|\bset aside\b": "rescued, stored",
+    r"\bmade again\b": "created again",
+    r"\bcomes? (too )?late(r)?\b|\b(that|which|what) (is|are) there\b": "arrives later, exists",
+    r"\btak(e|es|en|ing) out\b|\btak(e|es|en|ing) away\b": "removed, deleted",
+    r"\bput(s)? together\b": "compacted, merged",
+    r"\bon_drift\b|\bundeclared: \w+|\bdeletes: (remove|mark|apply)\b": "the setting's present name",
+}
+"""Retired words, as regular expressions that ignore case, with the words to use instead."""
+
+_CODE_BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_CODE_SPAN = re.compile(r"`[^`]*`")
+_LINK_TARGET = re.compile(r"\]\([^)]*\)")
+_BENCH_REPORT = re.compile(r"<!-- bench report begins -->.*?<!-- bench report ends -->", re.DOTALL)
+
+
+def prose_of(page: str) -> str:
+    """The page without code, link targets and the report that benchmarks write, on one line."""
+    for part in (_BENCH_REPORT, _CODE_BLOCK, _CODE_SPAN):
+        page = part.sub(" ", page)
+    return " ".join(_LINK_TARGET.sub("]", page).split())
+
+
+def retired_words(text: str) -> Iterator[str]:
+    """Each occurrence of a retired word with 30 characters on both sides, and the words to use instead."""
+    for pattern, instead in RETIRED.items():
+        for found in re.finditer(pattern, text, re.IGNORECASE):
+            context = text[max(found.start() - 30, 0) : found.end() + 30]
+            yield f"{found.group()!r} in {context!r}: write {instead}"
+
+
+def _files(globs: Iterable[str]) -> list[str]:
+    return sorted({str(path.relative_to(ROOT)) for glob in globs for path in ROOT.glob(glob)})
+
+
+@pytest.mark.parametrize("name", [name for name in _files(PAGES) if name not in PAGES_OF_SOURCE_TEXT])
+def test_a_page_has_no_retired_words(name: str) -> None:
+    assert list(retired_words(prose_of((ROOT / name).read_text(encoding="utf-8")))) == []
+
+
+def test_the_source_has_no_retired_words() -> None:
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in _files(SOURCES)}
+    assert [f"{name}: {word}" for name, text in texts.items() for word in retired_words(" ".join(text.split()))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("the letters of a mirror", 2),
+        ("dead letters, dead-letter tables and `letters`", 0),
+        ("[why](maintain.md#table-care)", 0),
+        ("it is\npassed over", 1),
+        ("```\nthe table tells\n```\na standalone master understands frameworks", 0),
+        ("the rest of a careful user's mirrormaker", 0),
+    ],
+)
+def test_retired_words_are_found_in_prose_alone(text: str, count: int) -> None:
+    assert len(list(retired_words(prose_of(text)))) == count
+
+
+def test_every_glob_and_every_exempt_page_exists() -> None:
+    assert [glob for glob in (*PAGES, *SOURCES) if not _files([glob])] == []
+    assert [page for page in PAGES_OF_SOURCE_TEXT if not (ROOT / page).is_file()] == []
