@@ -158,15 +158,10 @@ def _troubles() -> Iterator[str]:
     for words, value in TROUBLES:
         decoded = decode([value], a="long")
         stored = f"a row: `a` is {_words(decoded.columns[0][0].as_py())}"
-<<<<<<< HEAD
         requested_fields = [
             f"`{name or '(empty)'} {kind}`" for name, kind in decoded.requested_fields.get((), {}).items()
         ]
-        added = f"; wants {', '.join(requested_fields)}" if requested_fields else ""
-=======
-        wanted = [f"`{name or '(empty)'} {kind}`" for name, kind in decoded.wanted.get((), {}).items()]
-        added = f"; adds {', '.join(wanted)}" if wanted else ""
->>>>>>> pages
+        added = f"; adds {', '.join(requested_fields)}" if requested_fields else ""
         refused = decoded.mismatches[0] if decoded.mismatches else None
         outcome = f"rejected: {_cell(refused.reason)}" if refused else stored + added
         yield f"| {_cell(words)} | {outcome} |"
