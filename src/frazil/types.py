@@ -108,23 +108,6 @@ class DeleteFile:
 
 
 @dataclass(frozen=True)
-class Touched:
-    """The changes of one task for an upsert table, reduced to the latest change of each key."""
-
-    #: The keys with their latest changes, as `upsert.deduplicate` serialises them.
-    keys: str
-    #: Rows that wait for values of the rows they replace, serialised in the same way; empty without such rows.
-    buffered: str = ""
-    #: Paths of the data files that hold all other rows.
-    files: tuple[str, ...] = ()
-    #: The number of changes before deduplication.
-    change_count: int = 0
-    #: The tombstone that is the only change of the task. It is no change at all if it comes right behind the delete of
-    #: its key.
-    first: FirstTombstone | None = None
-
-
-@dataclass(frozen=True)
 class PendingDeadLetters:
     """Bad records of one batch, written to data files of a dead-letter table and not committed there yet.
 
@@ -244,99 +227,6 @@ class LastDelete:
 
 
 @dataclass(frozen=True)
-class FirstTombstone:
-    """The first record that a task read of a partition, where it is a tombstone: another task may have read its delete
-    last.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    #: A hash of the record's key, as in LastDelete.
-    key: str
-
-
-@dataclass(frozen=True)
-class KeyUpdatePart:
-    """One of the two records of a primary-key update: the delete of the old key, or the insert of the new one.
-
-    Both have the same position in the source's log, and may be in two partitions.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    #: The position in the source's log.
-    position: str
-    #: Whether this is the delete of the old key.
-    is_delete: bool
-
-    @property
-    def place(self) -> tuple[str, int, int]:
-        """Topic, partition and offset."""
-        return self.topic, self.partition, self.offset
-
-
-@dataclass(frozen=True)
-class TaskReport:
-    """The results of a task, or of all tasks of a batch after `merge_reports`, for one table's ranges."""
-
-    table: str
-    files: tuple[DataFile, ...] = ()
-    record_count: int = 0
-    #: Bytes of all record values.
-    value_bytes: int = 0
-    #: Bytes of the largest record value.
-    largest_bytes: int = 0
-    #: Whether a batch planned with small records had an oversized one, and must be planned again.
-    has_oversized: bool = False
-    #: The latest record timestamp, by topic and partition.
-    latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    #: Fields that the table lacks, as JSON of `schema.evolve.dump_requested_fields`.
-    requested_fields: tuple[str, ...] = ()
-    #: JSON lists: paths of required columns for which records have no value.
-    made_optional: frozenset[str] = frozenset()
-    #: Paths of fields that were left out.
-    dropped: frozenset[str] = frozenset()
-    #: The first bad records, by position.
-    bad: tuple[BadRecord, ...] = ()
-    #: The number of all bad records.
-    bad_count: int = 0
-    #: Data files of the dead-letter table.
-    dead_letters: tuple[DataFile, ...] = ()
-    #: The number of bad records in these files.
-    dead_letter_count: int = 0
-    #: Ids of schemas that the task did not have.
-    missing: frozenset[str] = frozenset()
-    #: Schema changes that the table's settings do not allow.
-    refusals: frozenset[str] = frozenset()
-    #: Names of two partitions, where the rows have more partitions than one batch may write; there are no files then.
-    scattered: tuple[str, ...] = ()
-    #: The changes for an upsert table.
-    touched: tuple[Touched, ...] = ()
-    #: The fields of the records' keys, of an upsert table whose key columns are not known yet.
-    key_columns: tuple[str, ...] = ()
-    #: The number of records that are no change of a row, by kind of record.
-    ignored_records: Mapping[str, int] = field(default_factory=dict)
-    #: Whether the batch has primary-key updates. Their two parts may be in the ranges of two tasks, so one task must
-    #: read the batch.
-    has_key_updates: bool = False
-    #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
-    unpaired: tuple[tuple[str, int, int], ...] = ()
-    #: Parts of primary-key updates whose other part is not in the batch, of a batch read by one task.
-    key_update_parts: tuple[KeyUpdatePart, ...] = ()
-    #: The offsets at which the batch must end so that it has both parts of each primary-key update, or none.
-    ends: Offsets = field(default_factory=dict)
-    #: The source position of the batch's newest truncate, as in Progress.
-    emptied: str = ""
-    #: The last records of the partitions that are deletes, as in Progress.
-    last_deletes: tuple[LastDelete, ...] = ()
-    #: Topic, partition and offset of truncates that have no position among the changes of other partitions.
-    unplaced: tuple[tuple[str, int, int], ...] = ()
-
-
-@dataclass(frozen=True)
 class RowDelta:
     """The deletes of one commit, computed from the snapshot `read_at`."""
 
@@ -421,46 +311,6 @@ def later(one: Mapping[str, Mapping[int, int]], other: Mapping[str, Mapping[int,
 def add_counts(*many: Mapping[str, int]) -> dict[str, int]:
     """Returns the sum of the counts, by name."""
     return dict(sum(map(Counter, many), Counter()))
-
-
-def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) -> TaskReport:
-    """Returns the reports of all tasks of one batch for `table` as one; of the bad records the first `limit` by
-    position.
-    """
-    mine = [report for report in reports if report.table == table]
-    latest: dict[str, dict[int, int]] = {}
-    for report in mine:
-        latest = later(latest, report.latest_ms)
-    bad = sorted((b for report in mine for b in report.bad), key=lambda b: (b.topic, b.partition, b.offset))
-    return TaskReport(
-        table=table,
-        files=tuple(f for report in mine for f in report.files),
-        record_count=sum(report.record_count for report in mine),
-        value_bytes=sum(report.value_bytes for report in mine),
-        largest_bytes=max((report.largest_bytes for report in mine), default=0),
-        has_oversized=any(report.has_oversized for report in mine),
-        latest_ms=latest,
-        requested_fields=tuple(dict.fromkeys(w for report in mine for w in report.requested_fields)),
-        made_optional=frozenset().union(*(report.made_optional for report in mine)),
-        dropped=frozenset().union(*(report.dropped for report in mine)),
-        bad=tuple(bad[:limit]),
-        bad_count=sum(report.bad_count for report in mine),
-        dead_letters=tuple(f for report in mine for f in report.dead_letters),
-        dead_letter_count=sum(report.dead_letter_count for report in mine),
-        missing=frozenset().union(*(report.missing for report in mine)),
-        refusals=frozenset().union(*(report.refusals for report in mine)),
-        scattered=next((report.scattered for report in mine if report.scattered), ()),
-        touched=tuple(t for report in mine for t in report.touched),
-        key_columns=next((report.key_columns for report in mine if report.key_columns), ()),
-        ignored_records=add_counts(*(report.ignored_records for report in mine)),
-        has_key_updates=any(report.has_key_updates for report in mine),
-        unpaired=tuple(sorted(place for report in mine for place in report.unpaired)),
-        key_update_parts=tuple(part for report in mine for part in report.key_update_parts),
-        ends=next((report.ends for report in mine if report.ends), {}),
-        emptied=max((report.emptied for report in mine), default=""),
-        last_deletes=tuple(last for report in mine for last in report.last_deletes),
-        unplaced=tuple(sorted(place for report in mine for place in report.unplaced)),
-    )
 
 
 def as_json(value: Any) -> str:

@@ -185,11 +185,11 @@ class Tended:
         (report,) = run(Job({"topic": target}), records_of(records)).values()
         state = catalog.load(self.name)
         assert state is not None
-        assert not report.bad_count
-        commit = self._next(catalog, report.files)
+        assert not report.bad_records.count
+        commit = self._next(catalog, report.written.data)
         meanwhile()
         progress = replace(commit.progress, emptied=emptied)
-        report = replace(report, emptied=emptied)
+        report = replace(report, changes=replace(report.changes, emptied=emptied))
         return commit_changes(catalog, target, state, report, replace(commit, progress=progress))[1]
 
 

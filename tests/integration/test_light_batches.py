@@ -12,10 +12,11 @@ import pytest
 from frazil.clock import new_id
 from frazil.ingest.job import OVERSIZED_BYTES, SparkJobs
 from frazil.ingest.task import Job
+from frazil.report.task_report import TaskReport
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MetadataField
-from frazil.types import Batch, OffsetRange, TaskReport
+from frazil.types import Batch, OffsetRange
 from tests.acceptance.ledger import Feed, Ledger
 from tests.acceptance.topics import Topics
 from tests.unit.ingest.targets import target_of
@@ -79,15 +80,16 @@ def read(jvm: Jvm, broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFact
 def test_a_record_that_is_not_small_sends_the_batch_back_wherever_it_is_large(read: Read) -> None:
     first = len(SMALL)
     sent_back = {
-        where: read.light(first + n, first + n + 1, "key", "headers").has_oversized for n, where in enumerate(LARGE)
+        where: read.light(first + n, first + n + 1, "key", "headers").counts.has_oversized
+        for n, where in enumerate(LARGE)
     }
     assert sent_back == dict.fromkeys(LARGE, True)
 
 
 def test_small_records_come_whole(read: Read) -> None:
     report = read.light(0, len(SMALL), "key", "headers")
-    assert (report.has_oversized, report.record_count) == (False, len(SMALL))
-    rows = [row for file in report.files for row in pq.read_table(file.path).to_pylist()]
+    assert (report.counts.has_oversized, report.counts.record_count) == (False, len(SMALL))
+    rows = [row for file in report.written.data for row in pq.read_table(file.path).to_pylist()]
     assert [(row["id"], row["_key"], row["_headers"]) for row in rows] == [
         (1, None, None),
         (1, b"", [{"key": "h", "value": None}]),
@@ -98,4 +100,4 @@ def test_small_records_come_whole(read: Read) -> None:
 def test_what_is_not_read_is_not_looked_at(read: Read) -> None:
     first, count = len(SMALL) + 1, len(LARGE) - 1
     report = read.light(first, first + count)
-    assert (report.has_oversized, report.record_count) == (False, count)
+    assert (report.counts.has_oversized, report.counts.record_count) == (False, count)

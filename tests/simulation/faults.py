@@ -20,8 +20,9 @@ from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import Job
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutRecord, Partition, ReadRecord, TopicDescription
+from frazil.report.task_report import TaskReport
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
-from frazil.types import Batch, Commit, DataFile, OffsetRange, Progress, TaskReport
+from frazil.types import Batch, Commit, DataFile, OffsetRange, Progress
 
 
 class CrashError(BaseException):

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from frazil.ingest.state.schema import SchemaState
 from frazil.ingest.table import Table
-from frazil.ingest.task import dump_report, load_report
 from frazil.ops.state_file import StateFile
+from frazil.report.bad_records import BadRecords
+from frazil.report.changes import ChangeReport, FirstTombstone, KeyUpdatePart, Touched
+from frazil.report.counts import Counts
+from frazil.report.files import WrittenFiles
+from frazil.report.schema_requests import SchemaRequests
+from frazil.report.task_report import TaskReport, dump_report, load_report, merge_reports
 from frazil.spec import TableSpec, TopicSelector
 from frazil.testing import FakeClock
 from frazil.types import (
@@ -21,7 +26,6 @@ from frazil.types import (
     DataFile,
     LastDelete,
     OffsetRange,
-    TaskReport,
     add_names,
     advance,
     as_json,
@@ -29,7 +33,6 @@ from frazil.types import (
     later,
     list_names,
     load_offsets,
-    merge_reports,
 )
 
 _vectors = st.dictionaries(
@@ -75,61 +78,51 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
     reports = [
         TaskReport(
             "t",
-            (files[0],),
-            10,
-            700,
-            90,
-            False,
-            {"a": {1: 5}},
-            ("w1",),
-            frozenset({"l"}),
-            frozenset({"p"}),
-            (bad(1, 9), bad(1, 11)),
-            2,
-            (files[1],),
-            2,
+            Counts(10, 700, 90, False, {"a": {1: 5}}),
+            WrittenFiles((files[0],), (files[1],), 2),
+            SchemaRequests(("w1",), frozenset({"l"}), dropped=frozenset({"p"})),
+            BadRecords((bad(1, 9), bad(1, 11)), 2),
         ),
-        TaskReport("other", (files[1],), 99),
+        TaskReport("other", Counts(99), WrittenFiles((files[1],))),
         TaskReport(
             "t",
-            (files[2],),
-            5,
-            70,
-            30,
-            True,
-            {"a": {0: 3, 1: 4}},
-            ("w1", "w2"),
-            frozenset(),
-            frozenset({"q"}),
-            (bad(0, 70),),
-            1,
+            Counts(5, 70, 30, True, {"a": {0: 3, 1: 4}}),
+            WrittenFiles((files[2],)),
+            SchemaRequests(("w1", "w2"), dropped=frozenset({"q"})),
+            BadRecords((bad(0, 70),), 1),
         ),
     ]
     assert merge_reports("t", reports, limit=2) == TaskReport(
         "t",
-        (files[0], files[2]),
-        15,
-        770,
-        90,
-        True,
-        {"a": {0: 3, 1: 5}},
-        ("w1", "w2"),
-        frozenset({"l"}),
-        frozenset({"p", "q"}),
-        (bad(0, 70), bad(1, 9)),
-        3,
-        (files[1],),
-        2,
+        Counts(15, 770, 90, True, {"a": {0: 3, 1: 5}}),
+        WrittenFiles((files[0], files[2]), (files[1],), 2),
+        SchemaRequests(("w1", "w2"), frozenset({"l"}), dropped=frozenset({"p", "q"})),
+        BadRecords((bad(0, 70), bad(1, 9)), 3),
     )
     assert merge_reports("t", []) == TaskReport("t")
 
 
 def test_a_report_survives_its_way_to_the_driver() -> None:
+    deleted = LastDelete("a", 0, 1, "k")
     report = TaskReport(
-        "t", (DataFile("/é.parquet", 1, 2, '{"a": 1}'),), 1, 99, 99, True, {"a": {3: 4}}, ("w",), frozenset({'["x"]'}),
-        frozenset({"x", "y"}), (BadRecord("a", 0, 1, "bad_text", "p", "\udcff is no text"),), 1,
-        (DataFile("/l.parquet", 1, 2, "{}"),), 1, last_deletes=(LastDelete("a", 0, 1, "k"),),
-    )  # fmt: skip
+        "t",
+        Counts(1, 99, 99, True, {"a": {3: 4}}, {"tombstone": 2}),
+        WrittenFiles((DataFile("/é.parquet", 1, 2, '{"a": 1}'),), (DataFile("/l.parquet", 1, 2, "{}"),), 1, ("x", "y")),
+        SchemaRequests(
+            ("w",), frozenset({'["x"]'}), ("id",), frozenset({"7"}), frozenset({"column x: no"}), frozenset({"x", "y"})
+        ),
+        BadRecords((BadRecord("a", 0, 1, "bad_text", "p", "\udcff is no text"),), 1),
+        ChangeReport(
+            (Touched("k", "b", ("/é.parquet",), 3), Touched("k", first=FirstTombstone("a", 0, 1, "k"))),
+            True,
+            (("a", 0, 1),),
+            (KeyUpdatePart("a", 0, 1, 2, "p", True),),
+            {"a": {0: 7}},
+            "e",
+            (deleted,),
+            (("a", 0, 2),),
+        ),
+    )
     assert load_report(dump_report(report)) == report
 
 

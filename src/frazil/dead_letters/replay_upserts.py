@@ -232,7 +232,7 @@ class _Replacing:
 
     def _newer_changes(self, draft: Draft) -> NewerChanges | None:
         assert draft.report is not None
-        if self._topic_readers is None or not draft.report.touched:
+        if self._topic_readers is None or not draft.report.changes.touched:
             return None
         files = self._catalog.files(self._dead_letters.state.name)
         dead_letters, unread = self._places(files), self._places(files, Selection(CRASHES))
@@ -289,7 +289,7 @@ class _Replacing:
         assert draft.report is not None
         judge.progress, judge.mismatches, judge.has_effect = state.progress, draft.mismatches, False
         prepared = _NOTHING
-        if draft.report.touched:
+        if draft.report.changes.touched:
             prepared = prepare_changes(self._catalog, draft.target, state, draft.report, judge)
         try:
             added = self._write_dead_letters(judge.mismatches)
@@ -387,4 +387,4 @@ class _Replacing:
 
 def _paths(draft: Draft) -> list[str]:
     assert draft.report is not None
-    return [file.path for file in draft.report.files]
+    return [file.path for file in draft.report.written.data]

@@ -16,9 +16,11 @@ from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.dead_letters.requirements import Needs
 from frazil.decode.columns import Mismatch
 from frazil.decode.pieces import read_in_pieces
+from frazil.report.changes import ChangeReport, Touched
+from frazil.report.files import WrittenFiles
+from frazil.report.task_report import TaskReport
 from frazil.rows.record_timestamps import refuse_far_times
 from frazil.schema.arrow import pick
-from frazil.types import TaskReport, Touched
 from frazil.upsert.change_rows import ChangeRows, rank
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import Ranked, concat_ranked, load_ranked
@@ -65,7 +67,7 @@ class Draft:
     def latest(self) -> Ranked:
         """The changes after deduplication, as a task reports them."""
         assert self.report is not None
-        return load_ranked(self.report.touched[0].keys)
+        return load_ranked(self.report.changes.touched[0].keys)
 
     def take(self, dead_letters: pa.RecordBatch) -> None:
         """Reads dead letters to be replayed; those that crash their reader are mismatches."""
@@ -88,7 +90,9 @@ class Draft:
             return False
         files = tuple(self.writer.finish())
         touched = (Touched(keys, held, tuple(file.path for file in files), count),) if keys else ()
-        self.report = TaskReport(table=self.target.name, files=files, touched=touched)
+        self.report = TaskReport(
+            table=self.target.name, written=WrittenFiles(data=files), changes=ChangeReport(touched=touched)
+        )
         return True
 
     def _take(self, topic: str, dead_letters: pa.RecordBatch) -> None:

@@ -11,8 +11,8 @@ from frazil.ingest.batch import Planned, job_of
 from frazil.ingest.job import JobRunner
 from frazil.ingest.schema_changes import WIDE_REMEDY
 from frazil.ingest.state.bad_records import FEWEST_TO_JUDGE
+from frazil.report.task_report import TaskReport, merge_reports
 from frazil.spec import TableSpec
-from frazil.types import TaskReport, merge_reports
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
 TOMBSTONE_REMEDY = (
@@ -55,11 +55,11 @@ def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = 
     """
     job = job_of([planned], is_trial=True, schema=schema)
     merged = merge_reports(planned.table.name, jobs.run([planned.batch], job, with_offsets=True, pool="small"))
-    if not merged.bad:
+    if not merged.bad_records.first:
         return ConflictError("a bad record was gone when it was looked for", where=planned.table.name)
-    first = merged.bad[0]
+    first = merged.bad_records.first[0]
     field = f"field {first.path}: " if first.path else ""
-    more = f" (and {merged.bad_count - 1} more in this batch)" if merged.bad_count > 1 else ""
+    more = f" (and {merged.bad_records.count - 1} more in this batch)" if merged.bad_records.count > 1 else ""
     return RecordError(
         f"{field}{first.reason}{more}",
         topic=first.topic,
@@ -74,6 +74,6 @@ def too_many_bad(jobs: JobRunner, planned: Planned, report: TaskReport) -> Frazi
     error = first_bad_record(jobs, planned, remedy=TOO_MANY_REMEDY)
     limit = planned.table.spec.dead_letters.stop_above
     if isinstance(error, RecordError):
-        share = f"{report.bad_count} of {report.record_count} records are bad, more than {100 * limit:g}% of late: "
-        error.message = share + error.message
+        bad, count = report.bad_records.count, report.counts.record_count
+        error.message = f"{bad} of {count} records are bad, more than {100 * limit:g}% of late: {error.message}"
     return error

@@ -22,9 +22,10 @@ from frazil.ingest.no_op_changes import NoOpChange
 from frazil.ingest.plan import lag_records
 from frazil.ingest.state.bad_records import FEWEST_TO_JUDGE
 from frazil.ingest.state.status import RunState
+from frazil.report.task_report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
-from frazil.types import TaskReport, advance
+from frazil.types import advance
 
 log = structlog.get_logger("frazil")
 
@@ -101,7 +102,7 @@ class NoColumns:
         now_s = clock.monotonic_s()
         table.schedule.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * (now_s - planned.planned_at_s))
         # Where offsets are all there is (aborted transactions, compacted records), nobody waits for anything.
-        state = RunState.BACKING_OFF if report.record_count else RunState.WAITING
+        state = RunState.BACKING_OFF if report.counts.record_count else RunState.WAITING
         table.status.set(state, no_columns(report, table.spec))
 
 
@@ -149,13 +150,13 @@ class MissingRequired:
 def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     """The error of a table of whose records none has brought a column yet."""
     remedy = "produce records with fields, or declare `columns`"
-    if not report.bad:
-        kinds = ", ".join(sorted(report.ignored_records))
+    if not report.bad_records.first:
+        kinds = ", ".join(sorted(report.counts.ignored_records))
         why = f"; those that were read make no change of a row ({kinds})" if kinds else ""
         left_out = "leave the topic out where it has no others, " if kinds else ""
         reason = f"no record has a field yet, so the table has no column{why}"
         return UnavailableError(reason, remedy=left_out + remedy)
-    first = report.bad[0]
+    first = report.bad_records.first[0]
     return UnavailableError(
         f"no record could become a row yet, so the table has no column; the first: {first.reason}",
         remedy=remedy_for(first.kind, spec, remedy),

@@ -16,17 +16,10 @@ from frazil.errors import UnavailableError
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
 from frazil.ingest.shared_reads import read_once
-from frazil.ingest.task import (
-    OVERSIZED_PARTITION,
-    REPORT_SCHEMA,
-    Job,
-    has_few_headers,
-    load_report,
-    source_columns,
-    task_of,
-)
+from frazil.ingest.task import OVERSIZED_PARTITION, REPORT_SCHEMA, Job, has_few_headers, source_columns, task_of
 from frazil.kafka.source import read_ranges
-from frazil.types import Batch, TaskReport
+from frazil.report.task_report import TaskReport, load_report
+from frazil.types import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,8 +19,9 @@ from frazil.ingest.services import Pace
 from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Held
+from frazil.report.task_report import TaskReport
 from frazil.schema.rejected_changes import refused_changes
-from frazil.types import BadRecord, Batch, TaskReport, add_names
+from frazil.types import BadRecord, Batch, add_names
 
 log = structlog.get_logger("frazil")
 
@@ -83,9 +84,9 @@ def note_committed(table: Table, outcome: Committed, took_s: float) -> None:
     log.info(
         "batch_committed",
         table=table.name,
-        records=report.record_count,
-        files=len(report.files),
-        bad=report.bad_count,
+        records=report.counts.record_count,
+        files=len(report.written.data),
+        bad=report.bad_records.count,
         lag_records=table.offsets.lag_records,
         took_s=round(took_s, 3),
     )
@@ -108,7 +109,7 @@ def note_interval(table: Table, pace: Pace) -> float:
 
 def note_refusals(table: Table, report: TaskReport) -> None:
     """Says once which changes of the table are refused, whichever schemas ask for them, and what to do."""
-    noted = add_names(table.schema.refusals, report.refusals)
+    noted = add_names(table.schema.refusals, report.schema.refusals)
     if noted == table.schema.refusals:
         return
     known = {refused.change for refused in refused_changes(table.schema.refusals)}
@@ -125,9 +126,9 @@ def note_refusals(table: Table, report: TaskReport) -> None:
 
 def log_ignored(table: Table, report: TaskReport) -> None:
     """Counts records that are no change of a row; of each kind the first time is said."""
-    for kind in sorted(report.ignored_records.keys() - table.bad_records.ignored_records.keys()):
-        log.info("records_passed_over", table=table.name, what=kind, records=report.ignored_records[kind])
-    table.bad_records.ignored_records.update(report.ignored_records)
+    for kind in sorted(report.counts.ignored_records.keys() - table.bad_records.ignored_records.keys()):
+        log.info("records_passed_over", table=table.name, what=kind, records=report.counts.ignored_records[kind])
+    table.bad_records.ignored_records.update(report.counts.ignored_records)
 
 
 def backoff_s(failures: int) -> float:

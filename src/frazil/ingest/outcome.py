@@ -9,7 +9,8 @@ from frazil.catalog.port import TableState
 from frazil.clock import Clock
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.batch import Planned
-from frazil.types import Resolved, TaskReport
+from frazil.report.task_report import TaskReport
+from frazil.types import Resolved
 
 
 class Finding(Protocol):

@@ -28,16 +28,9 @@ from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.ingest.watermark import advance_watermark
+from frazil.report.task_report import TaskReport, merge_reports
 from frazil.runtime.release import release_memory
-from frazil.types import (
-    Commit,
-    PendingDeadLetters,
-    Progress,
-    TaskReport,
-    add_counts,
-    advance,
-    merge_reports,
-)
+from frazil.types import Commit, PendingDeadLetters, Progress, add_counts, advance
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.upsert.records.last_deletes import still_last
@@ -83,13 +76,18 @@ class Pipeline:
     def _read_again(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
         """What comes before the rows count, the first of it: they were not read as the next try will read them."""
         table = planned.table
-        if report.has_oversized:
+        if report.counts.has_oversized:
             return partial(Replan, table.state, report, (OversizedRecords(),))
-        if report.missing:
+        if report.schema.missing:
             return partial(self._fetch_schemas, planned, report)
-        if report.bad_count and table.spec.on_bad_record == "stop":
+        if report.bad_records.count and table.spec.on_bad_record == "stop":
             return partial(self._stop, planned)
-        if report.requested_fields or report.made_optional or report.key_columns or table.state is None:
+        if (
+            report.schema.requested_fields
+            or report.schema.made_optional
+            or report.schema.key_columns
+            or table.state is None
+        ):
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             return partial(self._update_schema, planned, report)
         return None
@@ -97,26 +95,34 @@ class Pipeline:
     def _hold_back(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
         """What stands between rows that were read and their commit, the first of it."""
         table = planned.table
-        if report.unplaced or report.scattered or exceeds(table.spec.limits.partitions, report.files):
+        if (
+            report.changes.unplaced
+            or report.written.scattered
+            or exceeds(table.spec.limits.partitions, report.written.data)
+        ):
             return partial(self._stop_at_rows, planned, report)
-        if report.bad_count and table.bad_records.tally.share_with(report) > table.spec.dead_letters.stop_above:
+        if report.bad_records.count and table.bad_records.tally.share_with(report) > table.spec.dead_letters.stop_above:
             return partial(self._stop_at_many, planned, report)
         key_updates = key_updates_in(report)
-        lacks_dead_letters = table.spec.on_bad_record == "dead_letter" and report.bad_count > report.dead_letter_count
+        lacks_dead_letters = (
+            table.spec.on_bad_record == "dead_letter" and report.bad_records.count > report.written.dead_letter_count
+        )
         # Of key updates nothing is written, dead letters neither, also where batches carry all that these need.
         if lacks_dead_letters and not (table.bad_records.dead_letters is not None and key_updates):
             return partial(self._open_dead_letters, planned, report)
         return partial(Replan, table.state, report, key_updates) if key_updates else None
 
     def _fetch_schemas(self, planned: Planned, report: TaskReport) -> Outcome:
-        schemas = self.schemas_of(planned.table, report.missing)
+        schemas = self.schemas_of(planned.table, report.schema.missing)
         return Replan(planned.table.state, report, (NewSchemas(schemas),))
 
     def _update_schema(self, planned: Planned, report: TaskReport) -> Outcome:
         """Of a table that nothing is committed to yet a sample of the records behind the batch asks for columns too."""
         sampled = self.schema_updates.sampled(planned, report)
         return (
-            self._fetch_schemas(planned, sampled) if sampled.missing else self.schema_updates.update(planned, sampled)
+            self._fetch_schemas(planned, sampled)
+            if sampled.schema.missing
+            else self.schema_updates.update(planned, sampled)
         )
 
     def _open_dead_letters(self, planned: Planned, report: TaskReport) -> Outcome:
@@ -130,8 +136,8 @@ class Pipeline:
     def _stop_at_rows(self, planned: Planned, report: TaskReport) -> Outcome:
         """Raises the error of rows that no commit can have."""
         limit = planned.table.spec.limits.partitions
-        too_many = TooManyPartitions(planned.table.name, limit, report.scattered)
-        raise unplaced(report.unplaced[0]) if report.unplaced else too_many
+        too_many = TooManyPartitions(planned.table.name, limit, report.written.scattered)
+        raise unplaced(report.changes.unplaced[0]) if report.changes.unplaced else too_many
 
     def _stop_at_many(self, planned: Planned, report: TaskReport) -> Outcome:
         """Raises the error of too many bad records, unless the dead letters of some are to be committed first."""
@@ -186,9 +192,11 @@ class Pipeline:
 
     def _delete_files(self, table: Table, report: TaskReport) -> None:
         """Removes the files of a batch that is not committed."""
-        self._catalog.delete_files(table.name, [file.path for file in report.files])
-        if report.dead_letters:
-            self._catalog.delete_files(table.dead_letter_table_name, [file.path for file in report.dead_letters])
+        self._catalog.delete_files(table.name, [file.path for file in report.written.data])
+        if report.written.dead_letters:
+            self._catalog.delete_files(
+                table.dead_letter_table_name, [file.path for file in report.written.dead_letters]
+            )
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
@@ -204,18 +212,18 @@ class Pipeline:
             epoch=self._identity.epoch,
             run_id=self._identity.run_id,
             watermark=advance_watermark(
-                before.watermark, report.latest_ms, ranges, offsets, planned.ends, planned.silent
+                before.watermark, report.counts.latest_ms, ranges, offsets, planned.ends, planned.silent
             ),
             skipped=table.offsets.skipped,
             schemas=_read_with(table),
-            bad_skipped=before.bad_skipped + (report.bad_count if is_skipping else 0),
-            ignored_records=add_counts(before.ignored_records, report.ignored_records),
+            bad_skipped=before.bad_skipped + (report.bad_records.count if is_skipping else 0),
+            ignored_records=add_counts(before.ignored_records, report.counts.ignored_records),
             dead_letters=_pending_dead_letters(planned, report),
             places=planned.places or {},
-            emptied=max(before.emptied, report.emptied),
+            emptied=max(before.emptied, report.changes.emptied),
             last_deletes=still_last(before, report, offsets),
         )
-        commit, resolved = Commit(table.name, report.files, progress, before, shape=state.shape), None
+        commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
         try:
             # The state may have come with a change of columns, and another process may have committed between that and
             # the load that looked for promises.
@@ -243,8 +251,9 @@ class Pipeline:
         """What follows where a row has no value for a required column: as for a record that lacks one."""
         is_fixed = any((name,) in planned.table.target().fixed for name in gone.columns)
         if planned.table.spec.schema_evolution == "evolve" and not is_fixed:
-            made_optional = frozenset(json.dumps([name]) for name in gone.columns)
-            return self.schema_updates.update(planned, replace(report, made_optional=made_optional))
+            paths = frozenset(json.dumps([name]) for name in gone.columns)
+            requests = replace(report.schema, made_optional=paths)
+            return self.schema_updates.update(planned, replace(report, schema=requests))
         places = gone.places(sorted(planned.batch.topics))
         return Replan(planned.table.state, report, (MissingRequired(places),))
 
@@ -256,10 +265,10 @@ def _read_with(table: Table) -> tuple[str, ...]:
 
 
 def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLetters | None:
-    if not report.dead_letters:
+    if not report.written.dead_letters:
         return None
     since: dict[str, dict[int, int]] = {}
     for r in planned.batch.ranges:
         since.setdefault(r.topic, {})[r.partition] = r.start
     topic = planned.table.spec.dead_letters.topic or ""
-    return PendingDeadLetters(planned.table.dead_letter_table_name, report.dead_letters, since, topic)
+    return PendingDeadLetters(planned.table.dead_letter_table_name, report.written.dead_letters, since, topic)

@@ -14,7 +14,8 @@ from frazil.ingest.batch import Planned
 from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Cut, Held
-from frazil.types import OffsetRange, TaskReport
+from frazil.report.task_report import TaskReport
+from frazil.types import OffsetRange
 from frazil.upsert.records.incomplete_key_updates import PendingUpdate, Place
 
 log = structlog.get_logger("frazil")
@@ -39,14 +40,22 @@ class KeyUpdates:
 
 def key_updates_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
     """The finding, where the batch cannot be committed for such updates."""
-    return (KeyUpdates(report.unpaired),) if report.has_key_updates or report.unpaired or report.ends else ()
+    return (
+        (KeyUpdates(report.changes.unpaired),)
+        if report.changes.has_key_updates or report.changes.unpaired or report.changes.ends
+        else ()
+    )
 
 
 def _note(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clock: Clock) -> None:
     table = planned.table
     planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
     table.key_updates.is_single_task = True
-    stuck = {half.place for half in report.key_update_parts if half.is_delete} if report.ends else set[Place]()
+    stuck = (
+        {half.place for half in report.changes.key_update_parts if half.is_delete}
+        if report.changes.ends
+        else set[Place]()
+    )
     if unpaired:
         stuck.update(unpaired)
     # A shorter batch waits for another record than the whole one does, and both wait since they were met first.
@@ -59,7 +68,7 @@ def _note(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clo
         table.key_updates.unpaired |= late.intersection(unpaired)
         log.info("rows_moved", table=table.name, lost=len(table.key_updates.unpaired))
         return
-    ranges = _limited(_limited(planned.batch.ranges, report.ends), _before(stuck))
+    ranges = _limited(_limited(planned.batch.ranges, report.changes.ends), _before(stuck))
     if ranges:
         table.offsets.cut, table.offsets.held = Cut(planned.position, ranges, planned.places or {}), None
         log.debug("batch_shortened", table=table.name, waits_for=len(stuck))
@@ -73,8 +82,8 @@ def _note(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clo
 
 def note_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
     """Remembers for a while which changes of the key are in the table by their insert alone: no delete of them waits."""
-    deletes = {(half.topic, half.position) for half in report.key_update_parts if half.is_delete}
-    inserts = {(half.topic, half.position) for half in report.key_update_parts if not half.is_delete}
+    deletes = {(half.topic, half.position) for half in report.changes.key_update_parts if half.is_delete}
+    inserts = {(half.topic, half.position) for half in report.changes.key_update_parts if not half.is_delete}
     recent = {change: at_ms for change, at_ms in table.key_updates.applied_early.items() if now_ms - at_ms <= WAITED_MS}
     table.key_updates.applied_early = recent | dict.fromkeys(inserts - deletes, now_ms)
 
@@ -153,8 +162,8 @@ def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> boo
     """Whether a record among these has an old timestamp. That tells nothing of when the record was written; but every later
     run would find it as it is, and leave it to the next one.
     """
-    told = {half.place: half.timestamp_ms for half in report.key_update_parts}
-    times = (told.get(place, report.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck)
+    told = {half.place: half.timestamp_ms for half in report.changes.key_update_parts}
+    times = (told.get(place, report.counts.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck)
     return any(planned_ms > at_ms + WAITED_MS for at_ms in times)
 
 

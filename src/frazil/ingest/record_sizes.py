@@ -7,7 +7,7 @@ stays, of another's a fifteenth. The assumption stands only until the first file
 from __future__ import annotations
 
 from frazil.catalog.port import TableSize
-from frazil.types import TaskReport
+from frazil.report.task_report import TaskReport
 
 ASSUMED_SHARE = 1 / 6
 # A smaller file is mostly footer and says nothing of a large one.
@@ -20,10 +20,14 @@ _VALUE_BYTES, _PLACE_BYTES = 8, 50
 
 def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
     """What a record takes in a file, in bytes: as last known, and as the batch of `report` tells; half old, half new."""
-    written = sum(file.size_bytes for file in report.files)
-    if not report.files or not report.record_count or written < LEAST_TELLING_BYTES * len(report.files):
+    written = sum(file.size_bytes for file in report.written.data)
+    if (
+        not report.written.data
+        or not report.counts.record_count
+        or written < LEAST_TELLING_BYTES * len(report.written.data)
+    ):
         return known
-    found = written / report.record_count
+    found = written / report.counts.record_count
     return found if known is None else (known + found) / 2
 
 

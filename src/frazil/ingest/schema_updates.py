@@ -24,6 +24,7 @@ from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, ch
 from frazil.ingest.table import Table, note_key_columns
 from frazil.ingest.table_layout import check_measured_columns
 from frazil.ingest.table_settings import layout_of, own_columns
+from frazil.report.task_report import TaskReport, merge_reports
 from frazil.schema.evolve import (
     NameConflict,
     RequestedFields,
@@ -37,7 +38,7 @@ from frazil.schema.evolve import (
 from frazil.schema.inference_hints import hints_of
 from frazil.schema.inferred_times import agree_on_times
 from frazil.schema.projection import KEY_ROOT, document
-from frazil.types import Batch, TaskReport, merge_reports
+from frazil.types import Batch
 
 
 class SchemaUpdates:
@@ -77,27 +78,29 @@ class SchemaUpdates:
                     raise NameConflict(next(iter(rejected.values())))
                 # What the records with these fields bring besides is not known to be wanted by any other.
                 said = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
-                refused = replace(report, refusals=report.refusals | said)
+                refused = replace(report, schema=replace(report.schema, refusals=report.schema.refusals | said))
                 return Replan(table.state, refused, (RejectedFields(rejected), *key_updates_in(report)))
             if table.state is not None:
                 hit("evolve.before")
-                made_optional = [tuple(json.loads(path)) for path in sorted(report.made_optional)]
-                change = checked_change(table, adder(table.spec, requested_fields, made_optional), report.key_columns)
+                made_optional = [tuple(json.loads(path)) for path in sorted(report.schema.made_optional)]
+                change = checked_change(
+                    table, adder(table.spec, requested_fields, made_optional), report.schema.key_columns
+                )
                 evolved = same_table(table.state, self._catalog.evolve(table.name, change))
-                state = note_key_columns(self._catalog, evolved, report.key_columns)
+                state = note_key_columns(self._catalog, evolved, report.schema.key_columns)
                 no_op_change = find_no_op_change(
                     table.state, state, requested_fields, made_optional, table.schema.no_op_change
                 )
                 return self._changed(state, report, no_op_change)
-            schema = checked_change(table, adder(table.spec, requested_fields), report.key_columns)(Schema())
+            schema = checked_change(table, adder(table.spec, requested_fields), report.schema.key_columns)(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")
-            made = note_key_columns(self._catalog, self.create(table, schema), report.key_columns)
+            made = note_key_columns(self._catalog, self.create(table, schema), report.schema.key_columns)
             return self._changed(made, report, None)
         except TypesDiffer as error:
             # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
-            first = merge_requested_fields(map(load_requested_fields, report.requested_fields), keeps_first=True)
+            first = merge_requested_fields(map(load_requested_fields, report.schema.requested_fields), keeps_first=True)
             schema = adder(table.spec, first)(table.state.schema if table.state else Schema())
             remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
             if error.path[0] == KEY_ROOT:
@@ -111,11 +114,11 @@ class SchemaUpdates:
         the batch itself has seen comes first.
         """
         table = planned.table
-        if not report.requested_fields or table.progress.snapshot_id is not None:
+        if not report.schema.requested_fields or table.progress.snapshot_id is not None:
             return report
-        record_bytes = report.value_bytes / max(1, report.record_count)
+        record_bytes = report.counts.value_bytes / max(1, report.counts.record_count)
         try:
-            requested_fields, missing = [_wanted(planned, report)], report.missing
+            requested_fields, missing = [_wanted(planned, report)], report.schema.missing
         except TypesDiffer:  # The table stops at a record of the batch.
             return report
         for ranges in sample_reads(planned.position, planned.batch.ranges, planned.reach, record_bytes):
@@ -129,17 +132,14 @@ class SchemaUpdates:
             except TaskFailedError as error:  # The record that it fails for is searched once its batch is read.
                 note_unsampled(batch, error)
                 continue
-            requested_fields += map(load_requested_fields, found.requested_fields)
-            missing |= found.missing
+            requested_fields += map(load_requested_fields, found.schema.requested_fields)
+            missing |= found.schema.missing
         if len(requested_fields) == 1 and not missing:
             return report
         if table.spec.infers_timestamps:
             requested_fields = agree_on_times(requested_fields)
-        return replace(
-            report,
-            requested_fields=(dump_requested_fields(merge_requested_fields(requested_fields, keeps_first=True)),),
-            missing=missing,
-        )
+        merged = dump_requested_fields(merge_requested_fields(requested_fields, keeps_first=True))
+        return replace(report, schema=replace(report.schema, requested_fields=(merged,), missing=missing))
 
     def _changed(self, state: TableState, report: TaskReport, no_op_change: NoOpChange | None) -> Outcome:
         changed = SchemaChanged(len(state.schema.fields), no_op_change)
@@ -152,7 +152,7 @@ def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:
     """
     spec = planned.table.spec
     keeps_first = spec.on_bad_record != "stop" or spec.rescue
-    requested_fields: list[RequestedFields] = list(map(load_requested_fields, report.requested_fields))
+    requested_fields: list[RequestedFields] = list(map(load_requested_fields, report.schema.requested_fields))
     return merge_requested_fields(
         agree_on_times(requested_fields) if spec.infers_timestamps else requested_fields, keeps_first
     )

@@ -56,9 +56,10 @@ from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.work import Asking, Look, Search, Topics
 from frazil.ingest.workers import Done, asking_pool, pool_of, store_of
 from frazil.kafka.port import TopicDescription
+from frazil.report.task_report import TaskReport
 from frazil.schema.evolve import NameConflict
 from frazil.spec import PipelineSpec
-from frazil.types import TaskReport, add_names
+from frazil.types import add_names
 
 log = structlog.get_logger("frazil")
 
@@ -492,7 +493,7 @@ class Service:
             p.table.schedule.goes_alone = False
             report = future.result()[p.table.name]
             # What the registry is asked for would else hold the threads that other tables commit in.
-            pool = asking_pool(p.table.spec) if report.missing else pool_of("commit", p.table)
+            pool = asking_pool(p.table.spec) if report.schema.missing else pool_of("commit", p.table)
             self._workers.submit(pool, p, partial(pipeline.finish, p, report))
 
     def _after_death(self) -> None:
@@ -567,7 +568,7 @@ class Service:
         table, report = planned.table, outcome.report
         table.schedule.failures = 0
         table.state = outcome.state
-        table.schema.dropped = add_names(table.schema.dropped, report.dropped)
+        table.schema.dropped = add_names(table.schema.dropped, report.schema.dropped)
         note_refusals(table, report)
         table.sizes.note(report)
         table.catalog.loaded_at_s = table.schedule.batch_done_at_s = self._clock.monotonic_s()
@@ -593,13 +594,13 @@ class Service:
         log_ignored(table, report)
         table.offsets.lag_records = lag_records(table.position(), self._planner.ends)
         table.status.set(RunState.RUNNING if table.offsets.lag_records else RunState.WAITING, None)
-        table.sizes.records_per_s = report.record_count / max(took_s, 1e-3)
+        table.sizes.records_per_s = report.counts.record_count / max(took_s, 1e-3)
         with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
             table.catalog.size = self._services.catalog.size(table.name)
-            if report.dead_letter_count:
+            if report.written.dead_letter_count:
                 table.catalog.dead_letter_count = self._services.catalog.size(table.dead_letter_table_name).row_count
         table.key_updates.resolved = outcome.resolved
-        latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
+        latest = [ms for partitions in report.counts.latest_ms.values() for ms in partitions.values()]
         table.sizes.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
         note_committed(table, outcome, took_s)
 

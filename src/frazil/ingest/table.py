@@ -24,9 +24,10 @@ from frazil.ingest.state.sizes import MANY_FILES, Sizes
 from frazil.ingest.state.status import Status
 from frazil.ingest.table_target import KEY_COLUMNS, target_file_size, target_of
 from frazil.kafka.port import Partition
+from frazil.report.task_report import TaskReport
 from frazil.schema.name_case import Spellings
 from frazil.spec import TableSpec
-from frazil.types import Offsets, Progress, TaskReport
+from frazil.types import Offsets, Progress
 from frazil.write.target import TableTarget
 
 

@@ -7,12 +7,10 @@ the broker): a record that cannot become a row is reported, and its table then h
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +21,12 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.pieces import plain_columns, read_in_pieces
 from frazil.failpoints import hit
 from frazil.ingest.task_limits import limited_memory, limited_time
+from frazil.report.bad_records import MOST_BAD, BadRecords
+from frazil.report.changes import ChangeReport, Touched
+from frazil.report.counts import Counts
+from frazil.report.files import WrittenFiles
+from frazil.report.schema_requests import SchemaRequests
+from frazil.report.task_report import TaskReport, dump_report
 from frazil.rows.read import ReadRecords, read_records
 from frazil.rows.record_timestamps import refuse_far_times
 from frazil.rows.requested_fields import fields_requested_by_rows
@@ -30,18 +34,7 @@ from frazil.runtime.release import release_memory
 from frazil.schema.arrow import pick
 from frazil.schema.evolve import dump_requested_fields
 from frazil.schema.inference_hints import hints_of
-from frazil.types import (
-    BadRecord,
-    DataFile,
-    FirstTombstone,
-    KeyUpdatePart,
-    LastDelete,
-    Offsets,
-    TaskReport,
-    Touched,
-    add_names,
-    later,
-)
+from frazil.types import BadRecord, DataFile, Offsets, add_names
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import Changes
 from frazil.upsert.records.first_tombstones import FirstTombstones
@@ -53,8 +46,6 @@ from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
 REPORT_SCHEMA = "report string"
-_MAX_BAD = 20
-_SETS = ("dropped", "made_optional", "missing", "refusals")
 _EVERY_MISMATCH = 2**31
 _NEVER = 2**63 - 1
 _MANY_BYTES = 32 * 1024 * 1024  # Of values whose rows were all in memory: a hundred megabytes and more.
@@ -154,7 +145,7 @@ def _each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """See the module."""
     reports = read_all(job, batches)
-    if any(report.touched and report.value_bytes >= _MANY_BYTES for report in reports):
+    if any(report.changes.touched and report.counts.value_bytes >= _MANY_BYTES for report in reports):
         release_memory()
     yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
 
@@ -190,24 +181,14 @@ class _TableRun:
     is_trial: bool
     topics: tuple[str, ...]
     changes: ChangeRows | None = None
-    key_columns: tuple[str, ...] = ()
     writer: FileWriter | None = None
     dead_letter_writer: FileWriter | None = None
     dead_letter_count: int = 0
-    record_count: int = 0
-    value_bytes: int = 0
-    largest_bytes: int = 0
-    has_oversized: bool = False
-    latest_ms: dict[str, dict[int, int]] = field(default_factory=dict)
-    requested_fields: dict[str, None] = field(default_factory=dict)
-    made_optional: set[str] = field(default_factory=set)
-    missing: set[str] = field(default_factory=set)
-    refusals: frozenset[str] = frozenset()
-    dropped: frozenset[str] = frozenset()
-    bad: list[BadRecord] = field(default_factory=list)
-    bad_count: int = 0
+    #: What was found so far, as it is reported in the end.
+    counts: Counts = field(default_factory=Counts)
+    requests: SchemaRequests = field(default_factory=SchemaRequests)
+    bad: BadRecords = field(default_factory=BadRecords)
     scattered: tuple[str, ...] = ()
-    ignored_records: Counter[str] = field(default_factory=Counter)
     has_key_updates: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
     unplaced: tuple[tuple[str, int, int], ...] = ()
@@ -221,9 +202,12 @@ class _TableRun:
     @property
     def is_writing(self) -> bool:
         """Once something must change first, the rows of this attempt are of no use."""
-        is_lost = self.bad_count > 0 and not self._has_place_for_bad
-        is_refused = self.is_trial or self.has_oversized or bool(self.scattered or self.unplaced) or self._is_in_part
-        needs = self.requested_fields or self.made_optional or self.missing or self.key_columns
+        is_lost = self.bad.count > 0 and not self._has_place_for_bad
+        is_refused = (
+            self.is_trial or self.counts.has_oversized or bool(self.scattered or self.unplaced) or self._is_in_part
+        )
+        asked = self.requests
+        needs = asked.requested_fields or asked.made_optional or asked.missing or asked.key_columns
         return not (is_refused or needs or is_lost)
 
     @property
@@ -241,8 +225,9 @@ class _TableRun:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
-        self.has_oversized |= bool((np.asarray(records.column("partition")) == OVERSIZED_PARTITION).any())
-        if self.has_oversized:
+        if (np.asarray(records.column("partition")) == OVERSIZED_PARTITION).any():
+            self.counts = replace(self.counts, has_oversized=True)
+        if self.counts.has_oversized:
             return
         read_one = partial(self._read, topic)
         for piece, columns, read in read_in_pieces(records, read_one, self.target.reading.room):
@@ -250,18 +235,9 @@ class _TableRun:
 
     def _take_read(self, topic: str, records: pa.RecordBatch, columns: dict[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded
-        self.record_count += records.num_rows
-        self._measure(columns["value"])
-        self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
-        self.dropped = add_names(self.dropped, decoded.dropped)
+        self._count(topic, columns, read.ignored_records)
         self._note_bad(topic, columns, decoded)
-        if decoded.requested_fields:
-            self.requested_fields[dump_requested_fields(decoded.requested_fields)] = None
-            self._note_hints(decoded)
-        self.made_optional |= {json.dumps(path) for path in decoded.made_optional - self.target.fixed}
-        self.missing |= decoded.missing
-        self.refusals = add_names(self.refusals, decoded.refusals)
-        self.ignored_records.update(read.ignored_records)
+        self._note_requests(decoded)
         if self.is_writing and records.num_rows:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.dead_letters):
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
@@ -281,11 +257,8 @@ class _TableRun:
         return records.filter(pa.array(~is_bad))
 
     def _note_unread(self, topic: str, columns: dict[str, pa.Array], named: list[BadRecord]) -> None:
-        self.record_count += len(named)
-        self._measure(columns["value"])
-        self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
-        self.bad_count += len(named)
-        self.bad += named[: _MAX_BAD - len(self.bad)]
+        self._count(topic, columns, {})
+        self.bad = BadRecords.merge([self.bad, BadRecords(tuple(named), len(named))])
         if self.is_writing and self.target.dead_letters is not None:
             columns.setdefault("topic", pa.repeat(pa.scalar(topic), len(named)))
             mismatches = [Mismatch(row, one.path, one.kind, one.reason) for row, one in enumerate(named)]
@@ -318,7 +291,7 @@ class _TableRun:
         changes = read_checked(self.target, topic, self.last_deletes.mark_following_deletes(topic, columns), limit)
         near = refuse_far_times(self.target, columns, changes.decoded, limit)
         decoded = self._by_rows(topic, columns, near)
-        self.key_columns = self.key_columns or changes.key_columns
+        self.requests = SchemaRequests.merge([self.requests, SchemaRequests(key_columns=changes.key_columns)])
         self.has_key_updates |= changes.old_keys is not None and not self.target.is_single_task
         if topic:  # A second look at bad records tells nothing new of them.
             self.key_update_parts.take(topic, changes.key_update_parts, columns)
@@ -392,32 +365,25 @@ class _TableRun:
             files, dead_letters = [], []
         return TaskReport(
             table=self.target.name,
-            files=tuple(files),
-            record_count=self.record_count,
-            value_bytes=self.value_bytes,
-            largest_bytes=self.largest_bytes,
-            has_oversized=self.has_oversized,
-            latest_ms=self.latest_ms,
-            requested_fields=tuple(self.requested_fields),
-            made_optional=frozenset(self.made_optional),
-            missing=frozenset(self.missing),
-            refusals=self.refusals,
-            dropped=self.dropped,
-            bad=tuple(self.bad),
-            bad_count=self.bad_count,
-            dead_letters=tuple(dead_letters),
-            dead_letter_count=self.dead_letter_count if dead_letters else 0,
-            scattered=self.scattered,
-            touched=touched,
-            key_columns=self.key_columns,
-            ignored_records=dict(self.ignored_records),
-            has_key_updates=self.has_key_updates,
-            unpaired=self.unpaired,
-            key_update_parts=self.key_update_parts.alone(),
-            ends=self.ends,
-            emptied=self.changes.emptied if self.changes is not None else "",
-            unplaced=self.unplaced,
-            last_deletes=self.last_deletes.found(),
+            written=WrittenFiles(
+                data=tuple(files),
+                dead_letters=tuple(dead_letters),
+                dead_letter_count=self.dead_letter_count if dead_letters else 0,
+                scattered=self.scattered,
+            ),
+            counts=self.counts,
+            schema=self.requests,
+            bad_records=self.bad,
+            changes=ChangeReport(
+                touched=touched,
+                has_key_updates=self.has_key_updates,
+                unpaired=self.unpaired,
+                key_update_parts=self.key_update_parts.alone(),
+                ends=self.ends,
+                emptied=self.changes.emptied if self.changes is not None else "",
+                unplaced=self.unplaced,
+                last_deletes=self.last_deletes.found(),
+            ),
         )
 
     def abandon(self) -> None:
@@ -426,18 +392,36 @@ class _TableRun:
             if writer is not None:
                 writer.abandon()
 
-    def _measure(self, values: pa.BinaryArray) -> None:
+    def _count(self, topic: str, columns: dict[str, pa.Array], ignored: Mapping[str, int]) -> None:
+        values = columns["value"]
+        counts = Counts(len(values), latest_ms={topic: _latest(columns)}, ignored_records=ignored)
         if len(values):
             offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
-            self.value_bytes += int(offsets[-1] - offsets[0])
-            self.largest_bytes = max(self.largest_bytes, int(np.diff(offsets).max()))
+            value_bytes, largest_bytes = int(offsets[-1] - offsets[0]), int(np.diff(offsets).max())
+            counts = replace(counts, value_bytes=value_bytes, largest_bytes=largest_bytes)
+        self.counts = Counts.merge([self.counts, counts])
 
     def _note_bad(self, topic: str, columns: dict[str, pa.Array], decoded: Decoded) -> None:
-        self.bad_count += decoded.mismatch_count
-        for mismatch in decoded.mismatches[: _MAX_BAD - len(self.bad)]:
+        if not decoded.mismatch_count:
+            return
+        first = []
+        for mismatch in decoded.mismatches[:MOST_BAD]:
             offset = columns["offset"][mismatch.row].as_py() if "offset" in columns else -1
             partition = columns["partition"][mismatch.row].as_py()
-            self.bad.append(BadRecord(topic, partition, offset, mismatch.kind, mismatch.path, mismatch.reason))
+            first.append(BadRecord(topic, partition, offset, mismatch.kind, mismatch.path, mismatch.reason))
+        self.bad = BadRecords.merge([self.bad, BadRecords(tuple(first), decoded.mismatch_count)])
+
+    def _note_requests(self, decoded: Decoded) -> None:
+        known = self.requests
+        found = SchemaRequests(
+            (dump_requested_fields(decoded.requested_fields),) if decoded.requested_fields else (),
+            frozenset(json.dumps(path) for path in decoded.made_optional - self.target.fixed),
+            missing=frozenset(decoded.missing),
+        )
+        refusals, dropped = add_names(known.refusals, decoded.refusals), add_names(known.dropped, decoded.dropped)
+        self.requests = replace(SchemaRequests.merge([known, found]), refusals=refusals, dropped=dropped)
+        if decoded.requested_fields:
+            self._note_hints(decoded)
 
 
 def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -476,37 +460,3 @@ def _latest(columns: dict[str, pa.Array]) -> dict[int, int]:
         partition = int(partitions[start])
         latest[partition] = max(int(most), latest.get(partition, int(most)))
     return latest
-
-
-def dump_report(report: TaskReport) -> str:
-    """A report as text, for its way to the driver."""
-    fields: dict[str, Any] = asdict(report)
-    for name in _SETS:
-        fields[name] = sorted(fields[name])
-    return json.dumps(fields)
-
-
-def load_report(text: str) -> TaskReport:
-    """The report that `dump_report` wrote."""
-    fields = json.loads(text)
-    fields["files"] = tuple(DataFile(**file) for file in fields["files"])
-    fields["dead_letters"] = tuple(DataFile(**file) for file in fields["dead_letters"])
-    fields["touched"] = tuple(_load_touched(touched) for touched in fields["touched"])
-    fields["key_columns"] = tuple(fields["key_columns"])
-    for name in ("unpaired", "unplaced"):
-        fields[name] = tuple((topic, partition, offset) for topic, partition, offset in fields[name])
-    fields["key_update_parts"] = tuple(KeyUpdatePart(**part) for part in fields["key_update_parts"])
-    fields["last_deletes"] = tuple(LastDelete(**last) for last in fields["last_deletes"])
-    fields["ends"] = {t: {int(p): offset for p, offset in ps.items()} for t, ps in fields["ends"].items()}
-    fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])
-    fields["latest_ms"] = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
-    fields["requested_fields"], fields["scattered"] = tuple(fields["requested_fields"]), tuple(fields["scattered"])
-    fields |= {name: frozenset(fields[name]) for name in _SETS}
-    return TaskReport(**fields)
-
-
-def _load_touched(fields: dict[str, Any]) -> Touched:
-    first = fields["first"]
-    return Touched(
-        **{**fields, "files": tuple(fields["files"]), "first": None if first is None else FirstTombstone(**first)}
-    )

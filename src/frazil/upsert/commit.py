@@ -18,7 +18,8 @@ from frazil.catalog.port import Catalog, NotSent, TableMoved, TableState
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta, TaskReport
+from frazil.report.task_report import TaskReport
+from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta
 from frazil.upsert.deduplicate import LatestChanges, Ranked
 from frazil.upsert.lineage import kept_ids
 from frazil.upsert.lookup.column_cache import forget_files, retain_live_files
@@ -73,7 +74,7 @@ def commit_changes(
     be replaced; OldRowsMissing and ValuesMissing where values exist nowhere.
     """
     _check_format(state)
-    if not report.touched:
+    if not report.changes.touched:
         return catalog.commit(commit), Resolved()
     batch = merge_changes(target, report, commit.progress.emptied)
     judge = _by_order(target, commit.progress.emptied)
@@ -146,7 +147,7 @@ def prepare_changes(
     _check_format(state)
     attempt = _attempt(catalog, target, state, merge_changes(target, report), judge)
     assert attempt.delta is not None
-    return Prepared(attempt.files(report.files), attempt.delta, tuple(attempt.paths), tuple(attempt.unused))
+    return Prepared(attempt.files(report.written.data), attempt.delta, tuple(attempt.paths), tuple(attempt.unused))
 
 
 def _check_format(state: TableState) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.catalog.scans import LiveFile
-from frazil.types import TaskReport
+from frazil.report.task_report import TaskReport
 from frazil.upsert.deduplicate import (
     Ints,
     LatestChanges,
@@ -57,21 +57,21 @@ def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") ->
     """Returns the changes of the tasks of `report`, of which at least one has changes. emptied: the position of the
     newest truncate; an older change decides no key that has newer changes.
     """
-    parts = [load_ranked(touched.keys) for touched in report.touched]
+    parts = [load_ranked(touched.keys) for touched in report.changes.touched]
     sizes = [len(part) for part in parts]
     ranked = concat_ranked(parts)
     parts.clear()  # What they hold is as large again.
-    by_path = {file.path: LiveFile(file.path, file.record_count, file.content) for file in report.files}
+    by_path = {file.path: LiveFile(file.path, file.record_count, file.content) for file in report.written.data}
     return MergedChanges(
         target,
         ranked,
         np.repeat(np.arange(len(sizes)), sizes),
         [0, *np.cumsum(sizes).tolist()],
         _deduplicated(target, ranked, emptied, is_one=len(sizes) == 1),
-        [[by_path[path] for path in touched.files] for touched in report.touched],
-        [load_table(touched.buffered) if touched.buffered else None for touched in report.touched],
-        sum(touched.change_count for touched in report.touched),
-        report.emptied,
+        [[by_path[path] for path in touched.files] for touched in report.changes.touched],
+        [load_table(touched.buffered) if touched.buffered else None for touched in report.changes.touched],
+        sum(touched.change_count for touched in report.changes.touched),
+        report.changes.emptied,
     )
 
 

@@ -185,13 +185,13 @@ class World:
         )
         target = self.target(folder, unknown_fields, dead_letters=letters)
         [report] = run(Job({"a": target}), batch).values()
-        if report.missing:
-            target = _with_unknown(target, report.missing)
+        if report.schema.missing:
+            target = _with_unknown(target, report.schema.missing)
             [report] = run(Job({"a": target}), batch).values()
-        assert report.record_count == batch.num_rows
-        assert report.missing == frozenset()
-        if not report.requested_fields:
-            assert report.dead_letter_count == report.bad_count
+        assert report.counts.record_count == batch.num_rows
+        assert report.schema.missing == frozenset()
+        if not report.schema.requested_fields:
+            assert report.written.dead_letter_count == report.bad_records.count
 
 
 def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:

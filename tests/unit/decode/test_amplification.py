@@ -19,7 +19,7 @@ from frazil.decode.json.records import JsonOptions, decode_json, unescape_keys
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job
 from frazil.registry.protobuf import compile_proto
-from frazil.types import TaskReport
+from frazil.report.task_report import TaskReport
 from frazil.write.target import TableTarget
 from tests.unit.decode.hostile import NAMES, worlds
 from tests.unit.ingest.targets import records_of, run, target_of
@@ -94,9 +94,9 @@ def took(table: TableTarget, values: Sequence[bytes]) -> tuple[TaskReport, list[
         {"topic": "a", "offset": n, "key": b"k", "headers": [], "value": value} for n, value in enumerate(values)
     )
     [report] = run(Job({"a": table}), batch).values()
-    rows = [row for file in report.files for row in pq.read_table(file.path, columns=["id"])["id"].to_pylist()]
+    rows = [row for file in report.written.data for row in pq.read_table(file.path, columns=["id"])["id"].to_pylist()]
     dead_letters = [
-        pq.read_table(file.path, columns=["offset", "error_class"]).to_pylist() for file in report.dead_letters
+        pq.read_table(file.path, columns=["offset", "error_class"]).to_pylist() for file in report.written.dead_letters
     ]
     return report, rows, [(one["offset"], one["error_class"]) for part in dead_letters for one in part]
 
@@ -109,7 +109,7 @@ def test_a_batch_that_becomes_too_much_is_read_in_pieces_in_its_order(
     monkeypatch.setattr(limits, "MAX_BATCH_CELLS", 3 * WIDTH * ITEMS)
     values = [record(n, ITEMS if n % 3 else 0) for n in range(40)]
     report, rows, dead_letters = took(target(tmp_path, reading, {"id": "long", "l": WIDE}), values)
-    assert (report.record_count, report.bad_count, rows, dead_letters) == (40, 0, list(range(40)), [])
+    assert (report.counts.record_count, report.bad_records.count, rows, dead_letters) == (40, 0, list(range(40)), [])
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -123,7 +123,7 @@ def test_a_record_that_is_too_much_by_itself_is_a_dead_letter_and_its_neighbours
     report, rows, dead_letters = took(target(tmp_path, reading, {"id": "long", "l": WIDE}), values)
     assert rows == [n for n in range(30) if n not in (5, 17)]
     assert dead_letters == [(5, "too_large"), (17, "too_large")]
-    assert all(": split it" in bad.reason for bad in report.bad)
+    assert all(": split it" in bad.reason for bad in report.bad_records.first)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -136,13 +136,13 @@ def test_pieces_of_every_format_make_the_rows_of_the_whole(
     [whole] = run(Job({"a": world.target(tmp_path / "whole")}), batch).values()
     monkeypatch.setattr(limits, "MAX_BATCH_CELLS", cells)
     [parts] = run(Job({"a": world.target(tmp_path / "parts")}), batch).values()
-    assert (parts.record_count, parts.bad_count) == (whole.record_count, whole.bad_count)
+    assert (parts.counts.record_count, parts.bad_records.count) == (whole.counts.record_count, whole.bad_records.count)
     assert _content(parts) == _content(whole)
 
 
 def _content(report: TaskReport) -> list[str]:
     rows: list[str] = []
-    for file in report.files:
+    for file in report.written.data:
         table = pq.read_table(file.path)
         kinds = [one.cast(pa.int64()) if pa.types.is_timestamp(one.type) else one for one in table.columns]
         rows += [repr(row) for row in pa.table(kinds, names=table.column_names).to_pylist()]
@@ -161,8 +161,13 @@ def test_no_record_of_any_format_is_lost_for_what_it_would_become(
     )
     [report] = run(Job({"a": world.target(tmp_path, dead_letters=dead_letters)}), world.records(world.values)).values()
     count = len(world.values)
-    assert (report.record_count, report.bad_count, report.dead_letter_count, report.files) == (count, count, count, ())
-    assert {bad.kind for bad in report.bad} == {"too_large"}
+    assert (
+        report.counts.record_count,
+        report.bad_records.count,
+        report.written.dead_letter_count,
+        report.written.data,
+    ) == (count, count, count, ())
+    assert {bad.kind for bad in report.bad_records.first} == {"too_large"}
 
 
 @pytest.mark.parametrize("unknown_fields", ["add", "drop", "rescue", "refuse"])

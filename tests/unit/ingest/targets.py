@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from frazil.ingest.task import Job, load_report, run_task
+from frazil.ingest.task import Job, run_task
+from frazil.report.task_report import TaskReport, load_report
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import METADATA_COLUMNS, MetadataField
 from frazil.spec.types import parse_type
-from frazil.types import TaskReport
 from frazil.write.target import TableTarget, metadata_columns
 
 _RECORD_TYPES: dict[str, pa.DataType] = {

@@ -14,9 +14,9 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Reading
 from frazil.ingest.task import Job
+from frazil.report.task_report import TaskReport, merge_reports
 from frazil.schema.evolve import load_requested_fields
 from frazil.schema.projection import Shaping
-from frazil.types import TaskReport, merge_reports
 from frazil.write.target import ChangeReading
 from tests.unit.ingest.targets import records_of, run, target_of
 
@@ -30,7 +30,7 @@ def _value(op: str, before: Any = None, after: Any = None, **source: Any) -> byt
 
 
 def _rows(report: TaskReport) -> list[dict[str, Any]]:
-    return [row for file in report.files for row in pq.read_table(file.path).to_pylist()]
+    return [row for file in report.written.data for row in pq.read_table(file.path).to_pylist()]
 
 
 def _rows_of(paths: list[str]) -> list[dict[str, Any]]:
@@ -47,8 +47,8 @@ def test_every_image_of_a_change_is_a_row_with_the_place_of_its_record(tmp_path:
     found = [(row["_offset"], row["_op"], row["_image"], row["id"]) for row in _rows(report)]
     assert found == [(10, "u", "before", 1), (10, "u", "after", 2), (13, "d", "before", 2)]
     assert [row["_source_ts"].microsecond for row in _rows(report)] == [1000, 1000, 2000]
-    assert (report.record_count, report.bad_count) == (4, 0)
-    assert report.ignored_records == {"heartbeat": 1, "tombstone": 1}
+    assert (report.counts.record_count, report.bad_records.count) == (4, 0)
+    assert report.counts.ignored_records == {"heartbeat": 1, "tombstone": 1}
 
 
 def test_a_table_of_rows_counts_the_deletes_that_it_passes_over(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_a_table_of_rows_counts_the_deletes_that_it_passes_over(tmp_path: Path) 
     batch = records_of([{"value": _value(op, {"id": 1}, {"id": 2} if op != "d" else None)} for op in "cudt"])
     (report,) = run(Job({"a": target}), batch).values()
     assert [row["id"] for row in _rows(report)] == [2, 2]
-    assert report.ignored_records == {"delete": 1, "truncate": 1}
-    assert merge_reports("lake.t", [report, report]).ignored_records == {"delete": 2, "truncate": 2}
+    assert report.counts.ignored_records == {"delete": 1, "truncate": 1}
+    assert merge_reports("lake.t", [report, report]).counts.ignored_records == {"delete": 2, "truncate": 2}
 
 
 def test_an_envelope_that_lies_becomes_a_letter_and_its_neighbours_become_rows(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_an_envelope_that_lies_becomes_a_letter_and_its_neighbours_become_rows(t
     keyed = [{"topic": "a", "offset": n, "key": b"k", "headers": [], "value": value} for n, value in enumerate(values)]
     (report,) = run(Job({"a": target}), records_of(keyed)).values()
     assert [row["id"] for row in _rows(report)] == [1]
-    found = _rows_of([file.path for file in report.dead_letters])
+    found = _rows_of([file.path for file in report.written.dead_letters])
     assert [(row["offset"], row["error_class"], row["path"]) for row in found] == [
         (1, "unknown_operation", None),
         (2, "missing_image", None),
@@ -85,9 +85,9 @@ def test_a_new_column_of_the_row_is_wanted_by_its_path_in_the_row(tmp_path: Path
     target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING)
     batch = records_of([{"value": _value("u", {"id": 1, "old": "x"}, {"id": 1, "new": {"a": 1.5}})}])
     (report,) = run(Job({"a": target}), batch).values()
-    (requested_fields,) = [load_requested_fields(text) for text in report.requested_fields]
+    (requested_fields,) = [load_requested_fields(text) for text in report.schema.requested_fields]
     assert {name: str(kind) for name, kind in requested_fields[()].items()}.keys() == {"old", "new"}
-    assert report.files == ()
+    assert report.written.data == ()
 
 
 def test_fields_of_the_row_are_shaped_as_fields_of_a_record_are(tmp_path: Path) -> None:
@@ -109,13 +109,18 @@ def test_names_made_from_paths_are_found_in_the_row(tmp_path: Path) -> None:
     )
     batch = records_of([{"value": _value("c", after={"user": {"id": 1}})}])
     (report,) = run(Job({"a": target}), batch).values()
-    assert [load_requested_fields(text)[("user",)].keys() for text in report.requested_fields] == [{"id"}]
+    assert [load_requested_fields(text)[("user",)].keys() for text in report.schema.requested_fields] == [{"id"}]
 
 
 def test_records_that_are_all_passed_over_make_no_file_and_hold_nothing_up(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING)
     (report,) = run(Job({"a": target}), records_of([{"value": None}, {"value": b'{"ts_ms":1}'}])).values()
-    assert (report.files, report.requested_fields, report.bad_count, report.record_count) == ((), (), 0, 2)
+    assert (
+        report.written.data,
+        report.schema.requested_fields,
+        report.bad_records.count,
+        report.counts.record_count,
+    ) == ((), (), 0, 2)
 
 
 @pytest.mark.parametrize("values", list(permutations([None, None, _value("c", after={"id": 1}), _value("c")])))
@@ -133,7 +138,7 @@ def test_stretches_without_a_change_are_no_part_of_what_a_task_folds(
     ]
     (report,) = run(Job({"a": target}), *(records_of([one]) for one in keyed)).values()
     assert [row["id"] for row in _rows(report)] == [1]
-    assert (report.record_count, report.bad_count, report.dead_letter_count) == (4, 1, 1)
-    assert [touched.change_count for touched in report.touched] == [1]
+    assert (report.counts.record_count, report.bad_records.count, report.written.dead_letter_count) == (4, 1, 1)
+    assert [touched.change_count for touched in report.changes.touched] == [1]
     (report,) = run(Job({"a": target}), *(records_of([one]) for one in keyed if one["value"] is None)).values()
-    assert (report.files, report.touched, report.ignored_records) == ((), (), {"tombstone": 2})
+    assert (report.written.data, report.changes.touched, report.counts.ignored_records) == ((), (), {"tombstone": 2})

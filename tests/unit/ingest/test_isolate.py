@@ -18,8 +18,9 @@ from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search, try_in_child
 from frazil.ingest.state.status import RunState
 from frazil.ingest.task import Job
+from frazil.report.task_report import TaskReport
 from frazil.testing import MemoryJobs
-from frazil.types import BadRecord, Batch, TaskReport
+from frazil.types import BadRecord, Batch
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.targets import target_of
 

@@ -23,10 +23,11 @@ from frazil.kafka.port import TopicDescription
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema
 from frazil.registry.protobuf import compile_proto
+from frazil.report.task_report import TaskReport
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
-from frazil.types import Batch, Commit, Progress, TaskReport
+from frazil.types import Batch, Commit, Progress
 from tests.unit.ingest.test_schemas import avro
 from tests.unit.rows.test_writer_schemas import framed
 

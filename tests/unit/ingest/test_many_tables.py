@@ -21,10 +21,12 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.task import Job
 from frazil.ingest.workers import COMMIT_THREADS, Done
+from frazil.report.counts import Counts
+from frazil.report.task_report import TaskReport
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
 from frazil.testing import FakeClock, MemoryCatalog
-from frazil.types import Batch, TaskReport
+from frazil.types import Batch
 from tests.unit.ingest.test_commit_intervals import SlowSource
 
 TABLES = 200
@@ -107,7 +109,10 @@ class NoJobs:
         for batch in batches:
             if batch.table in self._broken:
                 raise UnavailableError("a task failed", where=batch.table)
-        return [TaskReport(batch.table, record_count=batch.span, value_bytes=200 * batch.span) for batch in batches]
+        return [
+            TaskReport(batch.table, counts=Counts(record_count=batch.span, value_bytes=200 * batch.span))
+            for batch in batches
+        ]
 
 
 class Crowd:

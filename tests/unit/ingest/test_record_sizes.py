@@ -16,12 +16,15 @@ from frazil.ingest.record_sizes import (
     stored_row_bytes,
     whole_files,
 )
-from frazil.types import Batch, DataFile, OffsetRange, TaskReport
+from frazil.report.counts import Counts
+from frazil.report.files import WrittenFiles
+from frazil.report.task_report import TaskReport
+from frazil.types import Batch, DataFile, OffsetRange
 
 
 def _report(records: int, *file_bytes: int) -> TaskReport:
     files = tuple(DataFile(f"f{number}", 1, size, "{}") for number, size in enumerate(file_bytes))
-    return TaskReport("t", files=files, record_count=records)
+    return TaskReport("t", written=WrittenFiles(data=files), counts=Counts(record_count=records))
 
 
 def test_the_first_files_replace_the_assumption_and_later_ones_count_by_half() -> None:

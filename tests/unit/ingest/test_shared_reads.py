@@ -13,10 +13,11 @@ from frazil.errors import UnavailableError
 from frazil.ingest.service import Service
 from frazil.ingest.state.status import RunState
 from frazil.ingest.task import Job
+from frazil.report.task_report import TaskReport
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec, EnvelopeSpec
 from frazil.testing import FakeClock, MemoryJobs, MemorySource
-from frazil.types import Batch, OffsetRange, TaskReport
+from frazil.types import Batch, OffsetRange
 from tests.unit.ingest.service_scene import HandLanes, Scene, turn_until
 
 MIRROR, LOG = "n.mirror", "n.log"

@@ -16,9 +16,10 @@ from frazil import __version__, failpoints
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading
 from frazil.ingest.task import OVERSIZED_PARTITION, Job, run_task, source_columns
+from frazil.report.task_report import TaskReport
 from frazil.schema.evolve import load_requested_fields, new_schema
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec
-from frazil.types import BadRecord, TaskReport
+from frazil.types import BadRecord
 from frazil.write.target import METADATA_TYPES, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
@@ -26,7 +27,7 @@ REMEDY = ": a new table with `numbers: double` takes it"
 
 
 def _rows(report: TaskReport) -> list[dict[str, Any]]:
-    return [row for file in report.files for row in pq.read_table(file.path).to_pylist()]
+    return [row for file in report.written.data for row in pq.read_table(file.path).to_pylist()]
 
 
 def _value(**fields: Any) -> bytes:
@@ -44,17 +45,17 @@ def test_records_become_rows_and_the_latest_times_are_reported(tmp_path: Path) -
     )
     report = run(job, batch, records_of([{"partition": 0, "timestamp": 9_000_000, "value": _value()}]))["lake.t"]
     assert _rows(report) == [{"id": 1}, {"id": 2}, {"id": 3}, {"id": None}]
-    assert (report.record_count, report.latest_ms) == (4, {"a": {0: 9000, 2: 7000}})
+    assert (report.counts.record_count, report.counts.latest_ms) == (4, {"a": {0: 9000, 2: 7000}})
 
 
 def test_a_record_that_was_left_out_for_its_size_sends_the_batch_back(tmp_path: Path) -> None:
     job = Job({"a": target_of(tmp_path, {"id": "long"})})
     first = records_of([{"value": _value(id=1)}, {"value": _value(id=23)}])
-    assert run(job, first)["lake.t"].largest_bytes == len(_value(id=23))
-    assert run(job, first)["lake.t"].value_bytes == len(_value(id=1) + _value(id=23))
+    assert run(job, first)["lake.t"].counts.largest_bytes == len(_value(id=23))
+    assert run(job, first)["lake.t"].counts.value_bytes == len(_value(id=1) + _value(id=23))
     before = list(tmp_path.rglob("*.parquet"))
     report = run(job, first, records_of([{"partition": OVERSIZED_PARTITION, "value": None}]), first)["lake.t"]
-    assert (report.has_oversized, report.files, report.bad) == (True, (), ())
+    assert (report.counts.has_oversized, report.written.data, report.bad_records.first) == (True, (), ())
     assert list(tmp_path.rglob("*.parquet")) == before
 
 
@@ -86,21 +87,23 @@ def test_a_topic_may_feed_several_tables_each_from_where_its_own_records_begin(t
     assert {name: [row["id"] for row in _rows(report)] for name, report in reports.items()} == {
         "lake.one": [5, 6, 7, 8, 5], "lake.two": [6, 7, 8], "lake.three": [8],
     }  # fmt: skip
-    assert reports["lake.three"].latest_ms == {"a": {1: 0}}
+    assert reports["lake.three"].counts.latest_ms == {"a": {1: 0}}
     bad = records_of(
         [{"partition": 0, "offset": 9, "value": b"x"}, {"partition": 1, "offset": 9, "value": _value(id=9)}]
     )
     reports = run(job, bad)
-    assert [(reports[f"lake.{name}"].bad_count, len(reports[f"lake.{name}"].files)) for name in ("one", "two", "three")] == [
-        (1, 1), (1, 0), (0, 1),
-    ]  # fmt: skip
+    mine = [reports[f"lake.{name}"] for name in ("one", "two", "three")]
+    assert [(one.bad_records.count, len(one.written.data)) for one in mine] == [(1, 1), (1, 0), (0, 1)]
 
 
 def test_a_large_record_that_was_left_out_sends_the_batches_of_all_its_tables_back(tmp_path: Path) -> None:
     one, two = (target_of(tmp_path, {"id": "long"}, name=f"lake.{name}") for name in ("one", "two"))
     job = Job({"a": one}, beside={"a": (two,)}, starts={"lake.two": {"a": {0: 6}}})
     reports = run(job, records_of([{"partition": OVERSIZED_PARTITION, "offset": 5, "value": None}]))
-    assert {name: report.has_oversized for name, report in reports.items()} == {"lake.one": True, "lake.two": True}
+    assert {name: report.counts.has_oversized for name, report in reports.items()} == {
+        "lake.one": True,
+        "lake.two": True,
+    }
 
 
 def test_metadata_columns_belong_to_their_own_record_in_a_batch_of_several_topics(tmp_path: Path) -> None:
@@ -137,8 +140,8 @@ def test_a_bad_record_is_reported_by_its_place_and_its_table_has_no_files(tmp_pa
         ]
     )
     reports = run(Job(targets), batch)
-    assert reports["lake.a"].files == ()
-    assert (reports["lake.a"].bad_count, reports["lake.a"].bad) == (
+    assert reports["lake.a"].written.data == ()
+    assert (reports["lake.a"].bad_records.count, reports["lake.a"].bad_records.first) == (
         2,
         (
             BadRecord("a", 3, 71, "does_not_fit", "id", 'string "x" does not fit long'),
@@ -153,7 +156,7 @@ def test_a_batch_after_a_bad_one_writes_nothing_and_removes_what_there_was(tmp_p
     job = Job({"a": target_of(tmp_path, {"id": "long"}, target_file_size_bytes=1)})
     good, bad = records_of([{"value": _value(id=1)}]), records_of([{"value": b"no"}])
     report = run(job, good, bad, good)["lake.t"]
-    assert (report.files, report.bad_count, report.record_count) == ((), 1, 3)
+    assert (report.written.data, report.bad_records.count, report.counts.record_count) == ((), 1, 3)
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
@@ -188,7 +191,12 @@ def _mixed() -> pa.RecordBatch:
 def test_bad_records_wait_until_there_is_a_place_for_them(tmp_path: Path) -> None:
     job = Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="dead_letter"))})
     report = run(job, _mixed())["lake.t"]
-    assert (report.bad_count, report.dead_letter_count, report.files, report.dead_letters) == (50, 0, (), ())
+    assert (
+        report.bad_records.count,
+        report.written.dead_letter_count,
+        report.written.data,
+        report.written.dead_letters,
+    ) == (50, 0, (), ())
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
@@ -202,8 +210,8 @@ def test_bad_records_become_letters_with_all_that_kafka_had_of_them_and_good_one
     ]  # fmt: skip
     report = run(job, _mixed())["lake.t"]
     assert _rows(report) == [{"id": n} for n in range(1, 100, 2)]
-    assert (report.record_count, report.bad_count, report.dead_letter_count) == (100, 50, 50)
-    found = [row for file in report.dead_letters for row in pq.read_table(file.path).to_pylist()]
+    assert (report.counts.record_count, report.bad_records.count, report.written.dead_letter_count) == (100, 50, 50)
+    found = [row for file in report.written.dead_letters for row in pq.read_table(file.path).to_pylist()]
     assert [row["offset"] for row in found] == list(range(0, 100, 2))
     assert found[2] == {
         "topic": "a",
@@ -227,7 +235,7 @@ def test_bad_records_become_letters_with_all_that_kafka_had_of_them_and_good_one
 def test_bad_records_may_be_left_out_and_are_counted(tmp_path: Path) -> None:
     job = Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="skip"))})
     report = run(job, _mixed())["lake.t"]
-    assert (_rows(report), report.bad_count) == ([{"id": n} for n in range(1, 100, 2)], 50)
+    assert (_rows(report), report.bad_records.count) == ([{"id": n} for n in range(1, 100, 2)], 50)
 
 
 def test_what_does_not_fit_is_rescued_and_the_rest_of_its_record_is_a_row(tmp_path: Path) -> None:
@@ -267,7 +275,7 @@ def test_what_does_not_fit_is_rescued_and_the_rest_of_its_record_is_a_row(tmp_pa
         {"id": 3, "where": None, "tags": None},
         {"id": 4, "where": None, "tags": None},
     ]
-    assert report.bad_count == 1
+    assert report.bad_records.count == 1
 
 
 def test_a_value_beyond_the_limit_is_refused_unread_in_every_format(tmp_path: Path) -> None:
@@ -275,7 +283,10 @@ def test_a_value_beyond_the_limit_is_refused_unread_in_every_format(tmp_path: Pa
     batch = records_of([{"value": _value(id=1)}, {"value": large}, {"value": b"{"}, {"value": _value(id=3)}])
     reading = Reading(on_bad="skip", max_record_bytes=50)
     report = run(Job({"a": target_of(tmp_path, {"id": "long"}, reading=reading)}), batch)["lake.t"]
-    assert (_rows(report), [bad.kind for bad in report.bad]) == ([{"id": 1}, {"id": 3}], ["too_large", "malformed"])
+    assert (_rows(report), [bad.kind for bad in report.bad_records.first]) == (
+        [{"id": 1}, {"id": 3}],
+        ["too_large", "malformed"],
+    )
     reading = Reading(format="text", on_bad="skip", max_record_bytes=50)
     report = run(Job({"a": target_of(tmp_path, {"value": "string"}, reading=reading)}), batch)["lake.t"]
     assert [row["value"] for row in _rows(report)] == ['{"id": 1}', "{", '{"id": 3}']
@@ -291,7 +302,7 @@ def test_a_record_beyond_the_usual_limit_is_a_letter_with_all_of_it(tmp_path: Pa
     )
     report = run(Job({"a": target}), batch)["lake.t"]
     assert _rows(report) == [{"id": 1}, {"id": 3}]
-    [dead_letter] = [row for file in report.dead_letters for row in pq.read_table(file.path).to_pylist()]
+    [dead_letter] = [row for file in report.written.dead_letters for row in pq.read_table(file.path).to_pylist()]
     assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["key"]) == (1, "too_large", key)
     assert dead_letter["value"] == large
 
@@ -300,15 +311,15 @@ def test_a_table_that_may_not_change_refuses_records_with_new_fields(tmp_path: P
     target = target_of(tmp_path, {"id": "long"}, reading=Reading(unknown_fields="refuse", on_bad="skip"))
     batch = records_of([{"value": _value(id=1)}, {"value": _value(id=2, new=1)}, {"value": _value(id=3, new=None)}])
     report = run(Job({"a": target}), batch)["lake.t"]
-    assert (_rows(report), report.requested_fields) == ([{"id": 1}, {"id": 3}], ())
-    assert [(bad.kind, bad.path) for bad in report.bad] == [("unknown_field", "new")]
+    assert (_rows(report), report.schema.requested_fields) == ([{"id": 1}, {"id": 3}], ())
+    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("unknown_field", "new")]
 
 
 def test_a_new_field_is_wanted_and_no_file_is_written(tmp_path: Path) -> None:
     job = Job({"a": target_of(tmp_path, {"id": "long"})})
     batch = records_of([{"value": _value(id=1, new=2)}])
     report = run(job, batch, batch)["lake.t"]
-    assert [load_requested_fields(text) for text in report.requested_fields] == [{(): {"new": LongType()}}]
+    assert [load_requested_fields(text) for text in report.schema.requested_fields] == [{(): {"new": LongType()}}]
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
@@ -317,14 +328,18 @@ def test_a_table_that_drops_unknown_fields_writes_and_says_which(tmp_path: Path)
         Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(unknown_fields="drop"))}),
         records_of([{"value": _value(id=1, new=2)}]),
     )["lake.t"]
-    assert (_rows(report), report.requested_fields, report.dropped) == ([{"id": 1}], (), frozenset({"new"}))
+    assert (_rows(report), report.schema.requested_fields, report.schema.dropped) == (
+        [{"id": 1}],
+        (),
+        frozenset({"new"}),
+    )
 
 
 def test_a_trial_only_looks(tmp_path: Path) -> None:
     target = target_of(tmp_path, {})
     report = run(Job({"a": target}, frozenset({target.name})), records_of([{"value": _value(id=1)}]))["lake.t"]
-    assert [load_requested_fields(text) for text in report.requested_fields] == [{(): {"id": LongType()}}]
-    assert (report.files, report.record_count) == ((), 1)
+    assert [load_requested_fields(text) for text in report.schema.requested_fields] == [{(): {"id": LongType()}}]
+    assert (report.written.data, report.counts.record_count) == ((), 1)
 
 
 def test_a_task_without_records_reports_nothing(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.table import Table
 from frazil.ingest.task import Job, source_columns
 from frazil.registry.protobuf import compile_proto
+from frazil.report.task_report import TaskReport
 from frazil.schema.projection import Shaping
 from frazil.spec import ColumnSpec, TableSpec
 from frazil.spec.models import ValueSpec
 from frazil.spec.types import parse_type
-from frazil.types import TaskReport
 from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.ingest.test_schemas import World, avro
@@ -106,18 +106,22 @@ def test_a_header_is_read_as_its_format_says(
     table = target(tmp_path, kind, reading)
     assert "headers" in source_columns(Job({"a": table}), with_offsets=False)
     report = read(table, good, None, bad, good)
-    assert (held(report), report.requested_fields, report.missing) == ([value, None, value], (), frozenset())
-    assert [(one.kind, one.path.split(".")[:2]) for one in report.bad] == [(why, ["_headers", "event"])]
+    assert (held(report), report.schema.requested_fields, report.schema.missing) == (
+        [value, None, value],
+        (),
+        frozenset(),
+    )
+    assert [(one.kind, one.path.split(".")[:2]) for one in report.bad_records.first] == [(why, ["_headers", "event"])]
     rescuing = target(tmp_path, kind, reading, is_rescuing=True)
     report = read(rescuing, good, bad)
-    assert (held(report), report.bad) == ([value, None], ())
+    assert (held(report), report.bad_records.first) == ([value, None], ())
     [saved] = [json.loads(row["_rescued"]) for row in rows_of(report) if row["_rescued"]]
     assert [path.split(".")[:2] for path in saved] == [["_headers", "event"]]
 
 
 def test_the_id_of_a_schema_that_is_not_known_comes_back_with_its_column(tmp_path: Path) -> None:
     report = read(target(tmp_path, RECORD, Reading(format="avro")), framed(5, AVRO, {**ROW, "more": "x"})[0])
-    assert (report.missing, report.files) == (frozenset(["header:h:5"]), ())
+    assert (report.schema.missing, report.written.data) == (frozenset(["header:h:5"]), ())
 
 
 def test_a_running_pipeline_asks_for_the_schemas_of_headers_keys_and_values(tmp_path: Path) -> None:

@@ -68,9 +68,9 @@ def test_numbers_in_json_count_the_unit(tmp_path: Path, unit: str, text: str, fo
         "lake.t"
     ]
     if isinstance(found, str):
-        assert ([bad.kind for bad in report.bad], len(rows_of(report))) == ([found], 1)
+        assert ([bad.kind for bad in report.bad_records.first], len(rows_of(report))) == ([found], 1)
     else:
-        assert (report.bad, rows_of(report)[0]["ts"]) == ((), found)
+        assert (report.bad_records.first, rows_of(report)[0]["ts"]) == ((), found)
 
 
 def test_a_timestamp_without_zone_and_a_field_of_another_name_have_units_too(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_numbers_of_a_registry_format_count_the_unit(
     values = framed(5, schema, *({"ts": number} for number in (*good, None, *bad)))
     report = run(Job({"a": target}), records_of([{"value": v} for v in values]))["lake.t"]
     assert [row["ts"] for row in rows_of(report)] == [*good.values(), None]
-    assert [(one.kind, one.path) for one in report.bad] == [(word, "ts") for word in bad.values()]
-    assert (report.requested_fields, report.refusals) == ((), frozenset())
+    assert [(one.kind, one.path) for one in report.bad_records.first] == [(word, "ts") for word in bad.values()]
+    assert (report.schema.requested_fields, report.schema.refusals) == ((), frozenset())
 
 
 COLUMNS = {"id": "long", "region": "string", "price": "decimal(5,2)", "since": "timestamptz", "on": "boolean"}
@@ -135,7 +135,7 @@ def test_a_constant_that_an_older_column_cannot_hold_refuses_the_records(tmp_pat
         tmp_path, {"id": "long", "region": "int"}, shaping=Shaping(constants=CONSTANTS[:1]), reading=SKIP
     )
     report = run(Job({"a": target}), records_of([{"value": b'{"id": 1}'}]))["lake.t"]
-    assert [(bad.path, bad.reason) for bad in report.bad] == [("region", "`eu` is no int")]
+    assert [(bad.path, bad.reason) for bad in report.bad_records.first] == [("region", "`eu` is no int")]
 
 
 HEADERS = {"trace": "string", "raw": "binary", "n": "int", "m": "long"}
@@ -187,13 +187,13 @@ def test_a_header_that_does_not_fit_is_a_misfit_or_rescued(tmp_path: Path, name:
     batch = records_of([header((name, b"5")), header((name, held)), header((name, b"6"))])
     target = target_of(tmp_path, {"id": "long", **HEADERS}, shaping=shaping, reading=SKIP)
     report = run(Job({"a": target}), batch)["lake.t"]
-    assert [(bad.kind, bad.path) for bad in report.bad] == [(kind, f"_headers.{name}")]
+    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [(kind, f"_headers.{name}")]
     assert len(rows_of(report)) == 2
     columns = {"id": "int", **HEADERS, "_rescued": "string"}
     rescuing = target_of(tmp_path, columns, shaping=shaping, reading=Reading(is_rescuing=True))
     batch = records_of([header((name, b"5")), {**header((name, held)), "value": b'{"id": "}x{"}'}])
     report = run(Job({"a": rescuing}), batch)["lake.t"]
     rows = rows_of(report)
-    assert (report.bad, rows[0]["_rescued"], rows[1][name]) == ((), None, None)
+    assert (report.bad_records.first, rows[0]["_rescued"], rows[1][name]) == ((), None, None)
     assert set(json.loads(rows[1]["_rescued"])) == {"id", f"_headers.{name}"}
     assert json.loads(rows[1]["_rescued"])["id"]["value"] == "}x{"

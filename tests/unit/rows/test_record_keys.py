@@ -12,10 +12,10 @@ from pyiceberg.types import StringType
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job, source_columns
 from frazil.ops.plan import describe_type
+from frazil.report.task_report import TaskReport
 from frazil.schema.evolve import NameConflict, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import KEY_ROOT, Shaping, extend_shaped
 from frazil.spec.types import parse_type
-from frazil.types import TaskReport
 from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_shaped_tasks import rows_of
@@ -38,7 +38,7 @@ def read(target: TableTarget, *keys: bytes | None, headers: list[Any] | None = N
 
 def grown(target: TableTarget, report: TaskReport) -> dict[str, str]:
     """The table's columns when it has what the report wants."""
-    requested_fields = merge_requested_fields(load_requested_fields(text) for text in report.requested_fields)
+    requested_fields = merge_requested_fields(load_requested_fields(text) for text in report.schema.requested_fields)
     schema = extend_shaped(target.schema, SHAPING, (), requested_fields)
     return {field.name: describe_type(field.field_type) for field in schema.fields}
 
@@ -51,13 +51,13 @@ def test_only_a_table_with_keys_asks_for_them(tmp_path: Path) -> None:
 def test_keys_as_text(tmp_path: Path) -> None:
     report = read(table(tmp_path, Reading(format="text"), "string"), "kü".encode(), None, b"", b"\xff")
     assert [row["_key"] for row in rows_of(report)] == ["kü", None, ""]
-    assert [(bad.kind, bad.path) for bad in report.bad] == [("bad_text", "_key")]
+    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("bad_text", "_key")]
 
 
 @pytest.mark.parametrize(("kind", "bad"), [("binary", 0), ("long", 2)])
 def test_a_column_that_was_made_for_other_keys_keeps_its_type(tmp_path: Path, kind: str, bad: int) -> None:
     report = read(table(tmp_path, Reading(format="text"), kind), b"a", None, b"b")
-    assert (report.bad_count, len(rows_of(report))) == (bad, 3 - bad)
+    assert (report.bad_records.count, len(rows_of(report))) == (bad, 3 - bad)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,11 @@ def test_keys_of_json_become_what_they_are(tmp_path: Path, kind: str, keys: list
     first = table(tmp_path, Reading(format="json"))
     assert grown(first, read(first, *keys)) == {"id": "long", "_key": kind}
     report = read(table(tmp_path, Reading(format="json"), kind), *keys)
-    assert ([row["_key"] for row in rows_of(report)], report.requested_fields, report.bad) == (values, (), ())
+    assert ([row["_key"] for row in rows_of(report)], report.schema.requested_fields, report.bad_records.first) == (
+        values,
+        (),
+        (),
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,13 +106,13 @@ def test_a_bad_key_is_a_bad_record_and_changes_no_other(tmp_path: Path, key: byt
     target = table(tmp_path, Reading(format="json", unknown_fields="refuse"), "struct<id: long>")
     report = read(target, b'{"id": 1}', key, b'{"id": 3}')
     assert [row["_key"] for row in rows_of(report)] == [{"id": 1}, {"id": 3}]
-    assert [(bad.kind, bad.path.split(".")[0]) for bad in report.bad] == [(kind, "_key")]
+    assert [(bad.kind, bad.path.split(".")[0]) for bad in report.bad_records.first] == [(kind, "_key")]
 
 
 def test_a_new_field_of_a_key_is_wanted_and_never_taken_for_one_of_the_value(tmp_path: Path) -> None:
     target = table(tmp_path, Reading(format="json"), "struct<id: long>")
     report = read(target, b'{"id": 1, "more": {"x": [1]}}')
-    assert [list(load_requested_fields(text)) for text in report.requested_fields] == [[(KEY_ROOT,)]]
+    assert [list(load_requested_fields(text)) for text in report.schema.requested_fields] == [[(KEY_ROOT,)]]
     assert grown(target, report) == {"id": "long", "_key": "struct<id: long, more: struct<x: list<long>>>"}
     with pytest.raises(NameConflict, match="field _key: the table has a column _key that is not for fields of records"):
         extend_shaped(target.schema, SHAPING, (), {(): {"_key": parse_type("long")}})
@@ -134,7 +138,7 @@ def test_keys_with_a_schema_become_structs(tmp_path: Path) -> None:
     assert grown(narrow, read(narrow, *keys))["_key"] == "struct<id: long, part: long>"
     report = read(table(tmp_path, avro(KEY, WIDE), "struct<id: long, part: long>"), *keys, b"x")
     assert [row["_key"] for row in rows_of(report)] == [{"id": 1, "part": None}, None, {"id": 2, "part": 3}]
-    assert [(bad.kind, bad.path) for bad in report.bad] == [("no_magic", "_key")]
+    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("no_magic", "_key")]
 
 
 def test_a_key_that_is_no_record_is_a_plain_value(tmp_path: Path) -> None:
@@ -143,9 +147,9 @@ def test_a_key_that_is_no_record_is_a_plain_value(tmp_path: Path) -> None:
     assert grown(first, read(first, *keys))["_key"] == "string"
     report = read(table(tmp_path, avro(PLAIN, KEY), "string"), *keys, None, *framed(6, KEY, {"id": 1}))
     assert [row["_key"] for row in rows_of(report)] == ["a", "b", None]
-    assert [(bad.kind, bad.path) for bad in report.bad] == [("bad_schema", "_key")]
+    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("bad_schema", "_key")]
     report = read(table(tmp_path, avro(PLAIN, KEY), "struct<id: int>"), *keys, *framed(6, KEY, {"id": 1}))
-    assert ([row["_key"] for row in rows_of(report)], report.bad_count) == ([{"id": 1}], 2)
+    assert ([row["_key"] for row in rows_of(report)], report.bad_records.count) == ([{"id": 1}], 2)
 
 
 NAMED = '{"type":"record","name":"Key","namespace":"shop","fields":[{"name":"id","type":"int"}]}'
@@ -165,12 +169,12 @@ def test_keys_whose_schema_refers_to_a_record_are_records(tmp_path: Path, schema
     first = table(tmp_path, avro(schema))
     assert grown(first, read(first, key))["_key"] == "struct<id: int>"
     report = read(table(tmp_path, avro(schema), "struct<id: int>"), key)
-    assert ([row["_key"] for row in rows_of(report)], report.bad) == ([{"id": 1}], ())
+    assert ([row["_key"] for row in rows_of(report)], report.bad_records.first) == ([{"id": 1}], ())
 
 
 def test_ids_of_unknown_key_schemas_come_back_apart_from_those_of_values(tmp_path: Path) -> None:
     report = read(table(tmp_path, avro(), "string"), *framed(5, PLAIN, "a"))
-    assert (report.missing, report.files) == (frozenset(["key:5"]), ())
+    assert (report.schema.missing, report.written.data) == (frozenset(["key:5"]), ())
 
 
 def test_a_key_may_name_its_schema_in_its_own_header(tmp_path: Path) -> None:
@@ -182,7 +186,7 @@ def test_a_key_may_name_its_schema_in_its_own_header(tmp_path: Path) -> None:
     named = [{"key": "__key_schema_id", "value": b"\x01" + bytes.fromhex(guid)}]
     report = read(table(tmp_path, reading, "string"), b"\x02a", None, b"\x02b", headers=[named, None, None])
     assert [row["_key"] for row in rows_of(report)] == ["a", None]
-    assert [(bad.kind, bad.path) for bad in report.bad] == [("no_schema_id", "_key")]
+    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("no_schema_id", "_key")]
 
 
 def test_keys_go_beside_a_flattened_value(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import Reading
 from frazil.ingest.task import Job
+from frazil.report.task_report import TaskReport
 from frazil.spec.models import MetadataField
-from frazil.types import TaskReport
 from tests.unit.ingest.targets import records_of, run, target_of
 
 _ENDS = (FIRST_US, LAST_US - 1)
@@ -38,10 +38,10 @@ def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letter
     tmp_path: Path,
 ) -> None:
     report = _read(tmp_path, ("timestamp",))
-    (rows,) = (pq.read_table(file.path) for file in report.files)
+    (rows,) = (pq.read_table(file.path) for file in report.written.data)
     assert rows["id"].to_pylist() == [0, 1]
     assert rows["_timestamp"].cast(pa.int64()).to_pylist() == list(_ENDS)
-    (dead_letters,) = (pq.read_table(file.path).to_pylist() for file in report.dead_letters)
+    (dead_letters,) = (pq.read_table(file.path).to_pylist() for file in report.written.dead_letters)
     assert dead_letters == [
         {
             "offset": 2 + n,
@@ -58,4 +58,4 @@ def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letter
 @pytest.mark.parametrize("metadata", [(), ("offset",)])
 def test_such_records_are_rows_where_no_column_holds_it(tmp_path: Path, metadata: tuple[MetadataField, ...]) -> None:
     report = _read(tmp_path, metadata)
-    assert (report.record_count, report.bad_count) == (5, 0)
+    assert (report.counts.record_count, report.bad_records.count) == (5, 0)

@@ -19,10 +19,10 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job
 from frazil.ops.plan import describe_type
 from frazil.registry.protobuf import compile_proto
+from frazil.report.task_report import TaskReport
 from frazil.schema.evolve import RequestedFields, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import Shaping, extend_shaped
 from frazil.spec.types import parse_type
-from frazil.types import TaskReport
 from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_writer_schemas import framed
@@ -32,7 +32,7 @@ USER = {"id": "long", "user": "struct<name: string, at: struct<zip: int, tags: l
 
 
 def rows_of(report: TaskReport) -> list[dict[str, Any]]:
-    return [row for file in report.files for row in pq.read_table(file.path).to_pylist()]
+    return [row for file in report.written.data for row in pq.read_table(file.path).to_pylist()]
 
 
 def value(**fields: Any) -> bytes:
@@ -57,7 +57,7 @@ def test_nested_records_become_columns_and_a_null_parent_gives_nulls(tmp_path: P
         value(id=4, user={"at": None, "name": "bob"}),
     ]
     report = run(Job({"a": shaped(tmp_path, FLAT, USER)}), records_of([{"value": v} for v in records]))["lake.t"]
-    assert (rows_of(report), report.requested_fields, report.bad_count) == (
+    assert (rows_of(report), report.schema.requested_fields, report.bad_records.count) == (
         [
             {"id": 1, "user_name": "ann", "user_at_zip": 7, "user_at_tags": ["x", None]},
             {"id": 2, "user_name": None, "user_at_zip": None, "user_at_tags": None},
@@ -72,8 +72,8 @@ def test_nested_records_become_columns_and_a_null_parent_gives_nulls(tmp_path: P
 def test_a_new_nested_field_is_wanted_by_its_path(tmp_path: Path) -> None:
     batch = records_of([{"value": value(user={"at": {"country": "de"}})}])
     report = run(Job({"a": shaped(tmp_path, FLAT, USER)}), batch)["lake.t"]
-    assert report.files == ()
-    assert [load_requested_fields(text) for text in report.requested_fields] == [
+    assert report.written.data == ()
+    assert [load_requested_fields(text) for text in report.schema.requested_fields] == [
         {("user", "at"): {"country": parse_type("string")}}
     ]
 
@@ -111,7 +111,7 @@ def test_rescue_and_dead_letters_of_a_flattened_table_speak_of_the_records_paths
     assert [{path: held["value"] for path, held in one.items()} for one in rescued] == [
         {"user.at.zip": "x", "user.more": {"a": 1}}, {"user": "bob"}, {}
     ]  # fmt: skip
-    (dead_letter,) = [row for file in report.dead_letters for row in pq.read_table(file.path).to_pylist()]
+    (dead_letter,) = [row for file in report.written.dead_letters for row in pq.read_table(file.path).to_pylist()]
     assert (dead_letter["offset"], dead_letter["error_class"]) == (1, "malformed")
 
 
@@ -127,7 +127,7 @@ def test_what_is_left_out_is_nowhere_and_no_reason_to_refuse_a_record(tmp_path: 
     ]
     report = run(Job({"a": target}), records_of([{"value": v} for v in records]))["lake.t"]
     rescued = {"_rescued": None} if columns else {}
-    assert (rows_of(report), report.requested_fields, report.dropped, report.bad) == (
+    assert (rows_of(report), report.schema.requested_fields, report.schema.dropped, report.bad_records.first) == (
         [
             {**rescued, "id": 1, "user": {"name": "x"}, "items": [{"n": 1}]},
             {**rescued, "id": 2, "user": {"name": None}, "items": [{"n": None}]},
@@ -148,15 +148,15 @@ def test_only_what_is_included_is_wanted_and_a_mixed_field_beside_it_is_no_fault
     ]
     job = Job({"a": target}, trials=frozenset(["lake.t"]))
     report = run(job, records_of([{"value": v} for v in records]))["lake.t"]
-    assert report.bad == ()
-    (found,) = (load_requested_fields(text) for text in report.requested_fields)
+    assert report.bad_records.first == ()
+    (found,) = (load_requested_fields(text) for text in report.schema.requested_fields)
     schema = extend_shaped(Schema(), shaping, (), found)
     assert {field.name: describe_type(field.field_type) for field in schema.fields} == {
         "id": "long", "user": "struct<name: string>", "tags": "list<string>", "items": "list<struct<n: long>>"
     }  # fmt: skip
     full = target_of(tmp_path, {}, shaping=shaping, schema_json=schema.model_dump_json())
     report = run(Job({"a": full}), records_of([{"value": v} for v in records[:2]]))["lake.t"]
-    assert (rows_of(report), report.requested_fields, report.dropped) == (
+    assert (rows_of(report), report.schema.requested_fields, report.schema.dropped) == (
         [
             {"id": 1, "items": [{"n": 1}], "tags": None, "user": {"name": "x"}},
             {"id": 2, "items": None, "tags": ["t"], "user": {"name": None}},
@@ -184,15 +184,15 @@ def test_a_declared_column_waits_for_its_field_under_every_policy(tmp_path: Path
     for unknown_fields in ("add", "drop", "refuse"):
         target = shaped(tmp_path, shaping, {}, declared, reading=Reading(unknown_fields=unknown_fields, on_bad="skip"))
         report = run(Job({"a": target}), batch)["lake.t"]
-        assert report.files == ()
-        assert (report.bad_count, [load_requested_fields(text) for text in report.requested_fields]) == (
+        assert report.written.data == ()
+        assert (report.bad_records.count, [load_requested_fields(text) for text in report.schema.requested_fields]) == (
             0, [{("user",): {"Id": parse_type("string")}}]
         )  # fmt: skip
         bound = shaped(tmp_path, shaping, {"user": "struct<Id: long>"}, declared, reading=target.reading)
         report = run(Job({"a": bound}), batch)["lake.t"]
         if unknown_fields == "drop":
             assert rows_of(report) == [{"user_id": "six", "total": None}]
-            assert [(bad.path, bad.kind) for bad in report.bad] == [
+            assert [(bad.path, bad.kind) for bad in report.bad_records.first] == [
                 ("user.Id", "does_not_fit"), ("user", "does_not_fit")
             ]  # fmt: skip
 
@@ -228,12 +228,12 @@ def test_records_of_the_registry_are_shaped_the_same_way(tmp_path: Path) -> None
     batch = records_of([{"value": v} for v in framed(5, AVRO, *records)])
     empty = target_of(tmp_path, {}, shaping=shaping, reading=reading)
     report = run(Job({"a": empty}, trials=frozenset(["lake.t"])), batch)["lake.t"]
-    (found,) = (load_requested_fields(text) for text in report.requested_fields)
+    (found,) = (load_requested_fields(text) for text in report.schema.requested_fields)
     schema = extend_shaped(Schema(), shaping, (), found)
     assert [field.name for field in schema.fields] == ["user_id", "at_zip", "tags"]
     full = target_of(tmp_path, {}, shaping=shaping, reading=reading, schema_json=schema.model_dump_json())
     report = run(Job({"a": full}), batch)["lake.t"]
-    assert (rows_of(report), report.requested_fields, report.bad) == (
+    assert (rows_of(report), report.schema.requested_fields, report.bad_records.first) == (
         [{"user_id": 1, "at_zip": 7, "tags": [{"zip": 1}]}, {"user_id": 2, "at_zip": None, "tags": []}], (), ()
     )  # fmt: skip
 
@@ -261,7 +261,7 @@ def test_a_declared_column_of_a_registry_format_waits_for_its_field_too(tmp_path
     batch = records_of([{"value": v} for v in framed(5, AVRO, {"userId": 1, "at": None, "tags": []})])
     target = shaped(tmp_path, shaping, {}, {"user_id": "long", "at_zip": "long"}, reading=reading)
     report = run(Job({"a": target}), batch)["lake.t"]
-    (found,) = (load_requested_fields(text) for text in report.requested_fields)
+    (found,) = (load_requested_fields(text) for text in report.schema.requested_fields)
     assert found == {(): {"userId": parse_type("long")}, ("at",): {"zip": parse_type("long")}}
     bound = extend_shaped(target.schema, shaping, (), found)
     full = target_of(tmp_path, {}, shaping=shaping, reading=reading, schema_json=bound.model_dump_json())
@@ -275,7 +275,10 @@ def test_a_required_column_of_a_nested_field_refuses_the_records_without_it(tmp_
     target = target_of(tmp_path, {}, shaping=FLAT, reading=reading, schema_json=required)
     batch = records_of([{"value": v} for v in (value(u={"id": 1}), value(u=None), value())])
     report = run(Job({"a": target}), batch)["lake.t"]
-    assert (rows_of(report), [(bad.kind, bad.path) for bad in report.bad]) == ([{"u_id": 1}], [("missing", "u_id")] * 2)
+    assert (rows_of(report), [(bad.kind, bad.path) for bad in report.bad_records.first]) == (
+        [{"u_id": 1}],
+        [("missing", "u_id")] * 2,
+    )
 
 
 PROTO = """
@@ -294,7 +297,7 @@ def test_messages_of_protobuf_are_shaped_the_same_way(tmp_path: Path) -> None:
     batch = records_of([{"value": head + body} for body in bodies])
     full = shaped(tmp_path, shaping, {"id": "long", "customer": "struct<fullName: string>"}, reading=reading)
     report = run(Job({"a": full}), batch)["lake.t"]
-    assert (rows_of(report), report.requested_fields, report.bad) == (
+    assert (rows_of(report), report.schema.requested_fields, report.bad_records.first) == (
         [{"id": 7, "customer_full_name": "ann"}, {"id": 8, "customer_full_name": None}], (), ()
     )  # fmt: skip
 
@@ -307,12 +310,15 @@ def test_a_json_schema_tells_the_types_of_flattened_columns(tmp_path: Path) -> N
     batch = records_of([{"value": b"\x00\x00\x00\x00\x05" + value(user={"born": "2000-01-31", "ssn": "?"}, id=1)}])
     first = run(Job({"a": target_of(tmp_path, {}, shaping=shaping, reading=reading)}), batch)["lake.t"]
     schema = extend_shaped(
-        Schema(), shaping, (), merge_requested_fields(load_requested_fields(text) for text in first.requested_fields)
+        Schema(),
+        shaping,
+        (),
+        merge_requested_fields(load_requested_fields(text) for text in first.schema.requested_fields),
     )
     assert {field.name: str(field.field_type) for field in schema.fields} == {"id": "long", "user_born": "date"}
     full = target_of(tmp_path, {}, shaping=shaping, reading=reading, schema_json=schema.model_dump_json())
     report = run(Job({"a": full}), batch)["lake.t"]
-    assert (rows_of(report), report.requested_fields) == ([{"id": 1, "user_born": date(2000, 1, 31)}], ())
+    assert (rows_of(report), report.schema.requested_fields) == ([{"id": 1, "user_born": date(2000, 1, 31)}], ())
 
 
 NAMES = st.sampled_from(["a", "b", "c", ""])
@@ -331,17 +337,23 @@ def test_every_value_of_a_record_ends_in_the_column_of_its_path(tmp_path: Path, 
     target = target_of(tmp_path, {}, shaping=shaping, reading=Reading(on_bad="skip"))
     report = run(Job({"a": target}, trials=frozenset(["lake.t"])), batch)["lake.t"]
     schema = extend_shaped(
-        Schema(), shaping, (), merge_requested_fields(load_requested_fields(text) for text in report.requested_fields)
+        Schema(),
+        shaping,
+        (),
+        merge_requested_fields(load_requested_fields(text) for text in report.schema.requested_fields),
     )
     assume(schema.fields)
     for _ in range(len(records)):  # A record that is a bad one now makes room for what others have.
         full = target_of(tmp_path, {}, shaping=shaping, reading=target.reading, schema_json=schema.model_dump_json())
         report = run(Job({"a": full}), batch)["lake.t"]
         schema = extend_shaped(
-            schema, shaping, (), merge_requested_fields(load_requested_fields(text) for text in report.requested_fields)
+            schema,
+            shaping,
+            (),
+            merge_requested_fields(load_requested_fields(text) for text in report.schema.requested_fields),
         )
-    assert report.requested_fields == ()
-    if not report.bad_count:  # Where one record has a number and another a record, one of them is bad.
+    assert report.schema.requested_fields == ()
+    if not report.bad_records.count:  # Where one record has a number and another a record, one of them is bad.
         assert [_there(row) for row in rows_of(report)] == [_there(_flat(record, depth)) for record in records]
 
 

@@ -18,10 +18,13 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.clock import new_id
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
+from frazil.report.changes import ChangeReport, Touched
+from frazil.report.files import WrittenFiles
+from frazil.report.task_report import TaskReport
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from frazil.testing import live_rows
-from frazil.types import Commit, Progress, Resolved, TaskReport, Touched
+from frazil.types import Commit, Progress, Resolved
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.commit import commit_changes
@@ -72,11 +75,11 @@ class Lake:
         reports = [self._run(changes) for changes in tasks]
         report = TaskReport(
             _NAME,
-            files=tuple(file for one in reports for file in one.files),
-            touched=tuple(touched for one in reports for touched in one.touched),
+            written=WrittenFiles(data=tuple(file for one in reports for file in one.written.data)),
+            changes=ChangeReport(touched=tuple(touched for one in reports for touched in one.changes.touched)),
         )
         progress = Progress(offsets={"a": {0: self.offset}}, commit_id=new_id(), epoch=1, run_id="r")
-        commit = Commit(_NAME, report.files, progress, self.progress)
+        commit = Commit(_NAME, report.written.data, progress, self.progress)
         state = self.catalog.load(_NAME)
         assert state is not None
         self.progress, resolved = commit_changes(self.catalog, self.target, state, report, commit)
@@ -96,7 +99,7 @@ class Lake:
         keys, held, count = rows.finish(writer)
         files = tuple(writer.finish())
         touched = (Touched(keys, held, tuple(file.path for file in files), count),) if keys else ()
-        return TaskReport(_NAME, files=files, touched=touched)
+        return TaskReport(_NAME, written=WrittenFiles(data=files), changes=ChangeReport(touched=touched))
 
     def rows(self) -> list[tuple[Any, ...]]:
         return sorted(tuple(row.values()) for row in live_rows(self.catalog, _NAME))

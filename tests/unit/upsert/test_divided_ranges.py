@@ -14,8 +14,11 @@ import pytest
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import Job
+from frazil.report.changes import ChangeReport, FirstTombstone, Touched
+from frazil.report.counts import Counts
+from frazil.report.task_report import TaskReport
 from frazil.testing import MemoryJobs, MemorySource
-from frazil.types import Batch, FirstTombstone, LastDelete, TaskReport, Touched
+from frazil.types import Batch, LastDelete
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from tests.unit.upsert.upsert_source import MirrorWorld, Told, tombstone
 
@@ -93,8 +96,12 @@ def test_a_tombstone_that_follows_no_delete_of_its_key_counts() -> None:
     others = [("a", 0, 10, "k"), ("a", 0, 6, "other"), ("a", 1, 6, "k"), ("b", 0, 6, "k"), ("a", 0, 5, "k")]
     lone = [Touched("", first=FirstTombstone(*place)) for place in others]
     told, changes = Touched("", first=FirstTombstone("a", 0, 6, "k")), Touched("", change_count=3)
-    report = TaskReport("t", touched=(changes, told, *lone), ignored_records={"tombstone": 4}, last_deletes=(last,))
+    report = TaskReport(
+        "t",
+        changes=ChangeReport(touched=(changes, told, *lone), last_deletes=(last,)),
+        counts=Counts(ignored_records={"tombstone": 4}),
+    )
     left = without_redundant_tombstones(report)
-    assert (left.touched, left.ignored_records) == ((changes, *lone), {"tombstone": 5})
-    alone = replace(report, last_deletes=())
+    assert (left.changes.touched, left.counts.ignored_records) == ((changes, *lone), {"tombstone": 5})
+    alone = replace(report, changes=replace(report.changes, last_deletes=()))
     assert without_redundant_tombstones(alone) is alone

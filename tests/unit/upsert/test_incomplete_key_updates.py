@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from frazil.types import KeyUpdatePart
+from frazil.report.changes import KeyUpdatePart
 from frazil.upsert.records.incomplete_key_updates import IncompleteUpdates
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from frazil.ingest import plan
+from frazil.report.task_report import TaskReport
 from frazil.testing import FakeClock, MemoryJobs
-from frazil.types import TaskReport
 from tests.unit.upsert.upsert_source import Log, MirrorWorld, settle
 
 NOW_MS = FakeClock().now_ms()

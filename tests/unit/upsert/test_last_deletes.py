@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from frazil.types import LastDelete, Progress, TaskReport
+from frazil.report.changes import ChangeReport
+from frazil.report.counts import Counts
+from frazil.report.task_report import TaskReport
+from frazil.types import LastDelete, Progress
 from frazil.upsert.records.last_deletes import FOLLOWS_DELETE, LastDeletes, still_last
 
 Records = dict[str, pa.Array]
@@ -65,7 +68,9 @@ def test_progress_has_those_that_all_of_its_records_end_with() -> None:
     one, other, third = (LastDelete("a", partition, 5, "k") for partition in range(3))
     before = Progress(last_deletes=(one, other, third))
     read = TaskReport(
-        "t", latest_ms={"a": {1: 7}}, last_deletes=(LastDelete("a", 1, 8, "k"), LastDelete("a", 1, 3, "k"))
+        "t",
+        counts=Counts(latest_ms={"a": {1: 7}}),
+        changes=ChangeReport(last_deletes=(LastDelete("a", 1, 8, "k"), LastDelete("a", 1, 3, "k"))),
     )
     assert still_last(before, read, {"a": {0: 6, 1: 9, 2: 40}}) == (one, LastDelete("a", 1, 8, "k"))
     assert still_last(before, TaskReport("t"), {"a": {0: 6, 1: 6, 2: 6}}) == (one, other, third)

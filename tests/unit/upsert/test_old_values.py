@@ -19,8 +19,9 @@ from frazil.catalog.scans import LiveFile
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import Job
+from frazil.report.task_report import TaskReport
 from frazil.testing import MemoryJobs
-from frazil.types import Batch, TaskReport
+from frazil.types import Batch
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.old_values import complete
 from frazil.upsert.old_values.complete import ValuesMissing, complete_buffered

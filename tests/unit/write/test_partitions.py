@@ -210,7 +210,7 @@ def test_a_report_says_that_there_are_too_many_and_no_file_is_left(tmp_path: Pat
     target = _target(tmp_path, "id", most_partitions=3)
     records = records_of([{"value": b'{"id": %d}' % n} for n in range(4)])
     report = run(Job({"a": target}), records)["lake.t"]
-    assert (report.files, report.record_count, report.scattered) == ((), 4, ("id=0", "id=3"))
+    assert (report.written.data, report.counts.record_count, report.written.scattered) == ((), 4, ("id=0", "id=3"))
     assert not list(tmp_path.rglob("*.parquet"))
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from frazil.catalog.port import TableState
-from frazil.types import BadRecord, TaskReport
+from frazil.report.task_report import TaskReport
+from frazil.types import BadRecord
 
 FEWEST_TO_JUDGE = 100
 """So many records it takes to say that too many of them are bad."""
@@ -27,12 +28,12 @@ class Tally:
 
     def share_with(self, report: TaskReport) -> float:
         """The same, those of `report` included."""
-        return Tally(self.record_count + report.record_count, self.bad_count + report.bad_count).share
+        return Tally(self.record_count + report.counts.record_count, self.bad_count + report.bad_records.count).share
 
     def add(self, report: TaskReport) -> None:
         """Counts a batch that was committed."""
-        self.record_count += report.record_count
-        self.bad_count += report.bad_count
+        self.record_count += report.counts.record_count
+        self.bad_count += report.bad_records.count
         while self.record_count >= 2 * FEWEST_TO_JUDGE:
             self.record_count //= 2
             self.bad_count //= 2
@@ -59,7 +60,7 @@ class BadRecordState:
         letters need.
         """
         self.tally.add(report)
-        self.good_batches = 0 if report.bad_count else self.good_batches + 1
+        self.good_batches = 0 if report.bad_records.count else self.good_batches + 1
         if self.good_batches < _GOOD_BATCHES:
             return False
         self.dead_letters = None

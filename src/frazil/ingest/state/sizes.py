@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from frazil.ingest.job import OVERSIZED_BYTES
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES
 from frazil.ingest.record_sizes import learn_row_bytes
-from frazil.types import TaskReport
+from frazil.report.task_report import TaskReport
 
 MANY_FILES = 500
 _FEW_ROWS = 2_000
@@ -30,10 +30,12 @@ class Sizes:
 
     def note(self, report: TaskReport) -> None:
         """Learns from a batch that was read."""
-        if report.has_oversized:
+        if report.counts.has_oversized:
             self.largest_bytes = OVERSIZED_BYTES + 1
-        elif report.record_count:
-            self.record_bytes = report.value_bytes / report.record_count
-            self.largest_bytes = max(self.largest_bytes or 0, report.largest_bytes)
+        elif report.counts.record_count:
+            self.record_bytes = report.counts.value_bytes / report.counts.record_count
+            self.largest_bytes = max(self.largest_bytes or 0, report.counts.largest_bytes)
             self.row_bytes = learn_row_bytes(self.row_bytes, report)
-            self.is_scattered = len(report.files) >= MANY_FILES and report.record_count < _FEW_ROWS * len(report.files)
+            self.is_scattered = len(report.written.data) >= MANY_FILES and report.counts.record_count < _FEW_ROWS * len(
+                report.written.data
+            )

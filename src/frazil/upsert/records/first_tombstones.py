@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from frazil.report.changes import FirstTombstone, Touched
+from frazil.report.task_report import TaskReport
 from frazil.schema.arrow import pick
-from frazil.types import FirstTombstone, TaskReport, Touched, add_counts
+from frazil.types import add_counts
 from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import Changes
 from frazil.upsert.deduplicate import dump_ranked
@@ -75,13 +77,15 @@ def without_redundant_tombstones(report: TaskReport) -> TaskReport:
     """Returns the merged report without tombstones directly behind a delete that another task has read last: they
     change nothing.
     """
-    redundant = [one for one in report.touched if one.first is not None and _is_redundant(one.first, report)]
+    redundant = [one for one in report.changes.touched if one.first is not None and _is_redundant(one.first, report)]
     if not redundant:
         return report
+    touched = tuple(one for one in report.changes.touched if one not in redundant)
+    ignored = add_counts(report.counts.ignored_records, {"tombstone": len(redundant)})
     return replace(
         report,
-        touched=tuple(one for one in report.touched if one not in redundant),
-        ignored_records=add_counts(report.ignored_records, {"tombstone": len(redundant)}),
+        changes=replace(report.changes, touched=touched),
+        counts=replace(report.counts, ignored_records=ignored),
     )
 
 
@@ -89,7 +93,7 @@ def _is_redundant(first: FirstTombstone, report: TaskReport) -> bool:
     here = (first.topic, first.partition)
     return any(
         (last.topic, last.partition) == here and is_right_behind(last, first.offset, first.key)
-        for last in report.last_deletes
+        for last in report.changes.last_deletes
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from frazil.kafka.port import Partition
-from frazil.types import KeyUpdatePart
+from frazil.report.changes import KeyUpdatePart
 
 Place = tuple[str, int, int]
 

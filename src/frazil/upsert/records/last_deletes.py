@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from frazil.types import LastDelete, Offsets, Progress, TaskReport
+from frazil.report.task_report import TaskReport
+from frazil.types import LastDelete, Offsets, Progress
 
 FOLLOWS_DELETE = "\x00told"
 """Column of records: whether the record comes directly behind the delete of its key."""
@@ -78,8 +79,8 @@ def ends_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
 
 def still_last(before: Progress, report: TaskReport, offsets: Offsets) -> tuple[LastDelete, ...]:
     """Returns the deletes that are the last records before `offsets`, in some partitions."""
-    known = [one for one in before.last_deletes if one.partition not in report.latest_ms.get(one.topic, {})]
-    known += sorted(report.last_deletes, key=lambda one: one.offset)
+    known = [one for one in before.last_deletes if one.partition not in report.counts.latest_ms.get(one.topic, {})]
+    known += sorted(report.changes.last_deletes, key=lambda one: one.offset)
     found = {(one.topic, one.partition): one for one in known}
     ends = {place: offsets.get(place[0], {}).get(place[1], 0) for place in found}
     return tuple(one for place, one in sorted(found.items()) if 0 < ends[place] - one.offset <= _FURTHEST)
