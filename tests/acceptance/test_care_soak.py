@@ -114,7 +114,7 @@ class Soak:
     def note(self, run: Run) -> None:
         """Counts what table care has done in a run, which had no trouble."""
         assert troubles(run) == []
-        for done in run.seen("care_done"):
+        for done in run.seen("maintenance_done"):
             self.seen[done["action"]] += 1
             self.seen["orphans removed"] += done["removed"] if done["action"] == "orphans" else 0
 
@@ -146,7 +146,7 @@ class Soak:
 
 def troubles(run: Run) -> list[Any]:
     """What a run may not say whatever others do."""
-    words = ("unexpected", "table_stopped", "care_failed", "care_put_off")
+    words = ("unexpected_error", "table_stopped", "maintenance_failed", "maintenance_skipped")
     return [event for word in words for event in run.seen(word)]
 
 

@@ -52,8 +52,8 @@ Timeout = Annotated[
         "--timeout",
         metavar="DURATION",
         show_default="5m",
-        help="How long --until-caught-up waits for what is away before it ends with exit code 1; time in which batches are"
-        " read does not count. A topic that does not exist is waited for only where this is given.",
+        help="How long --until-caught-up waits for what is away before it ends with exit code 1; time in which"
+        " batches are read does not count. A topic that does not exist is waited for only where this is given.",
     ),
 ]
 Grace = Annotated[
@@ -166,7 +166,7 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
         try:
             return open_catalog(jvm, spec)
         except UnavailableError as error:
-            log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
+            log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
             timeouts.note_outage(error)
             clock.sleep(min(jitter(delay_s), timeouts.left_s))
             delay_s = min(30.0, delay_s * 2)
@@ -175,7 +175,7 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
 def _make_session(jvm: Jvm) -> None:
     with suppress(UnavailableError, Py4JError, OSError):  # The first batch asks again, and says so.
         jvm.session()
-        log.info("session_started")
+        log.info("spark_session_started")
 
 
 def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:
@@ -250,5 +250,5 @@ class Stopping:
 
     def _on_end_of_grace(self, *_: object) -> None:
         self.is_urgent = True
-        log.warning("grace_over", grace_s=self.grace_s)
+        log.warning("grace_period_exceeded", grace_s=self.grace_s)
         raise NothingInHand

@@ -45,7 +45,7 @@ def hold(planned: Planned, now_s: float) -> None:
     """The table waits for the rest of a transaction."""
     table, spec = planned.table, planned.table.spec.atomic
     if table.held is None:
-        log.info("transaction_held", table=table.name, lag_records=table.lag_records)
+        log.info("transaction_incomplete", table=table.name, lag_records=table.lag_records)
     ends = {partition: planned.ends.get(partition, -1) for partition in table.partitions()}
     pause_s = float("inf")
     if spec is not None and spec.transaction_topic is not None:
@@ -59,7 +59,7 @@ def hold(planned: Planned, now_s: float) -> None:
 def log_recreated(before: TableState | None, table: Table) -> None:
     """Says that another table has the name of the one that was known."""
     if before is not None and table.state is not None and table.state.uuid != before.uuid:
-        log.warning("table_made_anew", table=table.name, offsets=table.progress.offsets)
+        log.warning("table_recreated", table=table.name, offsets=table.progress.offsets)
 
 
 def note_obstacle(planned: Planned, outcome: Outcome, clock: Clock) -> None:
@@ -67,14 +67,14 @@ def note_obstacle(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     table = planned.table
     table.no_op_change = outcome.no_op_change
     if outcome.report.has_oversized:
-        log.info("large_records", table=table.name, larger_than_bytes=OVERSIZED_BYTES)
+        log.info("oversized_records_found", table=table.name, threshold_bytes=OVERSIZED_BYTES)
     elif outcome.schemas:
         log.info("schemas_fetched", table=table.name, schemas=sorted(outcome.schemas))
     elif outcome.dead_letters is not None:
-        log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.dead_letters.name)
+        log.info("dead_letter_capture_started", table=table.name, dead_letter_table=outcome.dead_letters.name)
     elif outcome.missing_required:
         table.missing_required |= frozenset(outcome.missing_required)
-        log.info("values_gone", table=table.name, lost=len(table.missing_required))
+        log.info("required_values_missing", table=table.name, dead_letters=len(table.missing_required))
     elif outcome.is_lacking:
         note_key_updates(planned, outcome, clock)
     elif not outcome.rejected:  # Those are said as changes that are refused.
@@ -85,7 +85,7 @@ def note_isolated(table: Table, records: Iterable[BadRecord]) -> None:
     """Says which records end the task that reads them."""
     for one in records:
         place = {"topic": one.topic, "partition": one.partition, "offset": one.offset}
-        log.warning("record_isolated", table=table.name, **place, reason=one.reason)
+        log.warning("crashing_record_found", table=table.name, **place, reason=one.reason)
 
 
 def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped:
@@ -93,8 +93,8 @@ def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped
     first = found.together[0] if found.together else None
     reason = f"records end the task that reads them, and none does so alone: {first.reason if first else error.message}"
     remedy = (
-        "look at the records of this range; to go on behind them write `start` with the offset of each partition and give"
-        " the table a new name"
+        "look at the records of this range; to go on behind them write `start` with the offset of each partition and"
+        " give the table a new name"
     )
     return TableStopped(reason, remedy, batch.place)
 
@@ -103,7 +103,7 @@ def note_committed(table: Table, outcome: Outcome, took_s: float) -> None:
     """A batch is in the table. took_s: since it was planned."""
     report = outcome.report
     if outcome.resolved is not None and outcome.resolved.tries > 1:
-        log.info("rows_looked_up_again", table=table.name, times=outcome.resolved.tries - 1)
+        log.info("lookup_repeated", table=table.name, retries=outcome.resolved.tries - 1)
     log.info(
         "batch_committed",
         table=table.name,
@@ -123,9 +123,9 @@ def note_interval(table: Table, pace: Pace) -> float:
     slowed_by = pace.slowed_by(table.name) if table.spec.mode == "upsert" else 1.0
     interval_s = slowed_s(own_s, slowed_by)
     if interval_s == own_s != (table.interval_s or own_s):
-        log.info("commits_as_usual", table=table.name, interval_s=interval_s)
+        log.info("commit_interval_restored", table=table.name, interval_s=interval_s)
     elif interval_s != (table.interval_s or own_s):
-        log.warning("commits_slowed", table=table.name, interval_s=interval_s)
+        log.warning("commit_interval_raised", table=table.name, interval_s=interval_s)
     table.interval_s = interval_s
     return interval_s
 
@@ -150,7 +150,7 @@ def note_refusals(table: Table, report: TaskReport) -> None:
 def log_ignored(table: Table, report: TaskReport) -> None:
     """Counts records that are no change of a row; of each kind the first time is said."""
     for kind in sorted(report.ignored_records.keys() - table.ignored_records.keys()):
-        log.info("records_passed_over", table=table.name, what=kind, records=report.ignored_records[kind])
+        log.info("records_ignored", table=table.name, kind=kind, records=report.ignored_records[kind])
     table.ignored_records.update(report.ignored_records)
 
 

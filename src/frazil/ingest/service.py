@@ -153,7 +153,7 @@ class Service:
     def _say_stopping(self) -> None:
         if self._is_stopping and not self._has_said_stopping:
             self._has_said_stopping = True
-            log.info("stopping", in_hand=[table.name for table in self.tables if table.in_flight])
+            log.info("stopping", tables_in_flight=[table.name for table in self.tables if table.in_flight])
 
     @property
     def fatal(self) -> BaseException | None:
@@ -182,7 +182,9 @@ class Service:
                 self._loader.cluster_id = self._services.source.cluster_id()
                 self._discovery.refresh_topics()
                 for error in tolerate_empty_patterns(self._spec, self._services.source):
-                    log.warning("pattern_without_topic", reason=error.message, where=error.where, remedy=error.remedy)
+                    log.warning(
+                        "pattern_matches_no_topic", reason=error.message, where=error.where, remedy=error.remedy
+                    )
                 if self._timeouts.is_limited:
                     self._discovery.add_named()
                 self._topics_at_s = self._clock.monotonic_s()
@@ -201,7 +203,7 @@ class Service:
         """
         self._outages += 1
         delay_s = backoff_s(self._outages)
-        log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=round(delay_s, 1))
+        log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=round(delay_s, 1))
         for table in self.tables:
             if table.run_state is not RunState.STOPPED and not table.failures:
                 explain(table, RunState.BACKING_OFF, error)
@@ -281,7 +283,7 @@ class Service:
             self._ask_for_ends()
             self._polling.note(self._clock.monotonic_s() - began_s)
             if self._outages:
-                log.info("available_again", after_failures=self._outages)
+                log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
                 self._planner.set_goal()
             free = [table for table in self._free_tables(now_s) if not self._comes_later(table, now_s)]
@@ -327,7 +329,7 @@ class Service:
         """Takes in which topics there are. Where that alone is not answered, tables go on with those that they know."""
         error = future.exception()
         if isinstance(error, UnavailableError):
-            log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
+            log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
             self._topics_outage = error
             return
         self._topics_outage = None
@@ -427,7 +429,7 @@ class Service:
             p.table.company = company_of(p.batch, (one.batch for one in planned))
             explain(p.table, RunState.RUNNING, None)
             beside = sorted(p.table.company)
-            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, beside=beside)
+            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, shared_with=beside)
         self._reading |= {p.table.name: p for p in planned}
         self._workers.submit(f"{kind}:{store}", planned, lambda: pipeline.run_tasks(planned, kind))
 
@@ -499,7 +501,7 @@ class Service:
     def _search(self, search: Search) -> None:
         """Looks for the records that a table's task fails for, which has failed alone."""
         explain(search.planned.table, RunState.BACKING_OFF, search.error)
-        log.warning("records_searched", table=search.planned.table.name, reason=search.error.message)
+        log.warning("crashing_record_search_started", table=search.planned.table.name, reason=search.error.message)
         self._workers.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
 
     def _after_search(self, search: Search, future: Future[Found]) -> None:
@@ -518,7 +520,9 @@ class Service:
             note_isolated(table, found.records)
         elif found.together and table.read_less(search.planned.batch.span):
             table.next_due_s, table.searches = 0.0, 0
-            log.warning("batches_cut", table=table.name, records=table.most_records, reason=found.together[0].reason)
+            log.warning(
+                "batch_size_reduced", table=table.name, records=table.most_records, reason=found.together[0].reason
+            )
             return True
         elif found.together or table.searches >= MOST_SEARCHES:
             self._stop_table(table, not_isolated(search.planned.batch, found, search.error))
@@ -557,7 +561,7 @@ class Service:
             self._after_empty(planned, outcome.report, now_s)
         elif outcome.is_too_bad:
             table.most_records = FEWEST_TO_JUDGE - 1
-            log.warning("batches_cut", table=table.name, records=table.most_records, reason=TOO_BAD)
+            log.warning("batch_size_reduced", table=table.name, records=table.most_records, reason=TOO_BAD)
         else:
             note_obstacle(planned, outcome, self._clock)
 
@@ -602,7 +606,7 @@ class Service:
         table.needs_check = True
         table.read_to = None
         if isinstance(error, ConflictError):
-            log.warning("conflict", table=table.name, reason=error.message)
+            log.warning("commit_conflict", table=table.name, reason=error.message)
             self._load(table, error)
         elif isinstance(error, UnavailableError):
             self._back_off(table, error)
@@ -624,13 +628,13 @@ class Service:
         elif is_jvm_gone(error):
             self._end(jvm_has_ended())
         else:
-            log.error("unexpected", table=table.name, error=f"{type(error).__name__}: {error}", exc_info=error)
+            log.error("unexpected_error", table=table.name, error=f"{type(error).__name__}: {error}", exc_info=error)
             self._stop_table(table, unforeseen(error, table.name))
 
     def _end(self, error: FrazilError) -> None:
         if self._fatal is None:
             self._fatal = error
-            log.error("ending", reason=error.message, where=error.where)
+            log.error("process_ending", reason=error.message, where=error.where)
 
     def _stop_table(self, table: Table, error: FrazilError | TableStopped) -> None:
         explain(table, RunState.STOPPED, error)
@@ -645,7 +649,7 @@ class Service:
         table.next_due_s = self._clock.monotonic_s() + delay_s
         explain(table, RunState.BACKING_OFF, error)
         log.warning(
-            "table_backs_off", table=table.name, reason=table.reason, where=table.where, retry_in_s=round(delay_s, 1)
+            "table_backing_off", table=table.name, reason=table.reason, where=table.where, retry_in_s=round(delay_s, 1)
         )
 
     def _publish_if_due(self) -> None:

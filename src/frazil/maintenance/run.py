@@ -220,18 +220,18 @@ def _marks(metadata: TableMetadata) -> Iterator[tuple[tuple[str, str], str]]:
 def _tell(outcome: Outcome) -> None:
     action, took_s = outcome.action, round(outcome.took_s, 3)
     if outcome.is_lost:
-        log.info("care_lost", table=action.table, action=action.kind, reason=outcome.failure, took_s=took_s)
+        log.info("maintenance_conflict", table=action.table, action=action.kind, reason=outcome.failure, took_s=took_s)
     elif outcome.failure:
-        log.warning("care_failed", table=action.table, action=action.kind, reason=outcome.failure)
+        log.warning("maintenance_failed", table=action.table, action=action.kind, reason=outcome.failure)
     else:
         done = outcome.rewritten
         log.info(
-            "care_done",
+            "maintenance_done",
             table=action.table,
             action=action.kind,
             reason=action.reason,
             removed=done.removed,
             added=done.added,
-            lost=done.lost,
+            conflicts=done.lost,
             took_s=took_s,
         )

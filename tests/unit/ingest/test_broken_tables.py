@@ -82,7 +82,7 @@ def test_a_table_whose_load_fails_in_a_way_nobody_foresaw_stops_alone(
     assert (table.run_state, table.where) == (RunState.STOPPED, "n.a")
     assert type(error).__name__ in table.reason
     assert "report it" in table.remedy
-    assert [event["table"] for event in logged if event["event"] == "unexpected"] == ["n.a"]
+    assert [event["table"] for event in logged if event["event"] == "unexpected_error"] == ["n.a"]
     assert service.fatal is None
 
 
@@ -126,7 +126,7 @@ def test_another_table_of_the_same_name_is_read_into_from_start_and_said(tmp_pat
         scene.feed("a", {"id": 3})
         assert turn_until(service, lambda: scene.count("a") == 3)
     assert [row["id"] for row in scene.rows("n.a")] == [1, 2, 3]
-    assert [(event["table"], event["log_level"]) for event in logged if event["event"] == "table_made_anew"] == [
+    assert [(event["table"], event["log_level"]) for event in logged if event["event"] == "table_recreated"] == [
         ("n.a", "warning")
     ]
 
