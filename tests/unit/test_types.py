@@ -126,7 +126,7 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
 def test_a_report_survives_its_way_to_the_driver() -> None:
     report = TaskReport(
         "t", (DataFile("/é.parquet", 1, 2, '{"a": 1}'),), 1, 99, 99, True, {"a": {3: 4}}, ("w",), frozenset({'["x"]'}),
-        frozenset({"x", "y"}), (BadRecord("a", 0, 1, "bad_text", "p", "\udcff is no text"),), 1,
+        frozenset({"x", "y"}), (BadRecord("a", 0, 1, "invalid_text", "p", "\udcff is no text"),), 1,
         (DataFile("/l.parquet", 1, 2, "{}"),), 1, last_deletes=(LastDelete("a", 0, 1, "k"),),
     )  # fmt: skip
     assert load_report(dump_report(report)) == report

@@ -40,7 +40,7 @@ DEAD_LETTER_TYPES: Mapping[str, IcebergType] = {
 """The columns of a dead-letter table."""
 SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
 """What of a record is needed to write its letter."""
-UNEXPLAINED = Mismatch(0, "", "does_not_fit", "the value does not fit the table")
+UNEXPLAINED = Mismatch(0, "", "type_mismatch", "the value does not fit the table")
 """Said of a record whose fault nobody has named."""
 
 

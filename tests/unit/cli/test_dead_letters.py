@@ -52,7 +52,7 @@ def test_list_counts_letters_by_class_with_their_times_and_an_example(frazil: Co
     found = document["tables"][TABLE]
     assert (found["dead_letter_table"], found["dead_letters"]) == (LETTERS, 5)
     assert [(one["error_class"], one["count"]) for one in found["classes"]] == [
-        ("malformed", 2), ("bad_text", 1), ("out_of_range", 1), ("tombstone", 1),
+        ("malformed", 2), ("invalid_text", 1), ("out_of_range", 1), ("tombstone", 1),
     ]  # fmt: skip
     assert (found["classes"][0]["first"], found["classes"][0]["last"]) == (
         "1970-01-01T00:00:01.000+00:00",

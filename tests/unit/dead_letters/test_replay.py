@@ -84,7 +84,7 @@ def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
     [after] = scene.dead_letters()
     changed = {name: after[name] for name in after if after[name] != before[name]}
     assert changed == {
-        "error_class": "does_not_fit",
+        "error_class": "type_mismatch",
         "message": 'string "a text" does not fit int',
         "path": "id",
         "retries": 1,
@@ -138,7 +138,7 @@ def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> N
         "value": pa.array([b'{"id": 5}'], pa.binary()),
     }
     writer = FileWriter(target)
-    writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", "does_not_fit", "once upon a time")]))
+    writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", "type_mismatch", "once upon a time")]))
     scene.catalog.append_once(LETTERS, writer.finish(), "test", "1", None)
     assert scene.retrier.retry(scene.table, Selection(offset=77)) == Retried(1, 0)
     assert next(row for row in scene.rows() if row["id"] == 5) == {
@@ -387,7 +387,7 @@ def test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others
     scene.declare({"id": "long"}, metadata={"offset": "new"}, on_bad_record="stop")
     assert scene.retrier.retry(scene.table, ALL) == Retried(1, 2)
     classes = {dead_letter["offset"]: dead_letter["error_class"] for dead_letter in scene.dead_letters()}
-    assert classes == {3: "malformed", 5: "name_taken"}
+    assert classes == {3: "malformed", 5: "name_conflict"}
 
 
 def test_letters_that_bring_too_many_columns_together_are_an_error_that_says_so(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ class _Reading:
         name = meaning.name.rpartition(".")[2]
         beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {meant.kind}")
         self._refuse(array, far, beyond, path, owner)
-        none = Fault("does_not_fit", f"{{value}} is no {name} that {meant.kind} can hold")
+        none = Fault("type_mismatch", f"{{value}} is no {name} that {meant.kind} can hold")
         self._refuse(array, meant.bad & ~far, none, path, owner)
 
     def _refuse(
