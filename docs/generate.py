@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from docs.meanings import ENVIRONMENT, EXIT_CODES, FAILPOINTS, LOG_EVENTS, RETRY_KEYS, SUMMARY_KEYS
+from docs.meanings import ENVIRONMENT, EXIT_CODES, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.outputs import ABOUT, DOCUMENTS
 from docs.scan import ROOT, failpoints, log_events
 from frazil import errors
@@ -62,23 +62,24 @@ _PROGRESS = """\
 Every snapshot that a pipeline commits carries these keys in its summary, each as `frazil.<pipeline>.<key>`; here for
 a pipeline `shop`. Readers go back from the newest snapshot of the main branch to the first one that has the
 pipeline's `offsets`: compactions and other writers carry none."""
-_RETRIES = """\
-Retries and drops of [dead letters](../how-to/dead-letters.md) make snapshots without progress, which have these keys:"""
+_REPLAYS = """\
+Replays and drops of [dead letters](../how-to/dead-letters.md) make snapshots without progress, which have these keys:"""
 _PROGRESS_END = """\
-A table that Frazil made or has committed to has the property `frazil.<pipeline>.created` = `true`: with it, a table
-whose progress was lost is told from one that has none yet. `frazil.<pipeline>.dead-letters` is the name of its dead-letter
-table. A dead-letter table has `frazil.<pipeline>.retrying.<id>` while a retry is not finished, and
-`frazil.<pipeline>.letters-sent` is the commit id whose letters are known to be in their Kafka topic.
-`frazil.<pipeline>.orphans-removed` says, in milliseconds, when table care last looked for orphans; until it first has,
-`frazil.<pipeline>.care-began` says since when a running pipeline cares for the table: they are looked for a day after that.
-`frazil.<pipeline>.cared-for` says when `frazil maintain` last did something for the table.
+A table that Frazil has created or committed to has the property `frazil.<pipeline>.created` = `true`, which distinguishes a
+table whose progress was lost from a table without progress yet. `frazil.<pipeline>.dead-letters` is the name of its
+dead-letter table. A dead-letter table has `frazil.<pipeline>.replaying.<id>` while a replay is unfinished, and
+`frazil.<pipeline>.dead-letters-published` is the commit id of the last dead letters that are known to be in their Kafka
+topic. `frazil.<pipeline>.orphans-removed-at` is the time, in milliseconds, at which table maintenance last looked for orphan
+files. `frazil.<pipeline>.maintenance-started-at` is the time since which a running pipeline has maintained the table: orphan
+files are looked for a day after it for the first time. `frazil.<pipeline>.maintained-at` is the time of the last change by
+`frazil maintain`.
 
-Once a table gets no more records, table care says its newest progress again in a commit without files, unless the newest
-snapshot has it ([why](../how-to/maintain.md#other-hands)): under the same `commit-id`, without `skipped`, and with
-`frazil.<pipeline>.committed-at`, the time of the commit that it repeats, in milliseconds. Snapshots in which table care has
-replaced files have `frazil.<pipeline>.care-id`, a UUID by which a commit whose answer was lost is found.
+When a table receives no more records, table maintenance repeats its newest progress in a commit without files, unless the
+newest snapshot has it ([why](../how-to/maintain.md#other-hands)): with the same `commit-id`, without `skipped`, and with
+`frazil.<pipeline>.committed-at`, the time of the repeated commit in milliseconds. Snapshots in which table maintenance has
+replaced files have `frazil.<pipeline>.maintenance-id`, a UUID that identifies a commit whose answer was lost.
 
-How to read them: [query](../how-to/query.md#progress). What they are for: [the
+How to read them: [query](../how-to/query.md#progress). Their purpose: [the
 commit](../../ARCHITECTURE.md#the-commit)."""
 _LOGS = """\
 Logs are lines on standard error, `key=value` or with `--log-format json` a JSON document each: `timestamp`, `level`,
@@ -101,9 +102,9 @@ _SECTIONS = {
     "orphans": ("maintenance.orphans", ""),
     "defaults": (
         "defaults",
-        "Every setting of [a table](#tablesname) but `topic`, `topics` and `start`. It counts for the tables that do not"
-        " have the setting themselves, under `tables` and under `topics`; a table's own setting replaces it as a whole."
-        " A table that says `mode: append` itself takes no `key_columns`, `order_by` and `deletes` from here.",
+        "Every setting of [a table](#tablesname) but `topic`, `topics` and `start`. It counts for the tables that do"
+        " not have the setting themselves, under `tables` and under `topics`; a table's own setting replaces it as a"
+        " whole. A table that says `mode: append` itself takes no `key_columns`, `order_by` and `deletes` from here.",
     ),
     "table": ("tables.&lt;name&gt;", "One table. It names its topics with `topic` or with `topics`."),
     "flatten": ("tables.&lt;name&gt;.flatten", "How nested records become columns; the short form is `true`."),
@@ -140,7 +141,7 @@ _SAMPLE = Progress(
     ignored_records={"heartbeat": 40, "transaction": 7},
     dead_letters=PendingDeadLetters(
         "shop.page_views__dead_letters",
-        (DataFile("s3://lake/shop/letters/00000-7f3a.parquet", 2, 4310, "{}"),),
+        (DataFile("s3://lake/shop/page_views__dead_letters/data/00000-7f3a.parquet", 2, 4310, "{}"),),
         {"page_views": {0: 1100, 1: 1100}},
     ),
     places={"page_views": {0: "00000000000026719680/00000000000026720120"}},
@@ -290,9 +291,9 @@ def progress_page() -> str:
     rows = []
     for name, (kind, meaning) in SUMMARY_KEYS.items():
         rows.append((f"`{name}`", kind, meaning, f"`{summary.get(key('shop', name), '')}`"))
-    retries = [(f"`{name}`", kind, meaning) for name, (kind, meaning) in RETRY_KEYS.items()]
+    retries = [(f"`{name}`", kind, meaning) for name, (kind, meaning) in REPLAY_KEYS.items()]
     blocks = [_PROGRESS, _table(("key", "type", "meaning", "example"), rows)]
-    blocks += [_RETRIES, _table(("key", "type", "meaning"), retries), _PROGRESS_END]
+    blocks += [_REPLAYS, _table(("key", "type", "meaning"), retries), _PROGRESS_END]
     return _page(["# Progress", _NOTE, *blocks])
 
 

@@ -1,6 +1,6 @@
-"""What cannot be read from the code: the meaning of summary keys, log events, failpoints and environment variables.
+"""The meaning of summary keys, log events, failpoints, exit codes and environment variables.
 
-A name that the source has and this page lacks fails a test, and so does the other way round.
+A test compares the names with those in the source.
 """
 
 from __future__ import annotations
@@ -8,25 +8,30 @@ from __future__ import annotations
 SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     "offsets": (
         "JSON: topic → partition → offset",
-        "The next offset to read, of every partition of every topic; the table holds the rows of all offsets"
-        " before it (and after where it began). Topics by name, partitions by number: equal vectors are equal texts.",
+        "The next offset to read, of every partition of every topic: the table has the rows of all offsets from the"
+        " first one that was read up to this one. Topics are sorted by name and partitions by number, so that equal"
+        " progress is equal text.",
     ),
-    "topic-ids": ("JSON: topic → id", "Kafka's id of each topic; a topic that is made anew has another one."),
+    "topic-ids": (
+        "JSON: topic → id",
+        "Kafka's id of each topic; a topic that is deleted and recreated has another id.",
+    ),
     "cluster-id": ("text", "Kafka's id of the cluster that the offsets belong to."),
     "commit-id": (
         "UUID",
-        "This commit's own name. The next commit succeeds only while this is the newest one; after a lost answer it"
-        " tells whether the commit landed.",
+        "The id of this commit. The next commit succeeds only while this commit is the newest one; when the answer of a"
+        " commit is lost, the id shows whether the commit landed.",
     ),
     "epoch": (
         "integer",
-        "The run that wrote it: one more than the greatest epoch found at its start. Of two runs the greater goes on.",
+        "The number of the run that committed: one more than the greatest epoch in the tables at its start. Of two runs"
+        " the one with the greater epoch continues.",
     ),
-    "run-id": ("UUID", "The process that wrote it; decides between runs of one epoch."),
+    "run-id": ("UUID", "The process that committed; decides between two runs of the same epoch."),
     "schemas": (
         "texts, joined by commas",
-        "What the values were decoded with: ids of the schema registry (numbers or GUIDs, the last 200 that this table"
-        " has met), `latest`, or the format (`json`, `text`, `raw`) where there is no schema.",
+        "The schemas that values were decoded with: ids of the schema registry (numbers or GUIDs, the last 200 that"
+        " this table has met), `latest`, or the format (`json`, `text`, `raw`) where there is no schema.",
     ),
     "watermarks": (
         "JSON: topic → partition → milliseconds",
@@ -34,69 +39,70 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "watermark": (
         "milliseconds since the epoch",
-        "The record timestamp up to which the table is complete: the least of those of the partitions that still hold"
-        " it back. It never goes back. Absent while it is not known.",
+        "The record timestamp up to which the table is complete: the minimum over the partitions that still hold the"
+        " watermark back. It never decreases. Absent while it is unknown.",
     ),
     "skipped": (
         "JSON: topic → partition → [from, to]",
-        "Offsets that this commit passed over because Kafka no longer had them and the table says `on_data_loss: skip`;"
-        " `to` is the first one that was there. Absent when there are none.",
+        "Offsets that this commit skipped because Kafka had deleted their records and the table has `on_data_loss:"
+        " skip`; `to` is the first offset that still existed. Absent when there are none.",
     ),
     "bad-skipped": (
         "integer",
-        "Bad records that were left out since the table began, as `on_bad_record: skip` says. Absent while there are"
-        " none.",
+        "Bad records that were skipped since the table was created, as `on_bad_record: skip` says. Absent when there"
+        " are none.",
     ),
-    "passed-over": (
+    "ignored-records": (
         "JSON: kind → count",
-        "Records since the table began that are no change of a row, such as heartbeats, by what they are (see"
-        " [envelopes](envelopes.md)). Absent while there are none.",
+        "Records since the table was created that change no row, such as heartbeats, by kind (see"
+        " [envelopes](envelopes.md)). Absent when there are none.",
     ),
     "dead-letters": (
         "JSON: table, files, since, topic",
-        "The letters of this commit's bad records: files that belong to the dead-letter table `table`, and where the"
-        " batch began. They are promised here and committed there, under the same commit id, before anything else is"
-        " done with the table. Absent when the batch had none.",
+        "The pending dead letters of this commit: files that belong to the dead-letter table `table`, and the offsets"
+        " where the batch began. Frazil commits them to the dead-letter table under the same commit id before it does"
+        " anything else with the table. Absent when the batch had no bad records.",
     ),
-    "places": (
+    "source-positions": (
         "JSON: topic → partition → text",
-        "Of a table that shows transactions whole: the place among the source's commits of the newest change that each"
-        " partition has seen. What comes up to it is a repetition. The texts sort as the source has committed.",
+        "Of a table with `atomic`: the position in the source's log of the newest change that each partition has seen."
+        " Changes up to this position are repetitions. The texts sort in the source's commit order.",
     ),
-    "emptied": (
+    "last-truncate": (
         "text",
-        "Of a mirror with `order_by: _source_order`: the place of the newest TRUNCATE. Changes from before it count"
-        " no more, whenever they come. Absent while there was none.",
+        "Of an upsert table with `order_by: _source_order`: the position of the newest TRUNCATE. Changes from before"
+        " it are ignored, whenever they arrive. Absent when there was none.",
     ),
     "last-deletes": (
         "JSON: topic → partition → [offset, key]",
-        "Of a mirror that takes tombstones: partitions whose last record is a delete, with a hash of its key. A"
-        " tombstone of that key which comes next says nothing new. Absent when there are none.",
+        "Of an upsert table that reads tombstones: partitions whose last record is a delete, with a hash of its key. A"
+        " tombstone of the same key that follows the delete changes nothing. Absent when there are none.",
     ),
 }
 
-RETRY_KEYS: dict[str, tuple[str, str]] = {
-    "retry": (
+REPLAY_KEYS: dict[str, tuple[str, str]] = {
+    "replay": (
         "JSON: id, table, uuid, since, files",
-        "In a dead-letter table: rows of retried letters that this snapshot took out; the files are appended to the"
-        " table unless it has them already, in a snapshot after `since`.",
+        "In a dead-letter table: the rows of dead letters that this snapshot removed. The files are appended to the"
+        " table, unless a snapshot of the table after `since` has them already.",
     ),
-    "retry-id": (
+    "replay-id": (
         "UUID",
-        "In a table: the retry whose rows this snapshot added. A snapshot without files that has it stands in the way"
-        " of a retry that died.",
+        "In a table: the replay whose rows this snapshot added. An empty snapshot with this key keeps a replay that"
+        " died from committing later.",
     ),
-    "retry-letters": (
+    "replayed-dead-letters": (
         "JSON: id, table, since, read_at, removed, added",
-        "In a table with `mode: upsert`: files of the dead-letter table that go, now that the rows of their letters are"
-        " here, and the files with the letters that stay, which come in their place.",
+        "In a table with `mode: upsert`: files of the dead-letter table to remove, because this snapshot has the rows"
+        " of their dead letters, and the files with the remaining dead letters that replace them.",
     ),
     "rewrite-id": (
         "UUID",
-        "In a dead-letter table: the retry or the drop that made this snapshot; of two that have read the same"
-        " snapshot one is refused. A snapshot without files that has it stands in the way of a retry that died.",
+        "In a dead-letter table: the replay or the drop that made this snapshot. Of two that read the same snapshot"
+        " one is refused. An empty snapshot with this key keeps a replay that died from committing later.",
     ),
 }
+"""Summary keys of snapshots that replays and drops of dead letters make."""
 
 LOG_EVENTS: dict[str, str] = {
     "batch_committed": "A batch was committed as a snapshot: records, files, bad records, remaining lag and duration.",
@@ -190,71 +196,71 @@ LOG_EVENTS: dict[str, str] = {
 }
 
 FAILPOINTS: dict[str, str] = {
-    "care.planned": "an action of table care is about to begin",
-    "care.compact.begins": "groups of data files are about to be rewritten",
-    "care.compact.written": "the new data files are written, their commit is not sent",
-    "care.compact.landed": "the commit of a compaction has landed",
-    "care.deletes.begins": "delete files are about to be rewritten",
-    "care.deletes.landed": "the commit of rewritten delete files has landed",
-    "care.manifests.begins": "manifests are about to be rewritten",
-    "care.manifests.landed": "the commit of rewritten manifests has landed",
-    "care.carry.begins": "progress is about to be said again in an empty commit",
-    "care.carry.landed": "that commit has landed",
-    "care.expire.begins": "snapshots are about to be expired",
-    "care.expire.landed": "snapshots are expired and the files removed that only they named",
-    "care.orphans.found": "orphans are found, none is removed",
-    "care.orphans.deleting": "some orphans are about to be removed, others have been",
-    "care.statistics.begins": "distinct values are about to be counted",
-    "care.statistics.landed": "statistics are committed",
-    "job.before": "a batch is planned, its Spark job not started",
-    "task.batch": "a task has got a batch of records",
+    "maintenance.planned": "a maintenance action is about to begin",
+    "maintenance.compact.begins": "groups of data files are about to be rewritten",
+    "maintenance.compact.written": "the new data files are written, their commit is not sent",
+    "maintenance.compact.landed": "the commit of a compaction has landed",
+    "maintenance.deletes.begins": "delete files are about to be rewritten",
+    "maintenance.deletes.landed": "the commit of rewritten delete files has landed",
+    "maintenance.manifests.begins": "manifests are about to be rewritten",
+    "maintenance.manifests.landed": "the commit of rewritten manifests has landed",
+    "maintenance.carry.begins": "progress is about to be repeated in an empty commit",
+    "maintenance.carry.landed": "the empty commit that repeats progress has landed",
+    "maintenance.expire.begins": "snapshots are about to be expired",
+    "maintenance.expire.landed": "snapshots are expired and the files that only they referenced are removed",
+    "maintenance.orphans.found": "orphan files are found, none is removed",
+    "maintenance.orphans.deleting": "some orphan files are about to be removed, others are removed already",
+    "maintenance.statistics.begins": "distinct values are about to be counted",
+    "maintenance.statistics.landed": "statistics are committed",
+    "job.before": "a batch is planned, its Spark job is not started",
+    "task.batch": "a task has received a batch of records",
     "task.write": "a task is about to write rows to its file",
     "task.close": "a task's file is written and not yet closed",
     "job.after": "all tasks have reported, nothing is committed",
-    "create.before": "a table is about to be made",
-    "create.landed": "a table is made, and empty",
+    "create.before": "a table is about to be created",
+    "create.landed": "a table is created, and empty",
     "evolve.before": "a table is about to get new columns",
     "evolve.landed": "a table has got new columns, and no data for them yet",
-    "upsert.deletes": "the rows that changes replace are found, which they are is not written",
-    "upsert.resolved": "the files with what is deleted are written, the commit is not prepared",
-    "arrange.before": "a table is about to get another partition spec or sort order",
-    "arrange.spec-changed": "its partition spec is changed, its sort order is not yet",
+    "upsert.deletes": "the rows that changes replace are found, the delete files are not written",
+    "upsert.resolved": "the delete files are written, the commit is not prepared",
+    "layout.before": "a table is about to get another partition spec or sort order",
+    "layout.spec-changed": "the partition spec of a table is changed, its sort order is not",
     "commit.before": "the commit is prepared, not sent",
-    "commit.validating": "the catalog asks whether the progress is still the expected one",
-    "commit.landed": "the commit has landed, its answer was not used yet",
+    "commit.validating": "the catalog checks whether the progress in the table is still the expected one",
+    "commit.landed": "the commit has landed, its answer is not used yet",
     "commit.after": "the commit is known to have succeeded",
-    "letters.before": "a batch is committed, its dead letters are not",
-    "letters.after": "its dead letters are committed too",
-    "letters.sent": "they are in their Kafka topic too, their table does not say so yet",
-    "retry.evolving": "a table is about to get columns that retried letters need",
-    "retry.written": "retried letters are written to files that no snapshot names",
-    "retry.announced": "the dead-letter table has the mark of a retry that has promised nothing yet",
-    "retry.replace-landed": "rows of retried letters have landed where rows are replaced, the answer was not used yet",
-    "retry.replaced": "these rows are known to be in the table, their letters are still there",
-    "retry.rewrite-landed": "a commit that takes letters out has landed, its answer was not used yet",
-    "retry.promised": "letters are taken out, their rows are promised",
-    "retry.append-landed": "the promised rows have landed, the answer was not used yet",
-    "retry.appended": "the promised rows are known to be in the table",
-    "retry.done": "the mark of the retry is gone",
+    "dead_letters.before": "a batch is committed, its dead letters are not",
+    "dead_letters.after": "the dead letters of a batch are committed to the dead-letter table",
+    "dead_letters.published": "dead letters are in their Kafka topic, and the dead-letter table does not record it yet",
+    "replay.evolving": "a table is about to get columns that replayed dead letters need",
+    "replay.written": "the rows of replayed dead letters are written to files that no snapshot references",
+    "replay.marked": "the dead-letter table has the mark of a replay that has committed nothing yet",
+    "replay.replace-landed": "rows of replayed dead letters have landed in an upsert table, the answer is not used yet",
+    "replay.replaced": "rows of replayed dead letters are known to be in an upsert table, the dead letters still exist",
+    "replay.rewrite-landed": "a commit that removes dead letters has landed, its answer is not used yet",
+    "replay.pending": "dead letters are removed, their rows are pending",
+    "replay.append-landed": "the pending rows have landed, the answer is not used yet",
+    "replay.appended": "the pending rows are known to be in the table",
+    "replay.done": "the mark of the replay is removed",
     "outbox.before": "dead letters are written to their topic, the transaction is not committed",
-    "outbox.after": "the transaction is committed, its answer was not used yet",
+    "outbox.after": "the transaction is committed, its answer is not used yet",
 }
 
 EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("0", "done, or stopped when asked to"),
-    ("1", "failed, or something needed does not answer"),
+    ("1", "failed, or a service does not answer"),
     ("2", "the pipeline file or the arguments are wrong"),
     ("3", "another run of this pipeline has taken over"),
-    ("4", "some table stopped (`run`), is not well (`status`), or would be changed (`plan`)"),
+    ("4", "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`)"),
     ("130", "ended by a second Ctrl-C"),
 )
 
 ENVIRONMENT: dict[str, str] = {
-    "FRAZIL_CACHE": "Where jars and what else can be fetched again are kept; by default `frazil` in the user's cache"
-    " folder.",
+    "FRAZIL_CACHE": "The folder of jars and other files that can be fetched again; by default `frazil` in the user's"
+    " cache folder.",
     "FRAZIL_FAILPOINTS": "For tests: makes the process die, stall or fail at a [failpoint](failpoints.md).",
-    "FRAZIL_IVY_SETTINGS": "An Ivy settings file, for a mirror or a repository of your own to fetch the jars from.",
-    "FRAZIL_PYTHON": "Set by Frazil for its executors on a cluster: which Python the shipped packages are for.",
-    "FRAZIL_RECORD_CLASSES": "Set by Frazil for a JVM of its own: makes it note the classes that the next start maps.",
-    "FRAZIL_YOUNGEST_ORPHAN": "For tests: the least that `maintenance.orphans.age` may be, in place of 24 hours.",
+    "FRAZIL_IVY_SETTINGS": "An Ivy settings file that names a mirror or a private repository to fetch the jars from.",
+    "FRAZIL_MIN_ORPHAN_AGE": "For tests: the lower limit of `maintenance.orphans.age`, instead of 24 hours.",
+    "FRAZIL_PYTHON": "Set by Frazil for its executors on a cluster: the Python version of the shipped packages.",
+    "FRAZIL_RECORD_CLASSES": "Set by Frazil for its JVM: makes the JVM record the classes that the next start maps.",
 }

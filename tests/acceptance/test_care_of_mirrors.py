@@ -37,7 +37,7 @@ def test_mirrors_are_cared_for_under_load_whatever_is_killed(pipeline: Pipeline)
         Mirror(pipeline, "two", format_version=2, partition_by=["bucket(id, 2)"]),
         Mirror(pipeline, "three", partition_by=["truncate(id, 100)"]),
     ]
-    with pipeline.running(failpoints="care.compact.written=kill") as run:
+    with pipeline.running(failpoints="maintenance.compact.written=kill") as run:
         load(run, mirrors, times=500)
         assert run.wait() == -signal.SIGKILL, "in care"
     with pipeline.running(failpoints="upsert.resolved=kill@7") as run:

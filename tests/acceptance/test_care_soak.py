@@ -32,13 +32,13 @@ SAFETY_AGE_S = 180
 CARE = {"min_input_files": 4, "snapshots": {"count": 12}, "orphans": {"age": f"{SAFETY_AGE_S}s"}}
 LAYOUTS = (["bucket(id, 4)"], ["even", "bucket(id, 2)"])
 STEPS = (
-    "care.planned",
-    "care.compact.begins",
-    "care.compact.written",
-    "care.compact.landed",
-    "care.expire.begins",
-    "care.expire.landed",
-    "care.orphans.found",
+    "maintenance.planned",
+    "maintenance.compact.begins",
+    "maintenance.compact.written",
+    "maintenance.compact.landed",
+    "maintenance.expire.begins",
+    "maintenance.expire.landed",
+    "maintenance.orphans.found",
 )
 LIVES_MS = 12_000
 LOOKED_AFTER_S = 15.0

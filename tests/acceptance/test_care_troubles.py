@@ -39,16 +39,16 @@ TABLES = {
 one has snapshots that are due to be expired as well.
 """
 REWRITES = ("compact", "deletes", "manifests")
-WRITTEN = "care.compact.written"
+WRITTEN = "maintenance.compact.written"
 """Where both have files for the table `compact` that no snapshot names."""
 MEETINGS = (
-    "care.carry.begins",
-    "care.expire.begins",
+    "maintenance.carry.begins",
+    "maintenance.expire.begins",
     WRITTEN,
-    "care.deletes.begins",
-    "care.manifests.begins",
-    "care.statistics.begins",
-    "care.orphans.deleting",
+    "maintenance.deletes.begins",
+    "maintenance.manifests.begins",
+    "maintenance.statistics.begins",
+    "maintenance.orphans.deleting",
 )
 """Where both rounds know the table as it was and neither has changed it, in the order in which they come there."""
 NO_ROOM = "No space left on device"

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.timeout(900)
 
 LARGE = 3_000_000_000
 BROKEN: tuple[bytes | None, ...] = (b"{", None, b'{"text": "\xff"}')
-KILLS_OF_A_RUN = ("letters.before",)
-KILLS_OF_A_RETRY = ("retry.announced", "retry.promised", "retry.append-landed", "retry.appended")
+KILLS_OF_A_RUN = ("dead_letters.before",)
+KILLS_OF_A_RETRY = ("replay.marked", "replay.pending", "replay.append-landed", "replay.appended")
 NARROW = [f"n{number}" for number in range(len(KILLS_OF_A_RETRY) + 1)]
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 
 LARGE = 3_000_000_000
 KEYS, PARTITIONS = 40, 2
-KILLS = ("retry.announced", "retry.replace-landed", "retry.replaced", "retry.rewrite-landed")
+KILLS = ("replay.marked", "replay.replace-landed", "replay.replaced", "replay.rewrite-landed")
 NARROW = [f"n{number}" for number in range(len(KILLS) + 1)]
 
 

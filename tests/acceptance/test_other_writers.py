@@ -178,7 +178,7 @@ class Shared:
             one["snapshot-id"]
             for one in snapshots
             if one["summary"]["operation"] == "replace"
-            and f"frazil.{self._world.pipeline.name}.care-id" not in one["summary"]
+            and f"frazil.{self._world.pipeline.name}.maintenance-id" not in one["summary"]
         }
 
     def check(self) -> None:

@@ -83,7 +83,7 @@ class LateReplay(Replay):
     def _marks(self) -> list[tuple[tuple[str, str], str]]:
         state = self.catalog.load(_LETTERS)
         marks = state.marks if state is not None else {}
-        return [((_LETTERS, name), value) for name, value in marks.items() if name.startswith("retrying.")]
+        return [((_LETTERS, name), value) for name, value in marks.items() if name.startswith("replaying.")]
 
     def _retrier(self, catalog: Catalog) -> Retrier:
         source = UnsureSource(self.source, self.retry_fate)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-RETRY = "retry"
+RETRY = "replay"
 """Summary key of a dead-letter table: what the retry that made this snapshot promises."""
-RETRY_ID = "retry-id"
+RETRY_ID = "replay-id"
 """Summary key of a table: the retry whose rows this snapshot added."""
-REMOVED = "retry-letters"
+REMOVED = "replayed-dead-letters"
 """Summary key of a table whose records replace rows: the letters that go, as their rows came with this snapshot."""
 COMMIT_ID = "commit-id"
 """Summary key of a table: the commit that moved its progress."""
-OPEN_RETRY = "retrying."
+OPEN_RETRY = "replaying."
 """What the mark of a retry that is not finished begins with; its value begins with the snapshot that the retry has read."""
 DEAD_LETTERS_MARK = "dead-letters"
 """The mark of a table that has a dead-letter table: its name."""
-SENT_MARK = "letters-sent"
+SENT_MARK = "dead-letters-published"
 """The mark of a dead-letter table whose letters go to a Kafka topic too: the commit whose letters are known to be there."""
 REWRITE_ID = "rewrite-id"
 """Summary key of a dead-letter table: the retry or the drop that made this snapshot."""
-MAINTENANCE_ID = "care-id"
+MAINTENANCE_ID = "maintenance-id"
 """Summary key of a table: the commit of table care that made this snapshot."""
 
 

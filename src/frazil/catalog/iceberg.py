@@ -181,7 +181,7 @@ class IcebergCatalog:
                 raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
             if is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 return state
-            hit("arrange.before")
+            hit("layout.before")
             try:
                 arrange(self._jvm, self._tables[table], state, layout)
             except java_errors() as error:
@@ -262,7 +262,7 @@ class IcebergCatalog:
             for name, value in {**rewrite.words, REWRITE_ID: rewrite.id}.items():
                 overwrite.set(key(self._pipeline, name), value)
             send(overwrite.validateWith(validator), java)
-            hit("retry.rewrite-landed")
+            hit("replay.rewrite-landed")
         except java_errors(ConnectionError) as error:
             self._look_up(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
 
@@ -276,7 +276,7 @@ class IcebergCatalog:
             append = java.newAppend()
             self._files.tell((file.content for file in files), java, append, "AppendFiles.appendFile")
             send(append.set(key(self._pipeline, name), value).validateWith(validator), java)
-            hit("retry.append-landed")
+            hit("replay.append-landed")
         except java_errors(ConnectionError) as error:
             self._look_up(table, error, validator, value, since)
 
@@ -295,7 +295,7 @@ class IcebergCatalog:
             for name, value in {**made.words, RETRY_ID: made.id}.items():
                 update.set(key(self._pipeline, name), value)
             send(update.validateWith(validator), java)
-            hit("retry.replace-landed")
+            hit("replay.replace-landed")
         except java_errors(ConnectionError) as error:
             self._look_up(made.table, error, validator, made.id, made.since)
             return

@@ -127,7 +127,7 @@ class Swap:
         self._replace(update, rewrite.groups, look)
         landed = send_once(self._catalog, update, self._java, self._read_at, RewriteValidator(self._read_at, is_all))
         if landed:
-            hit("care.compact.landed")
+            hit("maintenance.compact.landed")
             self._tell(rewrite, look)
         return landed
 

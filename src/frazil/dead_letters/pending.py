@@ -63,9 +63,9 @@ def keep(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
     ConflictError and UnavailableError as the catalog says; the promise is then still to be kept.
     """
     catalog.append_once(pending.table, pending.files, RETRY_ID, pending.id, pending.since)
-    hit("retry.appended")
+    hit("replay.appended")
     withdraw(catalog, dead_letters, pending)
-    hit("retry.done")
+    hit("replay.done")
 
 
 def settle_retries(catalog: Catalog, dead_letters: TableState) -> None:
@@ -113,7 +113,8 @@ def _keep_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> 
     if state is None or state.uuid != pending.uuid:
         raise TableStopped(
             f"the rows of retried dead letters are for a table that is no longer there: retry={pending.id}",
-            f"restore the table; or, to do without these rows, remove the property that ends in {OPEN_RETRY}{pending.id}",
+            "restore the table; or, to do without these rows, remove the property that ends in"
+            f" {OPEN_RETRY}{pending.id}",
             dead_letters,
         )
     there = is_recorded(catalog.history(pending.table, (RETRY_ID,)), RETRY_ID, pending.id, pending.since)
@@ -128,7 +129,7 @@ def _keep_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> 
 def _untold(dead_letters: str, retry_id: str) -> TableStopped:
     return TableStopped(
         f"snapshots were expired that say whether retried dead letters are in the table: retry={retry_id}",
-        "look whether their rows are in the table, add the files if they are not, and then remove the property that ends"
-        f" in {OPEN_RETRY}{retry_id} from the dead-letter table",
+        "look whether their rows are in the table, add the files if they are not, and then remove the property that"
+        f" ends in {OPEN_RETRY}{retry_id} from the dead-letter table",
         dead_letters,
     )

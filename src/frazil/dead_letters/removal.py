@@ -78,7 +78,7 @@ def settle_removal(catalog: Catalog, dead_letters: str, retry_id: str, mark: str
     if taken is not None:
         take_out(catalog, dead_letters, taken)
     withdraw_removal(catalog, dead_letters, retry_id)
-    hit("retry.done")
+    hit("replay.done")
 
 
 def take_out(catalog: Catalog, dead_letters: str, taken: RemovedDeadLetters) -> None:
@@ -180,7 +180,7 @@ def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], retry_id: 
 def _untold(dead_letters: str, retry_id: str) -> TableStopped:
     return TableStopped(
         f"snapshots were expired that say whether retried dead letters are in the table: retry={retry_id}",
-        "look whether their rows are in the table, drop the letters if they are, and then remove the property that ends in"
-        f" {OPEN_RETRY}{retry_id} from the dead-letter table",
+        "look whether their rows are in the table, drop the letters if they are, and then remove the property that"
+        f" ends in {OPEN_RETRY}{retry_id} from the dead-letter table",
         dead_letters,
     )

@@ -173,7 +173,7 @@ class Retrier:
     # ---- committing
 
     def _commit(self, table: Table, dead_letters: TableState, written: _Written) -> None:
-        hit("retry.written")
+        hit("replay.written")
         if not written.rows:
             self._replace(table, dead_letters, written, new_id(), {})
             return
@@ -186,13 +186,13 @@ class Retrier:
         except FrazilError:
             self._delete(table.name, dead_letters.name, written)
             raise
-        hit("retry.announced")
+        hit("replay.marked")
         try:
             self._replace(table, dead_letters, written, pending.id, {RETRY: pending.dump()})
         except ConflictError:
             withdraw(self._catalog, dead_letters.name, pending)
             raise
-        hit("retry.promised")
+        hit("replay.pending")
         try:
             keep(self._catalog, dead_letters.name, pending)
         except ConflictError:

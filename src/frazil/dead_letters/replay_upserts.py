@@ -195,7 +195,7 @@ class _Replacing:
             with self._cleaning(draft):
                 state = self._fresh()
                 attempt = self._attempt(draft, state, judge)
-                hit("retry.written")
+                hit("replay.written")
                 if not attempt.has_effect:
                     self._put_back(draft, attempt)
                     return self._retried(draft, attempt)
@@ -300,7 +300,7 @@ class _Replacing:
         except FrazilError:
             self._give_up(attempt)
             raise
-        hit("retry.announced")
+        hit("replay.marked")
         return taken
 
     def _commit(self, draft: Draft, state: TableState, attempt: _Attempt, taken: RemovedDeadLetters) -> bool:
@@ -316,10 +316,10 @@ class _Replacing:
                 withdraw_removal(self._catalog, dead_letters, taken.id)
             return False
         self._catalog.delete_files(self._table.name, prepared.unused)
-        hit("retry.replaced")
+        hit("replay.replaced")
         take_out(self._catalog, dead_letters, taken)
         withdraw_removal(self._catalog, dead_letters, taken.id)
-        hit("retry.done")
+        hit("replay.done")
         return True
 
     def _put_back(self, draft: Draft, attempt: _Attempt) -> None:

@@ -62,7 +62,7 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
             table.rejected |= rejected
             return
         change = within_limit(table, adder(table.spec, accepted, sorted(needs.loosened)))
-        hit("retry.evolving")
+        hit("replay.evolving")
         state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
         table.no_op_change = find_no_op_change(table.state, state, accepted, needs.loosened, table.no_op_change)
         table.state = state

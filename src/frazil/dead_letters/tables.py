@@ -120,13 +120,13 @@ class DeadLetterTables:
             if dead_letters.topic and self._outbox is not None and box.marks.get(SENT_MARK) != progress.commit_id:
                 self._send(self._outbox, table, box, replace(dead_letters, files=files), progress.commit_id)
                 # The broker forgets what an idle group has committed, after a week unless it is told otherwise.
-                hit("letters.sent")
+                hit("dead_letters.published")
                 self._catalog.mark(box.name, SENT_MARK, progress.commit_id)
         return replace(progress, dead_letters=None)
 
     def _commit(self, box: TableState, dead_letters: PendingDeadLetters, progress: Progress) -> tuple[DataFile, ...]:
         """Adds the letters to their table; the files that were added."""
-        hit("letters.before")
+        hit("dead_letters.before")
         # A table that was rolled back goes through its offsets again; its letters never go back.
         reached = later(box.progress.offsets, progress.offsets)
         kept = replace(progress, offsets=reached, dead_letters=None, snapshot_id=None, committed_at_ms=None)
@@ -138,7 +138,7 @@ class DeadLetterTables:
             again = self._catalog.load(dead_letters.table)
             if again is None or again.progress.commit_id != progress.commit_id:
                 raise
-        hit("letters.after")
+        hit("dead_letters.after")
         return files
 
     def _send(

@@ -22,7 +22,7 @@ MOST_DELETED_SHARE = 0.25
 FEWEST_DELETED_ROWS = 1_000_000
 """Fewer are no burden to anybody, whatever their share."""
 MOST_METADATA_BYTES = 8_000_000
-CARED_NOTE = "cared-for"
+CARED_NOTE = "maintained-at"
 """The mark of a table: when a round by hand last did something for it, in milliseconds."""
 _CARED = re.compile(rf"frazil\..+\.{CARED_NOTE}")
 

@@ -33,7 +33,7 @@ from frazil.maintenance.retention import before_first_commit
 
 log = structlog.get_logger("frazil")
 
-_MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|retrying\.[^.]+)")
+_MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|replaying\.[^.]+)")
 _DELETES_BYTES = str(64 * 1024 * 1024)
 # Without partial progress: it would take a failed write or commit for a success. A group is one file, so one task's.
 DELETES_OPTIONS = {
@@ -135,7 +135,7 @@ class Carer:
             has_failed = has_failed or bool(outcome.failure and not outcome.is_lost)
 
     def _do(self, action: Action, plan: Plan, maintenance: MaintenanceTask) -> Rewritten:
-        hit("care.planned")
+        hit("maintenance.planned")
         upkeep, table = self._upkeep, action.table
         done = Rewritten()
         if action.kind == "compact" and action.compaction is not None:
@@ -165,7 +165,7 @@ class Carer:
         found = self._upkeep.orphans(table, min(oldest_ms, now_ms - int(maintenance.spec.orphan_age_s * 1000)))
         names = {plain(path) for path in plan.spared}
         orphans = [path for path in found if plain(path) not in names]
-        hit("care.orphans.found")
+        hit("maintenance.orphans.found")
         self._upkeep.remove(table, orphans)
         self._upkeep.note(table, ORPHANS_NOTE, str(now_ms))
         return Rewritten(removed=len(orphans))

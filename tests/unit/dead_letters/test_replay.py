@@ -31,7 +31,7 @@ from tests.unit.dead_letters.scene import LETTERS, TABLE, Scene
 
 ALL = Selection()
 LARGE = 3_000_000_000
-STEPS = ("retry.written", "retry.announced", "retry.promised", "retry.appended", "retry.done")
+STEPS = ("replay.written", "replay.marked", "replay.pending", "replay.appended", "replay.done")
 PROMISED = STEPS[2:]
 
 
@@ -249,7 +249,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == sorted(expected)
     state = scene.catalog.load(LETTERS)
     assert state is not None
-    assert [name for name in state.marks if name.startswith("retrying")] == []
+    assert [name for name in state.marks if name.startswith("replaying")] == []
     assert _named_files(scene) == sorted(str(path) for path in tmp_path.rglob("*.parquet")) or step in STEPS[:2]
 
 
@@ -305,14 +305,14 @@ def test_a_lost_question_or_answer_changes_nothing_in_the_end(tmp_path: Path, lo
 def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    _die_at("retry.announced", scene)
+    _die_at("replay.marked", scene)
     state = scene.catalog.load(LETTERS)
     assert state is not None and state.head_id is not None  # noqa: PT018  (for the type checker)
-    retry_id = next(name.removeprefix("retrying.") for name in state.marks if name.startswith("retrying."))
+    retry_id = next(name.removeprefix("replaying.") for name in state.marks if name.startswith("replaying."))
     main = scene.catalog.load(TABLE)
     assert main is not None
     promise = PendingReplay(retry_id, TABLE, main.uuid, main.head_id, ())
-    late = [Rewrite(LETTERS, state.head_id, retry_id, (), (), {"retry": promise.dump()})]
+    late = [Rewrite(LETTERS, state.head_id, retry_id, (), (), {"replay": promise.dump()})]
 
     class Deciding(MemoryCatalog):
         def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
@@ -323,7 +323,7 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
     deciding = Deciding(tmp_path, "p")
     vars(deciding).update(_tables=scene.catalog._tables)
     settle_retries(deciding, state)
-    assert next(said.words for said in scene.catalog.history(TABLE, ("retry-id",))) == {"retry-id": retry_id}
+    assert next(said.words for said in scene.catalog.history(TABLE, ("replay-id",))) == {"replay-id": retry_id}
 
 
 def test_a_promise_that_comes_after_it_was_given_up_is_refused(tmp_path: Path) -> None:
@@ -334,13 +334,13 @@ def test_a_promise_that_comes_after_it_was_given_up_is_refused(tmp_path: Path) -
     announce(scene.catalog, state, promise)
     scene.retrier.settled(scene.table)
     with pytest.raises(ConflictError):
-        scene.catalog.rewrite(Rewrite(LETTERS, state.head_id, "slow", (), (), {"retry": promise.dump()}))
+        scene.catalog.rewrite(Rewrite(LETTERS, state.head_id, "slow", (), (), {"replay": promise.dump()}))
 
 
 def test_where_nobody_can_tell_whether_a_promise_was_kept_everything_stops(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    _die_at("retry.promised", scene)
+    _die_at("replay.pending", scene)
     scene.catalog.append_foreign(TABLE)
     _, *older = scene.catalog.ancestors(TABLE)
     for snapshot in older:
@@ -354,7 +354,7 @@ def test_where_nobody_can_tell_whether_a_promise_was_kept_everything_stops(tmp_p
 def test_a_promise_that_was_expired_itself_stops_everything(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    _die_at("retry.promised", scene)
+    _die_at("replay.pending", scene)
     scene.catalog.append_foreign(LETTERS)
     _, *older = scene.catalog.ancestors(LETTERS)
     for snapshot in older:
@@ -368,7 +368,7 @@ def test_a_promise_that_was_expired_itself_stops_everything(tmp_path: Path) -> N
 def test_rows_for_a_table_that_is_gone_stop_everything(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    _die_at("retry.promised", scene)
+    _die_at("replay.pending", scene)
     found = scene.catalog._tables[TABLE]
     found.state = replace(found.state, uuid="another")
     with pytest.raises(TableStopped, match="for a table that is no longer there"):

@@ -10,7 +10,7 @@ import pytest
 
 from docs import outputs
 from docs.generate import REFERENCE, is_written, stale_pages
-from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, RETRY_KEYS, SUMMARY_KEYS
+from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.scan import environment_variables, error_classes, failpoints, log_events
 from frazil import errors
 from frazil.catalog import history
@@ -50,8 +50,8 @@ def test_every_summary_key_has_a_meaning() -> None:
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 
 
-def test_every_summary_key_of_a_retry_has_a_meaning() -> None:
-    assert sorted(RETRY_KEYS) == sorted([history.RETRY, history.RETRY_ID, history.REMOVED, history.REWRITE_ID])
+def test_every_summary_key_of_a_replay_has_a_meaning() -> None:
+    assert sorted(REPLAY_KEYS) == sorted([history.RETRY, history.RETRY_ID, history.REMOVED, history.REWRITE_ID])
 
 
 def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:
