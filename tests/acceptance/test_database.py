@@ -120,5 +120,5 @@ def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker
         }
 
         pipeline.document["defaults"]["key_columns"] = ["id", "v"]
-        pipeline.command("dead-letters", "retry", mirror.name(table))
+        pipeline.command("dead-letters", "replay", mirror.name(table))
         mirror.check()

@@ -254,11 +254,11 @@ class History:
                 self.pipeline.wait_until_settled(table, self.run)
             stream.check()
             stream.mend()
-        done = self.pipeline.command("dead-letters", "retry")["tables"]
+        done = self.pipeline.command("dead-letters", "replay")["tables"]
         for stream in self.streams:
             for table in stream.tables:
                 counts = done[table]
-                assert (counts["in_table"], counts["stayed"]) == (len(stream.late), len(stream.dead_letters)), table
+                assert (counts["replayed"], counts["remaining"]) == (len(stream.late), len(stream.dead_letters)), table
 
     def end(self) -> None:
         """Every record is there once, whichever reader is asked, at the newest snapshots and the oldest."""

@@ -81,15 +81,15 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.PROCESS: status["process"],
         outputs.TABLE: status["tables"]["a.b"],
         outputs.LAST_UPSERT: status["tables"]["a.b"]["last_upsert"],
-        outputs.CARE: status["tables"]["a.b"]["maintenance"],
+        outputs.MAINTENANCE: status["tables"]["a.b"]["maintenance"],
         outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
         outputs.MAINTAIN: maintained,
         outputs.ACTION: maintained["actions"][0],
-        outputs.DEBT: maintained["health"],
-        outputs.LETTER_CLASS: class_document(DeadLetterClass("a")),
-        outputs.LETTER: dead_letter_document(dead_letter),
+        outputs.HEALTH: maintained["health"],
+        outputs.DEAD_LETTER_CLASS: class_document(DeadLetterClass("a")),
+        outputs.DEAD_LETTER: dead_letter_document(dead_letter),
     }
     assert [document.title for document, keys in found.items() if sorted(document.keys) != sorted(keys)] == []
     assert list(found) == list(outputs.DOCUMENTS)

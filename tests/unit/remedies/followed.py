@@ -90,7 +90,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     # Commands.
     "see … --help": f"{COMMANDS}usage",
-    "write --until-caught-up beside it": f"{COMMANDS}a_bound_for_a_run_without_an_end",
+    "add --until-caught-up": f"{COMMANDS}a_bound_for_a_run_without_an_end",
     "change to a directory that exists, and start the command there": f"{COMMANDS}a_directory_that_was_deleted",
     "the column was made of a message or record without fields: give the field a column of its own, such as"
     ' `columns: {…_fields: {type: "…", field: …}}`': (
@@ -165,7 +165,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "name a column that is no list, map or struct, or one inside it, such as `a.b`": _FILE,
     "name columns of numbers, text, bytes or times; or wait until records have brought the column": _FILE,
     "leave `maintenance.statistics` out for this table": _FILE,
-    "name one that frazil status shows": _FILE,
+    "name a table that `frazil status` shows": _FILE,
     "did you mean `…`?": _FILE,
     "see the tables in the pipeline file": _FILE,
     "name another with --dir": _FILE,
@@ -203,7 +203,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "see who dropped it; frazil run makes it anew": _LOG,
     "look at the table's store": _SERVICE,
     "make room on the disk; Frazil retries with back-off": _SERVICE,
-    "make room where standard output goes, or let it go elsewhere, and run the command again": _SERVICE,
+    "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
     "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off": _SERVICE,
     "see whether a broker runs at bootstrap.servers and lets this client in": _SERVICE,
