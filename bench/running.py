@@ -16,7 +16,7 @@ from bench.machine import CLOCK, now_s
 from bench.table import Table
 from bench.tree import Sampler, Tree
 
-_EVENT = re.compile(r"\b(session_started|batch_planned)\b")
+_EVENT = re.compile(r"\b(spark_session_started|batch_planned)\b")
 _STOP_S = 90
 
 
@@ -116,7 +116,7 @@ class Running:
 
     def session_ready_s(self) -> float | None:
         """When Spark was up: as the subject says, else when the first of its Python workers was born."""
-        return self.events.get("session_started") or self.sampler.tree.first_worker_s()
+        return self.events.get("spark_session_started") or self.sampler.tree.first_worker_s()
 
     def wait_for_rows(self, rows: int, timeout_s: float, poll_s: float = 0.02, table: Table | None = None) -> float:
         """Waits until the table's commits hold `rows`; the moment at which they did. table: another than the command's."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from docs.meanings import ENVIRONMENT, EXIT_CODES, FAILPOINTS, LOG_EVENTS, RETRY_KEYS, SUMMARY_KEYS
+from docs.meanings import ENVIRONMENT, EXIT_CODES, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.outputs import ABOUT, DOCUMENTS
 from docs.scan import ROOT, failpoints, log_events
 from frazil import errors
@@ -61,21 +61,21 @@ _PROGRESS = """\
 The summary of every snapshot that a pipeline commits contains these keys, each as `frazil.<pipeline>.<key>`; the examples
 are for a pipeline `shop`. To read the progress, go back from the newest snapshot of the main branch to the first snapshot
 with the pipeline's `offsets`: snapshots of compactions and other writers have none."""
-_RETRIES = """\
+_REPLAYS = """\
 Replays and drops of [dead letters](../how-to/dead-letters.md) commit snapshots without progress, with these keys:"""
 _PROGRESS_END = """\
 A table that Frazil has created or committed to has the property `frazil.<pipeline>.created` = `true`. It
 distinguishes a table with lost progress from a table without progress. `frazil.<pipeline>.dead-letters` is the name of
-its dead-letter table. A dead-letter table has `frazil.<pipeline>.retrying.<id>` during an unfinished replay, and
-`frazil.<pipeline>.letters-sent`, the commit id whose dead letters are in their Kafka topic.
-`frazil.<pipeline>.orphans-removed` is the time, in milliseconds, of the last search for orphan files; before the first
-search, `frazil.<pipeline>.care-began` is the time since which a running pipeline maintains the table, and the search is
-due a day later. `frazil.<pipeline>.cared-for` is the time of the last action of `frazil maintain`.
+its dead-letter table. A dead-letter table has `frazil.<pipeline>.replaying.<id>` during an unfinished replay, and
+`frazil.<pipeline>.dead-letters-published`, the commit id whose dead letters are in their Kafka topic.
+`frazil.<pipeline>.orphans-removed-at` is the time, in milliseconds, of the last search for orphan files; before the
+first search, `frazil.<pipeline>.maintenance-started-at` is the time since which a running pipeline maintains the
+table, and the search is due a day later. `frazil.<pipeline>.maintained-at` is the time of the last action of `frazil maintain`.
 
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
 snapshot contains it ([reason](../how-to/maintain.md#other-writers)): with the same `commit-id`, without `skipped`, and
 with `frazil.<pipeline>.committed-at`, the time of the repeated commit in milliseconds. Snapshots in which maintenance
-replaced files have `frazil.<pipeline>.care-id`, a UUID that identifies a commit after a lost response.
+replaced files have `frazil.<pipeline>.maintenance-id`, a UUID that identifies a commit after a lost response.
 
 See also [how to query progress](../how-to/query.md#progress) and [the commit
 protocol](../../ARCHITECTURE.md#the-commit)."""
@@ -142,7 +142,7 @@ _SAMPLE = Progress(
     ignored_records={"heartbeat": 40, "transaction": 7},
     dead_letters=PendingDeadLetters(
         "shop.page_views__dead_letters",
-        (DataFile("s3://lake/shop/letters/00000-7f3a.parquet", 2, 4310, "{}"),),
+        (DataFile("s3://lake/shop/page_views__dead_letters/data/00000-7f3a.parquet", 2, 4310, "{}"),),
         {"page_views": {0: 1100, 1: 1100}},
     ),
     places={"page_views": {0: "00000000000026719680/00000000000026720120"}},
@@ -292,9 +292,9 @@ def progress_page() -> str:
     rows = []
     for name, (kind, meaning) in SUMMARY_KEYS.items():
         rows.append((f"`{name}`", kind, meaning, f"`{summary.get(key('shop', name), '')}`"))
-    retries = [(f"`{name}`", kind, meaning) for name, (kind, meaning) in RETRY_KEYS.items()]
+    retries = [(f"`{name}`", kind, meaning) for name, (kind, meaning) in REPLAY_KEYS.items()]
     blocks = [_PROGRESS, _table(("key", "type", "meaning", "example"), rows)]
-    blocks += [_RETRIES, _table(("key", "type", "meaning"), retries), _PROGRESS_END]
+    blocks += [_REPLAYS, _table(("key", "type", "meaning"), retries), _PROGRESS_END]
     return _page(["# Progress", _NOTE, *blocks])
 
 

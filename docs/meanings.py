@@ -1,6 +1,6 @@
-"""What cannot be read from the code: the meaning of summary keys, log events, failpoints and environment variables.
+"""The meaning of summary keys, log events, failpoints, exit codes and environment variables.
 
-A name that the source has and this page lacks fails a test, and so does the other way round.
+A test compares the names with those in the source.
 """
 
 from __future__ import annotations
@@ -8,25 +8,30 @@ from __future__ import annotations
 SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     "offsets": (
         "JSON: topic → partition → offset",
-        "The next offset to read, of every partition of every topic; the table holds the rows of all offsets"
-        " before it (and after where it began). Topics by name, partitions by number: equal vectors are equal texts.",
+        "The next offset to read, of every partition of every topic: the table has the rows of all offsets from the"
+        " first one that was read up to this one. Topics are sorted by name and partitions by number, so that equal"
+        " progress is equal text.",
     ),
-    "topic-ids": ("JSON: topic → id", "Kafka's id of each topic; a topic that is made anew has another one."),
+    "topic-ids": (
+        "JSON: topic → id",
+        "Kafka's id of each topic; a topic that is deleted and recreated has another id.",
+    ),
     "cluster-id": ("text", "Kafka's id of the cluster that the offsets belong to."),
     "commit-id": (
         "UUID",
-        "This commit's own name. The next commit succeeds only while this is the newest one; after a lost answer it"
-        " tells whether the commit landed.",
+        "The id of this commit. The next commit succeeds only while this commit is the newest one; when the answer of a"
+        " commit is lost, the id shows whether the commit landed.",
     ),
     "epoch": (
         "integer",
-        "The run that wrote it: one more than the greatest epoch found at its start. Of two runs the greater goes on.",
+        "The number of the run that committed: one more than the greatest epoch in the tables at its start. Of two runs"
+        " the one with the greater epoch continues.",
     ),
-    "run-id": ("UUID", "The process that wrote it; decides between runs of one epoch."),
+    "run-id": ("UUID", "The process that committed; decides between two runs of the same epoch."),
     "schemas": (
         "texts, joined by commas",
-        "What the values were decoded with: ids of the schema registry (numbers or GUIDs, the last 200 that this table"
-        " has met), `latest`, or the format (`json`, `text`, `raw`) where there is no schema.",
+        "The schemas that values were decoded with: ids of the schema registry (numbers or GUIDs, the last 200 that"
+        " this table has met), `latest`, or the format (`json`, `text`, `raw`) where there is no schema.",
     ),
     "watermarks": (
         "JSON: topic → partition → milliseconds",
@@ -34,216 +39,228 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "watermark": (
         "milliseconds since the epoch",
-        "The record timestamp up to which the table is complete: the least of those of the partitions that still hold"
-        " it back. It never goes back. Absent while it is not known.",
+        "The record timestamp up to which the table is complete: the minimum over the partitions that still hold the"
+        " watermark back. It never decreases. Absent while it is unknown.",
     ),
     "skipped": (
         "JSON: topic → partition → [from, to]",
-        "Offsets that this commit passed over because Kafka no longer had them and the table says `on_data_loss: skip`;"
-        " `to` is the first one that was there. Absent when there are none.",
+        "Offsets that this commit skipped because Kafka had deleted their records and the table has `on_data_loss:"
+        " skip`; `to` is the first offset that still existed. Absent when there are none.",
     ),
     "bad-skipped": (
         "integer",
-        "Bad records that were left out since the table began, as `on_bad_record: skip` says. Absent while there are"
-        " none.",
+        "Bad records that were skipped since the table was created, as `on_bad_record: skip` says. Absent when there"
+        " are none.",
     ),
-    "passed-over": (
+    "ignored-records": (
         "JSON: kind → count",
-        "Records since the table began that are no change of a row, such as heartbeats, by what they are (see"
-        " [envelopes](envelopes.md)). Absent while there are none.",
+        "Records since the table was created that change no row, such as heartbeats, by kind (see"
+        " [envelopes](envelopes.md)). Absent when there are none.",
     ),
     "dead-letters": (
         "JSON: table, files, since, topic",
-        "The letters of this commit's bad records: files that belong to the dead-letter table `table`, and where the"
-        " batch began. They are promised here and committed there, under the same commit id, before anything else is"
-        " done with the table. Absent when the batch had none.",
+        "The pending dead letters of this commit: files that belong to the dead-letter table `table`, and the offsets"
+        " where the batch began. Frazil commits them to the dead-letter table under the same commit id before it does"
+        " anything else with the table. Absent when the batch had no bad records.",
     ),
-    "places": (
+    "source-positions": (
         "JSON: topic → partition → text",
-        "Of a table that shows transactions whole: the place among the source's commits of the newest change that each"
-        " partition has seen. What comes up to it is a repetition. The texts sort as the source has committed.",
+        "Of a table with `atomic`: the position in the source's log of the newest change that each partition has seen."
+        " Changes up to this position are repetitions. The texts sort in the source's commit order.",
     ),
-    "emptied": (
+    "last-truncate": (
         "text",
-        "Of a mirror with `order_by: _source_order`: the place of the newest TRUNCATE. Changes from before it count no more,"
-        " whenever they come. Absent while there was none.",
+        "Of an upsert table with `order_by: _source_order`: the position of the newest TRUNCATE. Changes from before"
+        " it are ignored, whenever they arrive. Absent when there was none.",
     ),
     "last-deletes": (
         "JSON: topic → partition → [offset, key]",
-        "Of a mirror that takes tombstones: partitions whose last record is a delete, with a hash of its key. A tombstone of"
-        " that key which comes next says nothing new. Absent when there are none.",
+        "Of an upsert table that reads tombstones: partitions whose last record is a delete, with a hash of its key. A"
+        " tombstone of the same key that follows the delete changes nothing. Absent when there are none.",
     ),
 }
 
-RETRY_KEYS: dict[str, tuple[str, str]] = {
-    "retry": (
+REPLAY_KEYS: dict[str, tuple[str, str]] = {
+    "replay": (
         "JSON: id, table, uuid, since, files",
-        "In a dead-letter table: rows of retried letters that this snapshot took out; the files are appended to the table"
-        " unless it has them already, in a snapshot after `since`.",
+        "In a dead-letter table: the rows of dead letters that this snapshot removed. The files are appended to the"
+        " table, unless a snapshot of the table after `since` has them already.",
     ),
-    "retry-id": (
+    "replay-id": (
         "UUID",
-        "In a table: the retry whose rows this snapshot added. A snapshot without files that has it stands in the way of a"
-        " retry that died.",
+        "In a table: the replay whose rows this snapshot added. An empty snapshot with this key keeps a replay that"
+        " died from committing later.",
     ),
-    "retry-letters": (
+    "replayed-dead-letters": (
         "JSON: id, table, since, read_at, removed, added",
-        "In a table with `mode: upsert`: files of the dead-letter table that go, now that the rows of their letters are"
-        " here, and the files with the letters that stay, which come in their place.",
+        "In a table with `mode: upsert`: files of the dead-letter table to remove, because this snapshot has the rows"
+        " of their dead letters, and the files with the remaining dead letters that replace them.",
     ),
     "rewrite-id": (
         "UUID",
-        "In a dead-letter table: the retry or the drop that made this snapshot; of two that have read the same snapshot one"
-        " is refused. A snapshot without files that has it stands in the way of a retry that died.",
+        "In a dead-letter table: the replay or the drop that made this snapshot. Of two that read the same snapshot"
+        " one is refused. An empty snapshot with this key keeps a replay that died from committing later.",
     ),
 }
+"""Summary keys of snapshots that replays and drops of dead letters make."""
 
 LOG_EVENTS: dict[str, str] = {
-    "available_again": "Kafka answers again, after so many failures.",
-    "batch_committed": "A batch is a snapshot now; how many records and files, what is left to read, how long it took.",
-    "batch_planned": "A batch was handed to Spark: how many offsets, in which lane, and tables that the same read is for.",
-    "care_done": "An action of table care is done: which, why, files that went and came, how long it took.",
-    "care_failed": "An action of table care came to nothing: see [table care](../operations/table-care.md).",
-    "care_lost": "An action of table care was refused because another commit was quicker; the table is looked at anew.",
-    "care_put_off": "A table could not be looked at for its care; it is tried again later.",
-    "commits_as_usual": "Table care has caught up; the table commits as often as its file says.",
-    "commits_slowed": "Commits of changes keep undoing what table care does, or the table owes too much: it commits"
-    " less often until care has caught up: see [table care](../operations/table-care.md).",
-    "conflict": "A commit was refused, or a topic changed during a read: the batch is planned again. Now and then it is"
-    " harmless; see [conflicts](../operations/conflicts.md).",
-    "connected": "Kafka and the catalog answered at the start; says the cluster, the number of tables and this run's"
-    " epoch.",
-    "dead_letters_begin": "The first bad record for a while: batches carry what dead letters need from now on, and this"
-    " one is planned again.",
-    "decoder_not_compiled": "On a cluster: the decoder could not be compiled on this machine, and why; each executor"
-    " compiles it, as those on another kind of processor do. See [cluster](../how-to/cluster.md#what-executors-need).",
-    "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
-    "large_records": "A record, with its key and headers where they are read, was larger than 8 KiB: this batch, and later"
-    " ones, are read in pieces of limited size.",
-    "old_metadata_kept": "The properties of a table do not say what becomes of its old metadata files, so that every commit"
-    " leaves one: what to do about it. Said once of each table by a process; see [existing"
+    "batch_committed": "A batch was committed as a snapshot: records, files, bad records, remaining lag and duration.",
+    "batch_planned": "A batch was handed to Spark: number of offsets, worker pool, and the tables that share the read.",
+    "batch_shortened": "A batch ends before a primary-key update whose delete part and insert part are not both in it:"
+    " `incomplete_updates` counts such updates.",
+    "batch_size_reduced": "Records that a task can read one by one took too much memory or processor time together:"
+    " batches of the table have at most `records` records from now on, and more again once they are quick. Also"
+    " logged when too many of a new table's first records are bad: a few of them are committed, so that their dead"
+    " letters can be inspected.",
+    "commit_conflict": "A commit was refused, or a topic changed during a read: the batch is planned again. Harmless"
+    " when it happens now and then; see [conflicts](../operations/conflicts.md).",
+    "commit_interval_raised": "Commits of an upsert table keep undoing what table maintenance does, or the table's"
+    " maintenance backlog is too large: the table commits less often until maintenance has caught up. See [table"
+    " maintenance](../operations/table-maintenance.md).",
+    "commit_interval_restored": "Table maintenance has caught up: the table commits as often as the pipeline file"
+    " says.",
+    "connected": "Kafka and the catalog answered at the start: cluster id, number of tables, epoch of this run.",
+    "crashing_record_found": "A record crashes the task that reads it: its place, and the signal or the exception."
+    " The record becomes a dead letter of the class `crashes_decoder`. See [task"
+    " failed](../operations/task-failed.md).",
+    "crashing_record_search_started": "A task of this table failed: Frazil searches for the record that crashes it."
+    " Other tables continue.",
+    "dead_letter_capture_started": "The first bad record in a while: batches carry keys, headers and timestamps for"
+    " dead letters from now on, and the current batch is planned again.",
+    "decoder_not_compiled": "On a cluster: the decoder could not be compiled on this machine, and why. Each executor"
+    " compiles the decoder itself, as executors on another kind of processor do. See"
+    " [cluster](../how-to/cluster.md#what-executors-need).",
+    "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
+    " abandoned, and the next run reads it again.",
+    "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"
+    " column has the plain type. `value: {format: avro, logical_types: lenient}` applies the logical type. Logged"
+    " once per schema.",
+    "lookup_repeated": "Another writer changed an upsert table between the lookup of the rows to replace and the"
+    " commit: the lookup was repeated `retries` times. The batch was not planned again.",
+    "maintenance_conflict": "A maintenance action was refused because another commit was faster: the action is"
+    " planned again.",
+    "maintenance_done": "A maintenance action is finished: action, reason, files removed and added, duration.",
+    "maintenance_failed": "A maintenance action failed: see [table maintenance](../operations/table-maintenance.md).",
+    "maintenance_skipped": "The metadata of a table could not be read for its maintenance, which is retried later.",
+    "old_metadata_kept": "The table properties do not say what happens to old metadata files, so every commit leaves"
+    " one behind: what to do about it. Logged once per table and process; see [existing"
     " tables](../how-to/existing-table.md#old-metadata-files).",
-    "ordered_by_text": "The column that `order_by` names is text, which is compared by its bytes: newer changes may be"
+    "ordered_by_text": "The column that `order_by` names is text, which is compared byte by byte: newer changes may be"
     " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
-    "pattern_without_topic": "At the start a regular expression of the file matches no topic; the run goes on with the"
-    " others and looks again. See [topic missing](../operations/topic-missing.md).",
-    "record_isolated": "A record ends the task that reads it: its place and the signal or the exception. It becomes a dead"
-    " letter of the class `crashes_decoder`. See [task failed](../operations/task-failed.md).",
-    "batches_cut": "Records that a task can read each alone took more memory or processor time together than it may: batches"
-    " of the table have so many records from now on, and more again while they are quick. Also where too many of a new"
-    " table's first records are bad: those few are committed, so that their dead letters can be looked at.",
-    "sample_failed": "A task that reads a sample of the records behind a table's first batch has failed: these records have"
-    " no say in the first columns. The record that it fails for is searched once its batch is read.",
-    "records_searched": "A task of this table alone has failed: the record that it fails for is searched. The others go on.",
-    "grace_over": "The batch in hand was not committed within `--grace` of SIGTERM: it is given up, and the next run reads"
-    " it again.",
-    "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"
-    " they are, and how many the batch had. See [envelopes](envelopes.md).",
-    "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the column"
-    " has the type alone. `value: {format: avro, logical_types: lenient}` reads it as meant. Logged once for each schema.",
-    "records_skipped": "Records were gone from Kafka before they were read, and the table says `on_data_loss: skip`: the"
-    " first and the last offset that were passed over. The next commit has them in its summary.",
-    "values_gone": "Rows of a mirror lack a value for a required column: it was not sent, and no row had it. The table's"
-    " policy forbids that the column becomes optional, so the batch is planned again, and `lost` records are dead letters.",
-    "rows_moved": "Rows of a mirror get another key: the batch is planned again, for one task to read, which finds large"
-    " values that were not sent with the old keys. `lost` records had a row that is gone: they are dead letters.",
-    "batch_shortened": "A row of a mirror gets another key, and not all records that tell of it are in the batch: it ends"
-    " before them.",
-    "key_change_awaited": "A row of a mirror gets another key, and the table waits for the rest of what tells of it: see"
+    "oversized_records_found": "A record, including its key and headers where they are read, is larger than 8 KiB:"
+    " this batch and later ones are read in pieces of limited size.",
+    "pattern_matches_no_topic": "At the start a regular expression of the pipeline file matches no topic: the run"
+    " continues with the other topics and checks again. See [topic missing](../operations/topic-missing.md).",
+    "primary_key_update_pending": "A table waits for the other part of a primary-key update: see"
     " [upserts](../operations/upserts.md).",
-    "rows_looked_up_again": "Another writer changed an upsert table between the look at it and the commit: the rows to"
-    " replace were looked up again, so many times. The batch itself was not planned again.",
-    "schema_change_refused": "Records ask for a change that the table cannot make, or that its `schema_evolution` forbids:"
-    " the column and what would have to change, the ids of the schemas that ask for it, and what to do. Said once by a"
-    " process, whichever further schemas ask; see [schema change refused](../operations/schema-change-refused.md).",
-    "table_made_anew": "The table was dropped, and another one is there under its name: it is read into from `start`, or"
-    " from the offsets it has. See [changes by hand](../how-to/existing-table.md#changes-by-hand-while-it-runs).",
-    "table_taken_over": "An earlier run of this pipeline had been quicker with a batch; an empty commit in this run's name"
-    " has made the table this run's, and the earlier one ends with exit code 3 at its next commit: see [another run has"
-    " taken over](../operations/fenced.md).",
-    "schema_changed": "The table was made, or got columns that records needed, or a wider type; the batch is planned again.",
-    "schemas_fetched": "Records named schemas that this process had not met; the registry was asked for them, and the"
-    " batch is planned again.",
-    "session_started": "Spark is up: the first batch can run.",
-    "settings_left_out": "Settings under `kafka` that only the other of the two clients knows, by name; said once for"
-    " each client.",
-    "starting": "The command has read its file.",
-    "stopping": "Asked to end: what is in hand, of the tables that are named, is finished and committed. A second"
-    " Ctrl-C does not wait for that.",
-    "table_backs_off": "Something this table needs does not answer; it tries again after the time that is named.",
-    "table_stopped": "The table does not go on until its operator has decided; says reason, place and remedy.",
-    "transaction_held": "A table that shows transactions whole waits for the rest of one: see"
+    "primary_key_updates_found": "The batch has primary-key updates: it is planned again as one task, which takes"
+    " large values that were not sent from the rows of the old keys. `dead_letters` records become dead letters"
+    " because the row of their old key no longer exists.",
+    "process_ending": "The process ends, and why: another run has taken over, or the JVM has ended.",
+    "records_ignored": "A table met the first records of a kind that changes no row, such as heartbeats: the kind,"
+    " and how many of them the batch had. See [envelopes](envelopes.md).",
+    "records_skipped": "Kafka had deleted records before they were read, and the table has `on_data_loss: skip`: the"
+    " first and the last offset that were skipped. The next commit has them in its summary.",
+    "required_values_missing": "Rows of an upsert table have no value for a required column: the value was not sent,"
+    " and no existing row has it. The table's policy forbids making the column optional, so the batch is planned"
+    " again, and `dead_letters` records become dead letters.",
+    "sample_failed": "A task failed that read a sample of the records behind a table's first batch: these records do"
+    " not influence the first columns. Frazil searches for the crashing record when its batch is read.",
+    "schema_change_refused": "Records need a schema change that the table cannot make, or that its `schema_evolution`"
+    " forbids: the column, the change, the ids of the schemas that need it, and what to do. Logged once per change and"
+    " process; see [schema change refused](../operations/schema-change-refused.md).",
+    "schema_changed": "The table was created, or got columns or wider types that records need: the batch is planned"
+    " again.",
+    "schemas_fetched": "Records named schemas that this process did not know: they were fetched from the registry,"
+    " and the batch is planned again.",
+    "service_available_again": "Kafka answers again, after `after_failures` failures.",
+    "service_unavailable": "Kafka or the catalog does not answer: every table retries after `retry_in_s` seconds.",
+    "settings_ignored": "Settings under `kafka` that only the other of the two Kafka clients knows, by name. Logged"
+    " once per client.",
+    "spark_session_started": "The Spark session is up: the first batch can run.",
+    "starting": "The command has read the pipeline file.",
+    "stopping": "The process was asked to stop: the batches of `tables_in_flight` are finished and committed. A"
+    " second Ctrl-C does not wait for them.",
+    "table_backing_off": "A service that the table needs does not answer: the table retries after `retry_in_s`"
+    " seconds.",
+    "table_recreated": "The table was dropped and recreated under its name: Frazil reads into it from `start`, or"
+    " from the offsets that it has. See [changes by hand](../how-to/existing-table.md#changes-by-hand-while-it-runs).",
+    "table_stopped": "The table stops until its operator has decided: reason, place and remedy.",
+    "table_taken_over": "An earlier run of this pipeline committed a batch first. An empty commit of this run has"
+    " taken the table over, and the earlier run ends with exit code 3 at its next commit: see [another run has taken"
+    " over](../operations/fenced.md).",
+    "transaction_incomplete": "A table with `atomic` waits for the rest of a transaction: see"
     " [transactions](../operations/transactions.md).",
-    "unavailable": "Kafka or the catalog does not answer; everything tries again after the time that is named.",
-    "unexpected": "A fault of Frazil's own, with its stack trace; the table stops. Please report it.",
+    "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
 }
 
 FAILPOINTS: dict[str, str] = {
-    "care.planned": "an action of table care is about to begin",
-    "care.compact.begins": "groups of data files are about to be rewritten",
-    "care.compact.written": "the new data files are written, their commit is not sent",
-    "care.compact.landed": "the commit of a compaction has landed",
-    "care.deletes.begins": "delete files are about to be rewritten",
-    "care.deletes.landed": "the commit of rewritten delete files has landed",
-    "care.manifests.begins": "manifests are about to be rewritten",
-    "care.manifests.landed": "the commit of rewritten manifests has landed",
-    "care.carry.begins": "progress is about to be said again in an empty commit",
-    "care.carry.landed": "that commit has landed",
-    "care.expire.begins": "snapshots are about to be expired",
-    "care.expire.landed": "snapshots are expired and the files removed that only they named",
-    "care.orphans.found": "orphans are found, none is removed",
-    "care.orphans.deleting": "some orphans are about to be removed, others have been",
-    "care.statistics.begins": "distinct values are about to be counted",
-    "care.statistics.landed": "statistics are committed",
-    "job.before": "a batch is planned, its Spark job not started",
-    "task.batch": "a task has got a batch of records",
+    "maintenance.planned": "a maintenance action is about to begin",
+    "maintenance.compact.begins": "groups of data files are about to be rewritten",
+    "maintenance.compact.written": "the new data files are written, their commit is not sent",
+    "maintenance.compact.landed": "the commit of a compaction has landed",
+    "maintenance.deletes.begins": "delete files are about to be rewritten",
+    "maintenance.deletes.landed": "the commit of rewritten delete files has landed",
+    "maintenance.manifests.begins": "manifests are about to be rewritten",
+    "maintenance.manifests.landed": "the commit of rewritten manifests has landed",
+    "maintenance.carry.begins": "progress is about to be repeated in an empty commit",
+    "maintenance.carry.landed": "the empty commit that repeats progress has landed",
+    "maintenance.expire.begins": "snapshots are about to be expired",
+    "maintenance.expire.landed": "snapshots are expired and the files that only they referenced are removed",
+    "maintenance.orphans.found": "orphan files are found, none is removed",
+    "maintenance.orphans.deleting": "some orphan files are about to be removed, others are removed already",
+    "maintenance.statistics.begins": "distinct values are about to be counted",
+    "maintenance.statistics.landed": "statistics are committed",
+    "job.before": "a batch is planned, its Spark job is not started",
+    "task.batch": "a task has received a batch of records",
     "task.write": "a task is about to write rows to its file",
     "task.close": "a task's file is written and not yet closed",
     "job.after": "all tasks have reported, nothing is committed",
-    "create.before": "a table is about to be made",
-    "create.landed": "a table is made, and empty",
+    "create.before": "a table is about to be created",
+    "create.landed": "a table is created, and empty",
     "evolve.before": "a table is about to get new columns",
     "evolve.landed": "a table has got new columns, and no data for them yet",
-    "upsert.deletes": "the rows that changes replace are found, which they are is not written",
-    "upsert.resolved": "the files with what is deleted are written, the commit is not prepared",
-    "arrange.before": "a table is about to get another partition spec or sort order",
-    "arrange.spec-changed": "its partition spec is changed, its sort order is not yet",
+    "upsert.deletes": "the rows that changes replace are found, the delete files are not written",
+    "upsert.resolved": "the delete files are written, the commit is not prepared",
+    "layout.before": "a table is about to get another partition spec or sort order",
+    "layout.spec-changed": "the partition spec of a table is changed, its sort order is not",
     "commit.before": "the commit is prepared, not sent",
-    "commit.validating": "the catalog asks whether the progress is still the expected one",
-    "commit.landed": "the commit has landed, its answer was not used yet",
+    "commit.validating": "the catalog checks whether the progress in the table is still the expected one",
+    "commit.landed": "the commit has landed, its answer is not used yet",
     "commit.after": "the commit is known to have succeeded",
-    "letters.before": "a batch is committed, its dead letters are not",
-    "letters.after": "its dead letters are committed too",
-    "letters.sent": "they are in their Kafka topic too, their table does not say so yet",
-    "retry.evolving": "a table is about to get columns that retried letters need",
-    "retry.written": "retried letters are written to files that no snapshot names",
-    "retry.announced": "the dead-letter table has the mark of a retry that has promised nothing yet",
-    "retry.replace-landed": "rows of retried letters have landed where rows are replaced, the answer was not used yet",
-    "retry.replaced": "these rows are known to be in the table, their letters are still there",
-    "retry.rewrite-landed": "a commit that takes letters out has landed, its answer was not used yet",
-    "retry.promised": "letters are taken out, their rows are promised",
-    "retry.append-landed": "the promised rows have landed, the answer was not used yet",
-    "retry.appended": "the promised rows are known to be in the table",
-    "retry.done": "the mark of the retry is gone",
+    "dead_letters.before": "a batch is committed, its dead letters are not",
+    "dead_letters.after": "the dead letters of a batch are committed to the dead-letter table",
+    "dead_letters.published": "dead letters are in their Kafka topic, and the dead-letter table does not record it yet",
+    "replay.evolving": "a table is about to get columns that replayed dead letters need",
+    "replay.written": "the rows of replayed dead letters are written to files that no snapshot references",
+    "replay.marked": "the dead-letter table has the mark of a replay that has committed nothing yet",
+    "replay.replace-landed": "rows of replayed dead letters have landed in an upsert table, the answer is not used yet",
+    "replay.replaced": "rows of replayed dead letters are known to be in an upsert table, the dead letters still exist",
+    "replay.rewrite-landed": "a commit that removes dead letters has landed, its answer is not used yet",
+    "replay.pending": "dead letters are removed, their rows are pending",
+    "replay.append-landed": "the pending rows have landed, the answer is not used yet",
+    "replay.appended": "the pending rows are known to be in the table",
+    "replay.done": "the mark of the replay is removed",
     "outbox.before": "dead letters are written to their topic, the transaction is not committed",
-    "outbox.after": "the transaction is committed, its answer was not used yet",
+    "outbox.after": "the transaction is committed, its answer is not used yet",
 }
 
 EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("0", "done, or stopped when asked to"),
-    ("1", "failed, or something needed does not answer"),
+    ("1", "failed, or a service does not answer"),
     ("2", "the pipeline file or the arguments are wrong"),
     ("3", "another run of this pipeline has taken over"),
-    ("4", "some table stopped (`run`), is not well (`status`), or would be changed (`plan`)"),
+    ("4", "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`)"),
     ("130", "ended by a second Ctrl-C"),
 )
 
 ENVIRONMENT: dict[str, str] = {
-    "FRAZIL_CACHE": "Where jars and what else can be fetched again are kept; by default `frazil` in the user's cache"
-    " folder.",
+    "FRAZIL_CACHE": "The folder of jars and other files that can be fetched again; by default `frazil` in the user's"
+    " cache folder.",
     "FRAZIL_FAILPOINTS": "For tests: makes the process die, stall or fail at a [failpoint](failpoints.md).",
-    "FRAZIL_IVY_SETTINGS": "An Ivy settings file, for a mirror or a repository of your own to fetch the jars from.",
-    "FRAZIL_PYTHON": "Set by Frazil for its executors on a cluster: which Python the shipped packages are for.",
-    "FRAZIL_RECORD_CLASSES": "Set by Frazil for a JVM of its own: makes it note the classes that the next start maps.",
-    "FRAZIL_YOUNGEST_ORPHAN": "For tests: the least that `maintenance.orphans.age` may be, in place of 24 hours.",
+    "FRAZIL_IVY_SETTINGS": "An Ivy settings file that names a mirror or a private repository to fetch the jars from.",
+    "FRAZIL_MIN_ORPHAN_AGE": "For tests: the lower limit of `maintenance.orphans.age`, instead of 24 hours.",
+    "FRAZIL_PYTHON": "Set by Frazil for its executors on a cluster: the Python version of the shipped packages.",
+    "FRAZIL_RECORD_CLASSES": "Set by Frazil for its JVM: makes the JVM record the classes that the next start maps.",
 }

@@ -1,6 +1,6 @@
 """The meaning of every key in the documents that commands print with `--output json`.
 
-A key that a document has and this page lacks fails a test, and so does the other way round.
+A test compares the keys with the documents.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 Keys = Mapping[str, tuple[str, str]]
 _MS = "milliseconds since the epoch"
 _TELLING: Keys = {
-    "reason": ("text", "Why it does not go on, or what it waits for; empty when there is nothing to say."),
-    "remedy": ("text", "What to do about it."),
-    "where": ("text", "Where: topic, partition and offset, or the table, or file and line."),
+    "reason": ("text", "Why the table is stopped, or what it waits for; empty otherwise."),
+    "remedy": ("text", "What to do."),
+    "where": ("text", "The place: topic, partition and offset, or the table, or file and line."),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """One kind of object. `title`: where it stands."""
+    """One kind of object. `title`: the command that prints it, and where in the document."""
 
     title: str
     about: str
@@ -28,13 +28,13 @@ class Document:
 
 STATUS = Document(
     "frazil status",
-    "Also while Kafka, the catalog or the process does not answer: what could not be found out is null.",
+    "Printed also while Kafka, the catalog or the process does not answer: unknown values are null.",
     {
         "pipeline": ("text", "The pipeline's name."),
-        "ok": ("boolean", "Whether all is well; the exit code is 4 otherwise."),
-        "now_ms": (_MS, "When it was asked."),
+        "ok": ("boolean", "Whether everything is healthy; the exit code is 4 otherwise."),
+        "now_ms": (_MS, "The time of the report."),
         "process": ("object", "The process that runs the pipeline, or the last one that did."),
-        "problems": ("list", "What concerns more than one table: `message`, `remedy` and `where`."),
+        "problems": ("list", "Problems of more than one table: `message`, `remedy` and `where`."),
         "tables": ("object", "The tables by name."),
     },
 )
@@ -42,81 +42,87 @@ PROCESS = Document(
     "frazil status: process",
     "",
     {
-        "running": ("boolean", "Whether it is there."),
-        "silent": ("boolean", "Whether it is there and has said nothing for a minute."),
-        "pid": ("number", "Its process id."),
-        "host": ("text", "Its machine."),
-        "updated_ms": (_MS, "When it last said something."),
+        "running": ("boolean", "Whether the process is running."),
+        "silent": ("boolean", "Whether the process is running and has not written its state for a minute."),
+        "pid": ("number", "The process id."),
+        "host": ("text", "The host of the process."),
+        "updated_ms": (_MS, "When the process last wrote its state."),
     },
 )
 TABLE = Document(
     "frazil status: tables.&lt;name&gt;",
-    "Lag, rows and files are those of the table and of Kafka now; what only the process knows is as it last said it.",
+    "Lag, rows and files are current; values that only the process knows are those that it last wrote.",
     {
         "state": (
             "text",
             "`waiting`, `running`, `backing off`, `stopped` or `not running` ([states](../operations/README.md)).",
         ),
-        "ok": ("boolean", "Whether nothing is wrong with this table."),
+        "ok": ("boolean", "Whether the table is healthy."),
         **_TELLING,
-        "topics": ("list of texts", "The topics that it reads."),
+        "topics": ("list of texts", "The topics that the table reads."),
         "lag_records": ("number", "Offsets up to the topics' ends that are not committed."),
-        "lag_s": ("number", "For how many seconds the table has not been complete; 0 when all is read."),
-        "watermark_ms": (_MS, "The record timestamp up to which it is [complete](../concepts.md#watermark)."),
-        "last_commit_ms": (_MS, "The newest commit of this pipeline."),
+        "lag_s": ("number", "For how many seconds the table has been incomplete; 0 when everything is committed."),
+        "watermark_ms": (_MS, "The record timestamp up to which the table is [complete](../concepts.md#watermark)."),
+        "last_commit_ms": (_MS, "The time of the pipeline's newest commit to the table."),
         "rows": (
             "number",
-            "Rows of the newest snapshot, less those that delete files take away; equality deletes count for nothing.",
+            "Rows of the newest snapshot minus rows deleted by delete files; equality deletes are not counted.",
         ),
-        "files": ("number", "Its data files."),
-        "size_bytes": ("number", "Their size."),
-        "average_file_bytes": ("number", "The same, divided by the files."),
-        "snapshots": ("number", "Snapshots that can still be read."),
-        "partition_spec": ("list of texts", "How new files are partitioned, as a pipeline file writes it."),
-        "sort_order": ("list of texts", "How they are sorted."),
+        "files": ("number", "The number of data files."),
+        "size_bytes": ("number", "The total size of the data files."),
+        "average_file_bytes": ("number", "The average size of a data file."),
+        "snapshots": ("number", "Snapshots that are not expired."),
+        "partition_spec": ("list of texts", "The partition spec of new files, as in a pipeline file."),
+        "sort_order": ("list of texts", "The sort order of new files."),
         "dropped_fields": (
             "list of texts",
-            "Fields that `unknown_fields: drop` has left out, as the process has met them.",
+            "Fields that `unknown_fields: drop` has dropped since the process started.",
         ),
-        "dead_letters": ("number", "Rows of its dead-letter table."),
-        "bad_skipped": ("number", "Bad records that `on_bad_record: skip` has left out since the table began."),
-        "skipped_offsets": ("number", "Offsets that Kafka no longer had and the process has passed over."),
-        "ignored_records": ("object: kind → number", "Records that are no change of a row, by what they are."),
-        "refused_changes": ("list", "Changes of its columns that its policy forbids: `change`, `schemas`, `remedy`."),
-        "last_upsert": ("object", "What the last batch of changes did, of a mirror."),
-        "maintenance": ("object", "How it is stored, and what is due."),
+        "dead_letters": ("number", "Rows of the dead-letter table."),
+        "bad_skipped": ("number", "Bad records that `on_bad_record: skip` has skipped since the table was created."),
+        "skipped_offsets": ("number", "Offsets that the process has skipped because Kafka had deleted their records."),
+        "ignored_records": ("object: kind → number", "Records that change no row, by kind."),
+        "refused_changes": (
+            "list",
+            "Schema changes that the policy of the table forbids: `change`, `schemas`, `remedy`.",
+        ),
+        "last_upsert": ("object", "The last batch of an upsert table."),
+        "maintenance": ("object", "The health of the table's files, and due maintenance."),
     },
 )
-CARE = Document(
-    "frazil status: tables.&lt;name&gt;.care",
-    "What [table care](../how-to/maintain.md) sees.",
+MAINTENANCE = Document(
+    "frazil status: tables.&lt;name&gt;.maintenance",
+    "The findings of [table maintenance](../how-to/maintain.md).",
     {
         "p50_bytes": ("number", "The median size of the data files."),
-        "small_share": ("number", "The share of small files, 0 to 1."),
-        "delete_files": ("number", "Delete files."),
-        "deleted_rows": ("number", "Rows that readers must leave out because of them."),
+        "small_share": ("number", "The fraction of small files, 0 to 1."),
+        "delete_files": ("number", "The number of delete files."),
+        "deleted_rows": ("number", "Rows that delete files delete."),
         "manifests": ("number", "Manifests of the newest snapshot."),
         "metadata_bytes": ("number", "The size of the metadata file."),
-        "last_ms": (_MS, "The last care."),
-        "due": ("list of texts", "What is worth doing, and why."),
-        "waiting": ("list of texts", "What must not be done yet."),
-        "above_cap": ("list of texts", "What is so much that readers suffer."),
-        "failure": ("text", "Why the running process's last care failed."),
-        "slowed_by": ("number", "How many times as far apart as usual changes are committed until care has caught up."),
+        "last_ms": (_MS, "The last maintenance action."),
+        "due": ("list of texts", "Due actions, with their reasons."),
+        "waiting": ("list of texts", "Actions that must wait, with their reasons."),
+        "above_cap": ("list of texts", "Numbers so high that they slow readers down."),
+        "failure": ("text", "Why the last maintenance of the running process failed."),
+        "slowed_by": ("number", "By which factor the commit interval is extended until maintenance has caught up."),
     },
 )
 LAST_UPSERT = Document(
     "frazil status: tables.&lt;name&gt;.last_upsert",
-    "What the last batch of changes did to a mirror, as the process said it; null where there was none.",
+    "The last batch of changes of an upsert table, as the process reported it; null when there was none.",
     {
-        "changes": ("number", "Changes, as they were read."),
-        "keys": ("number", "Different keys among them."),
-        "deleted": ("number", "Rows that were taken away, those that were replaced included."),
-        "late": ("number", "Changes that came too late: the row in the table is newer by `order_by`."),
-        "missing_required": ("number", "Values that a change left to the old row, and there was none."),
-        "files": ("number", "Data files that the table had."),
-        "inspected": ("number", "Those of them whose keys were read."),
-        "tries": ("number", "How often the rows were looked up; more than once where another writer came between."),
+        "changes": ("number", "Changes that were read."),
+        "keys": ("number", "Distinct keys among the changes."),
+        "deleted": ("number", "Rows that were deleted, including replaced rows."),
+        "late": ("number", "Late changes: the row in the table is newer by `order_by`."),
+        "missing_required": ("number", "Values that a change did not carry and no existing row had."),
+        "files": ("number", "Data files of the table at the lookup."),
+        "inspected": ("number", "Data files whose keys were read."),
+        "tries": (
+            "number",
+            "How often the rows were looked up; more than once when another writer committed in between.",
+        ),
     },
 )
 _SHARED = (
@@ -125,156 +131,165 @@ _SHARED = (
 )  # fmt: skip
 RUN = Document(
     "frazil run: tables.&lt;name&gt;",
-    "Printed at its end. The file `frazil-data/state/<pipeline>.json` has the same of a running process.",
+    "Printed when the run ends. The file `frazil-data/state/<pipeline>.json` has the same keys while the process runs.",
     {
         **{name: TABLE.keys[name] for name in _SHARED},
-        "freshness_ms": ("number", "How old the newest record of the last batch was when it was committed."),
-        "records_per_s": ("number", "Records of the last batch by the time that it took."),
-        "refused_changes": ("list of texts", "Changes of its columns that its policy forbids."),
+        "freshness_ms": ("number", "The age of the newest record of the last batch at its commit."),
+        "records_per_s": ("number", "Records per second of the last batch."),
+        "refused_changes": ("list of texts", "Schema changes that the policy of the table forbids."),
         "size": (
             "object",
-            "`row_count`, deleted ones included, `deleted_row_count`, `file_count`, `size_bytes`, `snapshot_count`.",
+            "`row_count` including deleted rows, `deleted_row_count`, `file_count`, `size_bytes`, `snapshot_count`.",
         ),
     },
 )
 PLAN = Document(
     "frazil plan: tables.&lt;name&gt;",
-    "Beside `pipeline` and `changes`, which is true when the exit code is 4.",
+    "The document also has `pipeline`, and `changes`, which is true when the exit code is 4.",
     {
-        "name": ("text", "The table."),
+        "name": ("text", "The name of the table."),
         "action": (
             "text",
             "`create`, `change` (of columns or layout), `start` (to read more partitions), `wait`, `stop` or `none`.",
         ),
-        "topics": ("list of texts", "The topics that it reads."),
+        "topics": ("list of texts", "The topics that the table reads."),
         "columns": (
             "list",
-            "Columns that it would get: `name`, `type`, and `source`, such as `inferred` or `declared`.",
+            "Columns that the table would get: `name`, `type`, and `source`, such as `inferred` or `declared`.",
         ),
         "first_offsets": (
             "list",
             "Where reading begins: `topic`, `partition`, `offset`, and `source`: `progress` or `start`.",
         ),
-        "sampled": ("number", "Records that were looked at."),
-        "unread": ("number", "Records that there are to read."),
-        "bad": ("number", "Records of the sample that do not fit."),
-        "refused": ("list of texts", "Changes that `schema_evolution` forbids."),
+        "sampled": ("number", "Records in the sample."),
+        "unread": ("number", "Unread records."),
+        "bad": ("number", "Bad records in the sample."),
+        "refused": ("list of texts", "Schema changes that `schema_evolution` forbids."),
         "warnings": (
             "list of texts",
-            "What to mind: an `order_by` that is text, a key column that no record has, changes without their `envelope`,"
-            " old metadata files that stay.",
+            "Warnings: an `order_by` column that is text, a key column that no record has, changes without their"
+            " `envelope`, old metadata files that are kept.",
         ),
-        "partition_spec": ("list of texts", "How new files will be partitioned."),
-        "partition_spec_before": ("list of texts", "How they are until now."),
-        "sort_order": ("list of texts", "How new files will be sorted."),
-        "sort_order_before": ("list of texts", "How they are until now."),
+        "partition_spec": ("list of texts", "The partition spec of new files."),
+        "partition_spec_before": ("list of texts", "The current partition spec."),
+        "sort_order": ("list of texts", "The sort order of new files."),
+        "sort_order_before": ("list of texts", "The current sort order."),
         **_TELLING,
     },
 )
 CHECK = Document(
     "frazil check: checks[]",
-    "Beside `ok` and `pipeline`. `frazil doctor` has `name`, `ok`, `found` and `remedy` of each.",
+    "The document also has `ok` and `pipeline`. Checks of `frazil doctor` have `name`, `ok`, `found` and `remedy`.",
     {
-        "name": ("text", "What was looked at, such as `kafka` or `table shop.orders`."),
-        "ok": ("boolean", "Whether it is well."),
-        "tried": ("text", "What was done."),
-        "found": ("text", "What came of it."),
-        "remedy": ("text", "What to do; empty when it is well."),
-        "where": ("text", "Where it is wrong."),
+        "name": ("text", "The subject of the check, such as `kafka` or `table shop.orders`."),
+        "ok": ("boolean", "Whether the check passed."),
+        "tried": ("text", "What the check did."),
+        "found": ("text", "The result."),
+        "remedy": ("text", "What to do; empty when the check passed."),
+        "where": ("text", "The place of the problem."),
     },
 )
 MAINTAIN = Document(
     "frazil maintain: tables.&lt;name&gt;",
-    "Beside `dry_run`. Dead-letter tables are among the tables.",
+    "The document also has `dry_run`. Dead-letter tables are among the tables.",
     {
-        "failure": ("text", "Why the table could not be looked at; empty when it could."),
-        "actions": ("list", "What is due, in the order in which it is done."),
-        "waiting": ("list of texts", "What must not be done yet, and why."),
-        "health": ("object", "What the table owes, before the round; null when it could not be looked at."),
+        "failure": ("text", "Why the table metadata could not be read; empty otherwise."),
+        "actions": ("list", "Due actions, in the order of their execution."),
+        "waiting": ("list of texts", "Actions that must wait, with their reasons."),
+        "health": ("object", "The health of the table before the round; null when its metadata could not be read."),
     },
 )
 ACTION = Document(
     "frazil maintain: tables.&lt;name&gt;.actions[]",
-    "With `--dry-run`, and of an action that was not begun because one before it failed, the first three alone.",
+    "Only the first three with `--dry-run`, or when the action did not start because an earlier one failed.",
     {
         "action": (
             "text",
             "`compact`, `deletes`, `manifests`, `carry`, `expire`, `orphans` or `statistics` ([what is"
             " done](../how-to/maintain.md#what-is-done-and-when)).",
         ),
-        "reason": ("text", "Why."),
-        "gain": ("text", "What will be better."),
-        "took_s": ("number", "How long it took."),
-        "failure": ("text", "Why it came to nothing; empty when it did not."),
-        "lost": ("boolean", "Whether another writer's commit was in the way, which is no fault."),
+        "reason": ("text", "Why the action is due."),
+        "gain": ("text", "What the action improves."),
+        "took_s": ("number", "The duration."),
+        "failure": ("text", "Why the action failed; empty when it succeeded."),
+        "conflict": (
+            "boolean",
+            "Whether the action was refused because of another writer's commit, which is no error.",
+        ),
         "rewritten": (
             "object",
-            "Files that were `removed` and `added`, `size_bytes` read, files whose rewrite was `lost`.",
+            "The number of files that were `removed` and `added`, the `size_bytes` that were read, and `conflicts`:"
+            " files whose rewrite was refused because of another writer's commit.",
         ),
     },
 )
-DEBT = Document(
-    "frazil maintain: tables.&lt;name&gt;.debt",
+HEALTH = Document(
+    "frazil maintain: tables.&lt;name&gt;.health",
     "",
     {
-        "files": ("number", "Data files."),
-        "size_bytes": ("number", "Their size."),
-        "p50_bytes": ("number", "The median of it."),
-        "small_files": ("number", "Small ones that lie in a partition with another small one."),
-        "small_share": ("number", "Their share of all files, 0 to 1."),
-        "delete_files": ("number", "Delete files."),
-        "equality_deletes": ("number", "Those of them with equality deletes, which other writers make."),
-        "deleted_rows": ("number", "Rows that readers must leave out, as delete files count them."),
-        "deleted_share": ("number", "Their share of all rows, 0 to 1."),
+        "files": ("number", "The number of data files."),
+        "size_bytes": ("number", "The total size of the data files."),
+        "p50_bytes": ("number", "The median size of the data files."),
+        "small_files": ("number", "Small files that are in the same partition as another small file."),
+        "small_share": ("number", "The fraction of small files, 0 to 1."),
+        "delete_files": ("number", "The number of delete files."),
+        "equality_deletes": ("number", "Delete files with equality deletes, which only other writers add."),
+        "deleted_rows": ("number", "Rows that delete files delete."),
+        "deleted_share": ("number", "The fraction of deleted rows, 0 to 1."),
         "manifests": ("number", "Manifests of the newest snapshot."),
-        "snapshots": ("number", "Snapshots."),
+        "snapshots": ("number", "The number of snapshots."),
         "metadata_bytes": ("number", "The size of the metadata file."),
-        "last_maintenance_ms": (_MS, "When table care of any process last changed the table's files."),
-        "above_cap": ("list of texts", "What is so much that readers suffer."),
+        "last_maintenance_ms": (_MS, "When table maintenance of any process last changed the table's files."),
+        "above_cap": ("list of texts", "Numbers so high that they slow readers down."),
     },
 )
-LETTER_CLASS = Document(
+DEAD_LETTER_CLASS = Document(
     "frazil dead-letters list: tables.&lt;name&gt;.classes[]",
-    "Beside `dead_letter_table` (null where there is none) and `dead_letters`, how many there are.",
+    "The table also has `dead_letter_table` (null when there is none) and `dead_letters`, the number of dead letters.",
     {
         "error_class": ("text", "The [class of error](dead-letters.md#classes-of-error)."),
-        "count": ("number", "How many letters have it."),
-        "first": ("time, ISO 8601", "The earliest timestamp of their records."),
-        "last": ("time, ISO 8601", "The latest."),
-        "path": ("text", "The field that is wrong, in the example."),
-        "example": ("text", "What is wrong, of one of them."),
+        "count": ("number", "The number of dead letters of this class."),
+        "first": ("time, ISO 8601", "The earliest timestamp of the records."),
+        "last": ("time, ISO 8601", "The latest timestamp of the records."),
+        "path": ("text", "The field that is wrong in the example."),
+        "example": ("text", "The message of one of the dead letters."),
     },
 )
-LETTER = Document(
+DEAD_LETTER = Document(
     "frazil dead-letters show: tables.&lt;name&gt;[]",
-    "Bytes are an object with `text`, or with `base64` where they are not UTF-8. `retry` returns per table how many"
-    " dead letters are `in_table` now and how many `stayed`; `drop` returns per table how many `dead_letters` it removed or"
-    " would remove, and whether they are `dropped`.",
+    "Bytes are an object with `text`, or with `base64` where they are not UTF-8. `replay` prints per table the number"
+    " of dead letters that were `replayed` and of those that are `remaining`; `drop` prints per table the number of"
+    " `dead_letters` that it removed or would remove, and whether they are `dropped`.",
     {
-        "topic": ("text", "Where the record lies in Kafka."),
-        "partition": ("number", ""),
-        "offset": ("number", ""),
+        "topic": ("text", "The topic of the record."),
+        "partition": ("number", "The partition of the record."),
+        "offset": ("number", "The offset of the record."),
         "timestamp": (
             "time, ISO 8601",
-            "The record's own; null where it has none, and outside of the years 1 to 9999.",
+            "The timestamp of the record; null when it has none, and outside of the years 1 to 9999.",
         ),
-        "timestamp_ms": ("number", "The same in milliseconds where it is outside of these years; null otherwise."),
-        "key": ("bytes", "Its key; null where it has none."),
-        "value": ("bytes", "Its value; null where it has none."),
-        "headers": ("list", "Its headers, `key` (text) and `value` (bytes) of each."),
-        "schema_id": ("text", "The schema that it names, where that is known."),
+        "timestamp_ms": (
+            "number",
+            "The timestamp in milliseconds when it is outside of the years 1 to 9999; null otherwise.",
+        ),
+        "key": ("bytes", "The key of the record; null when it has none."),
+        "value": ("bytes", "The value of the record; null when it has none."),
+        "headers": ("list", "The headers of the record, each with `key` (text) and `value` (bytes)."),
+        "schema_id": ("text", "The schema that the record names, when it is known."),
         "error_class": ("text", "The [class of error](dead-letters.md#classes-of-error)."),
-        "message": ("text", "What is wrong."),
-        "path": ("text", "The field that is wrong; null when it is the whole record."),
-        "retries": ("number", "How often it was tried again, in vain."),
-        "frazil_version": ("text", "The version that wrote the reason."),
+        "message": ("text", "The error message."),
+        "path": ("text", "The field that is wrong; null when the whole record is."),
+        "retries": ("number", "How often a replay of the dead letter failed."),
+        "frazil_version": ("text", "The version of Frazil that wrote the message."),
     },
 )
 DOCUMENTS = (
-    STATUS, PROCESS, TABLE, LAST_UPSERT, CARE, RUN, PLAN, CHECK, MAINTAIN, ACTION, DEBT, LETTER_CLASS, LETTER,
+    STATUS, PROCESS, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK, MAINTAIN, ACTION, HEALTH,
+    DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\
 With `--output json` every command prints one document, in one line; an error is [a document too](errors.md). Numbers of \
 bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`. `frazil schema` prints the JSON Schema itself, `frazil dev \
-broker` its `bootstrap_servers`, `pid` and `directory` once it listens, `frazil demo` its `tables` with what was sent and \
-what arrived, the answer of a `query`, `catalog` and `warehouse`, and whether all of it is `ok`."""
+broker` its `bootstrap_servers`, `pid` and `directory` once it listens. `frazil demo` prints its `tables` with the \
+numbers of records sent and rows found, the result of a `query`, `catalog` and `warehouse`, and `ok`, which is true \
+when all records arrived."""

@@ -148,7 +148,7 @@ class Pipeline:
         return {
             **(self._lake.environment() if self._lake else {}),
             "FRAZIL_FAILPOINTS": failpoints,
-            "FRAZIL_YOUNGEST_ORPHAN": "1ms",
+            "FRAZIL_MIN_ORPHAN_AGE": "1ms",
             "TMPDIR": str(self.folder / "tmp"),
             "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
         }

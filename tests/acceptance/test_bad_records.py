@@ -66,7 +66,7 @@ class Zoo:
 
     def check_that_no_worker_died(self) -> None:
         """Spark would fail the job, and its tables would try again."""
-        assert not self.run.seen("table_backs_off")
+        assert not self.run.seen("table_backing_off")
         assert self._daemons() == self.daemons != set()
 
     def metadata(self, table: str) -> Path:
@@ -187,7 +187,7 @@ def test_records_that_suddenly_are_large_are_read_in_smaller_pieces(pipeline: Pi
         pipeline.wait_for_commit_of(table, run)
         verdict = pipeline.verify(table)
         assert (verdict.problems, verdict.row_count) == ([], GOOD + 4010)
-        assert len(run.seen("large_records", table=table)) == 1
-        assert not run.seen("table_backs_off", table=table)
+        assert len(run.seen("oversized_records_found", table=table)) == 1
+        assert not run.seen("table_backing_off", table=table)
         assert run.stop() == 0, run.tail()
     pipeline.check_readers(table)

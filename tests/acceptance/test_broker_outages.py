@@ -128,11 +128,11 @@ def test_an_outage_is_named_and_waited_out(served: Served, away_s: float) -> Non
     state = served.pipeline.wait_for_state(run, served.table, "backing off", "Kafka is not reachable")
     assert served.broker.bootstrap_servers in state["where"]
     assert state["remedy"]
-    warnings = len(run.seen("unavailable"))
+    warnings = len(run.seen("service_unavailable"))
     wait_until(lambda: time.monotonic() - began_s > away_s, "the outage has lasted", away_s + 1)
-    run.wait_for("unavailable", count=warnings + 1)
+    run.wait_for("service_unavailable", count=warnings + 1)
     served.bring_back()
-    run.wait_for("available_again")
+    run.wait_for("service_available_again")
     served.wait_until_complete(run)
     assert served.pipeline.wait_for_state(run, served.table, "waiting")["reason"] == ""
 
@@ -140,7 +140,7 @@ def test_an_outage_is_named_and_waited_out(served: Served, away_s: float) -> Non
 def test_a_broker_that_takes_connections_and_says_nothing_is_named_and_waited_out(served: Served) -> None:
     """A batch that has begun comes to nothing, and `check` to an end."""
     run = served.run()
-    outages, failed = len(run.seen("unavailable")), len(run.seen("table_backs_off"))
+    outages, failed = len(run.seen("service_unavailable")), len(run.seen("table_backing_off"))
     point = served.points["job.before", "hold"]
     with point.armed():
         served.send()
@@ -148,7 +148,7 @@ def test_a_broker_that_takes_connections_and_says_nothing_is_named_and_waited_ou
         point.wait(run)
         with frozen(served.broker.pid):
             point.disarm()
-            said = run.wait_for("unavailable", count=outages + 1, within_s=NAMED_WITHIN_S)
+            said = run.wait_for("service_unavailable", count=outages + 1, within_s=NAMED_WITHIN_S)
             assert said["where"] == served.broker.bootstrap_servers
             assert "Kafka is not reachable" in said["reason"]
             assert served.pipeline.wait_for_state(run, served.table, "backing off")["remedy"]
@@ -156,7 +156,7 @@ def test_a_broker_that_takes_connections_and_says_nothing_is_named_and_waited_ou
             [problem] = [check for check in checks if not check["ok"]]
             assert (problem["name"], problem["where"]) == ("kafka", served.broker.bootstrap_servers)
             assert "Kafka is not reachable" in problem["found"]
-            run.wait_for("table_backs_off", count=failed + 1, within_s=NAMED_WITHIN_S)
+            run.wait_for("table_backing_off", count=failed + 1, within_s=NAMED_WITHIN_S)
     served.send()
     served.wait_until_complete(run)
 
@@ -165,7 +165,7 @@ def test_a_pipeline_started_without_a_broker_waits_for_one(served: Served) -> No
     assert served.run().stop() == 0
     served.broker.stop()
     run = served.pipeline.run()
-    assert "Kafka is not reachable" in run.wait_for("unavailable")["reason"]
+    assert "Kafka is not reachable" in run.wait_for("service_unavailable")["reason"]
     served.bring_back()
     served.wait_until_complete(run)
     assert run.stop() == 0
@@ -175,7 +175,7 @@ def test_a_pipeline_without_a_broker_stops_when_it_is_told_to(served: Served) ->
     run = served.run()
     served.broker.stop()
     try:
-        run.wait_for("unavailable")
+        run.wait_for("service_unavailable")
         assert run.stop(30) == 0
     finally:
         served.bring_back()

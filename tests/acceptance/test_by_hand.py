@@ -176,7 +176,7 @@ def test_a_topic_made_anew_while_running_stops_its_table(by_hand: ByHand) -> Non
     by_hand.pipeline.topics.recreate(owned.topic, 1)
     by_hand.pipeline.feed_elsewhere(owned.topic, events(500))
     assert "deleted and created again" in by_hand.stop_reason("topic")["reason"]
-    assert len(by_hand.run().seen("conflict", table=owned.table)) <= 2, "it was noticed at once"
+    assert len(by_hand.run().seen("commit_conflict", table=owned.table)) <= 2, "it was noticed at once"
     owned.check()
 
 

@@ -38,14 +38,14 @@ def test_a_running_pipeline_cares_for_its_tables_beside_other_hands(pipeline: Pi
     table, topic = pipeline.add_fed_table("cared")
     with pipeline.running() as run:
         commit_some(pipeline, table, topic, run, 6)
-        run.wait_for("care_done", action="compact", table=table)
-        run.wait_for("care_done", action="expire", table=table)
+        run.wait_for("maintenance_done", action="compact", table=table)
+        run.wait_for("maintenance_done", action="expire", table=table)
         other = operator.open(pipeline.folder, table)
         other.append_nothing()
         commit_some(pipeline, table, topic, run, 3)
         other.expire_all_but_newest()
         commit_some(pipeline, table, topic, run, 8)
-        done = run.wait_for("care_done", action="compact", table=table, count=2)
+        done = run.wait_for("maintenance_done", action="compact", table=table, count=2)
         done_ms = datetime.fromisoformat(done["timestamp"]).timestamp() * 1000
         run.wait_while_running(
             lambda: pipeline.state(table)["maintenance"]["last_ms"] >= done_ms,
@@ -53,14 +53,14 @@ def test_a_running_pipeline_cares_for_its_tables_beside_other_hands(pipeline: Pi
         )
         with run.small_files_only(TOO_SMALL_BYTES):
             pipeline.feed.produce(topic, events(50, 0))
-            run.wait_for("table_backs_off", table=table)
+            run.wait_for("table_backing_off", table=table)
         pipeline.wait_for_commit_of(table, run)
         run.wait_while_running(
             lambda: pipeline.state(table)["maintenance"]["failure"] == "", "care has nothing to complain of any more"
         )
         assert run.stop() == 0, run.tail()
         assert not run.seen("table_stopped")
-        assert not run.seen("unexpected")
+        assert not run.seen("unexpected_error")
     pipeline.check(table)
     said = pipeline.command("status")["tables"][table]["maintenance"]
     assert said["last_ms"] is not None

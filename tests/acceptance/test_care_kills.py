@@ -23,35 +23,35 @@ from tests.acceptance.verifier import unnamed
 pytestmark = pytest.mark.timeout(900)
 
 STEPS: Mapping[str, str] = {
-    "care.planned": "compact",
-    "care.compact.begins": "compact",
-    "care.compact.written": "compact",
-    "care.compact.landed": "compact",
-    "care.deletes.begins": "deletes",
-    "care.deletes.landed": "deletes",
-    "care.manifests.begins": "manifests",
-    "care.manifests.landed": "manifests",
-    "care.expire.begins": "expire",
-    "care.expire.landed": "expire",
-    "care.carry.begins": "carry",
-    "care.carry.landed": "carry",
-    "care.orphans.found": "orphans",
-    "care.orphans.deleting": "orphans",
-    "care.statistics.begins": "statistics",
-    "care.statistics.landed": "statistics",
+    "maintenance.planned": "compact",
+    "maintenance.compact.begins": "compact",
+    "maintenance.compact.written": "compact",
+    "maintenance.compact.landed": "compact",
+    "maintenance.deletes.begins": "deletes",
+    "maintenance.deletes.landed": "deletes",
+    "maintenance.manifests.begins": "manifests",
+    "maintenance.manifests.landed": "manifests",
+    "maintenance.expire.begins": "expire",
+    "maintenance.expire.landed": "expire",
+    "maintenance.carry.begins": "carry",
+    "maintenance.carry.landed": "carry",
+    "maintenance.orphans.found": "orphans",
+    "maintenance.orphans.deleting": "orphans",
+    "maintenance.statistics.begins": "statistics",
+    "maintenance.statistics.landed": "statistics",
 }
 """Steps, and the action that each is a step of."""
 IN_TIME = (
-    "care.compact.landed",
-    "care.deletes.landed",
-    "care.expire.begins",
-    "care.carry.landed",
-    "care.orphans.deleting",
+    "maintenance.compact.landed",
+    "maintenance.deletes.landed",
+    "maintenance.expire.begins",
+    "maintenance.carry.landed",
+    "maintenance.orphans.deleting",
 )
 """One of each action that can cost a row, when there is little time."""
 CASES = [pytest.param(step, marks=[] if step in IN_TIME else [pytest.mark.soak]) for step in STEPS]
 LANDED = tuple(step for step in STEPS if step.endswith(".landed"))
-SECOND_TIME = ("care.orphans.deleting",)
+SECOND_TIME = ("maintenance.orphans.deleting",)
 """Steps that are struck when some of the action is done."""
 
 

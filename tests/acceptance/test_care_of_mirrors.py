@@ -37,7 +37,7 @@ def test_mirrors_are_cared_for_under_load_whatever_is_killed(pipeline: Pipeline)
         Mirror(pipeline, "two", format_version=2, partition_by=["bucket(id, 2)"]),
         Mirror(pipeline, "three", partition_by=["truncate(id, 100)"]),
     ]
-    with pipeline.running(failpoints="care.compact.written=kill") as run:
+    with pipeline.running(failpoints="maintenance.compact.written=kill") as run:
         load(run, mirrors, times=500)
         assert run.wait() == -signal.SIGKILL, "in care"
     with pipeline.running(failpoints="upsert.resolved=kill@7") as run:
@@ -48,11 +48,11 @@ def test_mirrors_are_cared_for_under_load_whatever_is_killed(pipeline: Pipeline)
     with pipeline.running() as run:
         load(run, mirrors, times=6)
         for mirror in mirrors:
-            run.wait_for("care_done", action="compact", table=mirror.table, lost=0)
+            run.wait_for("maintenance_done", action="compact", table=mirror.table, conflicts=0)
         load(run, mirrors, times=3)
         assert run.stop() == 0, run.tail()
         assert not run.seen("table_stopped")
-        assert not run.seen("unexpected")
+        assert not run.seen("unexpected_error")
     pipeline.document["maintenance"] = {**EAGER, "orphans": {"age": "1ms"}}
     pipeline.command("maintain")
     for mirror in mirrors:

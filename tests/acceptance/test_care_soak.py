@@ -32,13 +32,13 @@ SAFETY_AGE_S = 180
 CARE = {"min_input_files": 4, "snapshots": {"count": 12}, "orphans": {"age": f"{SAFETY_AGE_S}s"}}
 LAYOUTS = (["bucket(id, 4)"], ["even", "bucket(id, 2)"])
 STEPS = (
-    "care.planned",
-    "care.compact.begins",
-    "care.compact.written",
-    "care.compact.landed",
-    "care.expire.begins",
-    "care.expire.landed",
-    "care.orphans.found",
+    "maintenance.planned",
+    "maintenance.compact.begins",
+    "maintenance.compact.written",
+    "maintenance.compact.landed",
+    "maintenance.expire.begins",
+    "maintenance.expire.landed",
+    "maintenance.orphans.found",
 )
 LIVES_MS = 12_000
 LOOKED_AFTER_S = 15.0
@@ -114,7 +114,7 @@ class Soak:
     def note(self, run: Run) -> None:
         """Counts what table care has done in a run, which had no trouble."""
         assert troubles(run) == []
-        for done in run.seen("care_done"):
+        for done in run.seen("maintenance_done"):
             self.seen[done["action"]] += 1
             self.seen["orphans removed"] += done["removed"] if done["action"] == "orphans" else 0
 
@@ -146,7 +146,7 @@ class Soak:
 
 def troubles(run: Run) -> list[Any]:
     """What a run may not say whatever others do."""
-    words = ("unexpected", "table_stopped", "care_failed", "care_put_off")
+    words = ("unexpected_error", "table_stopped", "maintenance_failed", "maintenance_skipped")
     return [event for word in words for event in run.seen(word)]
 
 

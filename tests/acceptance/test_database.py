@@ -116,9 +116,9 @@ def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker
         assert run.stop() == 0, run.tail()
         assert table.in_words(mirror.rows(table)) == before
         assert Counter(dead_letter["error_class"] for dead_letter in mirror.dead_letters(table)) == {
-            "key_differs": changed + 1
+            "key_mismatch": changed + 1
         }
 
         pipeline.document["defaults"]["key_columns"] = ["id", "v"]
-        pipeline.command("dead-letters", "retry", mirror.name(table))
+        pipeline.command("dead-letters", "replay", mirror.name(table))
         mirror.check()

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.timeout(900)
 
 LARGE = 3_000_000_000
 BROKEN: tuple[bytes | None, ...] = (b"{", None, b'{"text": "\xff"}')
-KILLS_OF_A_RUN = ("letters.before",)
-KILLS_OF_A_RETRY = ("retry.announced", "retry.promised", "retry.append-landed", "retry.appended")
+KILLS_OF_A_RUN = ("dead_letters.before",)
+KILLS_OF_A_RETRY = ("replay.marked", "replay.pending", "replay.append-landed", "replay.appended")
 NARROW = [f"n{number}" for number in range(len(KILLS_OF_A_RETRY) + 1)]
 
 
@@ -104,21 +104,21 @@ def test_every_record_is_a_row_or_a_letter_whatever_is_killed(pipeline: Pipeline
         held.check(is_cured=False)
         for step in KILLS_OF_A_RETRY:
             pipeline.document["tables"][held.table]["columns"] = held.widened()
-            pipeline.command("dead-letters", "retry", failpoints=f"{step}=kill", expected=-signal.SIGKILL)
+            pipeline.command("dead-letters", "replay", failpoints=f"{step}=kill", expected=-signal.SIGKILL)
             held.check_nothing_is_twice()
             held.round += 1
             held.produce()
             pipeline.wait_until_settled(held.table, run)
         pipeline.document["tables"][held.table]["columns"] = held.widened()
-        done = pipeline.command("dead-letters", "retry", held.table)["tables"][held.table]
-        assert done["in_table"] >= 2
+        done = pipeline.command("dead-letters", "replay", held.table)["tables"][held.table]
+        assert done["replayed"] >= 2
         held.check(is_cured=True)
         assert run.stop() == 0, run.tail()
     for table in (held.table, held.dead_letters):
         pipeline.check_readers(table)
     found = pipeline.command("dead-letters", "list")["tables"][held.table]
-    assert (found["dead_letters"], found["dead_letter_table"]) == (done["stayed"], held.dead_letters)
-    assert {one["error_class"] for one in found["classes"]} == {"malformed", "tombstone", "bad_text"}
+    assert (found["dead_letters"], found["dead_letter_table"]) == (done["remaining"], held.dead_letters)
+    assert {one["error_class"] for one in found["classes"]} == {"malformed", "tombstone", "invalid_text"}
     status = pipeline.command("status")["tables"][held.table]
-    assert (status["dead_letters"], status["ok"]) == (done["stayed"], True)
-    assert pipeline.command("dead-letters", "drop", "--yes")["tables"][held.table]["dead_letters"] == done["stayed"]
+    assert (status["dead_letters"], status["ok"]) == (done["remaining"], True)
+    assert pipeline.command("dead-letters", "drop", "--yes")["tables"][held.table]["dead_letters"] == done["remaining"]

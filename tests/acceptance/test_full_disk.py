@@ -28,7 +28,7 @@ class Cramped(OneTable):
 
     def wait_for_failures(self, run: Run, words: str) -> None:
         """Waits until the batch has failed twice for this reason: once more than could be chance."""
-        failures = "table_backs_off"
+        failures = "table_backing_off"
         first = run.wait_for(failures, count=len(run.seen(failures, table=self.table)) + 1, table=self.table)
         again = run.wait_for(failures, count=len(run.seen(failures, table=self.table)) + 1, table=self.table)
         for event in (first, again):

@@ -23,11 +23,11 @@ def test_a_second_interrupt_waits_for_no_batch_and_the_next_run_reads_exactly(pi
         run = pipeline.run(failpoints=points.declaration)
         point.wait(run)
         run.interrupt()
-        run.wait_for("stopping", in_hand=[table])
+        run.wait_for("stopping", tables_in_flight=[table])
         run.interrupt()
         assert run.wait(A_FEW_SECONDS) == 130, run.tail()
         wait_until_gone(run)
-    assert not run.seen("unexpected"), run.tail()
+    assert not run.seen("unexpected_error"), run.tail()
     assert pipeline.progress(table) == {}
     pipeline.feed.produce(topic, events(200, 200))
     pipeline.catch_up()
@@ -38,7 +38,7 @@ def test_a_run_that_is_stopped_before_the_catalog_answers_prints_its_result(pipe
     pipeline.add_fed_table("unreached")
     pipeline.document["catalog"] = {"type": "rest", "uri": "http://127.0.0.1:1/"}
     run = pipeline.run()
-    run.wait_for("unavailable")
+    run.wait_for("service_unavailable")
     assert run.stop() == 0, run.tail()
     assert run.result() == {"tables": {}}
 
@@ -52,16 +52,16 @@ def test_a_stop_waits_for_the_batch_in_hand_as_long_as_its_grace_and_no_longer(p
         run = pipeline.run("--grace", "2s", failpoints=points.declaration)
         point.wait(run)
         assert run.stop(A_FEW_SECONDS) == 0, run.tail()
-        assert run.seen("stopping", in_hand=[table])
-        assert run.seen("grace_over", grace_s=2.0)
+        assert run.seen("stopping", tables_in_flight=[table])
+        assert run.seen("grace_period_exceeded", grace_s=2.0)
         wait_until_gone(run)
-    assert not run.seen("unexpected"), run.tail()
+    assert not run.seen("unexpected_error"), run.tail()
     assert pipeline.progress(table) == {}
     with point.armed():
         run = pipeline.run("--grace", "10m", failpoints=points.declaration)
         point.wait(run)
         run.terminate()
-        run.wait_for("stopping", in_hand=[table])
+        run.wait_for("stopping", tables_in_flight=[table])
     assert run.wait(A_FEW_SECONDS) == 0, run.tail()
-    assert (len(run.seen("batch_committed")), run.seen("grace_over")) == (1, []), run.tail()
+    assert (len(run.seen("batch_committed")), run.seen("grace_period_exceeded")) == (1, []), run.tail()
     pipeline.check(table)

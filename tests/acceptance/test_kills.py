@@ -56,7 +56,7 @@ def test_a_python_worker_killed_in_a_task_costs_nothing_but_time(struck: Struck,
         run.kill(worker)
     struck.pipeline.wait_for_commit_of(struck.table, run)
     struck.pipeline.check(struck.table)
-    assert run.seen("table_backs_off", table=struck.table)
+    assert run.seen("table_backing_off", table=struck.table)
 
 
 def test_a_killed_worker_daemon_costs_nothing_but_time(struck: Struck) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 
 LARGE = 3_000_000_000
 KEYS, PARTITIONS = 40, 2
-KILLS = ("retry.announced", "retry.replace-landed", "retry.replaced", "retry.rewrite-landed")
+KILLS = ("replay.marked", "replay.replace-landed", "replay.replaced", "replay.rewrite-landed")
 NARROW = [f"n{number}" for number in range(len(KILLS) + 1)]
 
 
@@ -101,7 +101,7 @@ def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipe
         assert held.rows() != held.expected()
         for step in KILLS:
             pipeline.document["tables"][held.table]["columns"] = held.widened()
-            pipeline.command("dead-letters", "retry", failpoints=f"{step}=kill", expected=-signal.SIGKILL)
+            pipeline.command("dead-letters", "replay", failpoints=f"{step}=kill", expected=-signal.SIGKILL)
             held.rows()
             held.round += 1
             held.change()
@@ -109,9 +109,9 @@ def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipe
         held.change()
         pipeline.document["tables"][held.table]["columns"] = held.widened()
         # The changes may be on their way when the first of these looks: then the letters that are last come with the second.
-        done = [pipeline.command("dead-letters", "retry", held.table)["tables"][held.table]["in_table"]]
+        done = [pipeline.command("dead-letters", "replay", held.table)["tables"][held.table]["replayed"]]
         pipeline.wait_for_commit_of(held.table, run)
-        done += [one["in_table"] for one in pipeline.command("dead-letters", "retry")["tables"].values()]
+        done += [one["replayed"] for one in pipeline.command("dead-letters", "replay")["tables"].values()]
         assert sum(done) > 0
         assert held.rows() == held.expected()
         held.check_letters()

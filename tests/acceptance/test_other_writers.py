@@ -149,7 +149,7 @@ class Shared:
             point.wait(self._world.run())
             yield self._world.pipeline.progress(self.table)[self.topic][0]
         self.wait()
-        assert self._world.run().seen("conflict", table=self.table, reason=REFUSED)
+        assert self._world.run().seen("commit_conflict", table=self.table, reason=REFUSED)
 
     def has_come(self, rows: list[Row]) -> None:
         """Somebody else has added rows."""
@@ -178,7 +178,7 @@ class Shared:
             one["snapshot-id"]
             for one in snapshots
             if one["summary"]["operation"] == "replace"
-            and f"frazil.{self._world.pipeline.name}.care-id" not in one["summary"]
+            and f"frazil.{self._world.pipeline.name}.maintenance-id" not in one["summary"]
         }
 
     def check(self) -> None:
@@ -199,7 +199,7 @@ class Shared:
         """Every reader says the same, and the pipeline has nothing to complain about."""
         self._world.pipeline.check_readers(self.table)
         assert not self._world.run().seen("table_stopped")
-        assert not self._world.run().seen("unexpected")
+        assert not self._world.run().seen("unexpected_error")
 
     def _expected(self) -> Iterator[tuple[Place, str]]:
         for place, value in self._world.pipeline.ledger.of(self.topic).items():
@@ -303,8 +303,8 @@ def test_rows_of_a_mirror_are_as_the_last_one_left_them_who_changed_them(world: 
         mirror.change_rows(hands, range(1000, 1010))
     mirror.rows |= newer
     mirror.check()
-    assert world.run().seen("rows_looked_up_again", table=mirror.table)
-    assert not world.run().seen("conflict", table=mirror.table)
+    assert world.run().seen("lookup_repeated", table=mirror.table)
+    assert not world.run().seen("commit_conflict", table=mirror.table)
     mirror.change_rows(hands, range(2000, 2010))
     mirror.check()
     mirror.put(range(5, 25))
@@ -352,14 +352,14 @@ def test_spark_compacts_a_mirror_and_expires_its_snapshots_while_changes_arrive(
     mirror.check()
     world.pipeline.wait_until_settled(mirror.table, run)
     point, before = world.points["upsert.resolved", "hold"], mirror.rewrites()
-    looked = len(run.seen("rows_looked_up_again", table=mirror.table))
+    looked = len(run.seen("lookup_repeated", table=mirror.table))
     with point.armed():
         mirror.put(range(20, 40))
         point.wait(run)
         mirror.by_spark.call("rewrite_data_files", mirror.table, options="map('rewrite-all', 'true')")
         assert mirror.rewrites() - before
     mirror.check()
-    assert len(run.seen("rows_looked_up_again", table=mirror.table)) > looked
+    assert len(run.seen("lookup_repeated", table=mirror.table)) > looked
     mirror.put(range(30, 50))
     mirror.drop(range(5))
     mirror.drop(range(1000, 1005))

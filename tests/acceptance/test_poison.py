@@ -57,5 +57,5 @@ def test_a_record_that_ends_its_worker_becomes_a_dead_letter(
     run.stop()
     monkeypatch.setenv("PYTHONPATH", folder)  # The command lives, and says so of what still harms its reader.
     name = tables["segmentation"][0]
-    tried = pipeline.command("dead-letters", "retry", name)
-    assert tried["tables"] == {name: {"in_table": 0, "stayed": 1}}
+    tried = pipeline.command("dead-letters", "replay", name)
+    assert tried["tables"] == {name: {"replayed": 0, "remaining": 1}}

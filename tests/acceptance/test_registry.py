@@ -199,9 +199,9 @@ class Stream:
         mark, text = str(self._number).encode(), b"o%d" % self._number
         kinds = (
             Letter(value[:-1], "malformed", str(schema_id)),
-            Letter(b"\x07" + value[1:] + mark, "no_magic", None),
+            Letter(b"\x07" + value[1:] + mark, "no_wire_format", None),
             Letter(value[:1] + NOBODYS + value[5:] + mark, "unknown_schema_id", str(int.from_bytes(NOBODYS, "big"))),
-            Letter(value.replace(text, b"\xff" + text[1:]), "bad_text", str(schema_id)),
+            Letter(value.replace(text, b"\xff" + text[1:]), "invalid_text", str(schema_id)),
         )
         return kinds[self._number // DAMAGED_EVERY % len(kinds)]
 
@@ -254,11 +254,11 @@ class History:
                 self.pipeline.wait_until_settled(table, self.run)
             stream.check()
             stream.mend()
-        done = self.pipeline.command("dead-letters", "retry")["tables"]
+        done = self.pipeline.command("dead-letters", "replay")["tables"]
         for stream in self.streams:
             for table in stream.tables:
                 counts = done[table]
-                assert (counts["in_table"], counts["stayed"]) == (len(stream.late), len(stream.dead_letters)), table
+                assert (counts["replayed"], counts["remaining"]) == (len(stream.late), len(stream.dead_letters)), table
 
     def end(self) -> None:
         """Every record is there once, whichever reader is asked, at the newest snapshots and the oldest."""

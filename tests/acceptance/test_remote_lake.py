@@ -97,7 +97,7 @@ def test_a_store_that_takes_connections_and_says_nothing_is_named_and_waited_out
         pipeline.wait_for_commit_of(table, run)
         with way.silent():
             pipeline.feed.produce(topic, events(300, 300))
-            assert "a task failed" in run.wait_for("table_backs_off", within_s=NAMED_WITHIN_S)["reason"]
+            assert "a task failed" in run.wait_for("table_backing_off", within_s=NAMED_WITHIN_S)["reason"]
             checks = pipeline.command("check", expected=1, within_s=NAMED_WITHIN_S)["checks"]
             [problem] = [check for check in checks if not check["ok"]]
             assert problem["name"] == "store"
@@ -107,10 +107,10 @@ def test_a_store_that_takes_connections_and_says_nothing_is_named_and_waited_out
         with point.armed():
             pipeline.feed.produce(topic, events(300, 600))
             point.wait(run)
-            backed_off = len(run.seen("table_backs_off"))
+            backed_off = len(run.seen("table_backing_off"))
             with way.silent():
                 point.disarm()
-                run.wait_for("table_backs_off", count=backed_off + 1, within_s=NAMED_WITHIN_S)
+                run.wait_for("table_backing_off", count=backed_off + 1, within_s=NAMED_WITHIN_S)
         pipeline.wait_for_commit_of(table, run)
         assert run.stop() == 0, run.tail()
     pipeline.check(table)

@@ -137,8 +137,8 @@ def test_a_compaction_between_the_look_and_the_commit_makes_the_rows_be_looked_u
     mirror.wait(run)
     struck.pipeline.wait_until_settled(mirror.table, run)
     mirror.check_all()
-    assert run.seen("rows_looked_up_again", table=mirror.table)
-    assert not run.seen("conflict", table=mirror.table)
+    assert run.seen("lookup_repeated", table=mirror.table)
+    assert not run.seen("commit_conflict", table=mirror.table)
 
 
 def test_two_drivers_of_one_mirror_make_one(pipeline: Pipeline) -> None:

@@ -200,5 +200,5 @@ def test_the_small_jvm_can_commit_too(lake: Lake, folder: Path) -> None:
         jvm.listen()
         catalog = IcebergLake(jvm, folder).catalog()
         assert catalog.commit(commit_of(load(catalog), 9)).offsets["a"][0] == 9
-        catalog.append_once(TABLE, files_of(load(catalog), 8), "retry-id", "r1", head_of(catalog))
+        catalog.append_once(TABLE, files_of(load(catalog), 8), "replay-id", "r1", head_of(catalog))
         assert len(paths(catalog)) == 4

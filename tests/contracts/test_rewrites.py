@@ -17,7 +17,7 @@ def _rewrite(catalog: Catalog, removed: str, *ids: int, read_at: int | None = No
     state = load(catalog)
     assert state.head_id is not None
     return Rewrite(
-        TABLE, read_at or state.head_id, name, (removed,), files_of(state, *ids) if ids else (), {"retry": "x"}
+        TABLE, read_at or state.head_id, name, (removed,), files_of(state, *ids) if ids else (), {"replay": "x"}
     )
 
 
@@ -29,8 +29,8 @@ def test_a_rewrite_replaces_files_and_says_so(catalog: Catalog, lake: Lake) -> N
     assert paths(lake.catalog()) == sorted([second, rewrite.added[0].path])
     assert catalog.size(TABLE).row_count == 2
     assert plain(load(catalog).progress) == plain(progress)
-    newest, *older = catalog.history(TABLE, ("retry", "rewrite-id", "retry-id"))
-    assert newest == LoggedSnapshot(head_of(catalog), {"retry": "x", "rewrite-id": "r"})
+    newest, *older = catalog.history(TABLE, ("replay", "rewrite-id", "replay-id"))
+    assert newest == LoggedSnapshot(head_of(catalog), {"replay": "x", "rewrite-id": "r"})
     assert [said.snapshot_id for said in older][:1] == [before]
     assert not any(said.summary or said.is_cut for said in older)
 
@@ -85,7 +85,7 @@ def test_a_rewrite_of_a_table_that_was_rolled_back_is_refused(catalog: Catalog, 
 
 def test_a_rewrite_whose_answer_was_lost_is_looked_up(catalog: Catalog, lake: Lake) -> None:
     first, second = begin(catalog)
-    with lake.lose_next_answer("retry.rewrite-landed"):
+    with lake.lose_next_answer("replay.rewrite-landed"):
         catalog.rewrite(_rewrite(catalog, first))
     assert paths(catalog) == [second]
 
@@ -104,24 +104,24 @@ def test_files_are_appended_once_under_a_name_and_leave_the_progress_alone(lake:
     begin(one)
     since, progress = head_of(one), load(one).progress
     files = files_of(load(one), 8)
-    one.append_once(TABLE, files, "retry-id", "r1", since)
+    one.append_once(TABLE, files, "replay-id", "r1", since)
     load(other)
     lake.append_foreign(TABLE)
     with suppress(ConflictError):
-        other.append_once(TABLE, files, "retry-id", "r1", since)
+        other.append_once(TABLE, files, "replay-id", "r1", since)
     assert len(paths(other)) == 3
     assert plain(load(other).progress) == plain(progress)
-    other.append_once(TABLE, (), "retry-id", "r2", since)
-    assert [said.summary for said in other.history(TABLE, ("retry-id",))][:3] == [
-        {"retry-id": "r2"}, {}, {"retry-id": "r1"},
+    other.append_once(TABLE, (), "replay-id", "r2", since)
+    assert [said.summary for said in other.history(TABLE, ("replay-id",))][:3] == [
+        {"replay-id": "r2"}, {}, {"replay-id": "r1"},
     ]  # fmt: skip
     assert one.commit(commit_of(load(one), 30)).offsets["a"][0] == 30
 
 
 def test_an_append_whose_answer_was_lost_is_looked_up(catalog: Catalog, lake: Lake) -> None:
     begin(catalog)
-    with lake.lose_next_answer("retry.append-landed"):
-        catalog.append_once(TABLE, files_of(load(catalog), 8), "retry-id", "r1", head_of(catalog))
+    with lake.lose_next_answer("replay.append-landed"):
+        catalog.append_once(TABLE, files_of(load(catalog), 8), "replay-id", "r1", head_of(catalog))
     assert len(paths(catalog)) == 3
 
 
@@ -131,7 +131,7 @@ def test_nothing_is_appended_where_the_history_does_not_reach_back_far_enough(ca
     lake.append_foreign(TABLE)
     lake.expire_all_but_newest(TABLE)
     state = load(catalog)
-    [left] = catalog.history(TABLE, ("retry-id",))
+    [left] = catalog.history(TABLE, ("replay-id",))
     assert (left.snapshot_id, left.is_cut) == (state.head_id, True)
     with pytest.raises(UnavailableError):
-        catalog.append_once(TABLE, files_of(state, 8), "retry-id", "r1", since)
+        catalog.append_once(TABLE, files_of(state, 8), "replay-id", "r1", since)

@@ -283,7 +283,7 @@ def test_where_history_does_not_tell_whether_a_commit_landed_nothing_is_said(han
 
 def _replacement(hand: Hand, *ids: int, delta: RowDelta, name: str = "r1") -> Replacement:
     since, progress = hand.fresh().head_id, hand.state.progress
-    return Replacement(_TABLE, hand.write(*ids), delta, progress, since, name, {"retry-letters": "x"})
+    return Replacement(_TABLE, hand.write(*ids), delta, progress, since, name, {"replayed-dead-letters": "x"})
 
 
 def test_rows_are_replaced_once_under_a_name_and_the_progress_stays(hand: Hand, lake: Lake) -> None:
@@ -294,8 +294,8 @@ def test_rows_are_replaced_once_under_a_name_and_the_progress_stays(hand: Hand, 
     state = other.load(_TABLE)
     assert state is not None
     assert (state.progress.commit_id, state.progress.offsets) == (progress.commit_id, progress.offsets)
-    newest = next(iter(other.history(_TABLE, ("retry-id", "retry-letters", "commit-id"))))
-    assert newest.summary == {"retry-id": "r1", "retry-letters": "x"}
+    newest = next(iter(other.history(_TABLE, ("replay-id", "replayed-dead-letters", "commit-id"))))
+    assert newest.summary == {"replay-id": "r1", "replayed-dead-letters": "x"}
     for scan in (hand.scan(), other.scan(_TABLE)):
         assert sorted(_live(hand, scan).values()) == [[0], [0, 2]]
     assert lake.column(_TABLE, "id") == [1, 2, 3]
@@ -334,7 +334,7 @@ def test_of_two_retries_that_began_together_one_is_refused_also_when_it_was_only
     for name in ("", "quick"):
         slow = _replacement(hand, 7, delta=RowDelta(hand.scan().read_at), name="slow")
         assert other.load(_TABLE) is not None
-        other.append_once(_TABLE, hand.write(8) if name else (), "retry-id", name or "barrier", slow.since)
+        other.append_once(_TABLE, hand.write(8) if name else (), "replay-id", name or "barrier", slow.since)
         with pytest.raises(ConflictError):
             hand.catalog.replace_once(slow)
     assert lake.column(_TABLE, "id") == [1, 2, 8]
@@ -342,7 +342,7 @@ def test_of_two_retries_that_began_together_one_is_refused_also_when_it_was_only
 
 def test_a_replacement_whose_answer_was_lost_is_looked_up(hand: Hand, lake: Lake) -> None:
     hand.send(hand.commit(1, 2))
-    with lake.lose_next_answer("retry.replace-landed"):
+    with lake.lose_next_answer("replay.replace-landed"):
         hand.catalog.replace_once(_replacement(hand, 2, delta=hand.delete(hand.scan(), f0=[1])))
     assert lake.column(_TABLE, "id") == [1, 2]
     assert sorted(_live(hand, hand.scan()).values()) == [[0], [0]]

@@ -30,8 +30,8 @@ from tests.integration.lakes import KEEN, TARGET, Lake, age, noise
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 STEPS = (
-    "care.planned", "care.compact.begins", "care.compact.written", "care.compact.landed", "care.expire.begins",
-    "care.expire.landed", "care.orphans.found", "care.orphans.deleting",
+    "maintenance.planned", "maintenance.compact.begins", "maintenance.compact.written", "maintenance.compact.landed",
+    "maintenance.expire.begins", "maintenance.expire.landed", "maintenance.orphans.found", "maintenance.orphans.deleting",
 )  # fmt: skip
 
 
@@ -300,12 +300,12 @@ def test_an_open_retry_keeps_the_history_that_will_tell(lake: Lake, table: str) 
     lake.fill(box, 8)
     read_at = sorted(lake.metadata(box).snapshots.values(), key=lambda one: one.at_ms)[1].id
     lake.catalog.load(box)
-    lake.catalog.mark(box, "retrying.1234", str(read_at))
+    lake.catalog.mark(box, "replaying.1234", str(read_at))
     assert kinds(lake.maintenance(table)) == ["compact", "carry"]
     lake.maintenance(box)
     assert read_at in {snapshot.id for snapshot in lake.metadata(box).ancestors()}
     lake.catalog.load(box)
-    lake.catalog.mark(box, "retrying.1234", None)
+    lake.catalog.mark(box, "replaying.1234", None)
     assert "expire" in kinds(lake.maintenance(table))
 
 
@@ -317,11 +317,11 @@ def test_letters_that_are_yet_to_come_are_no_orphans(lake: Lake, table: str) -> 
     age(waiting, hours=2)
     state = lake.catalog.load(box)
     assert state is not None
-    lake.catalog.mark(box, "retrying.1234", f"{state.head_id} - {table}")
+    lake.catalog.mark(box, "replaying.1234", f"{state.head_id} - {table}")
     assert "orphans" not in kinds(lake.maintenance(box))
     assert waiting.exists()
     lake.catalog.load(box)
-    lake.catalog.mark(box, "retrying.1234", None)
+    lake.catalog.mark(box, "replaying.1234", None)
     assert "orphans" in kinds(lake.maintenance(box))
     assert not waiting.exists()
 
@@ -342,7 +342,9 @@ def test_a_step_that_dies_is_made_up_for(lake: Lake, table: str, step: str) -> N
     assert not Path(orphan).exists()
 
 
-@pytest.mark.parametrize("step", ["care.compact.written", "care.compact.landed", "care.expire.landed"])
+@pytest.mark.parametrize(
+    "step", ["maintenance.compact.written", "maintenance.compact.landed", "maintenance.expire.landed"]
+)
 def test_an_answer_that_is_lost_is_cleared_up(lake: Lake, table: str, step: str) -> None:
     lake.fill(table, 6)
     rows, progress = lake.rows(table), lake.told(table)

@@ -150,8 +150,8 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
     assert [(one["partition"], one["error_class"], one["message"]) for one in dead_letters] == [
         (1, "unknown_operation", 'the operation is none that the envelope has: "x"')
     ]
-    assert '"what": "delete"' in pipeline.said
-    assert '"what": "heartbeat"' in pipeline.said
+    assert '"kind": "delete"' in pipeline.said
+    assert '"kind": "heartbeat"' in pipeline.said
 
 
 def test_values_that_were_not_sent_are_named_in_their_row(ran: Ran) -> None:

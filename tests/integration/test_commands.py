@@ -215,7 +215,7 @@ def test_a_missing_topic_and_a_pattern_that_matches_nothing(shop: Shop, tmp_path
     for command in ("check", "plan", "run"):
         answer = frazil(tmp_path, command, "-f", empty)
         assert (answer.code, answer.document["error"]["where"]) == (2, "empty.yaml:4")
-        assert "session_started" not in answer.err
+        assert "spark_session_started" not in answer.err
 
 
 def test_catching_up_with_a_topic_that_is_not_there_is_no_success(shop: Shop, tmp_path: Path) -> None:

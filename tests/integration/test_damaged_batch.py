@@ -54,7 +54,7 @@ def test_a_table_waits_for_a_damaged_batch_and_no_other_does(broker: EmbeddedBro
     }
     with Pipeline(tmp_path, document).start() as running:
         wait_until(lambda: committed(running, "s.whole") == len(TEXTS), "the other table is there")
-        waits = wait_until(lambda: of_table(running, "table_backs_off", "s.struck"), "the table waits")
+        waits = wait_until(lambda: of_table(running, "table_backing_off", "s.struck"), "the table waits")
         assert f"{struck}-0" in waits[-1]["reason"]
         assert committed(running, "s.struck") < len(TEXTS)
         turn_a_bit(segment)

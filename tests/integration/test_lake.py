@@ -60,16 +60,16 @@ def test_a_catalog_that_takes_connections_and_says_nothing_is_named_and_waited_o
         with ExitStack() as stack:
             with frozen(catalog.pid):
                 running = stack.enter_context(pipeline.start())
-                said = running.wait_for("unavailable")[0]
+                said = running.wait_for("service_unavailable")[0]
                 assert (said["where"], "timed out" in said["reason"]) == (catalog.url, True)
                 [problem] = [check for check in pipeline.checks() if not check["ok"]]
                 assert (problem["name"], problem["where"]) == ("catalog", catalog.url)
                 assert "timed out" in problem["found"]
             running.wait_until_committed(ledger.count)
-            backed_off = len(running.events_named("table_backs_off"))
+            backed_off = len(running.events_named("table_backing_off"))
             with frozen(catalog.pid):
                 ledger.produce(1000)
-                assert "timed out" in running.wait_for("table_backs_off", backed_off + 1)[-1]["reason"]
+                assert "timed out" in running.wait_for("table_backing_off", backed_off + 1)[-1]["reason"]
             running.wait_until_committed(ledger.count)
             running.stop()
         assert_whole(catalog, ledger, {})
@@ -88,16 +88,16 @@ def test_outages_of_catalog_and_store_are_named_and_waited_out(
     pipeline = Pipeline(tmp_path / "run", document, store.environment())
     try:
         with pipeline.start("--log-level", "debug") as running:
-            assert running.wait_for("unavailable")[0]["where"] == catalog.url
+            assert running.wait_for("service_unavailable")[0]["where"] == catalog.url
             catalog.start()
-            assert "lake" in running.wait_for("table_backs_off")[0]["reason"]
+            assert "lake" in running.wait_for("table_backing_off")[0]["reason"]
             way.join()
             running.wait_until_committed(ledger.count)
             for go_away, come_back in ((catalog.kill, catalog.start), (way.cut, way.join)):
-                backed_off = len(running.events_named("table_backs_off"))
+                backed_off = len(running.events_named("table_backing_off"))
                 go_away()
                 ledger.produce(2000)
-                running.wait_for("table_backs_off", backed_off + 1)
+                running.wait_for("table_backing_off", backed_off + 1)
                 come_back()
                 running.wait_until_committed(ledger.count)
             running.stop()

@@ -191,7 +191,7 @@ def test_a_retry_of_letters_whose_answer_is_lost_leaves_every_snapshot_whole(lak
     first = hand.scan().files[0].path
     since = hand.fresh().head_id
     assert since is not None
-    lake.strike(fault, lambda: hand.catalog.append_once(table, hand.write(3), "retry-id", "a", since))
+    lake.strike(fault, lambda: hand.catalog.append_once(table, hand.write(3), "replay-id", "a", since))
     lake.strike(fault, lambda: hand.catalog.rewrite(Rewrite(table, since, "b", (first,), hand.write(4))))
     at = hand.fresh().head_id
     made = Replacement(table, hand.write(5), hand.delete(hand.scan(), f0=[0]), progress, at, "c")

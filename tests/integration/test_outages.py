@@ -71,10 +71,10 @@ def test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_goes_on_by
     newest.write_text(json.dumps(document))
     ledger.produce(5)
     with pipeline.start() as running:
-        backed_off = running.wait_for("table_backs_off")[0]
+        backed_off = running.wait_for("table_backing_off")[0]
         assert "clock is more than a minute behind the newest change of the table" in backed_off["reason"]
         assert running.wait_for("batch_committed", within_s=240.0)[0]["records"] == 5
-        assert not running.events_named("unexpected")
+        assert not running.events_named("unexpected_error")
 
 
 @pytest.mark.parametrize("away", ["broker", "registry", "topic", "catalog"])

@@ -334,7 +334,7 @@ def test_unknown_fields_are_put_aside_and_declared_columns_widened(ran: Ran) -> 
 
 def test_a_table_that_is_only_added_to_keeps_its_types_and_says_what_it_refuses_once(ran: Ran) -> None:
     assert ran.rows("added") == [*orders(range(3)), newer(5, 3), newer(7, 5)]
-    assert ran.dead_letters("added") == [(4, "does_not_fit", "id", str(ran.shop.new))]
+    assert ran.dead_letters("added") == [(4, "type_mismatch", "id", str(ran.shop.new))]
     said = [event for event in ran.events if event.get("event") == "schema_change_refused"]
     assert [(one["table"], one["change"], one["schemas"], one["schema_evolution"]) for one in said] == [
         ("s.added", "column id: int is not widened to long", [str(ran.shop.new)], "add_only")
@@ -363,7 +363,7 @@ def test_a_table_that_stopped_at_too_many_bad_records_goes_on_when_the_file_lets
     assert (stopped["table"], "records are bad, more than 20% of late" in stopped["reason"]) == ("s.stopped", True)
     found = [{"id": row["id"], "place": row["place"], "_offset": row["_offset"]} for row in ran.rows("stopped")]
     assert found == [{"id": n, "place": {"zip": f"z{n}"}, "_offset": n} for n in range(GOOD)]
-    assert ran.dead_letters("stopped") == [(GOOD + n, "no_magic", "", None) for n in range(DAMAGED)]
+    assert ran.dead_letters("stopped") == [(GOOD + n, "no_wire_format", "", None) for n in range(DAMAGED)]
 
 
 def test_what_the_registry_is_asked_is_asked_of_the_context(ran: Ran) -> None:

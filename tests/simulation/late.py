@@ -83,7 +83,7 @@ class LateReplay(Replay):
     def _marks(self) -> list[tuple[tuple[str, str], str]]:
         state = self.catalog.load(_LETTERS)
         marks = state.marks if state is not None else {}
-        return [((_LETTERS, name), value) for name, value in marks.items() if name.startswith("retrying.")]
+        return [((_LETTERS, name), value) for name, value in marks.items() if name.startswith("replaying.")]
 
     def _replayer(self, catalog: Catalog) -> Replayer:
         source = UnsureSource(self.source, self.replay_fate)

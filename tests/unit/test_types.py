@@ -111,7 +111,7 @@ def test_a_report_survives_its_way_to_the_driver() -> None:
         SchemaRequests(
             ("w",), frozenset({'["x"]'}), ("id",), frozenset({"7"}), frozenset({"column x: no"}), frozenset({"x", "y"})
         ),
-        BadRecords((BadRecord("a", 0, 1, "bad_text", "p", "\udcff is no text"),), 1),
+        BadRecords((BadRecord("a", 0, 1, "invalid_text", "p", "\udcff is no text"),), 1),
         ChangeReport(
             (Touched("k", "b", ("/é.parquet",), 3), Touched("k", first=FirstTombstone("a", 0, 1, "k"))),
             True,

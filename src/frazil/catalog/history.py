@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-REPLAY = "retry"
+REPLAY = "replay"
 """Summary key of a dead-letter table: the pending rows of the replay that made this snapshot."""
-REPLAY_ID = "retry-id"
+REPLAY_ID = "replay-id"
 """Summary key of a table: the replay whose rows this snapshot added."""
-REMOVED = "retry-letters"
+REMOVED = "replayed-dead-letters"
 """Summary key of an upsert table: the dead letters to be removed, whose rows this snapshot added."""
 COMMIT_ID = "commit-id"
 """Summary key of a table: the commit that advanced its progress."""
-OPEN_REPLAY = "retrying."
+OPEN_REPLAY = "replaying."
 """Prefix of the table property of an unfinished replay; its value begins with the snapshot that the replay has read."""
 DEAD_LETTERS_MARK = "dead-letters"
 """Property of a table that has a dead-letter table: the name of that table."""
-SENT_MARK = "letters-sent"
+SENT_MARK = "dead-letters-published"
 """Property of a dead-letter table whose dead letters are also sent to a Kafka topic: the commit whose dead letters are
 known to be there.
 """
 REWRITE_ID = "rewrite-id"
 """Summary key of a dead-letter table: the replay or the drop that made this snapshot."""
-MAINTENANCE_ID = "care-id"
+MAINTENANCE_ID = "maintenance-id"
 """Summary key of a table: the commit of table maintenance that made this snapshot."""
 
 

@@ -177,7 +177,7 @@ class MemoryCatalog:
             found = self._there(table)
             state = found.state
             if not is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
-                hit("arrange.before")
+                hit("layout.before")
                 found.state = _rearranged(state, layout)
                 found.specs.append(found.state.partitioning)
         loaded = self.load(table)

@@ -46,14 +46,14 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         parts["bad-skipped"] = str(progress.bad_skipped)
     if progress.places:
         places = {topic: {str(p): place for p, place in ps.items()} for topic, ps in progress.places.items()}
-        parts["places"] = as_json(places)
+        parts["source-positions"] = as_json(places)
     if progress.ignored_records:
-        parts["passed-over"] = as_json(dict(progress.ignored_records))
+        parts["ignored-records"] = as_json(dict(progress.ignored_records))
     if progress.dead_letters is not None:
         parts["dead-letters"] = as_json(asdict(progress.dead_letters))
     if progress.watermark.complete_to_ms is not None:
         parts["watermark"] = str(progress.watermark.complete_to_ms)
-    of_upserts = {"emptied": progress.emptied, "last-deletes": _dump_last_deletes(progress.last_deletes)}
+    of_upserts = {"last-truncate": progress.emptied, "last-deletes": _dump_last_deletes(progress.last_deletes)}
     parts |= {name: text for name, text in of_upserts.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
 
@@ -79,10 +79,10 @@ def from_summary(
         skipped=_load_skipped(summary.get(key(pipeline, "skipped"), "{}")),
         schemas=tuple(filter(None, summary.get(key(pipeline, "schemas"), "").split(","))),
         bad_skipped=int(summary.get(key(pipeline, "bad-skipped"), "0")),
-        ignored_records=json.loads(summary.get(key(pipeline, "passed-over"), "{}")),
+        ignored_records=json.loads(summary.get(key(pipeline, "ignored-records"), "{}")),
         dead_letters=_load_dead_letters(summary.get(key(pipeline, "dead-letters"))),
-        places=_load_places(summary.get(key(pipeline, "places"), "{}")),
-        emptied=summary.get(key(pipeline, "emptied"), ""),
+        places=_load_places(summary.get(key(pipeline, "source-positions"), "{}")),
+        emptied=summary.get(key(pipeline, "last-truncate"), ""),
         last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),

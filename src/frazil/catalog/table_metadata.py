@@ -21,7 +21,14 @@ from frazil.types import as_json
 
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
 _CARRIED = ("offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark")
-_CARRIED_IF_THERE = ("bad-skipped", "passed-over", "dead-letters", "places", "emptied", "last-deletes")
+_CARRIED_IF_THERE = (
+    "bad-skipped",
+    "ignored-records",
+    "dead-letters",
+    "source-positions",
+    "last-truncate",
+    "last-deletes",
+)
 _Place = tuple[str, int | None]
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 

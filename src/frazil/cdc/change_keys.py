@@ -37,8 +37,8 @@ from frazil.upsert.records.key_names import places_of
 from frazil.write.target import TableTarget
 
 _UNTOLD = (
-    "the row before the change lacks {0}, which the record's key does not tell either: it is not known whether the row had "
-    "another key, as of PostgreSQL without `REPLICA IDENTITY FULL`"
+    "the row before the change lacks {0}, which the record's key does not tell either: it is not known whether the"
+    " row had another key, as of PostgreSQL without `REPLICA IDENTITY FULL`"
 )
 _UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
 
@@ -144,7 +144,7 @@ def old_keys_of(
             bad = np.zeros(context.check.refused.size, np.bool_)
             bad[plan.records[n]] = True
             name = next(context.target.fields[c].name for c, flags in unsent.items() if flags[n])
-            context.check.refuse(bad, "unsent_value", _UNSENT.format(name), name)
+            context.check.refuse(bad, "unavailable_value", _UNSENT.format(name), name)
     if (places < 0).all():
         return None
     rows = pa.array(places, mask=places < 0)

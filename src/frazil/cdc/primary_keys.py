@@ -48,7 +48,7 @@ def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -
     for text, columns in named.items():
         if set(columns) != set(expected):
             same = np.asarray(pc.fill_null(pc.equal(primary_key, text), False))
-            check.refuse(is_row & same, "key_differs", _OTHER.format(", ".join(columns), ", ".join(expected)))
+            check.refuse(is_row & same, "key_mismatch", _OTHER.format(", ".join(columns), ", ".join(expected)))
     return () if known else expected
 
 

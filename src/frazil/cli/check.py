@@ -50,15 +50,14 @@ from frazil.spec import PipelineSpec
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
-    """Validate the pipeline file and reach what it names: Java, jars, Kafka, topics, catalog, store, schema registry.
+    """Validate the pipeline file and check what it needs: Java, jars, Kafka, topics, catalog, store, schema registry.
 
-    Compares the registry's newest schemas with the tables, and says which change would be refused; decodes a sample of up to
-    10,000 unread records a table, and says where a run would stop at them. Says of each what
-    was tried and, where something is missing, what to do about it. All of it is tried, also after something has
-    failed. Changes nothing: no table, no folder, no file.
+    Compares the newest schemas of the registry with the tables and shows which schema changes would be refused; decodes a
+    sample of up to 10,000 unread records per table and shows where a run would stop at them. Shows what each check did and,
+    when it failed, what to do. A failed check does not prevent the others. Changes nothing: no table, no folder, no file.
 
-    Exit code: 0 when `frazil run` would find all it needs; 1 when something cannot be reached or is missing; 2 when the
-    file is wrong, also when one of its regular expressions matches no topic.
+    Exit code: 0 when `frazil run` would find all it needs; 1 when a service is unreachable or something is missing; 2 when
+    the pipeline file is wrong, also when one of its regular expressions matches no topic.
     """
     spec = read_spec(output, file)
     findings = [Finding("file", True, f"read {file}", f"{file}: pipeline {spec.pipeline}"), *_check(spec)]

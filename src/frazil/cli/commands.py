@@ -48,22 +48,28 @@ class Command:
 
 COMMANDS = (
     Command("run", "frazil.cli.run:command", "Run the pipeline until it is stopped."),
-    Command("check", "frazil.cli.check:command", "Validate the file and reach what it names; change nothing."),
-    Command("plan", "frazil.cli.plan:command", "Show what run would create or change."),
+    Command(
+        "check",
+        "frazil.cli.check:command",
+        "Validate the pipeline file and check that its services are reachable; change nothing.",
+    ),
+    Command("plan", "frazil.cli.plan:command", "Show what `frazil run` would create or change."),
     Command("status", "frazil.cli.status:command", "Show each table's state, lag and last commit."),
-    Command("maintain", "frazil.cli.maintain:command", "Care for the tables once."),
+    Command("maintain", "frazil.cli.maintain:command", "Run table maintenance once."),
     Command(
         "dead-letters list", "frazil.cli.dead_letters:list_dead_letters", "Show how many dead letters each table has."
     ),
     Command("dead-letters show", "frazil.cli.dead_letters:show", "Show the dead letters themselves."),
     Command(
-        "dead-letters retry", "frazil.cli.dead_letters:retry", "Put dead letters that fit by now into their table."
+        "dead-letters replay",
+        "frazil.cli.dead_letters:replay",
+        "Write dead letters that can be decoded now into their table.",
     ),
-    Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters for good."),
+    Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters permanently."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
-    Command("doctor", "frazil.cli.doctor:command", "Tell what this machine has and lacks."),
+    Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),
     Command("dev broker", "frazil.cli.dev:broker", "Run the embedded Kafka broker in the foreground."),
-    Command("demo", "frazil.cli.demo:command", "Run broker, producers and pipeline on this machine."),
+    Command("demo", "frazil.cli.demo:command", "Run a broker, producers and a pipeline on this machine."),
 )
 GROUPS = {"dead-letters": "Records that could not become rows.", "dev": "Tools for development."}
 
@@ -122,15 +128,15 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 def _shared_options(
     *,
-    output: Annotated[OutputFormat, typer.Option(help="Results for people or for programs.")] = OutputFormat.text,
+    output: Annotated[OutputFormat, typer.Option(help="Print results as text or as JSON.")] = OutputFormat.text,
     debug: Annotated[bool, typer.Option("--debug", help="Print the stack trace of an error.")] = False,
     log_format: Annotated[
         LogFormat,
         typer.Option(
-            help="How log lines are written: sentences on a terminal and key=value elsewhere, key=value, or JSON."
+            help="Log lines as sentences on a terminal and key=value elsewhere (auto), as key=value (text), or as JSON."
         ),
     ] = LogFormat.auto,
-    log_level: Annotated[LogLevel, typer.Option(help="The least important log line.")] = LogLevel.info,
+    log_level: Annotated[LogLevel, typer.Option(help="The lowest level that is logged.")] = LogLevel.info,
 ) -> None:
     """Declares the options; `with_shared_options` reads its signature."""
 

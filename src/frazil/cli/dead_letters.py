@@ -33,12 +33,12 @@ from frazil.spec import PipelineSpec
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
 ]
-ErrorClass = Annotated[str | None, typer.Option(help="Only letters of this class of error.")]
-Topic = Annotated[str | None, typer.Option(help="Only letters from this topic.")]
-Partition = Annotated[int | None, typer.Option(help="Only letters from this partition.")]
-Offset = Annotated[int | None, typer.Option(help="Only the letter of this offset.")]
-Limit = Annotated[int, typer.Option(min=1, help="At most so many letters of each table.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it.")]
+ErrorClass = Annotated[str | None, typer.Option(help="Only dead letters of this error class.")]
+Topic = Annotated[str | None, typer.Option(help="Only dead letters from this topic.")]
+Partition = Annotated[int | None, typer.Option(help="Only dead letters from this partition.")]
+Offset = Annotated[int | None, typer.Option(help="Only the dead letter of this offset.")]
+Limit = Annotated[int, typer.Option(min=1, help="The maximum number of dead letters per table.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Remove the dead letters.")]
 NOT_DONE = 1
 _SHOWN = 400
 
@@ -61,8 +61,8 @@ class _Desk:
 
 
 def list_dead_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = None) -> None:
-    """Show how many dead letters each table has, by class of error, with the first and the last record's timestamp and
-    one message as an example.
+    """Show the number of dead letters of each table by error class, with the timestamps of the first and the last record
+    and one message as an example.
 
     Exit code: 0; 1 when the catalog does not answer.
     """
@@ -94,10 +94,10 @@ def show(  # noqa: PLR0913  (each is an option)
     offset: Offset = None,
     limit: Limit = 20,
 ) -> None:
-    """Show dead letters, the newest first: where the record lies, what is wrong with it, and the record itself.
+    """Show dead letters, the newest first: topic, partition and offset of the record, the error, and the record itself.
 
-    Keys, values and headers are shown as text, or in base64 where they are not UTF-8; long ones are cut for people, and
-    whole with --output json.
+    Keys, values and headers are shown as text, or in base64 where they are not UTF-8. Text output truncates long ones;
+    --output json does not.
 
     Exit code: 0; 1 when the catalog does not answer.
     """
@@ -116,7 +116,7 @@ def show(  # noqa: PLR0913  (each is an option)
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
 
 
-def retry(
+def replay(
     output: Output,
     file: SpecFile = DEFAULT_FILE,
     table: TableName = None,
@@ -125,14 +125,15 @@ def retry(
     partition: Partition = None,
     offset: Offset = None,
 ) -> None:
-    """Try dead letters again with the schemas, the columns and the code of today, and put those that fit into their
-    table, each exactly once. A table that lacks columns these letters need gets them first.
+    """Replay dead letters: decode them again with the current schemas, columns and code, and write those that succeed into
+    their table, each exactly once. A table first gets the columns that replayed records need.
 
-    What does not fit stays, with the reason of today; where records replace rows, so does a letter when something newer is
-    there. Works beside `frazil run`; when it is ended at any moment, the next command or run finishes what it had begun.
+    A dead letter that fails again remains, with its current error; in an upsert table a dead letter also remains when a
+    newer change of its row exists. Works beside `frazil run`. A replay can be interrupted at any time: the next command or
+    run finishes it.
 
-    Exit code: 0; 1 when the catalog, the store, Kafka or the schema registry does not answer: nothing is lost then; 2 when
-    the file is wrong.
+    Exit code: 0; 1 when the catalog, the store, Kafka or the schema registry does not answer, which loses nothing; 2 when
+    the pipeline file is wrong.
     """
     spec = read_spec(output, file)
     selection = Selection(error_class, topic, partition, offset)
@@ -141,10 +142,10 @@ def retry(
     with _open(spec, table, open_schemas(spec)) as desk:
         for found in desk.tables:
             done = desk.replayer.replay(found, selection)
-            tables[found.name] = {"in_table": done.replayed, "stayed": done.remaining}
+            tables[found.name] = {"replayed": done.replayed, "remaining": done.remaining}
             if done.replayed or done.remaining:
                 lines.append(
-                    f"{found.name}: {plural(done.replayed, 'dead letter')} put into the table, {done.remaining:,} stayed"
+                    f"{found.name}: {plural(done.replayed, 'dead letter')} replayed, {done.remaining:,} remaining"
                 )
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
 
@@ -159,7 +160,7 @@ def drop(  # noqa: PLR0913  (each is an option)
     offset: Offset = None,
     yes: Yes = False,
 ) -> int:
-    """Remove dead letters for good. Without --yes it only says how many it would remove.
+    """Remove dead letters permanently. Without --yes the command only shows how many it would remove.
 
     Exit code: 0 when they are removed; 1 without --yes, or when the catalog does not answer; 2 when the file is wrong.
     """
@@ -176,7 +177,7 @@ def drop(  # noqa: PLR0913  (each is an option)
     word = "removed" if yes else "would be removed"
     lines = [f"{name}: {plural(count, 'dead letter')} {word}" for name, count in counts.items() if count]
     if not yes and lines:
-        lines.append("nothing was changed; say --yes to remove them")
+        lines.append("nothing was changed; add --yes to remove them")
     tables = {name: {"dead_letters": count} for name, count in counts.items()}
     output.result(
         {"pipeline": spec.pipeline, "dropped": yes, "tables": tables}, "\n".join(lines) or "no such dead letters"
@@ -252,7 +253,7 @@ def _dead_letter_lines(table: str, dead_letter: dict[str, Any]) -> Iterator[str]
     yield f"{table}: {place}, {time}"
     field = f"field {_plain(dead_letter['path'])}: " if dead_letter["path"] else ""
     yield f"  {dead_letter['error_class']}: {field}{_plain(dead_letter['message'] or '')}"
-    yield f"  retries: {dead_letter['retries']}" + (
+    yield f"  replays: {dead_letter['retries']}" + (
         f"  schema: {dead_letter['schema_id']}" if dead_letter["schema_id"] else ""
     )
     yield f"  key:     {_shown(dead_letter['key'])}"

@@ -19,8 +19,10 @@ from frazil.errors import UnavailableError
 
 Once = Annotated[bool, typer.Option("--once", help="Send a fixed number of records, print what arrived, and end.")]
 Records = Annotated[int, typer.Option(min=100, help="How many records --once sends.")]
-Rate = Annotated[int, typer.Option(min=10, max=20_000, help="How many records are sent a second.")]
-Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Emptied at the start; the tables stay in it.")]
+Rate = Annotated[int, typer.Option(min=10, max=20_000, help="How many records are sent per second.")]
+Directory = Annotated[
+    Path, typer.Option("--dir", metavar="DIR", help="The folder of the tables, which is emptied at the start.")
+]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Save the live view as an SVG.")]
 _LATE_AFTER_S = 20
 
@@ -35,11 +37,11 @@ def command(
 ) -> int:
     """Run a Kafka broker, producers of three kinds of events and the pipeline on this machine; watch the tables grow.
 
-    After a while the events have fields they did not have before, and the tables get the columns. Ctrl-C ends all of
-    it: what was sent is read and committed, compared with the tables and printed, with how to query them. A second
-    Ctrl-C does not wait for what is unread. Nothing keeps running; the tables stay until the folder's next demo.
+    After a while the events get new fields, and the tables get the columns. Ctrl-C ends the demo: all sent records are
+    read, committed and compared with the tables, and a query is printed. A second Ctrl-C does not wait for unread records.
+    No process keeps running; the tables stay until the next demo in the same folder.
 
-    Exit code: 0 when the tables hold every record that was sent, once; 1 when they do not, or when a part failed.
+    Exit code: 0 when the tables have every sent record exactly once; 1 when they do not, or when a process failed.
     """
     clock = SystemClock()
     course = Course(rate, counts(records) if once else None, counts(records // 2 if once else rate * _LATE_AFTER_S))
@@ -52,7 +54,7 @@ def command(
         exit_code = session.stop_pipeline()
         if exit_code:
             message = f"the pipeline ended with code {exit_code}"
-            raise UnavailableError(message, remedy="read its log", where=str(session.log))
+            raise UnavailableError(message, remedy="read the pipeline's log", where=str(session.log))
         arrivals = session.lake.compare(session.producers.ledger)
         output.result(*summarise(arrivals, session.lake.top_pages(), session.lake))
         if picture is not None and show.best is not None:

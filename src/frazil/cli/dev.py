@@ -15,17 +15,18 @@ from frazil.errors import UnavailableError
 from frazil.runtime.broker import EmbeddedBroker
 
 Port = Annotated[
-    int, typer.Option(min=0, max=65_535, help="The port to listen on, on the loopback only; 0 takes a free one.")
+    int,
+    typer.Option(min=0, max=65_535, help="The port to listen on, on the loopback interface only; 0 picks a free one."),
 ]
-Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the broker keeps its topics.")]
+Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The folder of the broker's topics.")]
 _CHECK_EVERY_S = 0.5
 # As every broker does unless told otherwise, so that a producer needs no other command before it.
 _OWN = {"auto.create.topics.enable": "true"}
 
 
 def broker(output: Output, port: Port = 9092, directory: Directory = Path(".frazil/broker")) -> int:
-    """Run a real single-node Kafka broker until Ctrl-C or SIGTERM; its topics stay in the directory. A topic is made when a
-    producer first writes to it.
+    """Run a real single-node Kafka broker until Ctrl-C or SIGTERM; its topics stay in the directory. A topic is created when
+    a producer first writes to it.
     """
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, signal.default_int_handler)

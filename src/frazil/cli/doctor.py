@@ -11,11 +11,11 @@ from frazil.cli.output import Output
 from frazil.runtime.jars import are_jars_present, jars
 from frazil.runtime.machine import PRODUCT_USES, Check, checks
 
-Fetch = Annotated[bool, typer.Option("--fetch", help="Fetch the jars that are missing first.")]
+Fetch = Annotated[bool, typer.Option("--fetch", help="Fetch missing jars first.")]
 
 
 def command(output: Output, fetch: Fetch = False) -> int:
-    """Tell what this machine has and lacks, and the remedy; exit 1 when something is missing."""
+    """Check Java, jars and the rest of what Frazil needs on this machine; exit with 1 when something is missing."""
     if fetch:
         _fetch_missing(output)
     found = checks()

@@ -41,9 +41,9 @@ from frazil.spec.problems import nearest
 FAILED = 1
 _OFF = "`maintenance` is false in this pipeline file"
 OneTable = Annotated[
-    str | None, typer.Option("--table", metavar="TABLE", help="This table alone, and its dead letters.")
+    str | None, typer.Option("--table", metavar="TABLE", help="Only this table and its dead-letter table.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done and why; change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the due actions and their reasons; change nothing.")]
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class TableRound:
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = None, dry_run: DryRun = False) -> int:
-    """Care for the tables once: compact small files, rewrite deletes and manifests, expire snapshots, remove orphans.
+    """Run table maintenance once: compact small files, rewrite delete files and manifests, expire snapshots, remove orphans.
 
-    Only what is worth it is done, as `maintenance` in the pipeline file says. Works while `frazil run` runs, here or
-    elsewhere, and while it does not. A round may be ended at any time: the next one goes on.
+    Only due actions run, as `maintenance` in the pipeline file says. Works whether or not `frazil run` is running, on this
+    machine or another. A round can be interrupted at any time: the next one continues.
 
-    Exit code: 0 when all that was due is done or was lost to another writer; 1 when something failed.
+    Exit code: 0 when every due action is done or was refused because of another writer's commit; 1 when an action failed.
     """
     spec = read_spec(output, file)
     known_state = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
@@ -101,7 +101,7 @@ def _chosen(known: Sequence[Table], table: str | None) -> list[MaintainedTable]:
     mine = [maintained for maintained in found if table == maintained.name or table in maintained.owners]
     if not mine:
         near = nearest(table, [one.name for one in known])
-        remedy = f"did you mean `{near}`?" if near else "name one that frazil status shows"
+        remedy = f"did you mean `{near}`?" if near else "name a table that `frazil status` shows"
         raise SpecError(f"the pipeline has no table `{table}`", remedy=remedy)
     return mine
 
@@ -152,8 +152,8 @@ def _of_table(found: TableRound) -> dict[str, Any]:
     for action, outcome in _ends(found):
         described: dict[str, Any] = {"action": action.kind, "reason": action.reason, "gain": action.gain}
         if outcome is not None:
-            described |= {"took_s": round(outcome.took_s, 3), "failure": outcome.failure, "lost": outcome.is_lost}
-            described["rewritten"] = asdict(outcome.rewritten)
+            described |= {"took_s": round(outcome.took_s, 3), "failure": outcome.failure, "conflict": outcome.is_lost}
+            described["rewritten"] = _rewritten(outcome)
         document["actions"].append(described)
     health = {
         **asdict(plan.health),
@@ -161,6 +161,11 @@ def _of_table(found: TableRound) -> dict[str, Any]:
         "above_cap": list(plan.health.above_cap),
     }
     return {**document, "waiting": list(plan.waiting), "health": health}
+
+
+def _rewritten(outcome: Outcome) -> dict[str, int]:
+    words = asdict(outcome.rewritten)
+    return {**{name: value for name, value in words.items() if name != "lost"}, "conflicts": words["lost"]}
 
 
 def _ends(found: TableRound) -> Iterator[tuple[Action, Outcome | None]]:
@@ -179,7 +184,7 @@ def _render(rounds: Sequence[TableRound], dry_run: bool) -> RenderableType:
 def _lines(found: TableRound, dry_run: bool) -> Iterator[Text]:
     plan = found.plan
     if plan is None:
-        yield Text.assemble((found.name, "bold"), ("  cannot be looked at: ", "red"), found.failure)
+        yield Text.assemble((found.name, "bold"), ("  metadata cannot be read: ", "red"), found.failure)
         return
     health = plan.health
     numbers = f"{plural(health.files, 'file')} × {size(health.p50_bytes)} (median), {health.small_share:.0%} small"
@@ -189,19 +194,19 @@ def _lines(found: TableRound, dry_run: bool) -> Iterator[Text]:
     for action, outcome in _ends(found):
         end = "" if outcome is None else _end(outcome)
         if outcome is None and not dry_run:
-            end = "not begun"
+            end = "not started"
         yield Text(f"  {action.kind}: {action.reason}; {action.gain}" + (f" — {end}" if end else ""))
     for words in plan.waiting:
-        yield Text(f"  waits: {words}", style="dim")
+        yield Text(f"  waiting: {words}", style="dim")
     if not plan.actions and not plan.waiting:
         yield Text("  nothing is due", style="dim")
 
 
 def _end(outcome: Outcome) -> str:
     if outcome.is_lost:
-        return f"lost to another writer: {outcome.failure}"
+        return f"refused because of another writer: {outcome.failure}"
     if outcome.failure:
         return f"failed: {outcome.failure}"
     done = outcome.rewritten
-    files = f", {count(done.removed)} files went, {count(done.added)} came" if done.removed or done.added else ""
+    files = f", {count(done.removed)} files removed, {count(done.added)} added" if done.removed or done.added else ""
     return f"done in {duration(outcome.took_s)}{files}"

@@ -94,8 +94,8 @@ class Output:
             self._is_lost = True
             _give_up(stream)
             raise UnavailableError(
-                f"what the command found cannot be written: {error.strerror}",
-                remedy="make room where standard output goes, or let it go elsewhere, and run the command again",
+                f"the result of the command cannot be written: {error.strerror}",
+                remedy="free space where standard output is written, or redirect it, and run the command again",
                 where="standard output",
             ) from None
 

@@ -18,23 +18,23 @@ SOMETHING_TO_DO = 4
 _TITLES = {
     "create": "create the table",
     "change": "change the table",
-    "start": "start to read new partitions",
+    "start": "start reading new partitions",
     "wait": "wait",
     "stop": "stop",
-    "none": "read on, nothing to create or change",
+    "none": "continue, nothing to create or change",
 }
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     """Show what `frazil run` would create or change: tables, columns, partition specs, first offsets; change nothing.
 
-    Columns that the file does not declare are inferred from a sample of up to 10,000 unread records a table, so records
-    beyond the sample may ask for more. A record of the sample that fits no column is shown with its place; where so many do
-    that the run would stop, so does the plan.
+    Columns that the pipeline file does not declare are inferred from a sample of up to 10,000 unread records per table;
+    records beyond the sample may need more columns. Bad records of the sample are shown with topic, partition and offset;
+    where there are so many that a run would stop, the plan shows that as well.
 
-    Exit code: 0 when a run would only read on, or wait for the first record of a topic that is empty; 4 when it would
-    create or change something, wait for a topic or for a record with a field, or stop at bad records; 1 when Kafka or the
-    catalog does not answer; 2 when the file is wrong.
+    Exit code: 0 when a run would change nothing, or wait for the first record of an empty topic; 4 when it would create or
+    change something, wait for a topic or for a record with a field, or stop at bad records; 1 when Kafka or the catalog
+    does not answer; 2 when the pipeline file is wrong.
     """
     spec = read_spec(output, file)
     clock = SystemClock()
@@ -57,15 +57,15 @@ def _lines(table: PlannedTable) -> Iterator[str]:
     topics = ", ".join(table.topics) or "no topic yet"
     yield f"{table.name}  <-  {topics}: {_TITLES[table.action]}"
     if table.problem is not None:
-        yield f"  because: {table.problem.message}"
+        yield f"  reason: {table.problem.message}"
         for word, text in (("where", table.problem.where), ("remedy", table.problem.remedy)):
             if text:
                 yield f"  {word}: {text}"
     yield from _columns(table)
     for change in table.refused:
-        yield f"  not done: {change}"
+        yield f"  refused: {change}"
     for warning in table.warnings:
-        yield f"  mind: {warning}"
+        yield f"  warning: {warning}"
     yield from _layout(table)
     for words in _offsets(table.first_offsets):
         yield f"  {words}"
@@ -95,10 +95,10 @@ def _terms(terms: tuple[str, ...]) -> str:
 
 
 def _before(terms: tuple[str, ...], is_new: bool) -> str:
-    return "" if is_new else f"  (until now: {_terms(terms)}; files that are there stay as they are)"
+    return "" if is_new else f"  (until now: {_terms(terms)}; existing files do not change)"
 
 
 def _offsets(offsets: tuple[FirstOffset, ...]) -> Iterator[str]:
     for (topic, source), group in groupby(offsets, key=lambda first: (first.topic, first.source)):
-        where = "after what is committed" if source == "progress" else "first offsets, nothing is committed"
+        where = "committed progress" if source == "progress" else "first offsets, nothing is committed yet"
         yield f"reads {topic} from {', '.join(f'{first.partition}:{first.offset}' for first in group)} ({where})"

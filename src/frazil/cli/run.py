@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("frazil")
 
 UntilCaughtUp = Annotated[
-    bool, typer.Option("--until-caught-up", help="Read to the ends of the topics as they are now, commit, and exit.")
+    bool, typer.Option("--until-caught-up", help="Read up to the current end offsets of the topics, commit, and exit.")
 ]
 Timeout = Annotated[
     str | None,
@@ -53,14 +53,14 @@ Timeout = Annotated[
         "--timeout",
         metavar="DURATION",
         show_default="5m",
-        help="How long --until-caught-up waits for what is away before it ends with exit code 1; time in which batches are"
-        " read does not count. A topic that does not exist is waited for only where this is given.",
+        help="How long --until-caught-up waits for an unavailable service before it ends with exit code 1; time in"
+        " which batches are read does not count. Waits for a topic that does not exist only if this option is given.",
     ),
 ]
 Grace = Annotated[
     str,
     typer.Option(
-        "--grace", metavar="DURATION", help="How long the batch in hand may take to be committed after SIGTERM."
+        "--grace", metavar="DURATION", help="How long the batch in flight may take to be committed after SIGTERM."
     ),
 ]
 STOPPED_TABLES = 4
@@ -75,15 +75,16 @@ def command(
     timeout: Timeout = None,
     grace: Grace = "25s",
 ) -> int:
-    """Run the pipeline until SIGTERM or Ctrl-C: it then finishes the batch in hand, commits it and exits. A batch that
-    is not committed within --grace is given up; the next run reads it again.
+    """Run the pipeline until SIGTERM or Ctrl-C; then finish and commit the batch in flight and exit. A batch that is not
+    committed within --grace is abandoned; the next run reads it again.
 
-    What does not answer is waited for, with --until-caught-up as long as --timeout; a table that stops is said in the log,
-    and the others go on.
+    An unavailable service is retried, with --until-caught-up for at most --timeout. A table that stops is logged, and the
+    other tables continue.
 
-    Exit code: 0 when it was stopped or has caught up; 1 when it failed, or has waited as long as --timeout; 2 when the file
-    is wrong, or none of its regular expressions matches a topic and it names none; 3 when another run of the pipeline has
-    taken over; 4 when some table stopped, or could not be read to the end with --until-caught-up.
+    Exit code: 0 when the run was stopped or has caught up; 1 when it failed, or a service was unavailable for longer than
+    --timeout; 2 when the pipeline file is wrong, or it names no topic and none of its regular expressions matches one; 3
+    when another run of the pipeline has taken over; 4 when a table stopped, or could not be read to the end with
+    --until-caught-up.
     """
     timeouts = _patience(until_caught_up, timeout)
     spec = read_spec(output, file)
@@ -102,7 +103,7 @@ def _patience(until_caught_up: bool, timeout: str | None) -> RunTimeouts:
     """
     if not until_caught_up:
         if timeout is not None:
-            raise SpecError("`--timeout` bounds a run that ends by itself", remedy="write --until-caught-up beside it")
+            raise SpecError("`--timeout` is only for a run with `--until-caught-up`", remedy="add --until-caught-up")
         return RunTimeouts(SystemClock())
     limit_s = _TIMEOUT_S if timeout is None else parse_duration(timeout)
     return RunTimeouts(SystemClock(), limit_s, awaits_topics=timeout is not None)
@@ -178,7 +179,7 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
         try:
             return open_catalog(jvm, spec)
         except UnavailableError as error:
-            log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
+            log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
             timeouts.note_outage(error)
             clock.sleep(min(jitter(delay_s), timeouts.left_s))
             delay_s = min(30.0, delay_s * 2)
@@ -187,7 +188,7 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
 def _make_session(jvm: Jvm) -> None:
     with suppress(UnavailableError, Py4JError, OSError):  # The first batch asks again, and says so.
         jvm.session()
-        log.info("session_started")
+        log.info("spark_session_started")
 
 
 def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:
@@ -266,5 +267,5 @@ class Stopping:
 
     def _on_end_of_grace(self, *_: object) -> None:
         self.is_urgent = True
-        log.warning("grace_over", grace_s=self.grace_s)
+        log.warning("grace_period_exceeded", grace_s=self.grace_s)
         raise NothingInHand

@@ -29,13 +29,14 @@ _COLOURS = {"running": "green", "waiting": "green", "backing off": "yellow", "st
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
-    """Show for each table its state, its lag in records and seconds, watermark, last commit, files and their sizes.
+    """Show the state of each table, its lag in records and seconds, watermark, last commit, files and their sizes.
 
-    A table that is stopped or backs off is shown with the reason, the place and the remedy. Works while the pipeline
-    runs and while it does not, and shows what is known when Kafka or the catalog does not answer. Changes nothing.
+    A table that is stopped or backing off is shown with reason, place and remedy. Works whether or not the pipeline is
+    running, and shows what is known when Kafka or the catalog does not answer. Changes nothing.
 
-    Exit code: 0 when all is well; 4 when a table is stopped, backs off, is gone or lacks a topic, or when Kafka, the
-    catalog or the running process does not answer. That no process runs is no fault, and neither is lag.
+    Exit code: 0 when everything is healthy; 4 when a table is stopped, backing off, missing or without a topic, or when
+    Kafka, the catalog or the running process does not answer. A pipeline that is not running is no error, and neither is
+    lag.
     """
     spec = read_spec(output, file)
     clock = SystemClock()
@@ -74,7 +75,7 @@ def _table(report: PipelineReport) -> Table:
     is_short = all(len(found.name) <= _LONG_NAME for found in report.tables)
     table.add_column("table", no_wrap=is_short, overflow="fold")
     table.add_column("state", no_wrap=True)
-    for name in ("lag", "complete to", "last commit", "rows", "files", "snapshots", "last care"):
+    for name in ("lag", "complete to", "last commit", "rows", "files", "snapshots", "last maintenance"):
         table.add_column(name, justify="right", no_wrap=name not in ("lag", "files"))
     for found in report.tables:
         table.add_row(
@@ -127,7 +128,7 @@ def _upsert_tables(report: PipelineReport) -> Iterator[RenderableType]:
     if not recorded:
         return
     table = _narrow(
-        "mirror, its last batch", [name for name, _ in recorded], ("changes", "rows deleted", "files looked at")
+        "upsert table, last batch", [name for name, _ in recorded], ("changes", "rows deleted", "files inspected")
     )
     for name, last in recorded:
         looked = f"{count(last['inspected'])} of {count(last['files'])}"
@@ -171,15 +172,15 @@ def _about_layout(table: TableReport) -> Iterator[Text]:
 def _about_records(table: TableReport) -> Iterator[Text]:
     """Yields the numbers of records that did not become rows."""
     if table.dead_letters:
-        yield Text(f"\n{table.name} has {plural(table.dead_letters, 'dead letter')}: see frazil dead-letters list")
+        yield Text(f"\n{table.name} has {plural(table.dead_letters, 'dead letter')}: run `frazil dead-letters list`")
     if table.bad_skipped:
-        yield Text(f"\n{table.name} has left out {plural(table.bad_skipped, 'bad record')}: `on_bad_record: skip`")
+        yield Text(f"\n{table.name} has skipped {plural(table.bad_skipped, 'bad record')}: `on_bad_record: skip`")
     if table.skipped_offsets:
         offsets = plural(table.skipped_offsets, "offset")
-        yield Text(f"\n{table.name} has passed over {offsets} that Kafka no longer had: `on_data_loss: skip`")
+        yield Text(f"\n{table.name} has skipped {offsets} whose records Kafka had deleted: `on_data_loss: skip`")
     if table.ignored_records:
         kinds = ", ".join(f"{count(number)} {what}" for what, number in sorted(table.ignored_records.items()))
-        yield Text(f"\n{table.name} has passed over records that are no change of a row: {kinds}", style="dim")
+        yield Text(f"\n{table.name} has ignored records that change no row: {kinds}", style="dim")
     for refused in table.refused_changes:
         word = "schema" if len(refused.schemas) == 1 else "schemas"
         by = f"{word} {', '.join(refused.schemas)}: " if refused.schemas else ""
@@ -191,16 +192,16 @@ def _about_records(table: TableReport) -> Iterator[Text]:
 def _maintenance_lines(name: str, maintenance: MaintenanceReport) -> Iterator[Text]:
     """Yields due maintenance."""
     if maintenance.due or maintenance.waiting or maintenance.above_cap:
-        yield Text(f"\n{name} is due for care", style="dim")
-    for words in (*maintenance.due, *(f"waits: {words}" for words in maintenance.waiting)):
+        yield Text(f"\n{name} is due for maintenance", style="dim")
+    for words in (*maintenance.due, *(f"waiting: {words}" for words in maintenance.waiting)):
         yield Text(f"  {words}", style="dim")
     for words in maintenance.above_cap:
-        yield Text(f"  too much for readers: {words}; see frazil maintain", style="yellow")
+        yield Text(f"  slows readers down: {words}; run `frazil maintain`", style="yellow")
     if maintenance.slowed_by > 1:
-        words = f"commits are up to {maintenance.slowed_by:g} times as far apart until table care has caught up"
+        words = f"commits are up to {maintenance.slowed_by:g} times as far apart until maintenance has caught up"
         yield Text.assemble((f"\nnote: {name}", "yellow"), f": {words}")
     if maintenance.failure:
-        yield Text.assemble((f"\nnote: {name}", "yellow"), f": table care failed: {maintenance.failure}")
+        yield Text.assemble((f"\nnote: {name}", "yellow"), f": maintenance failed: {maintenance.failure}")
 
 
 def _explain(problem: Problem, mark: str, colour: str) -> Iterator[Text]:

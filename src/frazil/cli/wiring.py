@@ -64,7 +64,7 @@ def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
                 make_private_file(kept)
         except OSError as error:
             raise UnavailableError(
-                f"the catalog's folder cannot be made: {error.strerror}", where=str(folder)
+                f"the folder of the catalog cannot be created: {error.strerror}", where=str(folder)
             ) from None
     return IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), jvm.hadoop)
 

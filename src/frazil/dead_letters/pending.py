@@ -66,9 +66,9 @@ def commit_pending(catalog: Catalog, dead_letters: str, pending: PendingReplay) 
     Raises: ConflictError and UnavailableError as the catalog; the rows are still pending then.
     """
     catalog.append_once(pending.table, pending.files, REPLAY_ID, pending.id, pending.since)
-    hit("retry.appended")
+    hit("replay.appended")
     clear_mark(catalog, dead_letters, pending)
-    hit("retry.done")
+    hit("replay.done")
 
 
 def settle_replays(catalog: Catalog, dead_letters: TableState) -> None:
@@ -118,7 +118,8 @@ def _commit_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -
     if state is None or state.uuid != pending.uuid:
         raise TableStopped(
             f"the rows of retried dead letters are for a table that is no longer there: retry={pending.id}",
-            f"restore the table; or, to do without these rows, remove the property that ends in {OPEN_REPLAY}{pending.id}",
+            "restore the table; or, to do without these rows, remove the property that ends in"
+            f" {OPEN_REPLAY}{pending.id}",
             dead_letters,
         )
     there = is_recorded(catalog.history(pending.table, (REPLAY_ID,)), REPLAY_ID, pending.id, pending.since)
@@ -133,7 +134,7 @@ def _commit_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -
 def _outcome_unknown(dead_letters: str, replay_id: str) -> TableStopped:
     return TableStopped(
         f"snapshots were expired that say whether retried dead letters are in the table: retry={replay_id}",
-        "look whether their rows are in the table, add the files if they are not, and then remove the property that ends"
-        f" in {OPEN_REPLAY}{replay_id} from the dead-letter table",
+        "look whether their rows are in the table, add the files if they are not, and then remove the property that"
+        f" ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
         dead_letters,
     )

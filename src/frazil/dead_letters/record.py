@@ -41,7 +41,7 @@ DEAD_LETTER_TYPES: Mapping[str, IcebergType] = {
 """The columns of a dead-letter table, with their types."""
 SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
 """The columns of a record that its dead letter needs."""
-UNEXPLAINED = Mismatch(0, "", "does_not_fit", "the value does not fit the table")
+UNEXPLAINED = Mismatch(0, "", "type_mismatch", "the value does not fit the table")
 """The mismatch of a record whose fault is not known."""
 
 

@@ -80,7 +80,7 @@ def settle_removal(catalog: Catalog, dead_letters: str, replay_id: str, mark: st
     if removal is not None:
         remove_dead_letters(catalog, dead_letters, removal)
     clear_removal_mark(catalog, dead_letters, replay_id)
-    hit("retry.done")
+    hit("replay.done")
 
 
 def remove_dead_letters(catalog: Catalog, dead_letters: str, removal: RemovedDeadLetters) -> None:
@@ -188,7 +188,7 @@ def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], replay_id:
 def _outcome_unknown(dead_letters: str, replay_id: str) -> TableStopped:
     return TableStopped(
         f"snapshots were expired that say whether retried dead letters are in the table: retry={replay_id}",
-        "look whether their rows are in the table, drop the letters if they are, and then remove the property that ends in"
-        f" {OPEN_REPLAY}{replay_id} from the dead-letter table",
+        "look whether their rows are in the table, drop the letters if they are, and then remove the property that"
+        f" ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
         dead_letters,
     )

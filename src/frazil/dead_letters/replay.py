@@ -198,7 +198,7 @@ class Replayer:
     # ---- committing
 
     def _commit(self, table: Table, dead_letters: TableState, written: _Written) -> None:
-        hit("retry.written")
+        hit("replay.written")
         if not written.rows:
             self._replace(table, dead_letters, written, new_id(), {})
             return
@@ -211,13 +211,13 @@ class Replayer:
         except FrazilError:
             self._delete(table.name, dead_letters.name, written)
             raise
-        hit("retry.announced")
+        hit("replay.marked")
         try:
             self._replace(table, dead_letters, written, pending.id, {REPLAY: pending.dump()})
         except ConflictError:
             clear_mark(self._catalog, dead_letters.name, pending)
             raise
-        hit("retry.promised")
+        hit("replay.pending")
         try:
             commit_pending(self._catalog, dead_letters.name, pending)
         except ConflictError:

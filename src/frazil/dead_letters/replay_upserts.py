@@ -218,7 +218,7 @@ class _Replacing:
             with self._cleaning(draft):
                 state = self._fresh()
                 attempt = self._attempt(draft, state, judge)
-                hit("retry.written")
+                hit("replay.written")
                 if not attempt.has_effect:
                     self._put_back(draft, attempt)
                     return self._result(draft, attempt)
@@ -326,7 +326,7 @@ class _Replacing:
         except FrazilError:
             self._give_up(attempt)
             raise
-        hit("retry.announced")
+        hit("replay.marked")
         return removal
 
     def _commit(self, draft: Draft, state: TableState, attempt: _Attempt, removal: RemovedDeadLetters) -> bool:
@@ -344,10 +344,10 @@ class _Replacing:
                 clear_removal_mark(self._catalog, dead_letters, removal.id)
             return False
         self._catalog.delete_files(self._table.name, prepared.unused)
-        hit("retry.replaced")
+        hit("replay.replaced")
         remove_dead_letters(self._catalog, dead_letters, removal)
         clear_removal_mark(self._catalog, dead_letters, removal.id)
-        hit("retry.done")
+        hit("replay.done")
         return True
 
     def _put_back(self, draft: Draft, attempt: _Attempt) -> None:

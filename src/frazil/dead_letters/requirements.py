@@ -72,7 +72,7 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
             table.schema.rejected |= rejected
             return
         change = within_limit(table, adder(table.spec, accepted, sorted(needs.made_optional)))
-        hit("retry.evolving")
+        hit("replay.evolving")
         state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
         table.schema.no_op_change = find_no_op_change(
             table.state, state, accepted, needs.made_optional, table.schema.no_op_change

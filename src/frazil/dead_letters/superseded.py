@@ -41,8 +41,9 @@ _UNKNOWN = Mismatch(
 _BLOCKED = Mismatch(
     0,
     "",
-    "newer_letter",
-    "a newer change takes the row away, and is a dead letter itself: retry them together, or drop both if it is a truncate",
+    "newer_dead_letter",
+    "a newer change takes the row away, and is a dead letter itself: retry them together, or drop both if it is a"
+    " truncate",
 )
 
 

@@ -129,7 +129,7 @@ class DeadLetterTables:
                     self._outbox, table, dead_letter_table, replace(dead_letters, files=files), progress.commit_id
                 )
                 # The broker forgets what an idle group has committed, after a week unless it is told otherwise.
-                hit("letters.sent")
+                hit("dead_letters.published")
                 self._catalog.mark(dead_letter_table.name, SENT_MARK, progress.commit_id)
         return replace(progress, dead_letters=None)
 
@@ -137,7 +137,7 @@ class DeadLetterTables:
         self, dead_letter_table: TableState, dead_letters: PendingDeadLetters, progress: Progress
     ) -> tuple[DataFile, ...]:
         """Adds the dead letters to their table; returns the files that were added."""
-        hit("letters.before")
+        hit("dead_letters.before")
         # A table that was rolled back goes through its offsets again; its letters never go back.
         reached = later(dead_letter_table.progress.offsets, progress.offsets)
         kept = replace(progress, offsets=reached, dead_letters=None, snapshot_id=None, committed_at_ms=None)
@@ -153,7 +153,7 @@ class DeadLetterTables:
             again = self._catalog.load(dead_letters.table)
             if again is None or again.progress.commit_id != progress.commit_id:
                 raise
-        hit("letters.after")
+        hit("dead_letters.after")
         return files
 
     def _send(

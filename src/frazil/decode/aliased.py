@@ -51,7 +51,7 @@ class _Joining:
                 found = pc.or_(found.fill_null(False), array.fill_null(False))
             elif array.null_count < len(array):
                 if both.any():
-                    self.fitting.refuse(array, both, owner, path, "name_taken", _BOTH)
+                    self.fitting.refuse(array, both, owner, path, "name_conflict", _BOTH)
                 places = np.where(
                     np.asarray(found.is_valid()), np.arange(len(found)), len(found) + np.arange(len(found))
                 )

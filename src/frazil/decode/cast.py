@@ -109,7 +109,7 @@ class Fitting:
     def refuse(self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: str, reason: str) -> None:
         """Rescues values, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
         rows = np.flatnonzero(bad)
-        is_rescued = kind != "missing" and (
+        is_rescued = kind != "missing_value" and (
             self.reading.unknown_fields == "rescue" if kind == "unknown_field" else self.reading.is_rescuing
         )
         found = self.rescued if is_rescued else self.mismatches
@@ -241,7 +241,7 @@ def _meet_second(
     if fitting.reading.unknown_fields == "add":
         fitting.refuse_change(path, conflict_reason(fitting.in_row(path), [column]))
         reason = both_reason(fitting.in_row(path), column)
-        fitting.refuse(array, is_second, place.owner, path, "name_taken", reason)
+        fitting.refuse(array, is_second, place.owner, path, "name_conflict", reason)
     elif fitting.reading.unknown_fields == "drop":
         fitting.dropped.add(".".join(path))
     else:
@@ -427,7 +427,7 @@ def _without_mismatches(
     bad = np.zeros(len(array), np.bool_)
     bad[of_map[np.asarray(keys.is_null())]] = True
     fitting.refuse(
-        array, bad, place.owner, place.path, "does_not_fit", f"{{value}} has a key that does not fit {wanted}"
+        array, bad, place.owner, place.path, "type_mismatch", f"{{value}} has a key that does not fit {wanted}"
     )
     rows = pa.array(np.arange(len(array)), mask=bad)
     kept = array.take(rows)
@@ -448,7 +448,7 @@ def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> Non
     if fitting.reading.may_widen:
         fitting.made_optional.add(path)
     reason = "the column is required and the record has no value for it"
-    fitting.refuse(column, missing, place.owner, path, "missing", reason)
+    fitting.refuse(column, missing, place.owner, path, "missing_value", reason)
 
 
 def require_inside(fitting: Fitting, column: pa.Array, kind: IcebergType, place: Place) -> None:
@@ -519,7 +519,7 @@ def _add_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: 
     if spellings.others(member.name):
         reason = conflict_reason(fitting.in_row(path), spellings.others(member.name))
         fitting.refuse_change(path, reason)
-        fitting.refuse(array, there, place.owner, path, "name_taken", reason)
+        fitting.refuse(array, there, place.owner, path, "name_conflict", reason)
     elif path in rejected:
         fault = rejected_fault(member.name, rejected[path])
         fitting.refuse(array, there, place.owner, path, fault.kind, fault.message)
@@ -556,7 +556,7 @@ def _refuse_rejected(fitting: Fitting, array: pa.Array, kind: IcebergType, place
     rejected = fitting.reading.rejected_at
     if place.path in rejected:
         there = np.asarray(array.is_valid()) & place.there
-        fitting.refuse(array, there, place.owner, place.path, "name_taken", rejected[place.path])
+        fitting.refuse(array, there, place.owner, place.path, "name_conflict", rejected[place.path])
     elif any(other[: len(place.path)] == place.path for other in rejected):
         for values, inner_kind, _, inner in _inside(pa.concat_arrays([array]), kind, place):
             _refuse_rejected(fitting, values, inner_kind, inner)
@@ -599,7 +599,7 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
             fitting.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
             bad &= ~converted.is_outside
         is_number = isinstance(wanted, DecimalType) and may_convert(array.type, target)
-        fault, fits_not = ("out_of_range", "is out of the range of") if is_number else ("does_not_fit", "does not fit")
+        fault, fits_not = ("out_of_range", "is out of the range of") if is_number else ("type_mismatch", "does not fit")
         reason = f"{{value}} ({_word(written)}) {fits_not} {_word(wanted)}"
         if differ_in_zone(written, wanted):
             remedy = f": {zone_settings(fitting.in_row(place.path), wanted)}"

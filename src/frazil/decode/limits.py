@@ -115,4 +115,4 @@ def long_name_fault(name: str) -> Fault:
 
 def rejected_fault(name: str, reason: str) -> Fault:
     """Returns the fault of a record with a field that the table cannot have."""
-    return Fault("name_too_long", reason) if is_long(name) else Fault("name_taken", reason)
+    return Fault("name_too_long", reason) if is_long(name) else Fault("name_conflict", reason)

@@ -10,7 +10,7 @@ from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Decoded, Fault
 from frazil.decode.settings import Reading
 
-_NOT_TEXT = Fault("bad_text", "the value is not UTF-8")
+_NOT_TEXT = Fault("invalid_text", "the value is not UTF-8")
 
 
 def read_text(values: pa.BinaryArray) -> Columns:

@@ -43,7 +43,7 @@ class OversizedRecords:
 
     def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002  (one signature for all)
         """See Finding."""
-        log.info("large_records", table=planned.table.name, larger_than_bytes=OVERSIZED_BYTES)
+        log.info("oversized_records_found", table=planned.table.name, threshold_bytes=OVERSIZED_BYTES)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class BadStart:
         """See Finding."""
         table = planned.table
         table.schedule.most_records = FEWEST_TO_JUDGE - 1
-        log.warning("batches_cut", table=table.name, records=table.schedule.most_records, reason=TOO_BAD)
+        log.warning("batch_size_reduced", table=table.name, records=table.schedule.most_records, reason=TOO_BAD)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class FirstBadRecord:
         """See Finding."""
         table = planned.table
         table.bad_records.dead_letters, table.bad_records.good_batches = self.dead_letters, 0
-        log.info("dead_letters_begin", table=table.name, dead_letter_table=self.dead_letters.name)
+        log.info("dead_letter_capture_started", table=table.name, dead_letter_table=self.dead_letters.name)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class MissingRequired:
         """See Finding."""
         table = planned.table
         table.key_updates.missing_required |= frozenset(self.places)
-        log.info("values_gone", table=table.name, lost=len(table.key_updates.missing_required))
+        log.info("required_values_missing", table=table.name, dead_letters=len(table.key_updates.missing_required))
 
 
 def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:

@@ -39,7 +39,7 @@ def hold(planned: Planned, now_s: float) -> None:
     """The table waits for the rest of a transaction."""
     table, spec = planned.table, planned.table.spec.atomic
     if table.offsets.held is None:
-        log.info("transaction_held", table=table.name, lag_records=table.offsets.lag_records)
+        log.info("transaction_incomplete", table=table.name, lag_records=table.offsets.lag_records)
     ends = {partition: planned.ends.get(partition, -1) for partition in table.partitions()}
     pause_s = float("inf")
     if spec is not None and spec.transaction_topic is not None:
@@ -55,14 +55,14 @@ def hold(planned: Planned, now_s: float) -> None:
 def log_recreated(before: TableState | None, table: Table) -> None:
     """Says that another table has the name of the one that was known."""
     if before is not None and table.state is not None and table.state.uuid != before.uuid:
-        log.warning("table_made_anew", table=table.name, offsets=table.progress.offsets)
+        log.warning("table_recreated", table=table.name, offsets=table.progress.offsets)
 
 
 def note_isolated(table: Table, records: Iterable[BadRecord]) -> None:
     """Says which records end the task that reads them."""
     for one in records:
         place = {"topic": one.topic, "partition": one.partition, "offset": one.offset}
-        log.warning("record_isolated", table=table.name, **place, reason=one.reason)
+        log.warning("crashing_record_found", table=table.name, **place, reason=one.reason)
 
 
 def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped:
@@ -70,8 +70,8 @@ def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped
     first = found.together[0] if found.together else None
     reason = f"records end the task that reads them, and none does so alone: {first.reason if first else error.message}"
     remedy = (
-        "look at the records of this range; to go on behind them write `start` with the offset of each partition and give"
-        " the table a new name"
+        "look at the records of this range; to go on behind them write `start` with the offset of each partition and"
+        " give the table a new name"
     )
     return TableStopped(reason, remedy, batch.place)
 
@@ -80,7 +80,7 @@ def note_committed(table: Table, outcome: Committed, took_s: float) -> None:
     """A batch is in the table. took_s: since it was planned."""
     report = outcome.report
     if outcome.resolved is not None and outcome.resolved.tries > 1:
-        log.info("rows_looked_up_again", table=table.name, times=outcome.resolved.tries - 1)
+        log.info("lookup_repeated", table=table.name, retries=outcome.resolved.tries - 1)
     log.info(
         "batch_committed",
         table=table.name,
@@ -100,9 +100,9 @@ def note_interval(table: Table, pace: Pace) -> float:
     slowed_by = pace.slowed_by(table.name) if table.spec.mode == "upsert" else 1.0
     interval_s = slowed_s(own_s, slowed_by)
     if interval_s == own_s != (table.schedule.interval_s or own_s):
-        log.info("commits_as_usual", table=table.name, interval_s=interval_s)
+        log.info("commit_interval_restored", table=table.name, interval_s=interval_s)
     elif interval_s != (table.schedule.interval_s or own_s):
-        log.warning("commits_slowed", table=table.name, interval_s=interval_s)
+        log.warning("commit_interval_raised", table=table.name, interval_s=interval_s)
     table.schedule.interval_s = interval_s
     return interval_s
 
@@ -127,7 +127,7 @@ def note_refusals(table: Table, report: TaskReport) -> None:
 def log_ignored(table: Table, report: TaskReport) -> None:
     """Counts records that are no change of a row; of each kind the first time is said."""
     for kind in sorted(report.counts.ignored_records.keys() - table.bad_records.ignored_records.keys()):
-        log.info("records_passed_over", table=table.name, what=kind, records=report.counts.ignored_records[kind])
+        log.info("records_ignored", table=table.name, kind=kind, records=report.counts.ignored_records[kind])
     table.bad_records.ignored_records.update(report.counts.ignored_records)
 
 

@@ -66,18 +66,18 @@ def _note(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clo
     if late or not stuck:
         table.key_updates.abandoned |= late.difference(unpaired)
         table.key_updates.unpaired |= late.intersection(unpaired)
-        log.info("rows_moved", table=table.name, lost=len(table.key_updates.unpaired))
+        log.info("primary_key_updates_found", table=table.name, dead_letters=len(table.key_updates.unpaired))
         return
     ranges = _limited(_limited(planned.batch.ranges, report.changes.ends), _before(stuck))
     if ranges:
         table.offsets.cut, table.offsets.held = Cut(planned.position, ranges, planned.places or {}), None
-        log.debug("batch_shortened", table=table.name, waits_for=len(stuck))
+        log.debug("batch_shortened", table=table.name, incomplete_updates=len(stuck))
     elif _can_have_more(planned):
         _hold(planned, clock, _are_old(stuck, report, planned_ms))
     else:  # The other half is further off than a batch may reach.
         table.key_updates.abandoned |= stuck.difference(unpaired)
         table.key_updates.unpaired |= stuck.intersection(unpaired)
-        log.info("rows_moved", table=table.name, lost=len(table.key_updates.unpaired))
+        log.info("primary_key_updates_found", table=table.name, dead_letters=len(table.key_updates.unpaired))
 
 
 def note_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
@@ -173,7 +173,7 @@ def _hold(planned: Planned, clock: Clock, are_old: bool) -> None:
     """
     table = planned.table
     if table.offsets.held is None:
-        log.info("key_change_awaited", table=table.name, lag_records=table.offsets.lag_records)
+        log.info("primary_key_update_pending", table=table.name, lag_records=table.offsets.lag_records)
     watched = set(table.partitions())
     if not _is_cut(planned) and not _is_all(planned):  # It is as long as a batch may be: what else comes is not in it.
         watched &= planned.silent

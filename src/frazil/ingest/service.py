@@ -150,7 +150,7 @@ class Service:
     def _say_stopping(self) -> None:
         if self._is_stopping and not self._has_said_stopping:
             self._has_said_stopping = True
-            log.info("stopping", in_hand=[table.name for table in self.tables if table.schedule.in_flight])
+            log.info("stopping", tables_in_flight=[table.name for table in self.tables if table.schedule.in_flight])
 
     @property
     def fatal(self) -> BaseException | None:
@@ -179,7 +179,9 @@ class Service:
                 self._loader.cluster_id = self._services.source.cluster_id()
                 self._discovery.refresh_topics()
                 for error in tolerate_empty_patterns(self._spec, self._services.source):
-                    log.warning("pattern_without_topic", reason=error.message, where=error.where, remedy=error.remedy)
+                    log.warning(
+                        "pattern_matches_no_topic", reason=error.message, where=error.where, remedy=error.remedy
+                    )
                 if self._timeouts.is_limited:
                     self._discovery.add_named()
                 self._topics_at_s = self._clock.monotonic_s()
@@ -198,7 +200,7 @@ class Service:
         """
         self._outages += 1
         delay_s = backoff_s(self._outages)
-        log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=round(delay_s, 1))
+        log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=round(delay_s, 1))
         for table in self.tables:
             if table.status.run_state is not RunState.STOPPED and not table.schedule.failures:
                 table.status.set(RunState.BACKING_OFF, error)
@@ -278,7 +280,7 @@ class Service:
             self._ask_for_ends()
             self._polling.note(self._clock.monotonic_s() - began_s)
             if self._outages:
-                log.info("available_again", after_failures=self._outages)
+                log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
                 self._planner.set_goal()
             free = [table for table in self._free_tables(now_s) if not self._comes_later(table, now_s)]
@@ -326,7 +328,7 @@ class Service:
         """Takes in which topics there are. Where that alone is not answered, tables go on with those that they know."""
         error = future.exception()
         if isinstance(error, UnavailableError):
-            log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
+            log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
             self._topics_outage = error
             return
         self._topics_outage = None
@@ -428,7 +430,7 @@ class Service:
             p.table.schedule.company = company_of(p.batch, (one.batch for one in planned))
             p.table.status.set(RunState.RUNNING, None)
             beside = sorted(p.table.schedule.company)
-            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, beside=beside)
+            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, shared_with=beside)
         self._reading |= {p.table.name: p for p in planned}
         self._workers.submit(f"{kind}:{store}", planned, lambda: pipeline.run_tasks(planned, kind))
 
@@ -505,7 +507,7 @@ class Service:
     def _search(self, search: Search) -> None:
         """Looks for the records that a table's task fails for, which has failed alone."""
         search.planned.table.status.set(RunState.BACKING_OFF, search.error)
-        log.warning("records_searched", table=search.planned.table.name, reason=search.error.message)
+        log.warning("crashing_record_search_started", table=search.planned.table.name, reason=search.error.message)
         self._workers.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
 
     def _after_search(self, search: Search, future: Future[Found]) -> None:
@@ -525,7 +527,10 @@ class Service:
         elif found.together and table.schedule.read_less(search.planned.batch.span):
             table.schedule.next_due_s, table.bad_records.searches = 0.0, 0
             log.warning(
-                "batches_cut", table=table.name, records=table.schedule.most_records, reason=found.together[0].reason
+                "batch_size_reduced",
+                table=table.name,
+                records=table.schedule.most_records,
+                reason=found.together[0].reason,
             )
             return True
         elif found.together or table.bad_records.searches >= MOST_SEARCHES:
@@ -554,7 +559,7 @@ class Service:
                     finding.note(planned, outcome.report, self._clock)
             case Reload(error):
                 self._forget_batch(table)
-                log.warning("conflict", table=table.name, reason=error.message)
+                log.warning("commit_conflict", table=table.name, reason=error.message)
                 self._load(table, error)
             case Retry(error):
                 self._forget_batch(table)
@@ -619,13 +624,13 @@ class Service:
         elif is_jvm_gone(error):
             self._end(jvm_has_ended())
         else:
-            log.error("unexpected", table=table.name, error=f"{type(error).__name__}: {error}", exc_info=error)
+            log.error("unexpected_error", table=table.name, error=f"{type(error).__name__}: {error}", exc_info=error)
             self._stop_table(table, unforeseen(error, table.name))
 
     def _end(self, error: FrazilError) -> None:
         if self._fatal is None:
             self._fatal = error
-            log.error("ending", reason=error.message, where=error.where)
+            log.error("process_ending", reason=error.message, where=error.where)
 
     def _stop_table(self, table: Table, error: FrazilError | TableStopped) -> None:
         table.status.set(RunState.STOPPED, error)
@@ -646,7 +651,7 @@ class Service:
         table.schedule.next_due_s = self._clock.monotonic_s() + delay_s
         table.status.set(RunState.BACKING_OFF, error)
         log.warning(
-            "table_backs_off",
+            "table_backing_off",
             table=table.name,
             reason=table.status.reason,
             where=table.status.where,

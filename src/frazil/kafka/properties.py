@@ -180,7 +180,7 @@ def _has_any(properties: Mapping[str, str], names: Iterable[str]) -> bool:
 def _say_left_out(client: str, names: frozenset[str]) -> None:
     """Once for each client and set of names: they are asked for whenever a client is made."""
     if names:
-        log.debug("settings_left_out", client=client, settings=sorted(names))
+        log.debug("settings_ignored", client=client, settings=sorted(names))
 
 
 def _read(path: str) -> str:

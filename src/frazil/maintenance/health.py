@@ -24,7 +24,7 @@ is above.
 FEWEST_DELETED_ROWS = 1_000_000
 """Fewer deleted rows burden no reader, whatever their share."""
 MOST_METADATA_BYTES = 8_000_000
-MAINTAINED_NOTE = "cared-for"
+MAINTAINED_NOTE = "maintained-at"
 """Table property, behind `frazil.<pipeline>.`: when `frazil maintain` last changed the table, in milliseconds."""
 _MAINTAINED = re.compile(rf"frazil\..+\.{MAINTAINED_NOTE}")
 

@@ -43,9 +43,9 @@ MOST_POSITION_DELETES = 100
 MANIFEST_BYTES = 8 * 1024 * 1024
 FEWEST_MANIFESTS = 100
 DAILY_MS = 86_400_000
-ORPHANS_NOTE = "orphans-removed"
+ORPHANS_NOTE = "orphans-removed-at"
 """Table property, behind `frazil.<pipeline>.`: when orphan files were last removed, in milliseconds."""
-BEGIN_NOTE = "care-began"
+BEGIN_NOTE = "maintenance-started-at"
 """Table property, behind `frazil.<pipeline>.`: when a running pipeline first maintained the table, in milliseconds."""
 
 

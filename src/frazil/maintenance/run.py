@@ -35,7 +35,7 @@ from frazil.maintenance.retention import before_first_commit
 
 log = structlog.get_logger("frazil")
 
-_MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|retrying\.[^.]+)")
+_MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|replaying\.[^.]+)")
 _DELETES_BYTES = str(64 * 1024 * 1024)
 # Without partial progress: it would take a failed write or commit for a success. A group is one file, so one task's.
 DELETES_OPTIONS = {
@@ -152,7 +152,7 @@ class MaintenanceRunner:
             has_failed = has_failed or bool(outcome.failure and not outcome.is_lost)
 
     def _do(self, action: Action, plan: Plan, maintenance: MaintenanceTask) -> Rewritten:
-        hit("care.planned")
+        hit("maintenance.planned")
         table_maintenance, table = self._table_maintenance, action.table
         done = Rewritten()
         if action.kind == "compact" and action.compaction is not None:
@@ -184,7 +184,7 @@ class MaintenanceRunner:
         )
         names = {normalize_path(path) for path in plan.pending_files}
         orphans = [path for path in found if normalize_path(path) not in names]
-        hit("care.orphans.found")
+        hit("maintenance.orphans.found")
         self._table_maintenance.remove(table, orphans)
         self._table_maintenance.note(table, ORPHANS_NOTE, str(now_ms))
         return Rewritten(removed=len(orphans))
@@ -241,18 +241,18 @@ def _marks(metadata: TableMetadata) -> Iterator[tuple[tuple[str, str], str]]:
 def _log(outcome: Outcome) -> None:
     action, took_s = outcome.action, round(outcome.took_s, 3)
     if outcome.is_lost:
-        log.info("care_lost", table=action.table, action=action.kind, reason=outcome.failure, took_s=took_s)
+        log.info("maintenance_conflict", table=action.table, action=action.kind, reason=outcome.failure, took_s=took_s)
     elif outcome.failure:
-        log.warning("care_failed", table=action.table, action=action.kind, reason=outcome.failure)
+        log.warning("maintenance_failed", table=action.table, action=action.kind, reason=outcome.failure)
     else:
         done = outcome.rewritten
         log.info(
-            "care_done",
+            "maintenance_done",
             table=action.table,
             action=action.kind,
             reason=action.reason,
             removed=done.removed,
             added=done.added,
-            lost=done.lost,
+            conflicts=done.lost,
             took_s=took_s,
         )

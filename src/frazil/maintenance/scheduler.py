@@ -237,7 +237,7 @@ class MaintenanceScheduler:
             self._postpone(known, error.message, mode)
         except Exception as error:  # noqa: BLE001  (care must never end the pipeline)
             if not self._stopping.is_set():
-                log.error("unexpected", table=maintained.name, error=f"{type(error).__name__}: {error}")
+                log.error("unexpected_error", table=maintained.name, error=f"{type(error).__name__}: {error}")
                 self._postpone(known, f"{type(error).__name__}: {error}", mode)
         finally:
             known.ended_s = self._clock.monotonic_s()
@@ -267,7 +267,8 @@ class MaintenanceScheduler:
         known.failure, known.again = reason, mode
         known.not_before_s = self._clock.monotonic_s() + FAILED_RETRY_S
         if not self._stopping.is_set():
-            log.warning("care_put_off", table=known.activity.maintained.name, reason=reason, retry_in_s=FAILED_RETRY_S)
+            name = known.activity.maintained.name
+            log.warning("maintenance_skipped", table=name, reason=reason, retry_in_s=FAILED_RETRY_S)
 
 
 def _due(known: _Known, now_s: float, now_ms: int, is_spare: bool) -> Mode | None:

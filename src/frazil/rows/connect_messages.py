@@ -235,7 +235,7 @@ def _by_schema(texts: Texts, schema: Slices, rows: NDArray[np.int64]) -> list[_M
             has_types = not isinstance(found.kind, StructType) or bool(found.kind.fields)
             groups.append(_Message(mine, found if has_types else None))
         except UnusableSchema as error:
-            groups.append(_Message(mine, None, Fault("bad_schema", str(error))))
+            groups.append(_Message(mine, None, Fault("unusable_schema", str(error))))
     return groups
 
 

@@ -42,7 +42,7 @@ def own_column(fitting: Fitting, shaping: Shaping, field: NestedField, records: 
     except SpecError as error:  # The table has had the column before, with another type.
         text = pa.repeat(pa.scalar(constants[field.name]), rows)
         bad, owner = np.ones(rows, np.bool_), np.arange(rows, dtype=np.int32)
-        fitting.refuse(text, bad, owner, (field.name,), "does_not_fit", error.message)
+        fitting.refuse(text, bad, owner, (field.name,), "type_mismatch", error.message)
         return pa.nulls(rows, arrow_type(field.field_type))
     return pa.repeat(value, rows)
 
@@ -57,13 +57,13 @@ def header_column(fitting: Fitting, name: str, kind: IcebergType, headers: pa.Li
     path, owner = (_HEADERS, name), np.arange(len(raw), dtype=np.int32)
     texts = read_text(raw)
     if texts.fault.any():
-        fitting.refuse(raw, texts.fault != 0, owner, path, "bad_text", f"the header {name} is not UTF-8")
+        fitting.refuse(raw, texts.fault != 0, owner, path, "invalid_text", f"the header {name} is not UTF-8")
     text = texts.arrays[0]
     if isinstance(kind, StringType):
         return text
     numbers, bad = _numbers(text, arrow_type(kind))
     if bad.any():
-        fitting.refuse(text, bad, owner, path, "does_not_fit", f"{{value}} is no {kind} in decimal digits")
+        fitting.refuse(text, bad, owner, path, "type_mismatch", f"{{value}} is no {kind} in decimal digits")
     return numbers
 
 

@@ -127,11 +127,11 @@ def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Arra
 def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, what: str) -> Decoded:
     found = read_text(keys)
     rows = np.flatnonzero(found.fault)[:limit].tolist()
-    mismatches = [Mismatch(row, name, "bad_text", f"the {what} is not UTF-8") for row in rows]
+    mismatches = [Mismatch(row, name, "invalid_text", f"the {what} is not UTF-8") for row in rows]
     if isinstance(kind, StringType | BinaryType):
         return Decoded([found.arrays[0].cast(arrow_type(kind))], found.fault != 0, mismatches)
     reason = f"the {what} is text, and its column is a {kind}: numbers and booleans take `format: json`"
-    mismatches = [Mismatch(row, name, "does_not_fit", reason) for row in range(min(len(keys), limit))]
+    mismatches = [Mismatch(row, name, "type_mismatch", reason) for row in range(min(len(keys), limit))]
     return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), mismatches)
 
 

@@ -169,7 +169,7 @@ def _unusable(schema_id: str, schema: WriterSchema, reading: Reading) -> Fault |
     if schema.kind == "unknown":
         return Fault("unknown_schema_id", f"the schema registry has no schema {schema_id}")
     if schema.kind == "unusable":
-        return Fault("bad_schema", f"schema {schema_id} cannot be used: {schema.text}")
+        return Fault("unusable_schema", f"schema {schema_id} cannot be used: {schema.text}")
     if schema.kind != reading.format:
         return Fault("wrong_schema", f"schema {schema_id} is {schema.kind}, and the table reads {reading.format}")
     return None
@@ -208,7 +208,7 @@ def _read_columns(
     try:
         reader = make_reader(OWN_FORMS)
     except UnusableSchema as error:  # The schema is valid, but it has no such message.
-        batch.refuse(rows, Fault("bad_schema", f"schema {schema_id} cannot be used: {error}"))
+        batch.refuse(rows, Fault("unusable_schema", f"schema {schema_id} cannot be used: {error}"))
         return
     schemas = tuple(schema for _, schema in batch.reading.schemas)
     fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit)

@@ -63,10 +63,10 @@ def _read_name(fields: Fields, problems: Problems) -> str:
     elif name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name, re.ASCII):
         remedy = "begin with a letter or digit and use letters, digits, dots, underscores and hyphens, at most 100"
         problems.add(entry.value.line, f"`{name}` is not a name for a pipeline", remedy)
-    elif name is not None and "retrying" in name.split(".")[1:]:
+    elif name is not None and "replaying" in name.split(".")[1:]:
         # Its properties would be those of retries of the pipeline whose name is before it.
-        message = f"`{name}` is not a name for a pipeline: `retrying` behind a dot is one of Frazil's own names"
-        problems.add(entry.value.line, message, f"write `{name.replace('.retrying', '-retrying')}`")
+        message = f"`{name}` is not a name for a pipeline: `replaying` behind a dot is one of Frazil's own names"
+        problems.add(entry.value.line, message, f"write `{name.replace('.replaying', '-replaying')}`")
     return name or ""
 
 

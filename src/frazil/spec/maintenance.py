@@ -37,7 +37,7 @@ _COLUMNS: JsonSchema = {"type": "array", "items": TEXT, "minItems": 1, "uniqueIt
 _SHARE: JsonSchema = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*%$", "examples": ["10%"]}
 WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
 _YOUNGEST_ORPHAN = "24h"
-YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_YOUNGEST_ORPHAN"
+YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
 """For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
 _SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
 _CURVE_COLUMN = re.compile(r"[^\s,()]+")
@@ -142,7 +142,8 @@ def _parse_orphan_age(text: str) -> float:
     age_s, youngest = parse_duration(text), os.environ.get(YOUNGEST_ORPHAN_VARIABLE, _YOUNGEST_ORPHAN)
     if age_s < parse_duration(youngest):
         raise SpecError(
-            f"`{text}` is too short for `maintenance.orphans.age`: files that are about to be committed would be removed",
+            f"`{text}` is too short for `maintenance.orphans.age`: files that are about to be committed would be"
+            " removed",
             remedy=f"write {youngest} or more",
         )
     return age_s

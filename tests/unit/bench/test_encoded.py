@@ -107,5 +107,5 @@ def test_one_in_a_hundred_of_the_damaged_records_is_refused_and_the_others_are_a
     values = pa.array([value(number) for number in range(count)], pa.binary())
     found = decode_framed(reading, (), {"value": values}, count)
     assert np.flatnonzero(found.refused).tolist() == bad
-    assert [mismatch.kind for mismatch in found.mismatches[:3]] == ["malformed", "no_magic", "malformed"]
+    assert [mismatch.kind for mismatch in found.mismatches[:3]] == ["malformed", "no_wire_format", "malformed"]
     assert [number for number in range(count) if value(number) != whole(number)] == bad

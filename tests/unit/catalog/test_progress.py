@@ -38,7 +38,7 @@ def test_its_keys_are_the_documented_ones() -> None:
         "frazil.p.watermarks": '{"a":{"0":1790000000000}}',
         "frazil.p.watermark": "1780000000000",
         "frazil.p.skipped": '{"a":{"0":[2,4]}}',
-        "frazil.p.passed-over": '{"delete":1,"heartbeat":4}',
+        "frazil.p.ignored-records": '{"delete":1,"heartbeat":4}',
         "frazil.p.last-deletes": '{"a":{"0":[4,"k"]},"b":{"0":[7,"l"]}}',
     }
 

@@ -157,7 +157,7 @@ def test_nothing_is_carried_where_the_newest_snapshot_says_it_all() -> None:
 
 
 def test_what_was_counted_since_the_table_began_is_carried() -> None:
-    counts = {"bad-skipped": "3", "passed-over": '{"delete":1}'}
+    counts = {"bad-skipped": "3", "ignored-records": '{"delete":1}'}
     text = metadata(snapshot(1, None, progress("p", "c1", **counts)), snapshot(2, 1))
     found = carried_progress(text)
     assert {name: found[f"frazil.p.{name}"] for name in counts} == counts

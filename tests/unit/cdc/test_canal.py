@@ -131,7 +131,7 @@ def test_the_page_has_every_type() -> None:
 def test_a_value_that_its_column_cannot_hold_makes_one_bad_record(kind: str, text: str, column: str) -> None:
     changes = _read(LOG, _of(kind, None), _of(kind, text), _of(kind, None), columns={"v": column})
     is_number = kind.startswith("decimal")
-    assert _bad(changes) == [(1, "out_of_range" if is_number else "does_not_fit", "after.v")]
+    assert _bad(changes) == [(1, "out_of_range" if is_number else "type_mismatch", "after.v")]
     assert (changes.records.tolist(), changes.columns[0].to_pylist()) == ([0, 2], [None, None])
 
 
@@ -238,9 +238,9 @@ def test_a_truncate_takes_all_rows_away() -> None:
 @pytest.mark.parametrize(
     ("message", "kind", "path"),
     [
-        (_insert({"id": "1"}, {"id": "x"}), "does_not_fit", "after.id"),
-        (_insert({"id": 1.5}), "does_not_fit", "after.id"),
-        (_insert({"id": "1", "name": 7}), "does_not_fit", "after.name"),
+        (_insert({"id": "1"}, {"id": "x"}), "type_mismatch", "after.id"),
+        (_insert({"id": 1.5}), "type_mismatch", "after.id"),
+        (_insert({"id": "1", "name": 7}), "type_mismatch", "after.name"),
         (_insert({"id": None}), "missing_key", "id"),
         (_insert(), "missing_image", ""),
         (Message("UPDATE", None, more={"sql": "update t set a = 1"}), "missing_image", ""),
@@ -252,10 +252,10 @@ def test_a_truncate_takes_all_rows_away() -> None:
         (Message("c", [{"id": "1"}]), "unknown_operation", ""),
         (Message("MERGE", [{"id": "1"}]), "unknown_operation", ""),
         (_insert({"id": "1"}, type=None), "not_an_envelope", ""),
-        (_insert({"id": "1"}, type=7), "does_not_fit", "type"),
-        (_insert({"id": "1"}, mysqlType={"id": 4}), "bad_schema", "mysqlType"),
-        (_insert({"id": "1"}, mysqlType=[]), "bad_schema", "mysqlType"),
-        (_insert({"id": "1"}, es="soon"), "does_not_fit", "es"),
+        (_insert({"id": "1"}, type=7), "type_mismatch", "type"),
+        (_insert({"id": "1"}, mysqlType={"id": 4}), "unusable_schema", "mysqlType"),
+        (_insert({"id": "1"}, mysqlType=[]), "unusable_schema", "mysqlType"),
+        (_insert({"id": "1"}, es="soon"), "type_mismatch", "es"),
         (_insert({"id": "1"}, es=10**17), "out_of_range", "es"),
     ],
 )
@@ -330,7 +330,7 @@ def test_the_key_is_the_primary_key_that_messages_name() -> None:
     rows = (_insert({"id": "1", "name": "a"}, pkNames=["id", "name"]), _insert({"id": "2", "name": "b"}))
     changes = _read(unknown, *rows, changes=BY_PRIMARY_KEY)
     assert changes.key_columns == ("id", "name")
-    assert _bad(changes) == [(1, "key_differs", "")]
+    assert _bad(changes) == [(1, "key_mismatch", "")]
     (reason,) = [one.reason for one in changes.decoded.mismatches]
     assert reason == (
         "the message's primary key is id, and the table's rows are found by id, name: name the table's `key_columns`"

@@ -88,7 +88,7 @@ def test_a_value_that_its_type_cannot_hold_makes_one_bad_record(name: str, value
     row = _row(name)
     (kind, _), _ = read_both(row)
     changes = _read(row, kind, row.value, value, row.value)
-    assert [(one.row, one.path, one.kind) for one in changes.decoded.mismatches] == [(1, "after.v", "does_not_fit")]
+    assert [(one.row, one.path, one.kind) for one in changes.decoded.mismatches] == [(1, "after.v", "type_mismatch")]
     assert changes.records.tolist() == [0, 2]
 
 
@@ -154,8 +154,8 @@ def test_numbers_that_json_lacks_are_taken_as_the_converter_writes_them(kind: Ic
     changes = _read(row, kind, *values)
     assert list(map(str, changes.columns[0].to_pylist())) == ["inf", "1.5", "-inf", "None", "nan"]
     assert [(one.row, one.path, one.kind) for one in changes.decoded.mismatches] == [
-        (5, "after.v", "does_not_fit"),
-        (6, "after.v", "does_not_fit"),
+        (5, "after.v", "type_mismatch"),
+        (6, "after.v", "type_mismatch"),
     ]
     listed = _read(Row("", "array", [], inner=(("element", "float64"),)), ListType(1, DoubleType(), False), ["NaN", 1])
     assert str(listed.columns[0].to_pylist()) == "[[nan, 1.0]]"

@@ -46,7 +46,7 @@ def test_a_row_that_moved_to_a_new_key_without_a_large_value_is_a_bad_record_whi
     records = _samples("fz.public.orders")
     del records["headers"]
     changes = read_envelope(target_for(MIRROR, {"id": "long", "qty": "long", "big": "string"}), records)
-    assert bad_records(changes) == [(8, "unsent_value", "big")]
+    assert bad_records(changes) == [(8, "unavailable_value", "big")]
     assert changes.records.tolist() == [0, 1, 2, 3, 5, 7]
 
 
@@ -106,7 +106,7 @@ def test_a_row_that_is_in_no_envelope_is_no_heartbeat_or_the_like(value: dict[st
         (b'{"id":1}', "not_an_envelope", ""),
         (debezium("x", after={"id": 1}), "unknown_operation", ""),
         (debezium(None, after={"id": 1}), "unknown_operation", ""),
-        (debezium(7, after={"id": 1}), "does_not_fit", "op"),
+        (debezium(7, after={"id": 1}), "type_mismatch", "op"),
         (debezium("c"), "missing_image", ""),
         (debezium("u", {"id": 1}), "missing_image", ""),
         (debezium("d", None, {"id": 1}), "missing_image", ""),
@@ -115,11 +115,11 @@ def test_a_row_that_is_in_no_envelope_is_no_heartbeat_or_the_like(value: dict[st
         (debezium("c", after="no json"), "not_an_object", "after"),
         (debezium("c", after={"v": "x"}), "missing_key", "id"),
         (debezium("d", {"id": None}), "missing_key", "id"),
-        (debezium("c", after={"id": "x"}), "does_not_fit", "after.id"),
+        (debezium("c", after={"id": "x"}), "type_mismatch", "after.id"),
         (b'{"op":"c","op":"d","after":{"id":1}}', "duplicate_key", ""),
         (b'{"op":"c","after":{"id":1,"id":2}}', "duplicate_key", "after"),
-        (b'{"schema":{"type":"string"},"payload":{"op":"c","after":{"id":1}}}', "bad_schema", "schema"),
-        (b'{"schema":{"type":"struct","fields":[{"field":"op"}]},"payload":{"op":"c"}}', "bad_schema", "schema"),
+        (b'{"schema":{"type":"string"},"payload":{"op":"c","after":{"id":1}}}', "unusable_schema", "schema"),
+        (b'{"schema":{"type":"struct","fields":[{"field":"op"}]},"payload":{"op":"c"}}', "unusable_schema", "schema"),
         (b'{"schema":null,"payload":{"id":1}}', "not_an_envelope", ""),
         (b'{"__op":"c","v":"x"}', "missing_key", "id"),
     ],
@@ -291,7 +291,7 @@ def test_the_operation_may_be_a_number() -> None:
     assert (changes.ops.tolist(), changes.records.tolist()) == ([UPSERT] * 4 + [DELETE], list(range(5)))
     assert bad_records(changes) == [
         (5, "unknown_operation", ""),
-        *((row, "does_not_fit", "ops") for row in (6, 7, 8)),
+        *((row, "type_mismatch", "ops") for row in (6, 7, 8)),
         (9, "out_of_range", "ops"),
         (10, "unknown_operation", ""),
     ]

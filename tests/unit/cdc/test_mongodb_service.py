@@ -127,7 +127,7 @@ def test_documents_that_do_not_hold_together_are_dead_letters_and_change_no_othe
     world.tell(good)
     world.tell(*odd, (key("int", 6), change("c", document("int", 6, "b"))))
     assert [row["_id"] for row in world.mirror()] == [1, 6]
-    kinds = ["does_not_fit", "malformed", "malformed", "missing_image", "not_an_object"]
+    kinds = ["malformed", "malformed", "missing_image", "not_an_object", "type_mismatch"]
     assert [kind for kind, _ in world.dead_letters()] == kinds
 
 
@@ -149,7 +149,7 @@ def test_a_field_of_a_document_that_no_table_can_have_makes_a_dead_letter(tmp_pa
     table = world.tell(told[0], (key("int", 2), change("c", '{"_id": 2,"v": "a","_offset": 9}')), told[1])
     assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert [row["_id"] for row in world.mirror()] == [1, 3]
-    assert [kind for kind, _ in world.dead_letters()] == ["name_taken"]
+    assert [kind for kind, _ in world.dead_letters()] == ["name_conflict"]
 
 
 @pytest.mark.parametrize("text", ['{"$date": "2020-01-01"}', '"\\ud800"', '{"$date": {"$numberLong": "x"}}', "{"])
@@ -232,7 +232,7 @@ def test_times_and_ids_of_documents_are_times_and_texts_wherever_they_are(tmp_pa
     world.tell((key("int", 2), change("c", '{"_id": 2,"at": {"$date": {"$numberLong": "-1"}}}')))
     world.tell((key("int", 3), change("c", '{"_id": 3,"at": "2026-11-22"}')))
     assert [row["at"].year for row in world.mirror("at")] == [1969, 2026]
-    assert [kind for kind, _ in world.dead_letters()] == ["does_not_fit"]
+    assert [kind for kind, _ in world.dead_letters()] == ["type_mismatch"]
 
 
 def test_changes_of_documents_are_ordered_by_a_time_of_theirs(tmp_path: Path) -> None:

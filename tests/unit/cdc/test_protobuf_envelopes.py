@@ -168,7 +168,7 @@ def test_a_message_that_is_no_day_makes_a_bad_record(tmp_path: Path, day: Row) -
     world.change("c", None, {"id": 2, "day": day})
     world.catch_up()
     assert [row["day"] for row in world.by_id()] == [dt.date(2024, 1, 1)]
-    assert [(kind, "no Date" in words) for kind, words in world.dead_letters()] == [("does_not_fit", True)]
+    assert [(kind, "no Date" in words) for kind, words in world.dead_letters()] == [("type_mismatch", True)]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_list_counts_letters_by_class_with_their_times_and_an_example(frazil: Co
     found = document["tables"][TABLE]
     assert (found["dead_letter_table"], found["dead_letters"]) == (LETTERS, 5)
     assert [(one["error_class"], one["count"]) for one in found["classes"]] == [
-        ("malformed", 2), ("bad_text", 1), ("out_of_range", 1), ("tombstone", 1),
+        ("malformed", 2), ("invalid_text", 1), ("out_of_range", 1), ("tombstone", 1),
     ]  # fmt: skip
     assert (found["classes"][0]["first"], found["classes"][0]["last"]) == (
         "1970-01-01T00:00:01.000+00:00",
@@ -77,7 +77,7 @@ def test_records_from_after_the_year_9999_are_listed_and_shown_with_their_millis
     found = [one for one in document["tables"][TABLE] if one["offset"] == 5]
     assert [(one["timestamp"], one["timestamp_ms"]) for one in found] == [(None, 10**15)]
     assert "offset 5, timestamp 1000000000000000 ms\n" in frazil("show", form="text")[1]
-    assert frazil("retry")[1]["tables"][TABLE] == {"in_table": 0, "stayed": 6}
+    assert frazil("replay")[1]["tables"][TABLE] == {"replayed": 0, "remaining": 6}
 
 
 def test_show_has_the_newest_first_and_the_record_whole(frazil: Command) -> None:
@@ -109,10 +109,13 @@ def test_show_filters_and_cuts_and_lets_no_record_paint_the_screen(frazil: Comma
 
 
 def test_retry_says_how_many_letters_are_rows_now(frazil: Command, scene: Scene) -> None:
-    assert frazil("retry")[1]["tables"][TABLE] == {"in_table": 0, "stayed": 5}
+    assert frazil("replay")[1]["tables"][TABLE] == {"replayed": 0, "remaining": 5}
     scene.declare({"id": "long"})
-    assert frazil("retry", form="text") == (0, f"{TABLE}: 1 dead letter put into the table, 4 stayed\n")
-    assert frazil("retry", "--offset", "3") == (0, {"pipeline": "p", "tables": {TABLE: {"in_table": 0, "stayed": 0}}})
+    assert frazil("replay", form="text") == (0, f"{TABLE}: 1 dead letter replayed, 4 remaining\n")
+    assert frazil("replay", "--offset", "3") == (
+        0,
+        {"pipeline": "p", "tables": {TABLE: {"replayed": 0, "remaining": 0}}},
+    )
 
 
 def test_retry_asks_the_topics_where_records_replace_rows(
@@ -129,7 +132,7 @@ def test_retry_asks_the_topics_where_records_replace_rows(
         assert main(["dead-letters", *words, "-f", "p.yaml", "--output", "json"]) == 0
         return json.loads(capsys.readouterr().out.splitlines()[-1])["tables"][TABLE]
 
-    assert run("retry") == {"in_table": 2, "stayed": 1}
+    assert run("replay") == {"replayed": 2, "remaining": 1}
     assert mirrored.mirror() == {1: LARGE, 2: 20, 3: LARGE}
     assert [(one["error_class"], one["count"]) for one in run("list")["classes"]] == [("superseded", 1)]
     assert [(dead_letter["offset"], dead_letter["retries"]) for dead_letter in run("show")] == [(2, 1)]
@@ -161,7 +164,7 @@ def test_a_catalog_that_does_not_answer_is_exit_code_one(
         raise UnavailableError("the catalog: refused", where="http://catalog")
 
     monkeypatch.setattr(scene.catalog, "load", away)
-    for command in ("list", "show", "retry", "drop"):
+    for command in ("list", "show", "replay", "drop"):
         code, document = frazil(command)
         assert (code, document["error"]["message"]) == (1, "the catalog: refused")
 
@@ -174,7 +177,7 @@ def test_a_table_that_is_stopped_is_an_error_with_its_remedy(frazil: Command, sc
     assert document["error"]["remedy"].startswith("restore it")
 
 
-@pytest.mark.parametrize("command", ["list", "show", "retry", "drop"])
+@pytest.mark.parametrize("command", ["list", "show", "replay", "drop"])
 def test_a_table_is_named_behind_the_command(frazil: Command, command: str) -> None:
     _, document = frazil(command, TABLE)
     assert list(document["tables"]) == [TABLE]

@@ -52,4 +52,4 @@ def test_a_plan_says_what_is_due_why_and_what_it_brings(frazil: Command) -> None
 def test_a_table_without_care_is_not_said_to_need_none(frazil: Command) -> None:
     found = frazil("maintenance: false")["tables"]["t.a"]
     assert (found["actions"], found["waiting"]) == ([], ["`maintenance` is false in this pipeline file"])
-    assert frazil("maintenance: false", form="text") == f"{SIZES}waits: `maintenance` is false in this pipeline file"
+    assert frazil("maintenance: false", form="text") == f"{SIZES}waiting: `maintenance` is false in this pipeline file"

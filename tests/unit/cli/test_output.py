@@ -89,7 +89,7 @@ def test_a_full_disk_under_standard_output_is_named(form: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
-    assert "error: what the command found cannot be written: No space left on device" in done.stderr
+    assert "error: the result of the command cannot be written: No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
 
 

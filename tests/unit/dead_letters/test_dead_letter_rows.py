@@ -44,7 +44,7 @@ def test_the_schema_that_a_record_names_is_read_from_its_frame_or_its_header(
 
 
 def test_words_that_quote_half_of_a_character_have_it_as_an_escape() -> None:
-    mismatch = Mismatch(0, "a\ud800", "does_not_fit", "\udc00 is no text", '"x"')
+    mismatch = Mismatch(0, "a\ud800", "type_mismatch", "\udc00 is no text", '"x"')
     (told,) = members_of([mismatch], 1).to_pylist()
     assert json.loads(f"{{{told}}}") == {"a\ud800": {"value": "x", "reason": "\udc00 is no text"}}
     words = {name: pa.array(["old"]) for name in ("error_class", "message", "path", "frazil_version")}

@@ -31,7 +31,7 @@ from tests.unit.dead_letters.scene import LETTERS, TABLE, Scene
 
 ALL = Selection()
 LARGE = 3_000_000_000
-STEPS = ("retry.written", "retry.announced", "retry.promised", "retry.appended", "retry.done")
+STEPS = ("replay.written", "replay.marked", "replay.pending", "replay.appended", "replay.done")
 PROMISED = STEPS[2:]
 
 
@@ -84,7 +84,7 @@ def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
     [after] = scene.dead_letters()
     changed = {name: after[name] for name in after if after[name] != before[name]}
     assert changed == {
-        "error_class": "does_not_fit",
+        "error_class": "type_mismatch",
         "message": 'string "a text" does not fit int',
         "path": "id",
         "retries": 1,
@@ -138,7 +138,7 @@ def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> N
         "value": pa.array([b'{"id": 5}'], pa.binary()),
     }
     writer = FileWriter(target)
-    writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", "does_not_fit", "once upon a time")]))
+    writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", "type_mismatch", "once upon a time")]))
     scene.catalog.append_once(LETTERS, writer.finish(), "test", "1", None)
     assert scene.replayer.replay(scene.table, Selection(offset=77)) == ReplayResult(1, 0)
     assert next(row for row in scene.rows() if row["id"] == 5) == {
@@ -249,7 +249,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == sorted(expected)
     state = scene.catalog.load(LETTERS)
     assert state is not None
-    assert [name for name in state.marks if name.startswith("retrying")] == []
+    assert [name for name in state.marks if name.startswith("replaying")] == []
     assert _named_files(scene) == sorted(str(path) for path in tmp_path.rglob("*.parquet")) or step in STEPS[:2]
 
 
@@ -305,14 +305,14 @@ def test_a_lost_question_or_answer_changes_nothing_in_the_end(tmp_path: Path, lo
 def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    _die_at("retry.announced", scene)
+    _die_at("replay.marked", scene)
     state = scene.catalog.load(LETTERS)
     assert state is not None and state.head_id is not None  # noqa: PT018  (for the type checker)
-    replay_id = next(name.removeprefix("retrying.") for name in state.marks if name.startswith("retrying."))
+    replay_id = next(name.removeprefix("replaying.") for name in state.marks if name.startswith("replaying."))
     main = scene.catalog.load(TABLE)
     assert main is not None
     promise = PendingReplay(replay_id, TABLE, main.uuid, main.head_id, ())
-    late = [Rewrite(LETTERS, state.head_id, replay_id, (), (), {"retry": promise.dump()})]
+    late = [Rewrite(LETTERS, state.head_id, replay_id, (), (), {"replay": promise.dump()})]
 
     class Deciding(MemoryCatalog):
         def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
@@ -323,7 +323,7 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
     deciding = Deciding(tmp_path, "p")
     vars(deciding).update(_tables=scene.catalog._tables)
     settle_replays(deciding, state)
-    assert next(said.summary for said in scene.catalog.history(TABLE, ("retry-id",))) == {"retry-id": replay_id}
+    assert next(said.summary for said in scene.catalog.history(TABLE, ("replay-id",))) == {"replay-id": replay_id}
 
 
 def test_a_promise_that_comes_after_it_was_given_up_is_refused(tmp_path: Path) -> None:
@@ -334,13 +334,13 @@ def test_a_promise_that_comes_after_it_was_given_up_is_refused(tmp_path: Path) -
     mark_replay(scene.catalog, state, promise)
     scene.replayer.settled(scene.table)
     with pytest.raises(ConflictError):
-        scene.catalog.rewrite(Rewrite(LETTERS, state.head_id, "slow", (), (), {"retry": promise.dump()}))
+        scene.catalog.rewrite(Rewrite(LETTERS, state.head_id, "slow", (), (), {"replay": promise.dump()}))
 
 
 def test_where_nobody_can_tell_whether_a_promise_was_kept_everything_stops(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    _die_at("retry.promised", scene)
+    _die_at("replay.pending", scene)
     scene.catalog.append_foreign(TABLE)
     _, *older = scene.catalog.ancestors(TABLE)
     for snapshot in older:
@@ -354,7 +354,7 @@ def test_where_nobody_can_tell_whether_a_promise_was_kept_everything_stops(tmp_p
 def test_a_promise_that_was_expired_itself_stops_everything(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    _die_at("retry.promised", scene)
+    _die_at("replay.pending", scene)
     scene.catalog.append_foreign(LETTERS)
     _, *older = scene.catalog.ancestors(LETTERS)
     for snapshot in older:
@@ -368,7 +368,7 @@ def test_a_promise_that_was_expired_itself_stops_everything(tmp_path: Path) -> N
 def test_rows_for_a_table_that_is_gone_stop_everything(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    _die_at("retry.promised", scene)
+    _die_at("replay.pending", scene)
     found = scene.catalog._tables[TABLE]
     found.state = replace(found.state, uuid="another")
     with pytest.raises(TableStopped, match="for a table that is no longer there"):
@@ -387,7 +387,7 @@ def test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others
     scene.declare({"id": "long"}, metadata={"offset": "new"}, on_bad_record="stop")
     assert scene.replayer.replay(scene.table, ALL) == ReplayResult(1, 2)
     classes = {dead_letter["offset"]: dead_letter["error_class"] for dead_letter in scene.dead_letters()}
-    assert classes == {3: "malformed", 5: "name_taken"}
+    assert classes == {3: "malformed", 5: "name_conflict"}
 
 
 def test_letters_that_bring_too_many_columns_together_are_an_error_that_says_so(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from frazil.testing import MemoryCatalog
 from tests.unit.dead_letters.scene import LETTERS, TABLE
 from tests.unit.dead_letters.upsert_scene import ALL, KNOWERS, LARGE, Mirrored
 
-STEPS = ("retry.written", "retry.announced", "retry.replaced", "retry.done")
+STEPS = ("replay.written", "replay.marked", "replay.replaced", "replay.done")
 LANDED = STEPS[2:]
 
 
@@ -64,7 +64,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == left
     state = scene.catalog.load(LETTERS)
     assert state is not None
-    assert [name for name in state.marks if name.startswith("retrying")] == []
+    assert [name for name in state.marks if name.startswith("replaying")] == []
     if step in LANDED:
         scene.check_files()
     assert (scene.replay().replayed, scene.mirror()) == (0 if is_in else 1, {1: LARGE, 2: 20})
@@ -159,7 +159,7 @@ def _compact_letters(scene: Mirrored) -> None:
 
 def test_files_that_were_removed_before_letters_could_be_taken_out_stop_everything(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
-    _die_at("retry.replaced", scene)
+    _die_at("replay.replaced", scene)
     gone = [file.path for file in scene.catalog.data_files(LETTERS)]
     _compact_letters(scene)
     for path in gone:
@@ -170,7 +170,7 @@ def test_files_that_were_removed_before_letters_could_be_taken_out_stop_everythi
 
 def test_where_nobody_can_tell_whether_rows_were_committed_everything_stops(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
-    _die_at("retry.replaced", scene)
+    _die_at("replay.replaced", scene)
     scene.catalog.append_foreign(TABLE)
     _, *older = scene.catalog.ancestors(TABLE)
     for snapshot in older:
@@ -181,7 +181,7 @@ def test_where_nobody_can_tell_whether_rows_were_committed_everything_stops(tmp_
 
 def test_a_table_that_was_dropped_leaves_its_letters_letters(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
-    _die_at("retry.replaced", scene)
+    _die_at("replay.replaced", scene)
     scene.catalog.drop(TABLE)
     scene.replayer.settled(scene.table)
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == [1, 2, 4]

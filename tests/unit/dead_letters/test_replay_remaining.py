@@ -33,7 +33,7 @@ def test_a_row_that_the_letter_of_a_delete_takes_away_does_not_come_back(tmp_pat
     scene = _told(Mirrored(tmp_path, knows, envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1))
     scene.cure(envelope=_MORE_WORDS)
     assert scene.replay(_FIRST) == ReplayResult(0, 1)
-    assert (scene.mirror(), scene.reasons()) == ({9: 9}, ["newer_letter", "unknown_operation"])
+    assert (scene.mirror(), scene.reasons()) == ({9: 9}, ["newer_dead_letter", "unknown_operation"])
     scene.check_files()
     assert (scene.replay(), scene.mirror(), scene.dead_letters()) == (ReplayResult(2, 0), {9: 9}, [])
 
@@ -92,7 +92,7 @@ def test_a_letter_whose_row_gets_another_key_later_waits_as_a_whole(tmp_path: Pa
     scene.catch_up()
     scene.cure()
     assert scene.replay(_FIRST) == ReplayResult(0, 1)
-    assert (scene.mirror(), scene.reasons()) == ({1: 10}, ["newer_letter", "out_of_range"])
+    assert (scene.mirror(), scene.reasons()) == ({1: 10}, ["newer_dead_letter", "out_of_range"])
     assert (scene.replay(), scene.mirror()) == (ReplayResult(2, 0), {3: LARGE})
 
 
@@ -105,4 +105,4 @@ def test_the_tombstone_of_a_delete_that_cannot_be_read_is_newer_than_a_letter_be
     scene.catch_up()
     scene.cure()
     assert (scene.replay(_FIRST), scene.mirror()) == (ReplayResult(0, 1), {9: 9})
-    assert scene.reasons() == ["does_not_fit", "superseded"]
+    assert scene.reasons() == ["superseded", "type_mismatch"]

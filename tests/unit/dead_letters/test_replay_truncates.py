@@ -48,7 +48,7 @@ def test_a_row_from_before_a_truncate_that_stays_does_not_come_back(
     for selection in (ALL, _FIRST, _NEXT, ALL):
         assert scene.replay(selection) == ReplayResult(0, 2 if selection == ALL else 1)
         assert scene.mirror() == {}
-    assert scene.reasons() == ["newer_letter", "order_unknown"]
+    assert scene.reasons() == ["newer_dead_letter", "order_unknown"]
     scene.check_files()
 
 
@@ -62,7 +62,7 @@ def test_a_truncate_whose_letter_was_dropped_is_newer_still(tmp_path: Path) -> N
 def test_rows_from_behind_the_last_truncate_come(tmp_path: Path) -> None:
     scene = _Unwrapped(tmp_path).told(("c", 1), _TRUNCATE, ("c", 2), ("c", 1), _TRUNCATE, ("c", 3), ("c", 1))
     assert (scene.replay(), scene.mirror()) == (ReplayResult(4, 3), {3: 6, 1: 7})
-    assert scene.reasons() == ["newer_letter", "order_unknown", "order_unknown"]
+    assert scene.reasons() == ["newer_dead_letter", "order_unknown", "order_unknown"]
 
 
 def test_a_row_that_is_there_takes_an_update_from_before_the_truncate(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_the_place_of_a_truncate_tells_it_where_the_source_has_given_one(tmp_pat
     scene.replay(selection)
     assert scene.mirror() == {2: 4, 3: 5}
     scene.replay()
-    assert (scene.mirror(), scene.reasons()) == ({2: 4, 3: 5}, ["newer_letter", "order_unknown"])
+    assert (scene.mirror(), scene.reasons()) == ({2: 4, 3: 5}, ["newer_dead_letter", "order_unknown"])
 
 
 def test_what_is_newer_by_a_column_and_from_before_the_truncate_is_no_row(tmp_path: Path) -> None:

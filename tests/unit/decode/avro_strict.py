@@ -106,9 +106,9 @@ class Strict:
         try:
             found = uuid.UUID(value)
         except ValueError:
-            raise Refused("does_not_fit") from None
+            raise Refused("type_mismatch") from None
         if str(found) != value.lower():
-            raise Refused("does_not_fit")
+            raise Refused("type_mismatch")
         return found.bytes
 
     def union(self, node: list[Any]) -> Any:
@@ -164,7 +164,7 @@ class Strict:
         try:
             return self.take(self.number()).decode()
         except UnicodeDecodeError:
-            raise Refused("bad_text") from None
+            raise Refused("invalid_text") from None
 
     def read_enum(self, node: Any) -> str:
         number = self.number()

@@ -159,7 +159,7 @@ def test_only_what_is_damaged_is_written_value_by_value(monkeypatch: pytest.Monk
     bad = b"\x02\xff\x00\x00"
     head = text("head") + b"\x00\x02"
     found, asked = _compare(schema, [head + good, head + twice, head + good, head + bad], monkeypatch)
-    assert kinds(found) == [(1, "duplicate_key", "next"), (3, "bad_text", "next")]
+    assert kinds(found) == [(1, "duplicate_key", "next"), (3, "invalid_text", "next")]
     assert [body for _, body in asked] == [twice.hex(), bad.hex()]
     assert found.arrays[2][0].as_py() == found.arrays[2][2].as_py()
 

@@ -181,7 +181,7 @@ def test_what_is_wrong_inside_json_is_found() -> None:
     ]  # fmt: skip
     columns = read(node, [good[:-1] + b"\x02" + value for value in inner])
     assert kinds(columns) == [
-        (0, "bad_text", "next"), (1, "duplicate_key", "next"), (2, "malformed", "next"), (3, "bad_text", "next"),
+        (0, "invalid_text", "next"), (1, "duplicate_key", "next"), (2, "malformed", "next"), (3, "invalid_text", "next"),
     ]  # fmt: skip
     assert columns.arrays[3][4].as_py() == '{"s":"é","m":{},"d":true,"next":null}'
 
@@ -214,7 +214,7 @@ def test_faults_in_lists_and_maps_name_their_place_and_leave_no_items() -> None:
     ]
     columns = read(node, [good, *[body for wrong in bad for body in (wrong, good)]])
     assert kinds(columns) == [
-        (1, "bad_text", "l.element.t"), (3, "malformed", "l.element.b"), (5, "bad_text", "m.key"),
+        (1, "invalid_text", "l.element.t"), (3, "malformed", "l.element.b"), (5, "invalid_text", "m.key"),
         (7, "malformed", "m.value.element"), (9, "duplicate_key", "m"),
     ]  # fmt: skip
     expected = [None if row % 2 else [{"t": "x", "b": True}] for row in range(11)]
@@ -225,7 +225,7 @@ def test_faults_in_lists_and_maps_name_their_place_and_leave_no_items() -> None:
 
 def test_two_strings_that_are_text_only_together_are_both_refused() -> None:
     columns = read(record_of(v="string"), [b"\x02\xc3", b"\x02\xa9", text("é")])
-    assert kinds(columns) == [(0, "bad_text", "v"), (1, "bad_text", "v")]
+    assert kinds(columns) == [(0, "invalid_text", "v"), (1, "invalid_text", "v")]
     assert columns.arrays[0].to_pylist() == [None, None, "é"]
 
 
@@ -249,7 +249,7 @@ def _is_text(raw: bytes) -> bool:
 def test_the_first_fault_of_a_record_is_told() -> None:
     node = record_of(a="string", u={"type": "string", "logicalType": "uuid"}, b="string")
     columns = read(node, [b"\x02\xff" + text("no") + b"\x02\xff"])
-    assert faults(columns) == [(0, "bad_text", "a", "a string is not UTF-8")]
+    assert faults(columns) == [(0, "invalid_text", "a", "a string is not UTF-8")]
 
 
 @pytest.mark.parametrize("count", [2, 3, 16, 17, 18, 33, 1000])

@@ -139,7 +139,7 @@ def test_uuids_are_read_from_text_and_from_fixed() -> None:
 )
 def test_what_is_no_uuid_is_refused(wrong: str) -> None:
     columns = read(record_of(v={"type": "string", "logicalType": "uuid"}), [text(wrong), text(_UUID)])
-    assert kinds(columns) == [(0, "does_not_fit", "v")]
+    assert kinds(columns) == [(0, "type_mismatch", "v")]
     assert columns.arrays[0].to_pylist() == [None, _UUID_BYTES]
 
 

@@ -63,7 +63,7 @@ def test_keys_go_over_where_each_of_them_fits(schemas: dict[int, WriterSchema]) 
     assert narrow.refused.tolist() == [False, True, False, False]
     assert narrow.columns[0].take([0, 2, 3]).to_pylist() == [[(5, "x"), (6, "y")], [], [(5, "x"), (6, "y")]]
     (mismatch,) = narrow.mismatches
-    assert (mismatch.row, mismatch.kind, mismatch.path) == (1, "does_not_fit", "m")
+    assert (mismatch.row, mismatch.kind, mismatch.path) == (1, "type_mismatch", "m")
     assert mismatch.reason.endswith("has a key that does not fit int")
     assert (narrow.requested_fields, narrow.refusals) == ({}, {"schema 2: column m.key: int is not widened to long"})
 

@@ -251,7 +251,7 @@ def test_any_inside_of_json_is_told_by_the_schema_s_own_messages() -> None:
         '{"any":{"@type":"example.com/N","s":"x"}}', None, None, None, None, '{"any":{"@type":"example.com/N"}}',
     ]  # fmt: skip
     kinds = [fault and fault.kind for fault in (fault_of(columns, row) for row in range(len(records)))]
-    assert kinds == [None, "out_of_range", "bad_text", "malformed", "too_deep", None]
+    assert kinds == [None, "out_of_range", "invalid_text", "malformed", "too_deep", None]
 
 
 def test_strings_of_proto2_inside_of_json_must_be_text_too() -> None:
@@ -267,7 +267,7 @@ def test_strings_of_proto2_inside_of_json_must_be_text_too() -> None:
            b"\x2a\x05\x12\x03\x12\x01\xff"]  # fmt: skip
     columns = read(reader, [b"\x0a" + bytes([len(raw)]) + raw for raw in good + bad])
     kinds = [fault and fault.kind for fault in (fault_of(columns, row) for row in range(9))]
-    assert kinds == [None] * 4 + ["bad_text"] * 5
+    assert kinds == [None] * 4 + ["invalid_text"] * 5
     assert [row["m"] for row in rows_of(reader, columns)][:4] == [
         '{"a":"x"}', '{"b":["x"]}', '{"c":{"k":"v"}}', '{"d":{"0":{"a":"x"}}}',
     ]  # fmt: skip

@@ -82,11 +82,11 @@ def test_without_frames_the_value_is_the_body() -> None:
         (b"", "malformed", "shorter than the 5 bytes"),
         (b"\x00", "malformed", "shorter than the 5 bytes"),
         (b"\x00\x00\x00\x01", "malformed", "shorter than the 5 bytes"),
-        (b"\x01", "no_magic", "does not begin with the zero byte"),
-        (b"\x01\x00\x00\x00\x01xyz", "no_magic", "does not begin with the zero byte"),
-        (b"\xff\xff\xff\xff\xff", "no_magic", "does not begin with the zero byte"),
-        (b"{}", "no_magic", "begins with {"),
-        (b'{"id": 17}', "no_magic", "begins with {"),
+        (b"\x01", "no_wire_format", "does not begin with the zero byte"),
+        (b"\x01\x00\x00\x00\x01xyz", "no_wire_format", "does not begin with the zero byte"),
+        (b"\xff\xff\xff\xff\xff", "no_wire_format", "does not begin with the zero byte"),
+        (b"{}", "no_wire_format", "begins with {"),
+        (b'{"id": 17}', "no_wire_format", "begins with {"),
     ],
 )
 def test_a_faulty_frame_is_named_and_changes_no_neighbour(value: bytes | None, kind: str, words: str) -> None:
@@ -120,7 +120,7 @@ def test_frames_are_read_as_one_record_at_a_time_would_be(values: list[bytes | N
         elif value is None:
             expected.append((-1, b"", "tombstone"))
         else:
-            expected.append((-1, b"", "no_magic" if value[:1] not in (b"", b"\x00") else "malformed"))
+            expected.append((-1, b"", "no_wire_format" if value[:1] not in (b"", b"\x00") else "malformed"))
     assert plain(split_frames(pa.array(values, pa.binary()).slice(first), "confluent")) == expected
 
 

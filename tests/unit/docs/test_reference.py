@@ -10,7 +10,7 @@ import pytest
 
 from docs import outputs
 from docs.generate import REFERENCE, is_written, stale_pages
-from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, RETRY_KEYS, SUMMARY_KEYS
+from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.scan import environment_variables, error_classes, failpoints, log_events
 from frazil import errors
 from frazil.catalog import history
@@ -50,8 +50,8 @@ def test_every_summary_key_has_a_meaning() -> None:
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 
 
-def test_every_summary_key_of_a_retry_has_a_meaning() -> None:
-    assert sorted(RETRY_KEYS) == sorted([history.REPLAY, history.REPLAY_ID, history.REMOVED, history.REWRITE_ID])
+def test_every_summary_key_of_a_replay_has_a_meaning() -> None:
+    assert sorted(REPLAY_KEYS) == sorted([history.REPLAY, history.REPLAY_ID, history.REMOVED, history.REWRITE_ID])
 
 
 def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:
@@ -81,15 +81,15 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.PROCESS: status["process"],
         outputs.TABLE: status["tables"]["a.b"],
         outputs.LAST_UPSERT: status["tables"]["a.b"]["last_upsert"],
-        outputs.CARE: status["tables"]["a.b"]["maintenance"],
+        outputs.MAINTENANCE: status["tables"]["a.b"]["maintenance"],
         outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
         outputs.MAINTAIN: rounds,
         outputs.ACTION: rounds["actions"][0],
-        outputs.DEBT: rounds["health"],
-        outputs.LETTER_CLASS: class_document(DeadLetterClass("a")),
-        outputs.LETTER: dead_letter_document(dead_letter),
+        outputs.HEALTH: rounds["health"],
+        outputs.DEAD_LETTER_CLASS: class_document(DeadLetterClass("a")),
+        outputs.DEAD_LETTER: dead_letter_document(dead_letter),
     }
     assert [document.title for document, keys in found.items() if sorted(document.keys) != sorted(keys)] == []
     assert list(found) == list(outputs.DOCUMENTS)

@@ -83,7 +83,7 @@ def test_a_table_whose_load_fails_in_a_way_nobody_foresaw_stops_alone(
     assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "n.a")
     assert type(error).__name__ in table.status.reason
     assert "report it" in table.status.remedy
-    assert [event["table"] for event in logged if event["event"] == "unexpected"] == ["n.a"]
+    assert [event["table"] for event in logged if event["event"] == "unexpected_error"] == ["n.a"]
     assert service.fatal is None
 
 
@@ -127,7 +127,7 @@ def test_another_table_of_the_same_name_is_read_into_from_start_and_said(tmp_pat
         scene.feed("a", {"id": 3})
         assert turn_until(service, lambda: scene.count("a") == 3)
     assert [row["id"] for row in scene.rows("n.a")] == [1, 2, 3]
-    assert [(event["table"], event["log_level"]) for event in logged if event["event"] == "table_made_anew"] == [
+    assert [(event["table"], event["log_level"]) for event in logged if event["event"] == "table_recreated"] == [
         ("n.a", "warning")
     ]
 

@@ -71,7 +71,7 @@ def test_an_envelope_that_lies_becomes_a_letter_and_its_neighbours_become_rows(t
     assert [(row["offset"], row["error_class"], row["path"]) for row in found] == [
         (1, "unknown_operation", None),
         (2, "missing_image", None),
-        (3, "does_not_fit", "after.id"),
+        (3, "type_mismatch", "after.id"),
     ]
     assert found[0]["value"] == values[1]
 

@@ -196,7 +196,7 @@ def test_a_table_whose_reads_fail_takes_its_neighbours_down_once_and_leaves_thei
     crowd = Crowd(tmp_path, count=64, interval_s=1.0, broken="n.t007")
     with capture_logs() as logged:
         crowd.live(90)
-    backed_off = Counter(event["table"] for event in logged if event["event"] == "table_backs_off")
+    backed_off = Counter(event["table"] for event in logged if event["event"] == "table_backing_off")
     assert crowd.commits.pop("n.t007") == []
     assert backed_off.pop("n.t007") >= 4
     assert max(backed_off.values()) == 1

@@ -34,7 +34,7 @@ def test_a_run_goes_on_without_a_pattern_that_matches_nothing_and_reads_what_app
     scene.feed("sensors", {"x": 1})
     with capture_logs() as logged:
         service = scene.start()
-    [warning] = [event for event in logged if event["event"] == "pattern_without_topic"]
+    [warning] = [event for event in logged if event["event"] == "pattern_matches_no_topic"]
     assert warning["reason"] == "the regular expression /^device-/ matches no topic"
     assert warning["remedy"] == "correct it; topics are sensors"
     scene.source.create("device-1")

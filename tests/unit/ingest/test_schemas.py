@@ -180,8 +180,8 @@ def test_a_schema_that_could_not_be_used_is_asked_for_again_within_a_minute(tmp_
     assert world.rows() == [{"id": 3}]
     dead_letters = world.rows("n.t__dead_letters")
     assert [(dead_letter["error_class"], dead_letter["offset"]) for dead_letter in dead_letters] == [
-        ("bad_schema", 0),
-        ("bad_schema", 1),
+        ("unusable_schema", 0),
+        ("unusable_schema", 1),
     ]
 
 

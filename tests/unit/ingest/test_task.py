@@ -144,7 +144,7 @@ def test_a_bad_record_is_reported_by_its_place_and_its_table_has_no_files(tmp_pa
     assert (reports["lake.a"].bad_records.count, reports["lake.a"].bad_records.first) == (
         2,
         (
-            BadRecord("a", 3, 71, "does_not_fit", "id", 'string "x" does not fit long'),
+            BadRecord("a", 3, 71, "type_mismatch", "id", 'string "x" does not fit long'),
             BadRecord("a", 3, 75, "tombstone", "", "the record has no value (a tombstone), so it is not a JSON object"),
         ),
     )
@@ -223,7 +223,7 @@ def test_bad_records_become_letters_with_all_that_kafka_had_of_them_and_good_one
         "value": b'{"id": "x4"}',
         "headers": [{"key": "h", "value": b"v4"}],
         "schema_id": None,
-        "error_class": "does_not_fit",
+        "error_class": "type_mismatch",
         "message": 'string "x4" does not fit long',
         "path": "id",
         "retries": 0,

@@ -159,6 +159,6 @@ def test_what_is_left_out_is_said_once_without_its_value() -> None:
             native_properties(properties)
             java_properties(properties)
     assert logged == [
-        {"event": "settings_left_out", "log_level": "debug", "client": "librdkafka", "settings": [*only_java]},
-        {"event": "settings_left_out", "log_level": "debug", "client": "java", "settings": [*only_native]},
+        {"event": "settings_ignored", "log_level": "debug", "client": "librdkafka", "settings": [*only_java]},
+        {"event": "settings_ignored", "log_level": "debug", "client": "java", "settings": [*only_native]},
     ]

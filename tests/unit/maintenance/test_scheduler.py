@@ -426,13 +426,13 @@ def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:
     beside = Beside(files=1)
     beside.after(10)
     met_ms = beside.clock.now_ms()
-    assert beside.table_maintenance.tables["t.a"].properties == {"frazil.p.care-began": str(met_ms)}
+    assert beside.table_maintenance.tables["t.a"].properties == {"frazil.p.maintenance-started-at": str(met_ms)}
     beside.commit()
     assert not [call for call in beside.after(23 * 3600 - 1) if call.startswith("orphans")]
     beside.commit()
     [call] = [call for call in beside.after(86_400) if call.startswith("orphans")]
     assert call == f"orphans of t.a before {beside.clock.now_ms() - int(CARE.spec.orphan_age_s * 1000)}"
-    looked = {"frazil.p.care-began": str(met_ms), "frazil.p.orphans-removed": str(beside.clock.now_ms())}
+    looked = {"frazil.p.maintenance-started-at": str(met_ms), "frazil.p.orphans-removed-at": str(beside.clock.now_ms())}
     assert beside.table_maintenance.tables["t.a"].properties == looked
 
 

@@ -130,7 +130,7 @@ def test_a_mirror_says_how_many_files_its_last_batch_looked_at(tmp_path: Path) -
     scene, told = Scene(tmp_path), said({"last_upsert": last})
     assert scene.table(told)["last_upsert"] == last
     *_, columns, values = text_of(scene.report(told)).rstrip().splitlines()
-    assert columns.split("  ")[0] == "mirror, its last batch"
+    assert columns.split("  ")[0] == "upsert table, last batch"
     assert values.split() == ["s.a", "2", "1", "1", "of", "2"]
 
 
@@ -172,7 +172,7 @@ def test_a_note_of_a_waiting_table_is_no_fault(tmp_path: Path) -> None:
 def test_what_was_lost_is_said(tmp_path: Path) -> None:
     report = Scene(tmp_path).report(said({"skipped_offsets": 50}))
     assert report.is_well
-    assert "s.a has passed over 50 offsets that Kafka no longer had" in " ".join(text_of(report).split())
+    assert "s.a has skipped 50 offsets whose records Kafka had deleted" in " ".join(text_of(report).split())
 
 
 def test_a_missing_topic_is_named(tmp_path: Path) -> None:
@@ -327,8 +327,8 @@ def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
         {"change": "column y: int is not widened to long", "schemas": ("9", "12"), "remedy": widen},
     ]
     text = text_of(report)
-    assert "s.a has 3 dead letters: see frazil dead-letters list" in text
-    assert "s.a has left out 1 bad record: `on_bad_record: skip`" in text
+    assert "s.a has 3 dead letters: run `frazil dead-letters list`" in text
+    assert "s.a has skipped 1 bad record: `on_bad_record: skip`" in text
     assert "s.a refuses a change: column x: no\n" in text
     assert f"schemas 9, 12: column y: int is not widened to long\n  remedy: {widen}\n" in text
     unreached = scene.table(said({"dead_letters": 7, "bad_skipped": 2}), Broken())
@@ -343,7 +343,7 @@ def test_records_that_are_no_change_of_a_row_are_counted_by_what_they_are(tmp_pa
     scene.catalog.commit(Commit("s.a", (), after, before.progress))
     report = scene.report()
     assert as_document(report)["tables"]["s.a"]["ignored_records"] == {"heartbeat": 1200, "delete": 2}
-    assert "s.a has passed over records that are no change of a row: 2 delete, 1,200 heartbeat" in text_of(report)
+    assert "s.a has ignored records that change no row: 2 delete, 1,200 heartbeat" in text_of(report)
     assert scene.table(said({"ignored_records": {"delete": 5}}), Broken())["ignored_records"] == {"delete": 5}
 
 
@@ -370,7 +370,7 @@ def test_how_a_table_is_stored_is_always_shown(tmp_path: Path) -> None:
     names = ["table", "median file", "small files", "delete files", "deleted rows", "manifests", "metadata"]
     assert heads.split() == " ".join(names).split()
     assert numbers.split() == ["s.a", "3.0", "MiB", "25%", "12", "3,456", "7", "20", "KiB"]
-    assert "due for care" not in text
+    assert "due for maintenance" not in text
     said = as_document(report)["tables"]["s.a"]
     assert (said["files"], said["snapshots"]) == (2, 1)
     assert {name: said["maintenance"][name] for name in ("p50_bytes", "small_share", "delete_files", "metadata_bytes")} == {
@@ -390,10 +390,11 @@ def test_what_a_table_owes_is_said_with_what_comes_of_it(tmp_path: Path) -> None
     report = maintained(tmp_path, owed)
     text = text_of(report, 150)
     for words in (
-        "s.a is due for care\n  compact: 60 files of 1 MiB on average\n  waits: files are rewritten in the window\n",
-        "too much for readers: 1,200,000 deleted rows, 60% of all; see frazil maintain",
-        "note: s.a: commits are up to 4 times as far apart until table care has caught up",
-        "note: s.a: table care failed: no space left",
+        "s.a is due for maintenance\n  compact: 60 files of 1 MiB on average\n  waiting: files are rewritten in the"
+        " window\n",
+        "slows readers down: 1,200,000 deleted rows, 60% of all; run `frazil maintain`",
+        "note: s.a: commits are up to 4 times as far apart until maintenance has caught up",
+        "note: s.a: maintenance failed: no space left",
     ):
         assert words in text
     assert as_document(report)["tables"]["s.a"]["maintenance"]["above_cap"] == ("1,200,000 deleted rows, 60% of all",)

@@ -41,8 +41,8 @@ FOLLOWED: Mapping[str, str] = {
         "unit/ingest/test_fenced_service.py::test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand"
     ),
     "name another one: `dead_letters: {table: …}`": f"{STOPS}a_dead_letter_table_that_is_something_else",
-    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a primary"
-    " key cannot be told apart": TABLES,
+    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a"
+    " primary key cannot be told apart": TABLES,
     "name the columns inside it, or another one": f"{STOPS}a_key_that_is_a_struct",
     "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one": f"{STOPS}another_cluster",
     "produce records with fields, or declare `columns`": TABLES,
@@ -90,7 +90,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     # Commands.
     "see … --help": f"{COMMANDS}usage",
-    "write --until-caught-up beside it": f"{COMMANDS}a_bound_for_a_run_without_an_end",
+    "add --until-caught-up": f"{COMMANDS}a_bound_for_a_run_without_an_end",
     "change to a directory that exists, and start the command there": f"{COMMANDS}a_directory_that_was_deleted",
     "the column was made of a message or record without fields: give the field a column of its own, such as"
     ' `columns: {…_fields: {type: "…", field: …}}`': (
@@ -128,8 +128,8 @@ FOLLOWED: Mapping[str, str] = {
         "integration/test_outages.py::"
         "test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_goes_on_by_itself"
     ),
-    "give `spark.driver.memory` more under `spark: {conf: …}` and delete the file named here, or delete the records with"
-    " kafka-delete-records and set `on_data_loss: skip`; the file: …": (
+    "give `spark.driver.memory` more under `spark: {conf: …}` and delete the file named here, or delete the records"
+    " with kafka-delete-records and set `on_data_loss: skip`; the file: …": (
         "unit/ingest/test_crash_suspects.py::test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow"
     ),
     "…; files are not rewritten until then": (
@@ -165,7 +165,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "name a column that is no list, map or struct, or one inside it, such as `a.b`": _FILE,
     "name columns of numbers, text, bytes or times; or wait until records have brought the column": _FILE,
     "leave `maintenance.statistics` out for this table": _FILE,
-    "name one that frazil status shows": _FILE,
+    "name a table that `frazil status` shows": _FILE,
     "did you mean `…`?": _FILE,
     "see the tables in the pipeline file": _FILE,
     "name another with --dir": _FILE,
@@ -186,12 +186,12 @@ BY_PEOPLE: Mapping[str, str] = {
     "name a Python ….… that every executor has in spark.conf, as spark.pyspark.python": _INSTALL,
     "install Frazil's requirements": _INSTALL,
     "install openjdk-17-jre-headless or set JAVA_HOME to a Java 17 or 21": _INSTALL,
-    "let this machine reach Maven Central, or name a mirror's Ivy settings in FRAZIL_IVY_SETTINGS, then run frazil doctor"
-    " --fetch": _INSTALL,
+    "let this machine reach Maven Central, or name a mirror's Ivy settings in FRAZIL_IVY_SETTINGS, then run frazil"
+    " doctor --fetch": _INSTALL,
     "make the folder writable, or name another in FRAZIL_CACHE": _INSTALL,
     "make room and the folder writable, or name another in FRAZIL_CACHE": _INSTALL,
-    "remove the folder … and run frazil doctor --fetch; where it comes again, see what answers in place of the repository,"
-    " or what FRAZIL_IVY_SETTINGS names": _INSTALL,
+    "remove the folder … and run frazil doctor --fetch; where it comes again, see what answers in place of the"
+    " repository, or what FRAZIL_IVY_SETTINGS names": _INSTALL,
     "run frazil doctor: the machine may lack memory": _INSTALL,
     "raise the limit: `ulimit -n …` in the shell, or LimitNOFILE= of a systemd service": _INSTALL,
     "read what it printed above; `frazil doctor` looks at Java and memory": _LOG,
@@ -206,7 +206,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "mount or restore it; to begin again without those tables, delete …": (
         "unit/cli/test_wiring.py::test_a_catalog_whose_file_is_gone_is_not_made_anew_while_the_last_run_had_tables_in_it"
     ),
-    "make room where standard output goes, or let it go elsewhere, and run the command again": _SERVICE,
+    "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
     "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off": _SERVICE,
     "see whether a broker runs at bootstrap.servers and lets this client in": _SERVICE,
@@ -237,13 +237,13 @@ BY_PEOPLE: Mapping[str, str] = {
     "write https:// in `registry.url`": _CHECK,
     "move one of the tables, or remove what is left of a table that was dropped": _HISTORY,
     "restore it: the letters' files are named in the summary of the table's newest snapshot": _HISTORY,
-    "restore the table; or, to do without these rows, remove the property that ends in retrying.…": _HISTORY,
+    "restore the table; or, to do without these rows, remove the property that ends in replaying.…": _HISTORY,
     "look whether their rows are in the table, add the files if they are not, and then remove the property that ends in"
-    " retrying.… from the dead-letter table": _HISTORY,
+    " replaying.… from the dead-letter table": _HISTORY,
     "look whether their rows are in the table, drop the letters if they are, and then remove the property that ends in"
-    " retrying.… from the dead-letter table": _HISTORY,
-    "look at the records of this range; to go on behind them write `start` with the offset of each partition and give the"
-    " table a new name": "as in test_stops.py::test_a_topic_that_ends_early",
+    " replaying.… from the dead-letter table": _HISTORY,
+    "look at the records of this range; to go on behind them write `start` with the offset of each partition and give"
+    " the table a new name": "as in test_stops.py::test_a_topic_that_ends_early",
     "begin the table anew": _ANEW,
     "begin the table anew, with `metadata: [source_order]` and `order_by: _source_order`, or from a topic of one"
     " partition": _ANEW,

@@ -81,7 +81,7 @@ DOCUMENTS = [
     files(f"pipeline: p\n{_BROKERS}{_TABLE}" + "#" * 3 * 2**20, f"pipeline: p\n{_BROKERS}{_TABLE}"),
     files(f"pipeline: p\n: x\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
     files(f"pipeline: a b\n{_BROKERS}{_TABLE}", f"pipeline: a-b\n{_BROKERS}{_TABLE}"),
-    files(f"pipeline: x.retrying\n{_BROKERS}{_TABLE}", f"pipeline: x-retrying\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: x.replaying\n{_BROKERS}{_TABLE}", f"pipeline: x-replaying\n{_BROKERS}{_TABLE}"),
     files(f"{_BROKERS}{_TABLE}", f"pipeline: shop\n{_BROKERS}{_TABLE}"),
     files(f"pipeline: 7\n{_BROKERS}{_TABLE}", f"pipeline: '7'\n{_BROKERS}{_TABLE}"),
     files(f"pipeline: p\n{_TABLE}", f'pipeline: p\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{_TABLE}'),

@@ -36,7 +36,7 @@ def test_usage(capsys: Captured) -> None:
 def test_a_bound_for_a_run_without_an_end(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "frazil.yaml"
     assert main(["run", "-f", str(file), "--timeout", "1s", "--output", "json"]) == 2
-    assert is_told("write --until-caught-up beside it", said(capsys))
+    assert is_told("add --until-caught-up", said(capsys))
     assert main(["run", "-f", str(file), "--timeout", "1s", "--until-caught-up", "--output", "json"]) == 2
     assert said(capsys) == "name a file that can be read with -f FILE"  # It has come to the next question.
     file.write_text(with_section(""))

@@ -57,7 +57,7 @@ def test_of_a_union_the_branch_goes_over_that_the_column_holds(
     plain = [value[1] if isinstance(value, tuple) else value for value in good]
     assert [dict(value) if column.startswith("map") else value for value in found] == plain * 2
     assert [mismatch.row for mismatch in decoded.mismatches] == [n + len(good) for n in range(len(bad))]
-    assert {mismatch.kind for mismatch in decoded.mismatches} <= {"does_not_fit"}
+    assert {mismatch.kind for mismatch in decoded.mismatches} <= {"type_mismatch"}
     assert [said.startswith(f"schema 2: column {refused}") for said in decoded.refusals] == [True] * bool(refused)
     assert decoded.requested_fields == {}
 
@@ -125,7 +125,7 @@ def test_a_plain_value_goes_to_its_branch(kind: Any, column: str, values: list[A
 )
 def test_a_plain_value_without_a_branch_does_not_fit(kind: str, column: str) -> None:
     decoded, found = _read(kind, column, 1)
-    assert (found, faults(decoded)) == ([], [(0, "does_not_fit", "v")])
+    assert (found, faults(decoded)) == ([], [(0, "type_mismatch", "v")])
     assert decoded.refusals == {f"schema 2: column v: {kind} does not fit struct"}
 
 

@@ -66,11 +66,11 @@ def test_text_of_json_is_kept_as_it_is_sent(kind: str, text: str) -> None:
 def test_only_the_declared_column_takes_other_values() -> None:
     fields = fields_of({"v": "string", "w": "string"})
     decoded = decode_json(values_of(['{"v": 1, "w": 1}']), fields, JsonOptions(coerced=(("v",),)))
-    assert [(one.path, one.kind) for one in decoded.mismatches] == [("w", "does_not_fit")]
+    assert [(one.path, one.kind) for one in decoded.mismatches] == [("w", "type_mismatch")]
 
 
 def test_text_that_is_none_stays_a_bad_record() -> None:
-    assert [one.kind for one in _json('"\\ud800"', "string", coerced=(("v",),)).mismatches] == ["bad_text"]
+    assert [one.kind for one in _json('"\\ud800"', "string", coerced=(("v",),)).mismatches] == ["invalid_text"]
 
 
 def test_an_object_beside_an_escaped_key_is_kept_as_it_is_sent() -> None:
@@ -124,7 +124,7 @@ def test_days_and_decimals_of_avro_are_kept_as_their_words() -> None:
 def test_bytes_are_no_text_that_a_declaration_keeps() -> None:
     schema = schema_of({"type": "fixed", "name": "F", "size": 2}, "top")
     decoded = decode(written(1, schema, b"ab"), columns_of(v="string"), {1: schema}, coerced=(("v",),))
-    assert [(one.kind, "coerce" in one.reason) for one in decoded.mismatches] == [("does_not_fit", False)]
+    assert [(one.kind, "coerce" in one.reason) for one in decoded.mismatches] == [("type_mismatch", False)]
 
 
 def test_values_of_protobuf_are_kept_as_text() -> None:
@@ -159,16 +159,16 @@ _COUNTS: list[tuple[str, str, str, Any]] = [
     ("date", "d", "2932897", "out_of_range"),
     ("date", "d", "-719163", "out_of_range"),
     ("date", "d", "99999999999999999999", "out_of_range"),
-    ("date", "d", "1.5", "does_not_fit"),
-    ("date", "d", '"20484"', "does_not_fit"),
-    ("date", "d", "true", "does_not_fit"),
+    ("date", "d", "1.5", "type_mismatch"),
+    ("date", "d", '"20484"', "type_mismatch"),
+    ("date", "d", "true", "type_mismatch"),
     ("time", "ms", "45000123", time(12, 30, 0, 123_000)),
     ("time", "ms", "0", time(0)),
     ("time", "ms", "86399999", time(23, 59, 59, 999_000)),
     ("time", "ms", "86400000", "out_of_range"),
     ("time", "ms", "-1", "out_of_range"),
     ("time", "ms", '"12:30:00"', time(12, 30)),
-    ("time", "ms", "0.5", "does_not_fit"),
+    ("time", "ms", "0.5", "type_mismatch"),
     ("time", "s", "86399", time(23, 59, 59)),
     ("time", "us", "86399999999", time(23, 59, 59, 999_999)),
     ("time", "ns", "1999", time(0, 0, 0, 1)),

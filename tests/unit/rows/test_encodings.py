@@ -351,12 +351,12 @@ def test_bytes_that_are_no_text_are_a_bad_record_of_a_text_column() -> None:
     schema = proto(_WIRE.format("bytes"))
     record = message(schema, 1, {"v": "/w=="})
     decoded = decode([record], fields_of(v="string"), {1: schema}, format="protobuf", unknown_fields="drop")
-    assert [(one.kind, one.path) for one in decoded.mismatches] == [("bad_text", "v")]
+    assert [(one.kind, one.path) for one in decoded.mismatches] == [("invalid_text", "v")]
 
 
 def test_a_number_in_a_column_of_names_is_text_only_where_the_column_is_declared_so() -> None:
     schema = proto(_WIRE.format("int32"))
     record, fields = message(schema, 1, {"v": 5}), fields_of(v="string")
     given = {"format": "protobuf", "unknown_fields": "drop"}
-    assert [one.kind for one in decode([record], fields, {1: schema}, **given).mismatches] == ["does_not_fit"]
+    assert [one.kind for one in decode([record], fields, {1: schema}, **given).mismatches] == ["type_mismatch"]
     assert found(decode([record], fields, {1: schema}, **given, coerced=(("v",),))) == ["5"]

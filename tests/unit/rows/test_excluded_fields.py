@@ -152,7 +152,7 @@ def test_so_are_records_of_the_registry(
     dead_letters = [
         (dead_letter["offset"], dead_letter["error_class"]) for dead_letter in world.rows("n.t__dead_letters")
     ]
-    assert dead_letters == [(0, "does_not_fit"), (2, "does_not_fit")]
+    assert dead_letters == [(0, "type_mismatch"), (2, "type_mismatch")]
 
 
 def test_what_is_required_of_a_struct_of_which_nothing_is_taken_is_asked_of_no_record() -> None:

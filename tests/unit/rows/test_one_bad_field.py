@@ -24,9 +24,9 @@ from tests.unit.ingest.service_scene import Scene, only
 
 LONG = parse_type("long")
 Case = tuple[dict[str, Any], dict[str, Any], str, str | None]
-OWN: Case = ({"metadata": {"offset": "_offset"}}, {"n": 7, "_offset": 1}, "name_taken", "_offset")
-DOTTED: Case = ({}, {"n": 7, "a": {"b": 1}, "a.b": 2}, "name_taken", "a.b")
-FLAT: Case = ({"flatten": FlattenSpec()}, {"n": 7, "a": {"b": 1}, "a_b": 2}, "name_taken", "a_b")
+OWN: Case = ({"metadata": {"offset": "_offset"}}, {"n": 7, "_offset": 1}, "name_conflict", "_offset")
+DOTTED: Case = ({}, {"n": 7, "a": {"b": 1}, "a.b": 2}, "name_conflict", "a.b")
+FLAT: Case = ({"flatten": FlattenSpec()}, {"n": 7, "a": {"b": 1}, "a_b": 2}, "name_conflict", "a_b")
 WIDE: Case = ({}, {f"f{number}": 1 for number in range(1500)}, "too_many_fields", None)
 NESTED: Case = (
     {"limits": LimitsSpec(columns=9)},
@@ -114,7 +114,7 @@ def test_a_record_without_a_value_that_identifies_a_row_is_a_letter_and_the_colu
     assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert world.rows() == [{"id": 1, "name": "a"}, {"id": 3, "name": None}]
     (dead_letter,) = world.rows("n.t__dead_letters")
-    assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "missing", "id")
+    assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "missing_value", "id")
 
 
 def test_avro_records_with_a_field_that_is_kept_out_are_letters(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_avro_records_with_a_field_that_is_kept_out_are_letters(tmp_path: Path) 
     world.settle()
     assert [(row["id"], row["_offset"]) for row in world.rows()] == [(1, 0), (3, 2)]
     (dead_letter,) = world.rows("n.t__dead_letters")
-    assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "name_taken", "_offset")
+    assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "name_conflict", "_offset")
 
 
 def test_a_retry_leaves_such_letters_where_they_are_and_takes_the_others(tmp_path: Path) -> None:

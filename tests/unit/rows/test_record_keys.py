@@ -51,7 +51,7 @@ def test_only_a_table_with_keys_asks_for_them(tmp_path: Path) -> None:
 def test_keys_as_text(tmp_path: Path) -> None:
     report = read(table(tmp_path, Reading(format="text"), "string"), "kü".encode(), None, b"", b"\xff")
     assert [row["_key"] for row in rows_of(report)] == ["kü", None, ""]
-    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("bad_text", "_key")]
+    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("invalid_text", "_key")]
 
 
 @pytest.mark.parametrize(("kind", "bad"), [("binary", 0), ("long", 2)])
@@ -94,12 +94,12 @@ def test_keys_of_json_become_what_they_are(tmp_path: Path, kind: str, keys: list
         (b"1 2", "malformed"),
         (b'1, "x": 2', "malformed"),
         (b'{"id": 1}}', "malformed"),
-        (b"\xff", "bad_text"),
+        (b"\xff", "invalid_text"),
         (b'{"id": 1, "id": 2}', "duplicate_key"),
-        (b'{"id": "x"}', "does_not_fit"),
-        (b'"text"', "does_not_fit"),
+        (b'{"id": "x"}', "type_mismatch"),
+        (b'"text"', "type_mismatch"),
         (b"[" * 2000, "too_deep"),
-        (b'{"\\ud800": 1}', "bad_text"),
+        (b'{"\\ud800": 1}', "invalid_text"),
     ],
 )
 def test_a_bad_key_is_a_bad_record_and_changes_no_other(tmp_path: Path, key: bytes, kind: str) -> None:
@@ -138,7 +138,7 @@ def test_keys_with_a_schema_become_structs(tmp_path: Path) -> None:
     assert grown(narrow, read(narrow, *keys))["_key"] == "struct<id: long, part: long>"
     report = read(table(tmp_path, avro(KEY, WIDE), "struct<id: long, part: long>"), *keys, b"x")
     assert [row["_key"] for row in rows_of(report)] == [{"id": 1, "part": None}, None, {"id": 2, "part": 3}]
-    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("no_magic", "_key")]
+    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("no_wire_format", "_key")]
 
 
 def test_a_key_that_is_no_record_is_a_plain_value(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_key_that_is_no_record_is_a_plain_value(tmp_path: Path) -> None:
     assert grown(first, read(first, *keys))["_key"] == "string"
     report = read(table(tmp_path, avro(PLAIN, KEY), "string"), *keys, None, *framed(6, KEY, {"id": 1}))
     assert [row["_key"] for row in rows_of(report)] == ["a", "b", None]
-    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("bad_schema", "_key")]
+    assert [(bad.kind, bad.path) for bad in report.bad_records.first] == [("unusable_schema", "_key")]
     report = read(table(tmp_path, avro(PLAIN, KEY), "struct<id: int>"), *keys, *framed(6, KEY, {"id": 1}))
     assert ([row["_key"] for row in rows_of(report)], report.bad_records.count) == ([{"id": 1}], 2)
 

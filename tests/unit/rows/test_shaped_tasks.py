@@ -193,7 +193,7 @@ def test_a_declared_column_waits_for_its_field_under_every_policy(tmp_path: Path
         if unknown_fields == "drop":
             assert rows_of(report) == [{"user_id": "six", "total": None}]
             assert [(bad.path, bad.kind) for bad in report.bad_records.first] == [
-                ("user.Id", "does_not_fit"), ("user", "does_not_fit")
+                ("user.Id", "type_mismatch"), ("user", "type_mismatch")
             ]  # fmt: skip
 
 
@@ -277,7 +277,7 @@ def test_a_required_column_of_a_nested_field_refuses_the_records_without_it(tmp_
     report = run(Job({"a": target}), batch)["lake.t"]
     assert (rows_of(report), [(bad.kind, bad.path) for bad in report.bad_records.first]) == (
         [{"u_id": 1}],
-        [("missing", "u_id")] * 2,
+        [("missing_value", "u_id")] * 2,
     )
 
 

@@ -40,8 +40,8 @@ BAD: list[tuple[str, Any, Any]] = [
     ("missing_image", _KEY, {"op": "d", "before": None, "after": _NEW}),
     ("missing_key", _KEY, {"op": "c", "before": None, "after": {**_NEW, "id": None}}),
     ("no_key", None, {"op": "c", "before": None, "after": _NEW}),
-    ("key_differs", {"other": 2}, {"op": "c", "before": None, "after": _NEW}),
-    ("does_not_fit", _KEY, {"op": "c", "before": None, "after": {**_NEW, "v": {"no": "text"}}}),
+    ("key_mismatch", {"other": 2}, {"op": "c", "before": None, "after": _NEW}),
+    ("type_mismatch", _KEY, {"op": "c", "before": None, "after": {**_NEW, "v": {"no": "text"}}}),
 ]
 
 

@@ -145,7 +145,7 @@ def test_a_schema_that_is_not_there_is_missing_and_what_the_registry_lacks_is_re
     decoded = decode(values, fields, {1: V1, 8: WriterSchema("unusable", "no"), 9: WriterSchema("unknown")})
     assert (rows(decoded, fields), faults(decoded)) == (
         [{"id": 1, "name": "a"}],
-        [(1, "bad_schema", ""), (2, "unknown_schema_id", "")],
+        [(1, "unusable_schema", ""), (2, "unknown_schema_id", "")],
     )
 
 
@@ -156,7 +156,7 @@ def test_damaged_records_are_refused_alone() -> None:
     decoded = decode([good[0], *bad[:3], good[1], *bad[3:], good[2], good[3]], fields, {1: V1})
     assert [row["id"] for row in rows(decoded, fields)] == [0, 1, 2, 3]
     assert [kind for _, kind, _ in faults(decoded)] == [
-        "tombstone", "malformed", "malformed", "no_magic", "malformed", "malformed", "no_magic",
+        "tombstone", "malformed", "malformed", "no_wire_format", "malformed", "malformed", "no_wire_format",
     ]  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def test_a_table_that_may_only_grow_keeps_its_types_and_says_which_change_it_ref
     fields = fields_of(id="int", name="string", price="float")
     values = framed(7, V2, {"id": 5, "name": "a", "price": 1.0}, {"id": 2**40, "name": "b", "price": 2.0})
     decoded = decode(values, fields, {7: V2}, may_widen=False)
-    assert ([row["id"] for row in rows(decoded, fields)], faults(decoded)) == ([5], [(1, "does_not_fit", "id")])
+    assert ([row["id"] for row in rows(decoded, fields)], faults(decoded)) == ([5], [(1, "type_mismatch", "id")])
     assert (decoded.requested_fields, decoded.refusals) == ({}, {"schema 7: column id: int is not widened to long"})
 
 
@@ -227,7 +227,7 @@ def test_required_columns_become_optional_where_a_record_has_no_value_unless_the
     values = framed(1, V1, {"id": 1, "name": "a"})
     assert decode(values, fields, {1: V1}).made_optional == {("price",)}
     decoded = decode(values, fields, {1: V1}, may_widen=False)
-    assert (decoded.made_optional, faults(decoded)) == (set(), [(0, "missing", "price")])
+    assert (decoded.made_optional, faults(decoded)) == (set(), [(0, "missing_value", "price")])
 
 
 def test_a_renamed_field_goes_on_in_the_column_of_its_alias() -> None:
@@ -266,7 +266,7 @@ def test_json_schema_gives_new_columns_their_types_and_reads_as_json_does() -> N
     fields = fields_of(id="long", x="double", at="timestamptz", new="boolean")
     decoded = decode(values, fields, {3: schema}, format="json_schema")
     assert rows(decoded, fields) == [{"id": 1, "x": 2.0, "at": None, "new": True}]
-    assert faults(decoded) == [(1, "does_not_fit", "id"), (2, "malformed", "")]
+    assert faults(decoded) == [(1, "type_mismatch", "id"), (2, "malformed", "")]
 
 
 _JSON_SCHEMA = {
@@ -353,7 +353,7 @@ def test_protobuf_records_say_which_message_they_are() -> None:
         {"id": None, "s": "s", "x": None},
         {"id": None, "s": None, "x": 1.5},
     ]
-    assert [kind for _, kind, _ in faults(decoded)] == ["bad_schema", "malformed"]
+    assert [kind for _, kind, _ in faults(decoded)] == ["unusable_schema", "malformed"]
 
 
 def test_a_schema_of_another_format_is_not_guessed_at() -> None:
@@ -389,7 +389,7 @@ def test_the_latest_schema_reads_values_without_a_frame() -> None:
 def test_text_and_bytes_are_one_column() -> None:
     fields = fields_of(value="string")
     decoded = decode(["é".encode(), None, b"\xff"], fields, {}, format="text")
-    assert (rows(decoded, fields), faults(decoded)) == ([{"value": "é"}, {"value": None}], [(2, "bad_text", "")])
+    assert (rows(decoded, fields), faults(decoded)) == ([{"value": "é"}, {"value": None}], [(2, "invalid_text", "")])
     fields = fields_of(value="binary")
     assert rows(decode([b"\xff", None], fields, {}, format="raw"), fields) == [
         {"value": b"\xff"},
@@ -452,8 +452,8 @@ def test_days_and_times_outside_of_the_years_are_refused_or_rescued_like_others(
     found = [fault for fault in faults(refused) if fault[1] == "out_of_range"]
     assert {fault[2] for fault in found} == {"day", "at"}
     assert {fault[1:] for fault in faults(refused)} - {fault[1:] for fault in found} == {
-        ("does_not_fit", "day"),
-        ("does_not_fit", "at"),
+        ("type_mismatch", "day"),
+        ("type_mismatch", "at"),
     }
     assert refused.refused.tolist() == [True] * 4
     put_aside = decode(values, fields, {1: meant}, unknown_fields="rescue", is_rescuing=True)

@@ -117,7 +117,7 @@ def test_members_of_declared_maps_and_lists_are_matched_too(tmp_path: Path) -> N
     only(scene.catch_up())
     assert [row["m"] for row in scene.rows("n.a")] == [[("k", {"a": 1}), ("K", {"a": 2})], []]
     [(offset, kind, path, _)] = letters_of(scene)
-    assert (offset, kind, path) == (1, "name_taken", "m.value.A")
+    assert (offset, kind, path) == (1, "name_conflict", "m.value.A")
 
 
 BOTH: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
@@ -136,7 +136,7 @@ def test_a_record_with_both_is_refused_and_the_remedies_work(
     only(scene.catch_up())
     assert (len(scene.rows("n.a")), list(columns_of(scene))) == (1, list(first))
     [(offset, kind, where, reason)] = letters_of(scene)
-    assert (offset, kind, where) == (1, "name_taken", path)
+    assert (offset, kind, where) == (1, "name_conflict", path)
     assert f"`columns: {{NAME: {{type: TYPE, field: {path}}}}}`" in reason
     assert f"`exclude: [{path}]`" in reason
 
@@ -194,7 +194,7 @@ def test_an_existing_table_with_both_still_works_and_a_third_spelling_is_refused
         {"s": {"k": None, "K": "w"}},
     ]
     [(offset, kind, path, reason)] = letters_of(scene)
-    assert (offset, kind, path) == (1, "name_taken", "Id")
+    assert (offset, kind, path) == (1, "name_conflict", "Id")
     assert "differs from `id` and `ID` in capitals alone" in reason
 
 
@@ -211,7 +211,7 @@ def test_a_metadata_column_is_no_column_for_a_field_in_whatever_capitals(tmp_pat
     scene.feed("a", {"n": 1}, {"n": 2, "_OFFSET": 3})
     only(scene.catch_up())
     assert scene.rows("n.a") == [{"n": 1, "_offset": 0}]
-    assert [letter[:3] for letter in letters_of(scene)] == [(1, "name_taken", "_OFFSET")]
+    assert [letter[:3] for letter in letters_of(scene)] == [(1, "name_conflict", "_OFFSET")]
 
 
 def test_no_change_makes_two_columns_that_differ_in_capitals_alone() -> None:
@@ -251,7 +251,7 @@ def test_members_that_would_share_a_name_in_the_case_of_columns_are_refused(tmp_
     scene.feed("a", {"o": {"userId": 1}}, {"o": {"user_id": 2}}, {"o": {"userId": 3}})
     only(scene.catch_up())
     assert [row["o"] for row in scene.rows("n.a")] == [{"user_id": 1}, {"user_id": 3}]
-    assert [letter[:3] for letter in letters_of(scene)] == [(1, "name_taken", "o.user_id")]
+    assert [letter[:3] for letter in letters_of(scene)] == [(1, "name_conflict", "o.user_id")]
 
 
 def test_members_that_are_there_under_their_own_names_keep_them(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_an_avro_schema_with_both_loses_no_value(tmp_path: Path) -> None:
     world.settle()
     assert world.rows() == [{"id": 1}, {"id": 2}]
     [(offset, kind, path, reason)] = letters_of(world, "n.t")
-    assert (offset, kind, path) == (2, "name_taken", "ID")
+    assert (offset, kind, path) == (2, "name_conflict", "ID")
     assert "`exclude: [ID]`" in reason
 
 

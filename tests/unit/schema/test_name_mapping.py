@@ -108,7 +108,7 @@ def test_a_record_with_values_under_two_names_is_a_bad_one(tmp_path: Path) -> No
     _exists(world)
     world.tell(("1", {"id": 1, "record_id": 1}), ("2", {"id": 2, "record_id": None}), ("3", {"ID2": 3}))
     assert [row["id"] for row in world.mirror("id")] == [2, 3]
-    assert [kind for kind, _ in world.dead_letters()] == ["name_taken"]
+    assert [kind for kind, _ in world.dead_letters()] == ["name_conflict"]
 
 
 def test_fields_of_avro_go_to_the_columns_of_their_names_and_may_widen_them(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work(tmp_p
     only(scene.catch_up())
     assert columns_of(scene) == {"n": "long", "inner": f"struct<{name}: long>"}
     [(offset, kind, path, reason)] = letters_of(scene)
-    assert (offset, kind, path) == (1, "name_taken", name)
+    assert (offset, kind, path) == (1, "name_conflict", name)
     assert f"`columns: {{NAME: {{type: TYPE, field: {name}}}}}`" in reason
     assert f"`exclude: [{name}]`" in reason
     for settings in ({"columns": (ColumnSpec(name="other", type=LONG, field=(name,)),)}, {"exclude": ((name,),)}):
@@ -43,7 +43,7 @@ def test_avro_fields_with_reserved_names_get_no_column(tmp_path: Path) -> None:
     world.produce(world.register(text), text, {"id": 1, "_deleted": None}, {"id": 2, "_deleted": True})
     world.settle()
     assert (columns_of(world, "n.t"), world.rows()) == ({"id": "int"}, [{"id": 1}])
-    assert [letter[:3] for letter in letters_of(world, "n.t")] == [(1, "name_taken", "_deleted")]
+    assert [letter[:3] for letter in letters_of(world, "n.t")] == [(1, "name_conflict", "_deleted")]
 
 
 def test_columns_of_our_own_and_of_others_keep_such_names(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_dotted_name_beside_a_nested_one_is_refused_and_the_remedies_work(
         only(scene.catch_up())
     assert len(scene.rows("n.a")) == 2
     [(offset, kind, where, reason)] = letters_of(scene)
-    assert (offset, kind, where) == (1, "name_taken", path)
+    assert (offset, kind, where) == (1, "name_conflict", path)
     assert f"would both be the column `{path}`" in reason
     assert f"field: {field}}}}}`" in reason
     assert f"`exclude: [{field}]`" in reason
@@ -108,7 +108,7 @@ def test_avro_records_with_a_nested_field_that_is_kept_out_are_refused_alone(tmp
     world.settle()
     assert [row["id"] for row in world.rows()] == [1, 3]
     assert world.rows()[0]["a"] == {"c": 2}
-    assert [letter[:3] for letter in letters_of(world, "n.t")] == [(1, "name_taken", "a.b")]
+    assert [letter[:3] for letter in letters_of(world, "n.t")] == [(1, "name_conflict", "a.b")]
 
 
 @pytest.mark.parametrize(

@@ -110,5 +110,5 @@ def test_an_avro_moment_that_does_not_fit_names_the_setting(tmp_path: Path) -> N
     world.produce(world.register(text), text, {"l": datetime(2026, 7, 1, tzinfo=UTC)})
     world.settle()
     [(_, kind, path, reason)] = letters_of(world, "n.t")
-    assert (kind, path) == ("does_not_fit", "l")
+    assert (kind, path) == ("type_mismatch", "l")
     assert "`columns: {l: {type: timestamp, zone: UTC}}` converts them" in reason

@@ -359,7 +359,8 @@ WHOLE = [
     (f"{HEAD}tables:\n  shop.x:\n    topics: []\n", 5, "`topics` is an empty list"),
     (f"{HEAD}tables:\n  shop.x:\n    topics: [a, /b/,\n      a]\n", 6, "`a` is there twice in `topics`"),
     (
-        f"{HEAD}commit: {{min_file_size: 2MiB}}\ntables:\n  shop.x:\n    topic: a\n    commit: {{target_file_size: 1MiB}}\n",
+        f"{HEAD}commit: {{min_file_size: 2MiB}}\ntables:\n  shop.x:\n    topic: a\n    commit: {{target_file_size:"
+        " 1MiB}\n",
         7,
         "`commit.min_file_size` is larger than `commit.target_file_size`, at which files end",
     ),
@@ -512,6 +513,6 @@ def test_one_mistake_in_the_defaults_is_one_problem_whatever_tables_there_are(
 
 
 def test_a_name_whose_properties_would_be_those_of_another_pipeline_is_refused(refuse: Refuse) -> None:
-    error = refuse("pipeline: x.retrying\nkafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n")
-    assert "`retrying` behind a dot is one of Frazil's own names" in error.message
-    assert error.remedy == "write `x-retrying`"
+    error = refuse("pipeline: x.replaying\nkafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n")
+    assert "`replaying` behind a dot is one of Frazil's own names" in error.message
+    assert error.remedy == "write `x-replaying`"

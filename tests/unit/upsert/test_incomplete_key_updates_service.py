@@ -79,7 +79,7 @@ def test_a_half_whose_other_one_never_comes_is_not_waited_for_long(tmp_path: Pat
     while clock.monotonic_s() < 70:
         service.turn()
     assert (table.status.reason, [row["id"] for row in world.by_id()]) == ("", [] if is_delete else [1])
-    assert [kind for kind, _ in world.dead_letters()] == ([] if is_delete else ["moved_in_part"])
+    assert [kind for kind, _ in world.dead_letters()] == ([] if is_delete else ["incomplete_primary_key_update"])
 
 
 def test_a_change_of_the_key_that_is_told_again_waits_for_what_has_become_of_the_row(tmp_path: Path) -> None:

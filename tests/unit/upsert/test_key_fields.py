@@ -70,7 +70,7 @@ def test_a_wider_primary_key_makes_dead_letters_and_loses_no_row(
     for start in range(0, len(said), at_once):
         world.say(*said[start : start + at_once])
     assert world.by_id() == [_row(1, "a", "x"), _row(2, "a", "z")]
-    assert world.dead_letters() == [("key_differs", _WIDER)] * 2
+    assert world.dead_letters() == [("key_mismatch", _WIDER)] * 2
 
 
 def test_another_column_as_the_primary_key_and_none_at_all(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_another_column_as_the_primary_key_and_none_at_all(tmp_path: Path) -> No
     world.say((None, _wrapped("u", (), _row(2, "b", "z"))[1]))
     assert world.by_id() == rows
     assert world.dead_letters() == [
-        ("key_differs", f"the fields of the record's key are none, and {_FOUND_BY}"),
-        ("key_differs", f"the fields of the record's key are region, and {_FOUND_BY}"),
+        ("key_mismatch", f"the fields of the record's key are none, and {_FOUND_BY}"),
+        ("key_mismatch", f"the fields of the record's key are region, and {_FOUND_BY}"),
         ("no_key", _NO_KEY),
     ]
 
@@ -115,7 +115,7 @@ def test_another_primary_key_of_what_maxwell_writes(tmp_path: Path, form: str) -
     world.tell(("insert", _row(1, "b", "y"), None), ("delete", _row(1, "b", "y"), None))
     world.primary = ("id",)
     world.tell(("update", _row(1, "a", "z"), {"v": "x"}))
-    assert (world.mirror(), world.dead_letters()) == ([_row(1, "a", "z")], [("key_differs", _WIDER)] * 2)
+    assert (world.mirror(), world.dead_letters()) == ([_row(1, "a", "z")], [("key_mismatch", _WIDER)] * 2)
 
 
 _KEY = [{"name": "id", "type": "long"}]
@@ -160,7 +160,7 @@ def test_a_wider_key_in_avro_is_known_by_its_schema(tmp_path: Path, how: str, at
     world.change("c", _row(1, "b", "y"))
     world.change("d", _row(1, "b", "y"))
     world.catch_up()
-    assert (world.mirror(), world.dead_letters()) == ([_row(1, "a", "x")], [("key_differs", _WIDER)] * 2)
+    assert (world.mirror(), world.dead_letters()) == ([_row(1, "a", "x")], [("key_mismatch", _WIDER)] * 2)
 
 
 _PROTO = 'syntax = "proto3"; message Pad {{}} message Key {{ int64 id = 1; {} }}'
@@ -183,7 +183,7 @@ def test_a_wider_key_in_protobuf_is_known_by_its_message(tmp_path: Path, at_once
             world.catch_up()
     world.catch_up()
     assert sorted(world.mirror(), key=str) == [{"id": 1, "v": 0}, {"id": 2, "v": 0}]
-    assert [kind for kind, _ in world.dead_letters()] == ["key_differs"] * 2
+    assert [kind for kind, _ in world.dead_letters()] == ["key_mismatch"] * 2
 
 
 def test_the_order_of_a_keys_fields_and_how_they_are_spelt_say_nothing(tmp_path: Path) -> None:

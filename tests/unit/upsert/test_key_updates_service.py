@@ -137,7 +137,7 @@ def test_a_marked_row_of_another_change_is_not_the_old_one(tmp_path: Path, is_in
     log.lsn = 2
     log.move(1, 7, "c", (None, 1))
     world.catch_up()
-    assert [kind for kind, _ in world.dead_letters()] == ["moved_in_part"]
+    assert [kind for kind, _ in world.dead_letters()] == ["incomplete_primary_key_update"]
     assert _marked(world) == [(1, "b", "anew", True), (7, "a", "of the first 7", True)]
 
 
@@ -194,7 +194,7 @@ def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
     log.write({"id": 3, "v": "a", "big": "of 3"})
     world.catch_up()
     assert world.by_id() == [{"id": 3, "v": "a", "big": "of 3"}]
-    assert [kind for kind, _ in world.dead_letters()] == ["moved_in_part"]
+    assert [kind for kind, _ in world.dead_letters()] == ["incomplete_primary_key_update"]
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
@@ -209,7 +209,7 @@ def test_a_row_that_moves_beside_a_bad_record(tmp_path: Path, tasks: int) -> Non
     log.move(6, 7, "c", (None, 1))
     world.catch_up()
     assert world.by_id() == [{"id": 2, "v": "b", "big": "of 1"}, {"id": 5, "v": "a", "big": "of 5"}]
-    assert [kind for kind, _ in world.dead_letters()] == ["moved_in_part", "unknown_operation"]
+    assert [kind for kind, _ in world.dead_letters()] == ["incomplete_primary_key_update", "unknown_operation"]
 
 
 def test_an_old_key_is_told_in_the_words_of_the_source(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_an_old_key_that_cannot_be_read_makes_a_dead_letter(tmp_path: Path, told
     world.source.produce("a", 0, value, key=b'{"id": 2}', headers=(("__debezium.oldkey", told),))
     world.catch_up()
     assert world.by_id() == [{"id": 1, "v": "a", "big": "of 1"}]
-    assert [kind for kind, _ in world.dead_letters()] == ["unsent_value"]
+    assert [kind for kind, _ in world.dead_letters()] == ["unavailable_value"]
 
 
 def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
     world.put(None, {"op": "t", "before": None, "after": None})
     log.move(1, 2, "b")
     world.catch_up()
-    assert (world.by_id(), [kind for kind, _ in world.dead_letters()]) == ([], ["moved_in_part"])
+    assert (world.by_id(), [kind for kind, _ in world.dead_letters()]) == ([], ["incomplete_primary_key_update"])
 
 
 def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
@@ -438,4 +438,4 @@ def test_a_row_that_got_a_key_when_another_had_left_it_has_nothing_for_that_one(
     is_nowhere = cut == 2
     found = [(row["id"], row["v"], row["big"]) for row in world.by_id()]
     assert found == [(2, "d", "of another"), *([] if is_nowhere else [(3, "c", "of 1")])]
-    assert [kind for kind, _ in world.dead_letters()] == ["moved_in_part"] * is_nowhere
+    assert [kind for kind, _ in world.dead_letters()] == ["incomplete_primary_key_update"] * is_nowhere

@@ -273,7 +273,7 @@ def test_a_delete_that_is_marked_has_its_place_in_the_order_of_a_column(tmp_path
         (4, "a", 5, False),
         (5, "anew", 9, False),
     ]  # fmt: skip
-    assert [kind for kind, _ in world.dead_letters()] == ["no_order"]
+    assert [kind for kind, _ in world.dead_letters()] == ["no_order_value"]
 
 
 def _with_required(world: MirrorWorld) -> None:
@@ -295,7 +295,7 @@ def test_a_value_that_no_row_has_is_missing_where_the_column_is_required(
     lacking: list[Row] = [{"id": key, "v": None} for key in range(4, 8)]
     assert table.status.run_state is RunState.WAITING
     assert world.by_id() == [*rows, *(lacking if policy == "evolve" else []), {"id": 9, "v": "b"}]
-    assert [kind for kind, _ in world.dead_letters()] == ([] if policy == "evolve" else ["missing"] * 4)
+    assert [kind for kind, _ in world.dead_letters()] == ([] if policy == "evolve" else ["missing_value"] * 4)
     assert {str(path) for path in tmp_path.rglob("*.parquet")} == {
         file.path for name in ("n.t", "n.t__dead_letters") for file in world.data_files(name)
     }
@@ -342,7 +342,9 @@ def test_the_change_wins_that_the_source_made_last_in_whatever_order_changes_arr
     ]  # fmt: skip
     world.say(_placed(4, "gone", 5, 11, "d"), ({"id": 9}, {"op": "c", "before": None, "after": {"id": 9, "v": "x"}}))
     assert [row["id"] for row in world.by_id()] == [1, 2, 3]
-    assert world.dead_letters() == [("no_order", "the column _source_order, which orders the changes, has no value")]
+    assert world.dead_letters() == [
+        ("no_order_value", "the column _source_order, which orders the changes, has no value")
+    ]
 
 
 def test_envelopes_and_keys_behind_json_schemas_mirror_their_rows(tmp_path: Path) -> None:

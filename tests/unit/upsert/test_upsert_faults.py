@@ -42,7 +42,7 @@ def test_an_order_that_is_null_makes_a_letter_and_one_that_goes_back_changes_not
     assert world.mirror() == [{"id": 1, "v": "b", "at": 5}]
     world.say(_told("d", "", 4), tombstone(1), _told("c", "anew", 1))
     assert world.mirror() == [{"id": 1, "v": "anew", "at": 1}]
-    assert world.dead_letters() == [("no_order", "the column at, which orders the changes, has no value")]
+    assert world.dead_letters() == [("no_order_value", "the column at, which orders the changes, has no value")]
 
 
 def _adopting(root: Path, version: int, **settings: Any) -> UpsertWorld:

@@ -268,7 +268,7 @@ def test_a_key_that_is_a_text_where_values_have_a_number_makes_bad_records_and_h
     world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     world.tell(('{"id":"7"}', {"id": 7}), ('{"id":8}', {"id": 8}))
     assert world.mirror() == [{"id": 8}]
-    assert world.dead_letters() == [("does_not_fit", 'string "7" does not fit long')]
+    assert world.dead_letters() == [("type_mismatch", 'string "7" does not fit long')]
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,8 @@ def test_a_value_that_contradicts_its_key_is_a_bad_record(tmp_path: Path) -> Non
     world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":1}', {"id": 2, "v": 2}), ("[7]", {"id": 7, "v": 0}))
     assert world.mirror() == [{"id": 1, "v": 1}]
     assert world.dead_letters() == [
-        ("does_not_fit", "array [7] does not fit long"),
-        ("key_differs", "the field id of the value is not that of the key"),
+        ("key_mismatch", "the field id of the value is not that of the key"),
+        ("type_mismatch", "array [7] does not fit long"),
     ]
 
 
@@ -193,7 +193,7 @@ def test_the_first_key_says_which_fields_are_the_key(tmp_path: Path, tasks: int)
     world.tell(('{"id":3,"x":1}', None), ('{"id":1}', None))
     assert world.mirror() == [{"id": 3, "v": 3}]
     reason = "the record's key has the field x, which is none of the table's key columns: name its `key_columns`"
-    assert world.dead_letters() == [("key_differs", reason)] * 2
+    assert world.dead_letters() == [("key_mismatch", reason)] * 2
 
 
 def test_nested_and_composite_keys(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_change_without_an_ordering_value_is_a_dead_letter(tmp_path: Path) -> 
     world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", dead_letters={"stop_above": 1.0})
     world.tell(("1", {"id": 1, "at": 5}), ("1", {"id": 1}))
     assert world.mirror() == [{"id": 1, "at": 5}]
-    assert world.dead_letters() == [("no_order", "the column at, which orders the changes, has no value")]
+    assert world.dead_letters() == [("no_order_value", "the column at, which orders the changes, has no value")]
 
 
 def test_a_value_that_was_put_aside_is_said_not_to_fit(tmp_path: Path) -> None:
@@ -306,8 +306,8 @@ def test_a_value_that_was_put_aside_is_said_not_to_fit(tmp_path: Path) -> None:
     assert [row["id"] for row in world.mirror()] == [1]
     assert world.dead_letters() == [
         ("no_key", "the key column id has a value that does not fit its type"),
-        ("no_order", "the column at, which orders the changes, has a value that does not fit its type"),
-        ("no_order", "the column at, which orders the changes, has no value"),
+        ("no_order_value", "the column at, which orders the changes, has a value that does not fit its type"),
+        ("no_order_value", "the column at, which orders the changes, has no value"),
     ]
 
 

@@ -179,7 +179,7 @@ class IcebergCatalog:
                 raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
             if is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 return state
-            hit("arrange.before")
+            hit("layout.before")
             try:
                 arrange(self._jvm, self._tables[table], state, layout)
             except java_errors() as error:
@@ -260,7 +260,7 @@ class IcebergCatalog:
             for name, value in {**rewrite.summary, REWRITE_ID: rewrite.id}.items():
                 overwrite.set(key(self._pipeline, name), value)
             send(overwrite.validateWith(validator), java)
-            hit("retry.rewrite-landed")
+            hit("replay.rewrite-landed")
         except java_errors(ConnectionError) as error:
             self._check_landed(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
 
@@ -274,7 +274,7 @@ class IcebergCatalog:
             append = java.newAppend()
             self._files.apply((file.content for file in files), java, append, "AppendFiles.appendFile")
             send(append.set(key(self._pipeline, name), value).validateWith(validator), java)
-            hit("retry.append-landed")
+            hit("replay.append-landed")
         except java_errors(ConnectionError) as error:
             self._check_landed(table, error, validator, value, since)
 
@@ -293,7 +293,7 @@ class IcebergCatalog:
             for name, value in {**made.summary, REPLAY_ID: made.id}.items():
                 update.set(key(self._pipeline, name), value)
             send(update.validateWith(validator), java)
-            hit("retry.replace-landed")
+            hit("replay.replace-landed")
         except java_errors(ConnectionError) as error:
             self._check_landed(made.table, error, validator, made.id, made.since)
             return

@@ -87,11 +87,11 @@ def compact_table(
     swap = RewriteCommit(catalog, table, java, transfer)
     removed = added = size = lost = 0
     for groups in _lots(planned):
-        hit("care.compact.begins")
+        hit("maintenance.compact.begins")
         merged = merger.write(groups) if merger else []
         for group, files in zip_longest(groups, merged):
             group.setOutputFiles(rewrite_group(group) if files is None else files)
-        hit("care.compact.written")
+        hit("maintenance.compact.written")
         if not swap.commit(groups):
             lost += sum(int(group.inputFileNum()) for group in groups)
             continue

@@ -108,10 +108,10 @@ class IcebergMaintenance:
             action = self._actions().rewritePositionDeletes(staging)
             for name, value in options.items():
                 action = action.option(name, value)
-            hit("care.deletes.begins")
+            hit("maintenance.deletes.begins")
             result = action.execute()
             _refuse_lost(replace_deletes(self._catalog, java, staging.currentSnapshot()), table)
-            hit("care.deletes.landed")
+            hit("maintenance.deletes.landed")
             return Rewritten(
                 result.rewrittenDeleteFilesCount(), result.addedDeleteFilesCount(), result.rewrittenBytesCount()
             )
@@ -123,10 +123,10 @@ class IcebergMaintenance:
             if not is_readable_by_spark(self._jvm, java) or int(java.operations().current().formatVersion()) == 1:
                 return self._rewrite_manifests_here(java, table)
             action = self._actions().rewriteManifests(staging).option("use-caching", "false")
-            hit("care.manifests.begins")
+            hit("maintenance.manifests.begins")
             result = action.execute()
             _refuse_lost(replace_manifests(self._catalog, java, staging.currentSnapshot(), result), table)
-            hit("care.manifests.landed")
+            hit("maintenance.manifests.landed")
             return Rewritten(_count(result.rewrittenManifests()), _count(result.addedManifests()))
 
     def _rewrite_manifests_here(self, java: Any, table: str) -> Rewritten:
@@ -136,10 +136,10 @@ class IcebergMaintenance:
         # On this thread: py4j calls Python back only where Python waits for an answer.
         executors = self._jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
         rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
-        hit("care.manifests.begins")
+        hit("maintenance.manifests.begins")
         since = int(java.currentSnapshot().snapshotId())
         _refuse_lost(send_once(self._catalog, rewrite.clusterBy(_Together()), java, since), table)
-        hit("care.manifests.landed")
+        hit("maintenance.manifests.landed")
         summary = java.currentSnapshot().summary()
         return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
 
@@ -154,9 +154,9 @@ class IcebergMaintenance:
             expiry = java.expireSnapshots().expireOlderThan(0)
             for snapshot in there:
                 expiry = expiry.expireSnapshotId(snapshot)
-            hit("care.expire.begins")
+            hit("maintenance.expire.begins")
             expiry.commit()
-            hit("care.expire.landed")
+            hit("maintenance.expire.landed")
 
     def carry(self, table: str) -> None:
         """See the port."""
@@ -170,10 +170,10 @@ class IcebergMaintenance:
             for name, value in carried.items():
                 append.set(name, value)
             append.validateWith(_SameProgress(carried))
-            hit("care.carry.begins")
+            hit("maintenance.carry.begins")
             with self._catalog.lock(table):
                 send(append, java)
-                hit("care.carry.landed")
+                hit("maintenance.carry.landed")
                 # Else the next batch of changes would list all files of the table again.
                 self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
 
@@ -193,7 +193,7 @@ class IcebergMaintenance:
         with _explained("files cannot be removed", table):
             io = self._catalog.java_table(table).io()
             for start in range(0, len(paths), _DELETED_AT_ONCE):
-                hit("care.orphans.deleting")
+                hit("maintenance.orphans.deleting")
                 chosen = self._jvm.java.util.ArrayList()
                 for path in paths[start : start + _DELETED_AT_ONCE]:
                     chosen.add(path)
@@ -209,14 +209,14 @@ class IcebergMaintenance:
                     remedy="leave `maintenance.statistics` out for this table",
                     where=table,
                 )
-            hit("care.statistics.begins")
+            hit("maintenance.statistics.begins")
             columns = [
                 name for field in each(java.schema().columns()) if _is_countable(field, name := str(field.name()))
             ]
             action = self._actions().computeTableStats(java).columns(self._catalog.java_strings(columns))
             with self._dealt_out(java):
                 action.execute()
-            hit("care.statistics.landed")
+            hit("maintenance.statistics.landed")
 
     def note(self, table: str, name: str, text: str) -> None:
         """See the port."""

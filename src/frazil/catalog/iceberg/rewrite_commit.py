@@ -133,7 +133,7 @@ class RewriteCommit:
         self._replace(update, rewrite.groups, view)
         landed = send_once(self._catalog, update, self._java, self._read_at, RewriteValidator(self._read_at, is_all))
         if landed:
-            hit("care.compact.landed")
+            hit("maintenance.compact.landed")
             self._note_rewrite(rewrite, view)
         return landed
 

@@ -28,7 +28,7 @@ def arrange(jvm: Any, java: Any, state: TableState, layout: Layout) -> None:
             update.addField(name, _java_term(jvm, expressions, term))
         if change.removed or change.added:
             update.commit()
-            hit("arrange.spec-changed")
+            hit("layout.spec-changed")
     if layout.sort_by is not None and order_of(layout.sort_by, state.schema).fields != state.sorting.fields:
         _sort(jvm, java, layout.sort_by)
 

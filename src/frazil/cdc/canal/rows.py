@@ -27,10 +27,10 @@ Bools = NDArray[np.bool_]
 Places = NDArray[np.int64]
 Types = Mapping[str, SourceType]
 """The types of columns, by name."""
-_BAD_TYPES = {1: Fault("bad_schema", "`mysqlType` is no object that gives each column the text of its type")}
+_BAD_TYPES = {1: Fault("unusable_schema", "`mysqlType` is no object that gives each column the text of its type")}
 _NOT_TEXT = {
-    json_values.WRONG_KIND: Fault("does_not_fit", "{value} is no text, and values are written as texts"),
-    json_values.LONE_SURROGATE: Fault("bad_text", "{value} has half of a surrogate pair, which is no text"),
+    json_values.WRONG_KIND: Fault("type_mismatch", "{value} is no text, and values are written as texts"),
+    json_values.LONE_SURROGATE: Fault("invalid_text", "{value} has half of a surrogate pair, which is no text"),
 }
 
 
@@ -182,7 +182,7 @@ def _read_column(
         owner, value = np.arange(len(slices), dtype=np.int32), f"{{value}} ({source.text})"
         beyond = f"{value} is out of the range of {kind}"
         fitting.refuse(column.array, read.far, owner, path, "out_of_range", beyond)
-        fitting.refuse(column.array, read.bad & ~read.far, owner, path, "does_not_fit", f"{value} does not fit {kind}")
+        fitting.refuse(column.array, read.bad & ~read.far, owner, path, "type_mismatch", f"{value} does not fit {kind}")
     return read.array
 
 

@@ -57,7 +57,7 @@ def open_with_schemas(
             else:
                 _open_with_schema(batch, slices, found)
         except UnusableSchema as error:
-            fault = Fault("bad_schema", str(error))
+            fault = Fault("unusable_schema", str(error))
             texts.refuse(slices, np.ones(mine.size, np.uint8), _SCHEMA, {1: fault})
             nulls = [pa.nulls(mine.size, arrow_type(one.field_type)) for one in batch.fields]
             batch.groups.append(Group(mine, Decoded(nulls, np.ones(mine.size, np.bool_))))

@@ -57,17 +57,17 @@ FAULTS = (
     Fault("too_large", f"more than {MAX_EMPTY_ITEMS:,} array items take no bytes"),
     Fault(
         "too_large",
-        f"the items of arrays and maps would become more than {FREE_CELLS:,} values in columns, and {CELLS_PER_BYTE} per "
-        "byte, absent ones included: split it",
+        f"the items of arrays and maps would become more than {FREE_CELLS:,} values in columns, and {CELLS_PER_BYTE}"
+        " per byte, absent ones included: split it",
     ),
     Fault("too_deep", "the value is nested more than 64 levels deep"),
     Fault("out_of_range", "a time is not within the 24 hours of a day"),
     Fault("out_of_range", "{value} is a time outside of the years 1 to 9999"),
-    Fault("bad_text", "a string is not UTF-8"),
+    Fault("invalid_text", "a string is not UTF-8"),
     Fault("duplicate_key", "a map has the same key twice"),
     Fault("out_of_range", "a decimal has more digits than its precision"),
     Fault("malformed", "a decimal has no bytes"),
-    Fault("does_not_fit", "a string is not a UUID in the form 8-4-4-4-12"),
+    Fault("type_mismatch", "a string is not a UUID in the form 8-4-4-4-12"),
     Fault("too_large", "the JSON of a value that contains its own type would be too long"),
 )
 """The Fault with number n is at index n - 1."""

@@ -260,7 +260,7 @@ class _Reading:
         name = logical_type.name.rpartition(".")[2]
         beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {converted.kind}")
         self._refuse(array, far, beyond, path, owner)
-        none = Fault("does_not_fit", f"{{value}} is no {name} that {converted.kind} can hold")
+        none = Fault("type_mismatch", f"{{value}} is no {name} that {converted.kind} can hold")
         self._refuse(array, converted.bad & ~far, none, path, owner)
 
     def _refuse(

@@ -48,5 +48,5 @@ def _faults(what: str) -> dict[int, Fault]:
     return {
         scan.MALFORMED: Fault("malformed", f"{what} is not well-formed JSON"),
         scan.TOO_DEEP: Fault("too_deep", f"{what} is nested more than {MAX_DEPTH} levels deep"),
-        scan.NOT_UTF8: Fault("bad_text", f"{what} is not UTF-8"),
+        scan.NOT_UTF8: Fault("invalid_text", f"{what} is not UTF-8"),
     }

@@ -69,15 +69,15 @@ from frazil.schema.selection import EVERY_MEMBER
 
 _HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
 _FAULTS = {
-    values.WRONG_KIND: Fault("does_not_fit", "{value} does not fit {type}"),
+    values.WRONG_KIND: Fault("type_mismatch", "{value} does not fit {type}"),
     values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
-    values.NOT_INTEGRAL: Fault("does_not_fit", "{value} is not a whole number, as {type} needs"),
-    values.LONE_SURROGATE: Fault("bad_text", "{value} has half of a surrogate pair, which is no text"),
-    values.UNREADABLE: Fault("does_not_fit", "{value} cannot be read as {type}"),
-    values.MISSING: Fault("missing", "the column is required and the record has no value for it"),
+    values.NOT_INTEGRAL: Fault("type_mismatch", "{value} is not a whole number, as {type} needs"),
+    values.LONE_SURROGATE: Fault("invalid_text", "{value} has half of a surrogate pair, which is no text"),
+    values.UNREADABLE: Fault("type_mismatch", "{value} cannot be read as {type}"),
+    values.MISSING: Fault("missing_value", "the column is required and the record has no value for it"),
     values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
-    _HAS_ZONE: Fault("does_not_fit", "{value} has a zone, and {type} has none"),
-    _HAS_NONE: Fault("does_not_fit", "{value} has no zone, and {type} has one"),
+    _HAS_ZONE: Fault("type_mismatch", "{value} has a zone, and {type} has none"),
+    _HAS_NONE: Fault("type_mismatch", "{value} has no zone, and {type} has one"),
 }
 _UNKNOWN_FIELD = {
     1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` lets it have none")
@@ -211,7 +211,7 @@ def _meet_second(
 def _why_not(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Findings) -> Fault | None:
     """Returns the reason why a field gets no column. taken: names of columns that differ from its own in case alone."""
     if taken:
-        return Fault("name_taken", conflict_reason(texts.in_row(path), taken))
+        return Fault("name_conflict", conflict_reason(texts.in_row(path), taken))
     if path in findings.rejected:
         return rejected_fault(path[-1], findings.rejected[path])
     return long_name_fault(path[-1]) if is_long(path[-1]) else None

@@ -43,7 +43,7 @@ _FAMILIES = {
 _TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "string": StringType(), "moment": TimestamptzType()}
 _MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
 _FAULTS = {
-    _MIXED: Fault("does_not_fit", "{value} meets values of another kind under the same name; declare the column"),
+    _MIXED: Fault("type_mismatch", "{value} meets values of another kind under the same name; declare the column"),
     _TOO_BIG: Fault(
         "out_of_range",
         "{value} is beyond 64 bits; declare the column as decimal, as double, or as text with `coerce: true`",
@@ -54,7 +54,7 @@ _FAULTS = {
 }
 _OBJECT_FAULTS = {
     DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
-    HALF_KEY: Fault("bad_text", "a key has half of a surrogate pair, which is no text"),
+    HALF_KEY: Fault("invalid_text", "a key has half of a surrogate pair, which is no text"),
     TOO_MANY_KEYS: Fault(
         "too_many_fields",
         f"the object has one of more than {MAX_NAMES} names; declare the column as map<string, …>",
@@ -191,7 +191,7 @@ def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: s
     """Refuses the records with values under two names of one column."""
     there = (second.kind > NULL).astype(np.uint8)
     if there.any():
-        fault = Fault("name_taken", both_reason(texts.in_row(path), column))
+        fault = Fault("name_conflict", both_reason(texts.in_row(path), column))
         texts.refuse(second, there, ".".join(path), {1: fault})
 
 

@@ -32,9 +32,9 @@ FAULTS = {
     scan.MALFORMED: Fault("malformed", "the value is not well-formed JSON"),
     scan.DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
     scan.TOO_DEEP: Fault("too_deep", f"the value is nested more than {MAX_DEPTH} levels deep"),
-    scan.HALF_KEY: Fault("bad_text", "a key has half of a surrogate pair, which is no text"),
+    scan.HALF_KEY: Fault("invalid_text", "a key has half of a surrogate pair, which is no text"),
     scan.TOO_MANY_KEYS: Fault("too_many_fields", f"the object has one of more than {MAX_NAMES} names"),
-    scan.NOT_UTF8: Fault("bad_text", "the value is not UTF-8"),
+    scan.NOT_UTF8: Fault("invalid_text", "the value is not UTF-8"),
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """The faults of an entire text, by the codes of the scan."""

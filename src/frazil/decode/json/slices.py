@@ -30,7 +30,7 @@ from frazil.schema.selection import Selection
 MAX_MISMATCHES = 20
 MAX_NAMES = 2000
 _EXCERPT_BYTES = 60
-_LOST = ("missing",)  # A missing value cannot be rescued.
+_LOST = ("missing_value",)  # A missing value cannot be rescued.
 _KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array", "moment", "number")
 
 

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from frazil.decode.columns import Fault
 
 _NO_JSON = Fault("out_of_range", "a value has no JSON, as NaN has none, and Any of a type that the schema lacks")
-NOT_TEXT = Fault("bad_text", "a string is not UTF-8")
+NOT_TEXT = Fault("invalid_text", "a string is not UTF-8")
 _MALFORMED = Fault("malformed", "a nested message is not well-formed Protobuf")
 _INCOMPLETE = Fault("malformed", "a required field of a nested message is missing")
 _TOO_DEEP = Fault("too_deep", "messages are nested more than 100 levels deep, or Any too often in Any")

@@ -39,12 +39,12 @@ _FAULTS = {
     layout.OPEN_GROUP: Fault("malformed", "a group does not end"),
     layout.STRAY_END: Fault("malformed", "a group ends that did not begin"),
     layout.UNEVEN: Fault("malformed", "packed values are cut short"),
-    layout.BAD_TEXT: Fault("bad_text", "a string is not UTF-8"),
+    layout.BAD_TEXT: Fault("invalid_text", "a string is not UTF-8"),
     layout.TOO_DEEP: Fault("too_deep", f"messages are nested more than {layout.MAX_DEPTH} levels deep"),
     layout.TOO_LARGE: Fault(
         "too_large",
-        f"the items of its lists would become more than {layout.MAX_CELLS:,} values in columns, and 8 per byte, absent ones "
-        "included: split it",
+        f"the items of its lists would become more than {layout.MAX_CELLS:,} values in columns, and 8 per byte, absent"
+        " ones included: split it",
     ),
 }
 _MAX_FAULTS = 250

@@ -73,7 +73,7 @@ def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], chang
     refused[rows] = True
     mismatches = list(changes.decoded.mismatches)
     for row in rows[:limit].tolist():
-        kind, reason = ("no_key", _NO_KEY) if found.lacks[row] else ("key_differs", reasons[found.codes[row]])
+        kind, reason = ("no_key", _NO_KEY) if found.lacks[row] else ("key_mismatch", reasons[found.codes[row]])
         mismatches.append(Mismatch(row, "", kind, reason))
     in_order = sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit]
     missing = changes.decoded.missing | found.missing

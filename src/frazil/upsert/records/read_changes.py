@@ -35,8 +35,8 @@ from frazil.write.target import TableTarget
 
 Path = tuple[str, ...]
 _INCOMPLETE_KEY_UPDATE = (
-    "the row gets another key, the record does not have all of its values, and the row of the old key is neither in the "
-    "table nor in the batch"
+    "the row gets another key, the record does not have all of its values, and the row of the old key is neither in"
+    " the table nor in the batch"
 )
 _NO_VALUE = "a required column has no value: the record does not have it, and there is no row whose value could stay"
 _NO_FIELDS = "the record's key has no field, and the table has no key columns yet"
@@ -134,7 +134,7 @@ def _refuse_other_keys(
             name = ".".join(path)
             reason = f"the field {name} of the value is not that of the key"
             mismatches += [
-                Mismatch(row, name, "key_differs", reason) for row in np.flatnonzero(differs)[:limit].tolist()
+                Mismatch(row, name, "key_mismatch", reason) for row in np.flatnonzero(differs)[:limit].tolist()
             ]
             refused |= differs
     return replace(decoded, refused=refused, mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit])
@@ -287,7 +287,7 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Mismatch]:
     lacks = changes.ops == UPSERT
     if changes.order is not None:
         lacks &= np.asarray(changes.order.is_null())
-    return _refuse_empty(changes, lacks, name, "no_order", f"the column {name}, which orders the changes,", limit)
+    return _refuse_empty(changes, lacks, name, "no_order_value", f"the column {name}, which orders the changes,", limit)
 
 
 def _refuse_empty(
@@ -317,8 +317,8 @@ def refuse_unpaired(
     updated, missing_required = (
         _are_among(lost, topic, records)[changes.records] for lost in (target.unpaired, target.missing_required)
     )
-    found = refuse(changes, updated, "", "moved_in_part", _INCOMPLETE_KEY_UPDATE, limit)
-    return found + refuse(changes, missing_required, "", "missing", _NO_VALUE, limit)
+    found = refuse(changes, updated, "", "incomplete_primary_key_update", _INCOMPLETE_KEY_UPDATE, limit)
+    return found + refuse(changes, missing_required, "", "missing_value", _NO_VALUE, limit)
 
 
 def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Mapping[str, pa.Array]) -> NDArray[np.bool_]:

@@ -240,7 +240,7 @@ def _as_other_key(mismatch: Mismatch) -> Mismatch:
         return mismatch
     name = mismatch.path.removeprefix(f"{_ROOT}.")
     reason = f"the record's key has the field {name}, which is none of the table's key columns: name its `key_columns`"
-    return replace(mismatch, kind="key_differs", reason=reason)
+    return replace(mismatch, kind="key_mismatch", reason=reason)
 
 
 def _with_scales(
