@@ -34,7 +34,7 @@ class _Armed:
     file: Path | None = None
     count: int = 0
 
-    def is_due(self) -> bool:
+    def is_reached(self) -> bool:
         if self.file is not None:
             return self.file.exists()
         with _lock:
@@ -66,7 +66,7 @@ def hit(name: str) -> None:
     if not _active:
         return
     for armed in _active.get(name, ()):
-        if armed.is_due():
+        if armed.is_reached():
             _act(name, armed)
 
 

@@ -324,9 +324,9 @@ def add_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
     if not new or MORE_NAMES in known:
         return known
     names = [name for name in new if name != MORE_NAMES]
-    room = MOST_NAMES - len(known)
-    more = {MORE_NAMES} if len(names) > room or len(names) < len(new) else set()
-    return known.union(names[:room], more)
+    free = MOST_NAMES - len(known)
+    more = {MORE_NAMES} if len(names) > free or len(names) < len(new) else set()
+    return known.union(names[:free], more)
 
 
 def list_names(names: Iterable[str]) -> list[str]:

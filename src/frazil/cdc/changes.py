@@ -65,7 +65,7 @@ from frazil.cdc.primary_keys import (
     may_get_document_key,
     takes_primary_keys,
 )
-from frazil.decode.cast import Fitting, Place, require
+from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded
 from frazil.decode.envelope import Envelope
 from frazil.decode.json.slices import MAX_MISMATCHES
@@ -240,8 +240,8 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
     """Returns the table's reading with paths of opened envelopes."""
     shaping, reading = target.shaping, target.reading
     read_as = target.layout if shaping is not None else reading
-    taken = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
-    exclude = tuple(("after", name) for name in taken if name)
+    operation_fields = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
+    exclude = tuple(("after", name) for name in operation_fields if name)
     before = () if envelope.is_log else tuple(_before_fields(target))
     return replace(
         reading,
@@ -363,8 +363,8 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
     unsent = _unsent(context, plan)
     shaped = own
     if target.shaping is not None:
-        taken = {name: array.take(pa.array(plan.records)) for name, array in context.records.items()}
-        shaped = shape_columns(target, target.shaping, own, taken, MAX_MISMATCHES)
+        records = {name: array.take(pa.array(plan.records)) for name, array in context.records.items()}
+        shaped = shape_columns(target, target.shaping, own, records, MAX_MISMATCHES)
         check.take(shaped, plan.records)
     _require(context, plan, shaped, unsent)
     keys = key_arrays(target, shaped.columns)
@@ -464,14 +464,14 @@ def _unsent(context: ChangeContext, plan: Plan) -> dict[int, Bools]:
 
 def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
     """Refuses rows that lack a value for a required column."""
-    fitting = Fitting(context.target.reading, "", plan.records.size, MAX_MISMATCHES)
+    conversion = Conversion(context.target.reading, "", plan.records.size, MAX_MISMATCHES)
     for n, field in enumerate(context.target.fields):
         if field.required:
             there = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
             place = Place((), np.arange(plan.ops.size, dtype=np.int32), there)
-            require(fitting, shaped.columns[n], place, (field.name,))
-    shaped.made_optional.update(fitting.made_optional)
-    context.check.take(Decoded([], fitting.refused, fitting.mismatches), plan.records)
+            require(conversion, shaped.columns[n], place, (field.name,))
+    shaped.made_optional.update(conversion.made_optional)
+    context.check.take(Decoded([], conversion.refused, conversion.mismatches), plan.records)
 
 
 def _count_ignored(context: ChangeContext) -> dict[str, int]:

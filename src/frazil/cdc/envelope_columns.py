@@ -266,9 +266,9 @@ def _operation(envelope: Envelope, named: _NamedColumns) -> pa.Array:
         name = envelope.operation
     if name in named:
         array = named[name][1]
-        return array if pa.types.is_string(array.type) else _spelt(array)
+        return array if pa.types.is_string(array.type) else _as_strings(array)
     deleted = named["__deleted"][1]
-    word = deleted if pa.types.is_string(deleted.type) else _spelt(deleted)
+    word = deleted if pa.types.is_string(deleted.type) else _as_strings(deleted)
     return operation_of(word, pa.nulls(len(word), pa.string()))
 
 
@@ -281,7 +281,7 @@ def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(pc.equal(deleted, "true"), False), "d", known_op)
 
 
-def _spelt(array: pa.Array) -> pa.Array:
+def _as_strings(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

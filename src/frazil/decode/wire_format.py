@@ -34,7 +34,7 @@ _GUID_BYTES = 16
 
 
 @dataclass(frozen=True)
-class Framed:
+class HeaderSplit:
     """Records without their wire-format headers."""
 
     #: The schema id of each record, FAULTY where the header is invalid, 0 without headers: int64 of shape (n_records,).
@@ -66,7 +66,7 @@ class HeaderIds:
     found: tuple[HeaderId, ...]
 
 
-def split_frames(values: pa.BinaryArray, framing: Framing) -> Framed:
+def split_headers(values: pa.BinaryArray, framing: Framing) -> HeaderSplit:
     """Returns the ids and bodies of a batch's values; a null value is a tombstone, which is a fault.
 
     Source: the Confluent wire format (magic byte 0, the id as a big-endian int), Apicurio's default one (as a long).
@@ -85,7 +85,7 @@ def split_frames(values: pa.BinaryArray, framing: Framing) -> Framed:
         faulty = fault != 0
         ids[faulty] = FAULTY
         start[faulty] = end[faulty]
-    return Framed(ids, Bodies(buffer, start, end), fault, _faults(width))
+    return HeaderSplit(ids, Bodies(buffer, start, end), fault, _faults(width))
 
 
 def group_rows(ids: NDArray[Any]) -> list[tuple[int, I32]]:
@@ -101,7 +101,7 @@ def group_rows(ids: NDArray[Any]) -> list[tuple[int, I32]]:
     return [(number, rows) for number, rows in zip(distinct, np.split(order, ends), strict=True) if number >= 0]
 
 
-def take_bodies(bodies: Bodies, rows: I32) -> Bodies:
+def select_bodies(bodies: Bodies, rows: I32) -> Bodies:
     """Returns the bodies of some of the records, in the order of `rows`; only their positions are copied."""
     if rows.size == len(bodies):
         return bodies

@@ -119,7 +119,7 @@ def _reading(table: Table) -> Reading:
         on_bad=spec.on_bad_record,
         max_record_bytes=spec.limits.record_bytes,
         rejected=tuple(sorted(table.schema.rejected.items())),
-        room=max(0, spec.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)),
+        columns_left=max(0, spec.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)),
         numbers=spec.numbers,
         infers_times=spec.infers_timestamps,
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.cdc.envelope_columns import open_columns
-from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault, Mismatch
 from frazil.decode.connect.schema import (
     ConnectType,
@@ -33,11 +33,11 @@ from frazil.decode.envelope import Path
 from frazil.decode.groups import Group, in_order
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
+from frazil.decode.json.equal_texts import group_equal
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.same_texts import group_same
-from frazil.decode.json.slices import Slices, Texts, take_keys
+from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.memory import COMPILED, load8
 from frazil.decode.regroup import select_columns
 from frazil.decode.settings import Reading
@@ -189,23 +189,23 @@ def _find(values: pa.BinaryArray, rows: NDArray[np.int64], options: JsonOptions,
     message's members.
     """
     some = values if rows.size == len(values) else values.take(pa.array(rows))
-    found = _look(some, options, columns)
+    found = _read_members(some, options, columns)
     if found is None:
         some = pa.array([unescape_keys(value) for value in some.to_pylist()], pa.binary())
-        found = _look(some, options, columns, is_spelt=True)
+        found = _read_members(some, options, columns, has_canonical_keys=True)
     assert found is not None
     return found
 
 
-def _look(
-    values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], is_spelt: bool = False
+def _read_members(
+    values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], has_canonical_keys: bool = False
 ) -> _Messages | None:
     """Returns the messages; None where escaped keys must be replaced first."""
-    texts, error, whole = texts_of(values, options, is_spelt), unreadable(values), text_slices(values)
-    texts.selection, texts.is_rescuing, texts.takes_endless = None, False, True
+    texts, error, whole = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
+    texts.selection, texts.is_rescuing, texts.accepts_non_finite = None, False, True
     scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
-    schema, payload = take_keys(texts, whole, (SCHEMA, PAYLOAD), error)
-    if (error == scan.SLOW_KEY).any() and not is_spelt:
+    schema, payload = members_under(texts, whole, (SCHEMA, PAYLOAD), error)
+    if (error == scan.ESCAPED_KEY).any() and not has_canonical_keys:
         return None
     counts = np.zeros(len(whole), np.int32)
     good = replace(whole, kind=np.where(error == scan.OK, whole.kind, ABSENT).astype(np.uint8))
@@ -223,7 +223,7 @@ def _look(
 def _by_schema(texts: Texts, schema: Slices, rows: NDArray[np.int64]) -> list[_Message]:
     if not rows.size:
         return []
-    codes, firsts = group_same(texts.base, _at(schema, rows))
+    codes, firsts = group_equal(texts.base, _at(schema, rows))
     groups = []
     for code, first in enumerate(firsts):
         mine, place = rows[codes == code], rows[first]
@@ -267,8 +267,8 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
         struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
-    fitting = Fitting(reading, "", message.rows.size, found.texts.limit)
-    return _with_mismatches(found, message.rows, fit_columns(fitting, struct, columns, fields), dropped)
+    conversion = Conversion(reading, "", message.rows.size, found.texts.limit)
+    return _with_mismatches(found, message.rows, convert_columns(conversion, struct, columns, fields), dropped)
 
 
 def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergType | None, reading: Reading) -> Decoded:
@@ -284,7 +284,7 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     table = StructType(*column)
     logical_types = with_keys(_below(name, schema), reading.keys)
     struct, columns = convert_logical_types(written, columns, logical_types, lambda path: type_at(table, path))
-    decoded = fit_columns(Fitting(reading, "", message.rows.size, texts.limit), struct, columns, column)
+    decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.limit), struct, columns, column)
     requested_fields = decoded.requested_fields
     if kind is None:
         requested_fields = {(): {name: struct.fields[0].field_type}}

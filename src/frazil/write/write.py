@@ -98,8 +98,8 @@ class FileWriter:
 
     def _may_wait(self, rows: pa.Table) -> bool:
         """Whether to collect more rows, as files would be very small otherwise: decided once, from the latest rows."""
-        is_asked = self._pending_limit == _CLUSTER_BYTES and self._arrangement.fields and rows.num_rows
-        if is_asked and is_scattered(self._arrangement, rows):
+        may_be_scattered = self._pending_limit == _CLUSTER_BYTES and self._arrangement.fields and rows.num_rows
+        if may_be_scattered and is_scattered(self._arrangement, rows):
             self._pending_limit = _SCATTERED_BYTES
         return self._pending_bytes < self._pending_limit
 

@@ -37,10 +37,10 @@ from frazil.cdc.source.origins import IN_MESSAGES
 from frazil.decode.columns import Fault, Mismatch
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
+from frazil.decode.json.equal_texts import group_equal
 from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.same_texts import group_same
-from frazil.decode.json.slices import Slices, Texts, elements_of, take_keys
+from frazil.decode.json.slices import Slices, Texts, elements_of, members_under
 from frazil.decode.settings import Reading
 
 Bools = NDArray[np.bool_]
@@ -101,7 +101,7 @@ def open_canal(
     opened = _open(values, fields, reading, limit, large)
     if opened is None:
         values = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        opened = _open(values, fields, reading, limit, large, spelt_out=True)
+        opened = _open(values, fields, reading, limit, large, has_canonical_keys=True)
     assert opened is not None
     return opened
 
@@ -112,17 +112,19 @@ def _open(
     reading: Reading,
     limit: int,
     large: list[Mismatch],
-    spelt_out: bool = False,
+    has_canonical_keys: bool = False,
 ) -> MessageRows | None:
     """Returns the rows; None where escaped keys must be replaced first."""
-    outer = texts_of(values, replace(json_options(reading, limit), is_rescuing=False, selection=None), spelt_out)
+    outer = texts_of(
+        values, replace(json_options(reading, limit), is_rescuing=False, selection=None), has_canonical_keys
+    )
     outer.refused[[mismatch.row for mismatch in large]] = True
     outer.mismatches += large
     error, whole = unreadable(values), text_slices(values)
     scan.scan_texts(outer.base, whole.start, whole.end, whole.kind, error)
     is_tombstone = error == scan.TOMBSTONE
     error[is_tombstone] = scan.OK
-    members = dict(zip(_NAMES, take_keys(outer, whole, _NAMES, error), strict=True))
+    members = dict(zip(_NAMES, members_under(outer, whole, _NAMES, error), strict=True))
     messages = _judge(EnvelopeBatch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
     messages.note[is_tombstone] = TOMBSTONE
     rows = _rows(messages)
@@ -142,7 +144,7 @@ def _open(
 
 
 def _is_spelt(texts: Texts, error: NDArray[np.uint8]) -> bool:
-    return texts.spelt_out or not (texts.has_slow_keys or bool((error == scan.SLOW_KEY).any()))
+    return texts.has_canonical_keys or not (texts.has_escaped_keys or bool((error == scan.ESCAPED_KEY).any()))
 
 
 def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> _Messages:
@@ -203,10 +205,10 @@ def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
     texts = Texts(
         outer.buffer,
         np.zeros(rows.owner.size, np.bool_),
-        outer.spelt_out,
+        outer.has_canonical_keys,
         outer.limit,
         messages.batch.reading.is_rescuing,
-        has_slow_keys=outer.has_slow_keys,
+        has_escaped_keys=outer.has_escaped_keys,
     )
     texts.refused[messages.starts[outer.refused]] = True
     texts.mismatches += [replace(mismatch, row=int(messages.starts[mismatch.row])) for mismatch in outer.mismatches]
@@ -243,11 +245,11 @@ def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
 def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:
     """Returns a JSON list of the primary-key columns for each message; null where it names none."""
     rows = np.flatnonzero(slices.kind == ARRAY)
-    codes, firsts = group_same(texts.base, where(slices, slices.kind == ARRAY))
-    spelt = [_names(texts.text(slices, int(rows[first]))) for first in firsts]
+    codes, firsts = group_equal(texts.base, where(slices, slices.kind == ARRAY))
+    formatted = [_names(texts.text(slices, int(rows[first]))) for first in firsts]
     places = np.full(len(slices), -1, np.int64)
     places[rows] = codes
-    return pa.array(spelt, pa.string()).take(pa.array(places, mask=places < 0))
+    return pa.array(formatted, pa.string()).take(pa.array(places, mask=places < 0))
 
 
 def _names(text: str) -> str | None:

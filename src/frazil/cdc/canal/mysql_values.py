@@ -108,8 +108,8 @@ def _read_integers(text: str | None) -> int | None:
 
 
 def _float(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
-    spelt = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False), texts, None)
-    numbers = spelt.cast(arrow_type(kind))
+    formatted = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False), texts, None)
+    numbers = formatted.cast(arrow_type(kind))
     found = pc.if_else(pc.is_finite(numbers), numbers, None)
     return found, _cannot_cast(texts, found)
 

@@ -31,7 +31,7 @@ from frazil.decode.columns import Fault
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json.grammar import ABSENT, ESCAPED, INT, STRING
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.slices import Slices, take_keys
+from frazil.decode.json.slices import Slices, members_under
 
 _NO_TIME = {1: Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")}
 _IN_SOURCE = ("source_ts", "position", "connector", "source_order")
@@ -132,7 +132,7 @@ def members_of(
     """Returns members of an object in the envelopes that are changes."""
     around = kept(envelopes, (name,), is_change)[name]
     error = np.zeros(len(around), np.uint8)
-    found = take_keys(batch.texts, around, names, error)
+    found = members_under(batch.texts, around, names, error)
     refuse_objects(batch.texts, around, error, (name,))
     return dict(zip(names, found, strict=True))
 

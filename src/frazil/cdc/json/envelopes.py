@@ -40,7 +40,7 @@ from frazil.decode.json.columns import Findings
 from frazil.decode.json.grammar import ABSENT, FALSE, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, take_keys
+from frazil.decode.json.slices import Slices, members_under
 from frazil.decode.rescue import join_members, rescued_column
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type, as_written
@@ -58,7 +58,7 @@ def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: 
     decoded = _open(values, EnvelopeBatch(texts_of(values, json_options(reading, limit)), reading, fields))
     if decoded is None:
         sent, values = values, pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        texts = texts_of(values, json_options(reading, limit), spelt_out=True, sent=sent)
+        texts = texts_of(values, json_options(reading, limit), has_canonical_keys=True, sent=sent)
         decoded = _open(values, EnvelopeBatch(texts, reading, fields))
     assert decoded is not None
     return decoded
@@ -75,7 +75,7 @@ def _open(values: pa.BinaryArray, batch: EnvelopeBatch) -> Decoded | None:
         _open_debezium(batch, slices, error, is_tombstone)
     else:
         _open_others(batch, slices, error, is_tombstone)
-    if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
+    if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys:
         return None
     texts.refuse(slices, error, "", FAULTS)
     return merge_groups(batch, len(values), texts.limit)
@@ -85,7 +85,7 @@ def _open_debezium(
     batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: NDArray[np.bool_]
 ) -> None:
     texts = batch.texts
-    members = dict(zip(NAMES, take_keys(texts, objects, NAMES, error), strict=True))
+    members = dict(zip(NAMES, members_under(texts, objects, NAMES, error), strict=True))
     payload, schema = members["payload"], members["schema"]
     is_wrapped = (payload.kind != ABSENT) & (members["op"].kind == ABSENT) & ~_is_flat(members)
     is_wrapped &= (schema.kind != ABSENT) | (batch.envelope.kind != "none")
@@ -93,7 +93,7 @@ def _open_debezium(
         inside = replace(payload, kind=np.where(is_wrapped, payload.kind, ABSENT).astype(np.uint8))
         is_tombstone = is_tombstone | (inside.kind == NULL)
         faults = np.zeros(len(objects), np.uint8)
-        inner = take_keys(texts, inside, NAMES, faults)
+        inner = members_under(texts, inside, NAMES, faults)
         refuse_objects(texts, inside, faults, ("payload",))
         members = {name: either(is_wrapped, one, members[name]) for name, one in zip(NAMES, inner, strict=True)}
         objects = either(is_wrapped, inside, objects)
@@ -165,7 +165,7 @@ def _note_others(batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.boo
     counts = np.zeros(len(around), np.int32)
     scan.count_members(texts.base, around.start, around.end, around.kind, OBJECT, counts, texts.stack)
     names = sorted({name for shape in RECORD_SHAPES.values() for name in (*shape.needed, *shape.others)})
-    members = dict(zip(names, take_keys(texts, around, names, np.zeros(len(around), np.uint8)), strict=True))
+    members = dict(zip(names, members_under(texts, around, names, np.zeros(len(around), np.uint8)), strict=True))
     there = {name: one.kind != ABSENT for name, one in members.items()}
     for number, shape in RECORD_SHAPES.items():
         of_kind = np.sum([there[name] for name in (*shape.needed, *shape.others)], axis=0)
@@ -195,11 +195,11 @@ def _open_others(
     """Opens Maxwell's envelopes, and rows with a field that names the operation."""
     texts, rows = batch.texts, np.arange(len(objects), dtype=np.int32)
     if batch.envelope.kind == "maxwell":
-        members = dict(zip(_MAXWELL, take_keys(texts, objects, _MAXWELL, error), strict=True))
+        members = dict(zip(_MAXWELL, members_under(texts, objects, _MAXWELL, error), strict=True))
         envelopes = _maxwell_members(batch, rows, members)
     else:
         name = batch.envelope.operation
-        (operation,) = take_keys(texts, objects, [name], error)
+        (operation,) = members_under(texts, objects, [name], error)
         op = read_code(batch, operation, name)
         envelopes = EnvelopeMembers(rows, {"after": objects}, np.full(rows.size, ROW, np.int32), op)
     envelopes.note[is_tombstone] = TOMBSTONE

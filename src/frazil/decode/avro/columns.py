@@ -27,7 +27,7 @@ _MOST_MILLIS = (2**63 - 1) // 1000
 Valid = NDArray[np.bool_] | None
 """Which rows have a value, bool of shape (n_rows,); None: all."""
 
-_WHOLE_TYPES: dict[type[IcebergType], pa.DataType] = {
+_INTEGER_TYPES: dict[type[IcebergType], pa.DataType] = {
     TimeType: pa.time64("us"),
     TimestampType: pa.timestamp("us"),
     TimestamptzType: pa.timestamp("us", tz="UTC"),
@@ -123,14 +123,14 @@ def _make_int(words: Words, part: Part, valid: Valid) -> pa.Array:
 
 def _make_long(words: Words, part: Part, valid: Valid) -> pa.Array:
     found = words.of(part)
-    return _array(_WHOLE_TYPES.get(type(part.type), pa.int64()), found.size, valid, found)
+    return _array(_INTEGER_TYPES.get(type(part.type), pa.int64()), found.size, valid, found)
 
 
 def _make_millis(words: Words, part: Part, valid: Valid) -> pa.Array:
     found = words.of(part)
     if found.size and (int(found.min()) < -_MOST_MILLIS or int(found.max()) > _MOST_MILLIS):
         words.refuse(part, (found < -_MOST_MILLIS) | (found > _MOST_MILLIS), FAR_MOMENT, found)
-    return _array(_WHOLE_TYPES[type(part.type)], found.size, valid, found * 1000)
+    return _array(_INTEGER_TYPES[type(part.type)], found.size, valid, found * 1000)
 
 
 def _make_float(words: Words, part: Part, valid: Valid) -> pa.Array:
@@ -204,10 +204,12 @@ def _make_json(words: Words, part: Part, _: Valid) -> pa.Array:
     bad = np.zeros(found.size, np.uint8)
     keys = np.empty(int((found >> 32).max(initial=0)) + 1, np.int64)
 
-    def write(out: int, room: int, row: int, ends: I64, declined: U8) -> int:
+    def write(out: int, capacity: int, row: int, ends: I64, declined: U8) -> int:
         literals = int(code.literals.ctypes.data)
         return int(
-            write_values(words.origin, found, code.steps, code.table, literals, keys, out, room, row, ends, declined)
+            write_values(
+                words.origin, found, code.steps, code.table, literals, keys, out, capacity, row, ends, declined
+            )
         )
 
     def write_one(row: int) -> str | None:
@@ -275,7 +277,7 @@ def _make_list(words: Words, part: Part, valid: Valid) -> pa.Array:
 def _make_map(words: Words, part: Part, valid: Valid) -> pa.Array:
     offsets = _offsets(words, part)
     bad = np.zeros(offsets.size - 1, np.uint8)
-    values.find_same_keys(words.origin, offsets, words.of(part.children[0]), bad)
+    values.find_equal_keys(words.origin, offsets, words.of(part.children[0]), bad)
     words.refuse(part, bad, SAME_KEY)
     keys, items = (make_array(words, child, None) for child in part.children)
     kind = pa.map_(pa.string(), pa.field("value", items.type))

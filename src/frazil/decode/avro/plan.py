@@ -103,7 +103,7 @@ class _Planner:
     #: array, a map).
     open: list[Avro | None] = field(default_factory=list)
     #: Records that take no bytes.
-    hollow: set[Avro] = field(default_factory=set)
+    zero_byte_records: set[Avro] = field(default_factory=set)
     routines: dict[Avro, int] = field(default_factory=dict)
     json_codes: dict[Avro, JsonCode] = field(default_factory=dict)
     field_count: int = 0
@@ -153,7 +153,7 @@ class _Planner:
         if self.field_count > MAX_FIELDS:
             raise unusable(f"the schema has more than {MAX_FIELDS:,} fields", place.path[:8])
 
-    def _something(self, avro: Avro, place: _Place) -> Part:
+    def _value_or_boolean(self, avro: Avro, place: _Place) -> Part:
         """Returns the part as `value` does; where a column is needed in any case, a boolean: true for a hollow record,
         null for null.
         """
@@ -176,7 +176,7 @@ class _Planner:
                 names.append(member.name)
         self.open.pop()
         if len(self.code.steps) == start:
-            self.hollow.add(avro)
+            self.zero_byte_records.add(avro)
         if not parts and self.forms.get(place.path) != "struct":
             return None
         kind = _struct(names, tuple(parts)) if parts else EmptyStruct()
@@ -213,7 +213,7 @@ class _Planner:
         slot, context = self._open_items(place)
         inside = replace(place.inside("element", context), level=place.level + 1)
         parts: list[Part] = []
-        self.code.items(place.name, slot, context, lambda: parts.append(self._something(avro.items[0], inside)))
+        self.code.items(place.name, slot, context, lambda: parts.append(self._value_or_boolean(avro.items[0], inside)))
         self.open.pop()
         kind = ListType(0, parts[0].type, False)
         return Part("list", kind, place.context, place.name, slot, tuple(parts))
@@ -225,8 +225,8 @@ class _Planner:
         parts: list[Part] = []
 
         def write() -> None:
-            parts.append(self._something(Avro("string"), keys))
-            parts.append(self._something(avro.items[0], inside))
+            parts.append(self._value_or_boolean(Avro("string"), keys))
+            parts.append(self._value_or_boolean(avro.items[0], inside))
 
         self.code.items(place.name, slot, context, write)
         self.open.pop()
@@ -241,7 +241,7 @@ class _Planner:
 
         def writer(branch: Avro, name: str) -> Callable[[], None] | None:
             inside = place if is_optional else place.inside(name)
-            return None if branch.kind == "null" else lambda: parts.append(self._something(branch, inside))
+            return None if branch.kind == "null" else lambda: parts.append(self._value_or_boolean(branch, inside))
 
         if not is_optional:
             for name in names:
@@ -261,7 +261,7 @@ class _Planner:
     def _skip(self, avro: Avro) -> None:
         """Adds steps that skip a value, by its underlying type."""
         if avro.kind == "record":
-            if avro not in self.hollow:
+            if avro not in self.zero_byte_records:
                 self.code.add(CALL, operands=(self._routine(avro),))
         elif avro.kind in ("array", "map"):
             self.code.items("", SCRATCH_SLOT, SCRATCH, lambda: self._skip_item(avro))

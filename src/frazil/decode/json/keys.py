@@ -24,7 +24,7 @@ from frazil.decode.json.tree import (
 )
 from frazil.decode.memory import I32, U8
 
-_WANTED: dict[type[IcebergType], int] = {
+_READ_AS: dict[type[IcebergType], int] = {
     IntegerType: INTEGERS,
     LongType: INTEGERS,
     FloatType: DOUBLES,
@@ -43,7 +43,7 @@ class KeyTree:
 
     fields: list[list[int]] = field(default_factory=list)
     nodes: list[list[int]] = field(default_factory=list)
-    spelt: bytearray = field(default_factory=bytearray)
+    key_bytes: bytearray = field(default_factory=bytearray)
     #: The number of places in the index of keys.
     index_size: int = 0
     #: The number of fields read as integers, doubles, and elements of lists.
@@ -52,7 +52,7 @@ class KeyTree:
     @cached_property
     def keys(self) -> NDArray[np.uint8]:
         """Every key with its closing quote, each from a multiple of eight bytes on: uint8."""
-        return np.frombuffer(bytes(self.spelt) or bytes(_WORD), np.uint8)
+        return np.frombuffer(bytes(self.key_bytes) or bytes(_WORD), np.uint8)
 
     @cached_property
     def field_table(self) -> I32:
@@ -78,10 +78,10 @@ class KeyTree:
         self.nodes.append([])
         for name, kind in zip(names, kinds, strict=True):
             key = escape_key(name) + b'"'
-            wanted = SLICES_ONLY if kind is None else _WANTED.get(type(kind), SLICES_ONLY)
-            self.fields.append([len(self.spelt), len(key), -1, wanted, self.slots[wanted]])
+            wanted = SLICES_ONLY if kind is None else _READ_AS.get(type(kind), SLICES_ONLY)
+            self.fields.append([len(self.key_bytes), len(key), -1, wanted, self.slots[wanted]])
             self.slots[wanted] += 1
-            self.spelt += key + bytes(-len(key) % _WORD)
+            self.key_bytes += key + bytes(-len(key) % _WORD)
         last = len(self.fields)
         for place, kind in enumerate(kinds if is_deep else ()):
             if isinstance(kind, StructType):
@@ -110,14 +110,14 @@ class Sweep:
     element_kind: U8
     counts: I32
     emitted: NDArray[np.int64]
-    odd: U8
+    needs_pass: U8
 
 
 def new_sweep(tree: KeyTree, rows: int, size: int) -> Sweep:
     """Returns the memory for a pass over `rows` objects, in texts of `size` bytes."""
     count, lists = len(tree.fields), tree.slots[LISTS]
     # Memory that is never written to costs nothing; where it does not suffice, a pass of its own finds the elements.
-    room = 4 * rows + size // _BYTES_PER_ELEMENT
+    capacity = 4 * rows + size // _BYTES_PER_ELEMENT
     start, end = (np.empty((count, rows), np.int32) for _ in range(2))
     return Sweep(
         tree,
@@ -127,8 +127,8 @@ def new_sweep(tree: KeyTree, rows: int, size: int) -> Sweep:
         np.zeros((len(tree.nodes), rows), np.uint8),
         np.zeros((tree.slots[INTEGERS], rows), np.int64),
         np.zeros((tree.slots[DOUBLES], rows), np.float64),
-        np.empty((lists, 2, room), np.int32),
-        np.empty((lists, room), np.uint8),
+        np.empty((lists, 2, capacity), np.int32),
+        np.empty((lists, capacity), np.uint8),
         np.zeros((lists, rows), np.int32),
         np.zeros(lists, np.int64),
         np.zeros(max(1, count), np.uint8),

@@ -61,9 +61,9 @@ class Program:
         """The number of domains, that of the records included."""
         return len(self.parents)
 
-    def place_columns(self, room: I64) -> tuple[I64, int]:
-        """Returns the start of each column when a domain has `room` cells, and the number of cells in all."""
-        sizes = room[self.column_domain] + 1
+    def place_columns(self, capacity: I64) -> tuple[I64, int]:
+        """Returns the start of each column when a domain has `capacity` cells, and the number of cells in all."""
+        sizes = capacity[self.column_domain] + 1
         ends = np.cumsum(sizes)
         return ends - sizes, int(ends[-1]) if ends.size else 0
 

@@ -172,11 +172,11 @@ def _json_writer(cells: Cells, places: I64, valid: Flags, descriptor: Any) -> tu
     slots = np.empty((int(code.messages[:, SLOTS].max()) * (MAX_LEVELS + 1), 2), np.int64)
     is_there = valid.astype(np.uint8)
 
-    def write(out: int, room: int, row: int, ends: I64, declined: U8) -> int:
+    def write(out: int, capacity: int, row: int, ends: I64, declined: U8) -> int:
         return int(
             write_messages(
                 cells.bodies.base, places, is_there, code.messages, code.fields, code.numbers, code.words,
-                int(code.literals.ctypes.data), entries[0], entries[1], slots, out, room, row, ends, declined,
+                int(code.literals.ctypes.data), entries[0], entries[1], slots, out, capacity, row, ends, declined,
             )
         )  # fmt: skip
 
