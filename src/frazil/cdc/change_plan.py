@@ -30,7 +30,7 @@ class Opened:
     decoded: Decoded
     #: The kind of each record, a code of `cdc.envelope`.
     note: NDArray[np.int32]
-    #: The operation of each change, an index of WORDS.
+    #: The operation of each change, an index of OPERATIONS.
     op: NDArray[np.int64]
     #: The operation as the record has it.
     op_texts: pa.Array

@@ -307,10 +307,10 @@ def _check_notes(check: BadRecords, opened: Opened, envelope: Envelope) -> None:
     ):
         check.refuse(bad, FAULTS[number].kind, FAULTS[number].message)
     unknown = change & (op == _UNKNOWN)
-    for word in pc.unique(opened.op_texts.filter(pa.array(unknown & ~check.refused))).to_pylist():
+    for text in pc.unique(opened.op_texts.filter(pa.array(unknown & ~check.refused))).to_pylist():
         fault = FAULTS[UNKNOWN_OPERATION]
-        same = np.asarray(pc.fill_null(pc.equal(opened.op_texts, word), False))
-        check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(word[:60], ensure_ascii=False)}")
+        same = np.asarray(pc.fill_null(pc.equal(opened.op_texts, text), False))
+        check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(text[:60], ensure_ascii=False)}")
     if envelope.is_upsert:
         gone = change & (op == REMOVE)
         check.refuse(
@@ -478,9 +478,9 @@ def _count_ignored(context: ChangeContext) -> dict[str, int]:
     """Returns the number of records that make no change, by kind of record."""
     opened, envelope = context.opened, context.envelope
     well = good_messages(opened.owner, context.check.refused)
-    found = {word: int(np.count_nonzero(well & (opened.note == number))) for number, word in IGNORED.items()}
+    found = {text: int(np.count_nonzero(well & (opened.note == number))) for number, text in IGNORED.items()}
     if not (envelope.is_log or envelope.is_upsert):
         good = (opened.note <= ROW) & well
         found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))
         found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
-    return {word: count for word, count in found.items() if count}
+    return {text: count for text, count in found.items() if count}

@@ -268,8 +268,8 @@ def _operation(envelope: Envelope, named: _NamedColumns) -> pa.Array:
         array = named[name][1]
         return array if pa.types.is_string(array.type) else _as_strings(array)
     deleted = named["__deleted"][1]
-    word = deleted if pa.types.is_string(deleted.type) else _as_strings(deleted)
-    return operation_of(word, pa.nulls(len(word), pa.string()))
+    text = deleted if pa.types.is_string(deleted.type) else _as_strings(deleted)
+    return operation_of(text, pa.nulls(len(text), pa.string()))
 
 
 def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:

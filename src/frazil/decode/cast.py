@@ -118,8 +118,8 @@ class Conversion:
             rows = rows[: max(0, self.limit - len(self.mismatches))]
         for n in rows.tolist():
             text = json_text(array[n])
-            words = reason.replace("{value}", shortened(text))
-            found.append(Mismatch(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
+            message = reason.replace("{value}", shortened(text))
+            found.append(Mismatch(int(owner[n]), ".".join(path), kind, message, text if is_rescued else ""))
 
     def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
         """Rescues all values of a field that the table lacks; each record has at most one."""
@@ -592,9 +592,9 @@ def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, 
     if converted is None and not may_convert(array.type, target):
         # A message that has got its first field is formatted with its fields: the remedy is a column of that type.
         is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
-        words = format_type(written) if is_first else _word(written)
-        conversion.refuse_change(place.path, f"{words} does not fit {_word(wanted)}")
-        declared = declaration_for(conversion.in_row(place.path), words, _word(wanted))
+        type_name = format_type(written) if is_first else _type_name(written)
+        conversion.refuse_change(place.path, f"{type_name} does not fit {_type_name(wanted)}")
+        declared = declaration_for(conversion.in_row(place.path), type_name, _type_name(wanted))
         remedy = declared and f"; {declared}"
     back = converted.array if converted is not None else cast_losslessly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
@@ -606,7 +606,7 @@ def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, 
             bad &= ~converted.is_outside
         is_number = isinstance(wanted, DecimalType) and may_convert(array.type, target)
         fault, verdict = ("out_of_range", "is out of the range of") if is_number else ("does_not_fit", "does not fit")
-        reason = f"{{value}} ({_word(written)}) {verdict} {_word(wanted)}"
+        reason = f"{{value}} ({_type_name(written)}) {verdict} {_type_name(wanted)}"
         if differ_in_zone(written, wanted):
             remedy = f": {zone_settings(conversion.in_row(place.path), wanted)}"
         if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
@@ -630,5 +630,5 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _word(kind: IcebergType) -> str:
+def _type_name(kind: IcebergType) -> str:
     return str(kind).split("<")[0]

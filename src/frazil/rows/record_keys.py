@@ -188,8 +188,8 @@ def _usable_schema(schema: WriterSchema, expects_record: bool, name: str, what: 
     """
     if schema.kind in ("unknown", "unusable") or is_record(schema) == expects_record:
         return schema
-    words = ("are no records", "holds records") if expects_record else ("are records", "holds none")
-    return WriterSchema("unusable", f"its {what}s {words[0]}, and the column {name} {words[1]}")
+    quoted = ("are no records", "holds records") if expects_record else ("are records", "holds none")
+    return WriterSchema("unusable", f"its {what}s {quoted[0]}, and the column {name} {quoted[1]}")
 
 
 def is_record(schema: WriterSchema) -> bool:

@@ -236,8 +236,8 @@ def _partitions(arrangement: Arrangement, values: Sequence[pa.Array], count: int
     if not arrangement.fields:
         return [Partition()] * count
     named = zip(arrangement.fields, values, strict=True)
-    words = [partition_texts(source.transform, source.kind, column) for source, column in named]
+    texts = [partition_texts(source.transform, source.kind, column) for source, column in named]
     return [
-        Partition(tuple(value for value, _ in row), path_of(arrangement.names, [word for _, word in row]))
-        for row in zip(*words, strict=True)
+        Partition(tuple(value for value, _ in row), path_of(arrangement.names, [text for _, text in row]))
+        for row in zip(*texts, strict=True)
     ]

@@ -37,18 +37,18 @@ def partition_texts(transform: str, kind: IcebergType, values: pa.Array) -> list
     """Returns the partition values that `write.transforms` computes from a column of type `kind`, for JSON and for
     paths.
     """
-    word = transform.split("[", maxsplit=1)[0]
-    if word in _OF_TIME:
-        return [(None, "null") if value is None else _OF_TIME[word](value) for value in values.to_pylist()]
-    if word == "bucket" or type(kind) not in _OF_TYPE:
+    name = transform.split("[", maxsplit=1)[0]
+    if name in _OF_TIME:
+        return [(None, "null") if value is None else _OF_TIME[name](value) for value in values.to_pylist()]
+    if name == "bucket" or type(kind) not in _OF_TYPE:
         return [(value, "null" if value is None else str(value)) for value in values.to_pylist()]
     spell = _OF_TYPE[type(kind)]
     return [(None, "null") if value is None else spell(value) for value in _as_numbers(values).to_pylist()]
 
 
-def path_of(names: Iterable[str], words: Iterable[str]) -> str:
+def path_of(names: Iterable[str], texts: Iterable[str]) -> str:
     """Returns the folder of a partition as Iceberg names it. A name too long for file systems is cut."""
-    return "/".join(_short(f"{quote_plus(name)}={quote_plus(word)}") for name, word in zip(names, words, strict=True))
+    return "/".join(_short(f"{quote_plus(name)}={quote_plus(text)}") for name, text in zip(names, texts, strict=True))
 
 
 def short_path(path: str) -> str:

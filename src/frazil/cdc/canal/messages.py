@@ -71,9 +71,9 @@ class _Messages:
     #: The number of rows of each message.
     counts: NDArray[np.int64]
 
-    def has_op(self, word: str) -> Bools:
+    def has_op(self, type_name: str) -> Bools:
         """Returns which messages have this operation, bool of shape (n_messages,)."""
-        is_so: Bools = np.asarray(pc.fill_null(pc.equal(self.op, word), False)) & (self.note == IMAGES) & self.good
+        is_so: Bools = np.asarray(pc.fill_null(pc.equal(self.op, type_name), False)) & (self.note == IMAGES) & self.good
         return is_so
 
     def lists(self, name: str, mask: Bools) -> tuple[NDArray[np.int64], Slices]:
@@ -157,8 +157,8 @@ def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> 
     op = pc.coalesce(pa.array(list(_OPS.values())).take(code), named)
     note = np.full(good.size, IMAGES, np.int32)
     note[is_ddl & np.asarray(code.is_null())] = SCHEMA_CHANGE
-    for word, number in _NOTES.items():
-        note[np.asarray(pc.fill_null(pc.equal(kind, word), False)) & ~is_ddl] = number
+    for type_name, number in _NOTES.items():
+        note[np.asarray(pc.fill_null(pc.equal(kind, type_name), False)) & ~is_ddl] = number
     note[members["type"].kind <= NULL] = NO_ENVELOPE
     nothing = np.zeros(good.size, np.int64)
     return _Messages(batch, members, note, op, good, nothing, nothing)
@@ -225,8 +225,8 @@ def _facts(messages: _Messages) -> dict[str, pa.Array]:
             found[fact] = _moments(messages.batch, _only(messages.members[name], is_change), name)
     for fact, name in IN_MESSAGES.items():
         if fact in requested:
-            words = _only(messages.members[name], is_change).only(STRING, ESCAPED)
-            found[fact] = read_string(messages.batch, words, name)
+            texts = _only(messages.members[name], is_change).only(STRING, ESCAPED)
+            found[fact] = read_string(messages.batch, texts, name)
     if "primary_key" in requested:
         found["primary_key"] = _primary_keys(messages.batch.texts, _only(messages.members["pkNames"], is_change))
     return found

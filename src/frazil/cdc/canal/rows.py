@@ -88,8 +88,8 @@ def group_rows(
 
 def _parse(text: str) -> Types | None:
     types = json.loads(text, parse_int=float)  # Python refuses integers of very many digits.
-    is_valid = all(isinstance(word, str) for word in types.values())
-    return {name: parse_type(word) for name, word in types.items()} if is_valid else None
+    is_valid = all(isinstance(text, str) for text in types.values())
+    return {name: parse_type(text) for name, text in types.items()} if is_valid else None
 
 
 def read_group(

@@ -107,7 +107,7 @@ def _add_flat_times(
             moments = _moment(batch, times)
             other = found.get(fact)
             found[fact] = moments if other is None else pc.coalesce(other, moments)
-    others = [name for fact, words in FLAT_ORIGINS.items() if fact in requested for name in words]
+    others = [name for fact, names in FLAT_ORIGINS.items() if fact in requested for name in names]
     if others:
         flat_members = members_of(batch, envelopes, "after", others, is_flat)
         texts = {name: _text(batch, one, name) for name, one in flat_members.items()}

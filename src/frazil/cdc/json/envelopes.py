@@ -182,11 +182,11 @@ def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat
     """
     deleted = members["__deleted"]
     is_told = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
-    word = read_string(batch, replace(deleted, kind=np.where(is_told, deleted.kind, ABSENT)), "__deleted")
-    word = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", word)
+    text = read_string(batch, replace(deleted, kind=np.where(is_told, deleted.kind, ABSENT)), "__deleted")
+    text = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", text)
     operation = members["__op"]
     op = read_string(batch, replace(operation, kind=np.where(is_flat, operation.kind, ABSENT)), "__op")
-    return operation_of(word, op)
+    return operation_of(text, op)
 
 
 def _open_others(
@@ -208,13 +208,13 @@ def _open_others(
 
 def _maxwell_members(batch: EnvelopeBatch, rows: NDArray[np.int32], members: dict[str, Slices]) -> EnvelopeMembers:
     kind = read_string(batch, members["type"], "type")
-    words = pa.array(_MAXWELL_OPS)
-    codes = pc.index_in(kind, words)
+    texts = pa.array(_MAXWELL_OPS)
+    codes = pc.index_in(kind, texts)
     op = pa.array(list(_MAXWELL_OPS.values())).take(codes)
     note = np.full(rows.size, IMAGES, np.int32)
     note[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
-    for word, number in _MAXWELL_NOTES.items():
-        note[np.asarray(pc.fill_null(pc.equal(kind, word), False))] = number
+    for text, number in _MAXWELL_NOTES.items():
+        note[np.asarray(pc.fill_null(pc.equal(kind, text), False))] = number
     op = pc.coalesce(op, kind)  # An unknown operation keeps its own name.
     note[(members["type"].kind <= NULL) | ((members["data"].kind == ABSENT) & (note <= ROW))] = NO_ENVELOPE
     members |= {"after": members["data"], "before": members["old"]}

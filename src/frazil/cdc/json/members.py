@@ -81,8 +81,8 @@ def read_string(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
 def read_code(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the texts of a member, with integers as written; another value is a mismatch at `name`."""
     others = replace(slices, kind=np.where(slices.kind == INT, ABSENT, slices.kind).astype(np.uint8))
-    words, numbers = read_string(batch, others, name), read_number(batch, slices.only(INT), name)
-    return pc.coalesce(words, numbers.cast(pa.string()))
+    texts, numbers = read_string(batch, others, name), read_number(batch, slices.only(INT), name)
+    return pc.coalesce(texts, numbers.cast(pa.string()))
 
 
 def read_number(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:

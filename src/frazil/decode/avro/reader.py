@@ -15,7 +15,7 @@ import numpy as np
 from pyiceberg.types import StructType
 
 from frazil.decode.avro.code import RECORDS, SCRATCH
-from frazil.decode.avro.columns import Valid, Words, make_array
+from frazil.decode.avro.columns import Valid, WalkResult, make_array
 from frazil.decode.avro.faults import FAULTS, OK
 from frazil.decode.avro.parts import Plan
 from frazil.decode.avro.plan import plan_columns
@@ -90,7 +90,7 @@ class AvroReader:
         paths = {row: self._plan.paths[step] for row, step in _places(fault, faulty_step)} | later
         return Columns(arrays, fault, FAULTS, {row: path for row, path in paths.items() if path}, shown)
 
-    def _walk(self, records: Bodies, fault: U8, faulty_step: I64) -> Words:
+    def _walk(self, records: Bodies, fault: U8, faulty_step: I64) -> WalkResult:
         plan, rows = self._plan, len(records)
         length = max(0, int(np.subtract(records.end, records.start, dtype=np.int64).sum()))
         guess = np.minimum(self._items_per_byte * length * 1.25, _MOST_WORDS / max(1, int(plan.widths.sum())))
@@ -115,7 +115,7 @@ class AvroReader:
             counts[RECORDS] = rows
             if (counts[SCRATCH + 1 :] <= capacity[SCRATCH + 1 :]).all():
                 self._items_per_byte = counts / max(length, 1)
-                return Words(plan, records, words, firsts, counts, fault)
+                return WalkResult(plan, records, words, firsts, counts, fault)
             capacity = counts
 
 

@@ -178,8 +178,8 @@ def quote_bare_words(values: pa.Array) -> pa.Array | None:
     """Returns the documents with `{"$numberDouble": "NaN"}` for the bare word NaN, and likewise for the infinities;
     None where no document has such a word. values: binary.
     """
-    words = [None if value is None else _BARE_WORD.sub(_quote_word, value) for value in values.to_pylist()]
-    made = pa.array(words, pa.binary())
+    quoted = [None if value is None else _BARE_WORD.sub(_quote_word, value) for value in values.to_pylist()]
+    made = pa.array(quoted, pa.binary())
     return None if made.equals(values) else made
 
 

@@ -165,8 +165,8 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
     micros = pc.multiply(pc.if_else(pa.array(outside), pa.scalar(None, pa.int64()), millis), 1000).cast(
         pa.timestamp("us", tz=zone)
     )
-    words = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
-    return pc.coalesce(micros, _cast_times(words, pa.timestamp("us", tz=zone)))
+    texts_only = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
+    return pc.coalesce(micros, _cast_times(texts_only, pa.timestamp("us", tz=zone)))
 
 
 def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> pa.Array:
@@ -174,8 +174,8 @@ def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> 
     zone = "UTC" if isinstance(kind, TimestamptzType) else None
     target = pa.timestamp("us", tz=zone)
     is_number = (kinds == INT) | (kinds == DOUBLE)
-    words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
-    texts = _cast_times(words, target)
+    texts_only = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
+    texts = _cast_times(texts_only, target)
     moments = _integer_times(column, kinds == INT, unit)
     if moments is None:
         moments = _slow_moments(column, is_number, unit)
@@ -187,8 +187,8 @@ def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, re
     is_number = (kinds == INT) | (kinds == DOUBLE)
     if not is_number.any():
         return reader.read(column, kind, kinds)
-    words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
-    texts = reader.read(words, kind, kinds)
+    texts_only = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
+    texts = reader.read(texts_only, kind, kinds)
     numbers = None if (kinds == DOUBLE).any() else _integers(column, kinds == INT)
     if numbers is None:
         numbers = _slow_numbers(column, is_number)

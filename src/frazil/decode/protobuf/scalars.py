@@ -135,8 +135,8 @@ def _read_enum(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
     names = spot.place.member.value.names
     numbers = cells.words_of(spot.column, spot.domain).astype(np.int32)
     codes = _fixed(pa.int32(), numbers, spot.valid).dictionary_encode()
-    words = pa.array([names.get(number, str(number)) for number in codes.dictionary.to_pylist()], pa.string())
-    return pa.DictionaryArray.from_arrays(codes.indices, words).cast(pa.string())
+    texts = pa.array([names.get(number, str(number)) for number in codes.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(codes.indices, texts).cast(pa.string())
 
 
 def _seconds_and_nanos(cells: Cells, spot: Spot) -> tuple[I64, I64]:
