@@ -27,11 +27,13 @@ _lock = threading.Lock()
 class _Armed:
     """The action at a point, and when it happens."""
 
+    #: The name of the action.
     action: str
     #: The action happens when the point is reached for this time.
     nth: int = 1
     #: The action happens every time while this file exists, instead of at the `nth` time.
     file: Path | None = None
+    #: The number of times that the point was reached.
     count: int = 0
 
     def is_reached(self) -> bool:

@@ -27,6 +27,7 @@ OPERATIONS = ("c", "u", "d", "r", "t")
 class Opened:
     """Envelopes of a stretch, opened to columns."""
 
+    #: The result per record, without columns of the table.
     decoded: Decoded
     #: The kind of each record, a code of `cdc.envelope`.
     note: NDArray[np.int32]
@@ -120,6 +121,9 @@ class ChangeContext:
     target: TableTarget
     envelope: Envelope
     opened: Opened
+    #: The fields of the row in the images.
     row: Sequence[NestedField]
+    #: The records' columns, as read from Kafka.
     records: Records
+    #: The bad records found so far.
     check: BadRecords

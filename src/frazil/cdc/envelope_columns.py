@@ -72,7 +72,9 @@ class _Opened:
 
     #: The number of records.
     rows: int
+    #: The columns so far.
     fields: list[NestedField]
+    #: Their values.
     arrays: list[pa.Array]
     #: The reason by record, for times outside the years 1 to 9999.
     far: dict[int, str] = field(default_factory=dict)

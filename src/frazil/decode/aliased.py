@@ -27,6 +27,7 @@ class _Joining:
     """Columns while they are joined from several names to one."""
 
     conversion: Conversion
+    #: The other names of each field, by path.
     aliases: dict[Path, tuple[str, ...]]
 
     def members(

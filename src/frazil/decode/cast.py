@@ -65,8 +65,11 @@ class Conversion:
     reading: Reading
     #: The id of the schema that the records were written with.
     schema_id: str
+    #: The number of records.
     row_count: int
+    #: The number of mismatches that are kept.
     limit: int
+    #: Other names of the writer's fields.
     renames: Renames = field(default_factory=Renames)
     #: The name that a union gives to the type of its value, by the value's path.
     branches: Mapping[Path, str] = field(default_factory=dict)

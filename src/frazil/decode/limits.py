@@ -42,7 +42,9 @@ class TooMuch(Exception):
 class Bounds:
     """The limits for the records that are being decoded."""
 
+    #: The largest number of cells.
     cells: int = _UNLIMITED
+    #: The largest number of fields that the table lacks.
     new_fields: int = _UNLIMITED
     #: The reason why none of them is read; None to read them.
     refusal: Fault | None = None

@@ -43,6 +43,7 @@ class HeaderSplit:
     bodies: Bodies
     #: 0, or the 1-based index of the record's Fault in `faults`: uint8 of shape (n_records,).
     fault: U8
+    #: The faults that `fault` refers to.
     faults: Sequence[Fault]
 
 
@@ -50,10 +51,13 @@ class HeaderSplit:
 class HeaderId:
     """The content of one header value: a GUID, or an id (then `guid` is empty), or a fault."""
 
+    #: The schema's GUID; empty where the header has an id.
     guid: str = ""
+    #: The schema's id; FAULTY where the header has a GUID or a fault.
     id: int = FAULTY
     #: The rest of the header: of Protobuf the path to the message, which otherwise comes before the body.
     path: bytes = b""
+    #: The fault; None without one.
     fault: Fault | None = None
 
 
@@ -63,6 +67,7 @@ class HeaderIds:
 
     #: The index in `found` of each record's header, -1 without one: int32 of shape (n_records,).
     codes: I32
+    #: The distinct contents.
     found: tuple[HeaderId, ...]
 
 

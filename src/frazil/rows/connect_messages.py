@@ -112,7 +112,7 @@ def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
 class _Message:
     """Messages of one schema, or without a schema."""
 
-    #: The places of the messages among the texts that were looked at.
+    #: The indexes of the messages among all texts.
     rows: NDArray[np.int64]
     #: The schema; None: the payloads are JSON as any other.
     schema: ConnectType | None
@@ -124,6 +124,7 @@ class _Message:
 class _Messages:
     """Texts that may be messages, after their members were read."""
 
+    #: The texts being decoded.
     texts: Texts
     #: The payload of each text.
     payload: Slices

@@ -84,10 +84,13 @@ class _Batch:
     """All records of an array while they are read."""
 
     reading: Reading
+    #: The columns to return.
     fields: tuple[NestedField, ...]
     #: The number of mismatches that are kept.
     limit: int
+    #: The bytes after the wire-format headers.
     bodies: Bodies
+    #: The groups read so far.
     groups: list[_Group] = field(default_factory=list)
     #: Ids of schemas that are missing.
     missing: set[str] = field(default_factory=set)

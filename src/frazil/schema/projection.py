@@ -41,6 +41,7 @@ class Shaping:
 
     #: How many levels of nested records become columns, with names joined by `separator`; 0: none.
     depth: int = 0
+    #: The text between the joined names.
     separator: str = "_"
     #: The case of the names of new columns: `keep`, `lower`, `snake` or `camel`.
     case: str = "keep"
@@ -248,6 +249,7 @@ class _Node:
 
     #: The type of the column that it feeds; None without one.
     kind: IcebergType | None = None
+    #: Whether the column is required.
     required: bool = False
     #: The members that feed columns.
     children: dict[str, _Node] = field(default_factory=dict)

@@ -52,6 +52,7 @@ class _Source:
 
     #: Positions of the nested fields, from the top down to the column.
     path: tuple[int, ...]
+    #: The column's type.
     kind: IcebergType
     #: The name of Iceberg's partition transform.
     transform: str
@@ -63,6 +64,7 @@ class _SortKey:
 
     source: _Source
     is_descending: bool
+    #: Whether nulls come first.
     is_nulls_first: bool
 
 

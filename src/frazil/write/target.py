@@ -103,10 +103,13 @@ class TableTarget:
     properties: tuple[tuple[str, str], ...]
     #: The properties for access to the table's store, as sorted pairs.
     io_properties: tuple[tuple[str, str], ...]
+    #: The id of the partition spec.
     spec_id: int
     #: Fields of record metadata, each with its column.
     metadata: tuple[tuple[str, str], ...]
+    #: The size of data files to aim at.
     target_file_size_bytes: int
+    #: How record values become rows.
     reading: Reading = field(default_factory=Reading)
     #: The table's dead-letter table, while bad records are expected.
     dead_letters: TableTarget | None = None

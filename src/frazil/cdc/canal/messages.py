@@ -60,9 +60,11 @@ class _Messages:
     """Messages while they are opened."""
 
     batch: EnvelopeBatch
+    #: The members of each message by name.
     members: Mapping[str, Slices]
     #: The kind of each message, a code of `cdc.envelope`: int32 of shape (n_messages,).
     note: NDArray[np.int32]
+    #: The operation of each message.
     op: pa.Array
     #: Which messages can be read at least in part.
     good: Bools

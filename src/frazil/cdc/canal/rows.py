@@ -46,7 +46,9 @@ class ImageRows:
     after: Slices
     #: The old values of the columns that an update changed.
     before: Slices
+    #: Which rows are updates.
     is_update: Bools
+    #: Which rows are deletes.
     is_delete: Bools
 
 
@@ -54,6 +56,7 @@ class ImageRows:
 class _Image:
     """One image of some rows."""
 
+    #: `after` or `before`.
     name: str
     #: Which rows have the image.
     there: Bools

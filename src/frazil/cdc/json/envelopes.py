@@ -172,8 +172,8 @@ def _note_others(batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.boo
         has_needed = np.all([there[name] for name in shape.needed], axis=0) & (members[shape.needed[0]].kind > NULL)
         note[is_other & has_needed & (of_kind == counts)] = number
     status = read_string(batch, members["status"].only(STRING), "status")
-    is_told = np.asarray(pc.is_in(status, pa.array(["BEGIN", "END"])))
-    note[(note == TRANSACTION) & ~is_told] = NO_ENVELOPE
+    has_text = np.asarray(pc.is_in(status, pa.array(["BEGIN", "END"])))
+    note[(note == TRANSACTION) & ~has_text] = NO_ENVELOPE
 
 
 def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> pa.Array:
@@ -181,8 +181,8 @@ def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat
     marked.
     """
     deleted = members["__deleted"]
-    is_told = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
-    text = read_string(batch, replace(deleted, kind=np.where(is_told, deleted.kind, ABSENT)), "__deleted")
+    has_text = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
+    text = read_string(batch, replace(deleted, kind=np.where(has_text, deleted.kind, ABSENT)), "__deleted")
     text = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", text)
     operation = members["__op"]
     op = read_string(batch, replace(operation, kind=np.where(is_flat, operation.kind, ABSENT)), "__op")

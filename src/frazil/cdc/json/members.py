@@ -25,6 +25,7 @@ class EnvelopeMembers:
 
     #: Record numbers, int32 of shape (n_rows,).
     rows: NDArray[np.int32]
+    #: The slices of each member by name.
     members: dict[str, Slices]
     #: The kind of each record, a code of `cdc.envelope`.
     note: NDArray[np.int32]
@@ -60,6 +61,7 @@ class EnvelopeBatch:
     reading: Reading
     #: The columns to return.
     fields: tuple[NestedField, ...]
+    #: The records opened so far.
     groups: list[Group] = field(default_factory=list)
 
     @property

@@ -25,6 +25,7 @@ class Misplaced:
     path: str
     #: The type, and the logical type that it would have.
     kind: str
+    #: The logical type.
     logical: str
 
 

@@ -94,18 +94,26 @@ class _Planner:
     forms: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
     code: Code = field(default_factory=Code)
+    #: The context of each slot.
     slots: list[int] = field(default_factory=lambda: [SCRATCH])
+    #: The words that one row of each context takes.
     widths: list[int] = field(default_factory=lambda: [0, 0])
+    #: The slot with the number of items, of each context.
     lists: list[int] = field(default_factory=lambda: [SCRATCH_SLOT, SCRATCH_SLOT])
+    #: The earlier names of fields, by path.
     aliases: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    #: The names of union branches, by path of the value.
     branches: dict[tuple[str, ...], str] = field(default_factory=dict)
     #: The records around the place, None for each level that allows an end of recursion between them (a union, an
     #: array, a map).
     open: list[Avro | None] = field(default_factory=list)
     #: Records that take no bytes.
     zero_byte_records: set[Avro] = field(default_factory=set)
+    #: The first step of each routine, for records that contain themselves.
     routines: dict[Avro, int] = field(default_factory=dict)
+    #: How types are written as JSON.
     json_codes: dict[Avro, JsonCode] = field(default_factory=dict)
+    #: The number of fields so far.
     field_count: int = 0
 
     def value(self, avro: Avro, place: _Place) -> Part | None:

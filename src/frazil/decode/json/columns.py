@@ -320,12 +320,12 @@ def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.
 
 
 def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
-    told = slices.integers()
-    if told is not None and not ((slices.kind > NULL) & (slices.kind != INT)).any():
+    numbers = slices.integers()
+    if numbers is not None and not ((slices.kind > NULL) & (slices.kind != INT)).any():
         if isinstance(kind, LongType):
-            return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(told))
-        narrow = told.astype(np.int32)
-        if (narrow == told).all():
+            return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(numbers))
+        narrow = numbers.astype(np.int32)
+        if (narrow == numbers).all():
             return _primitive(pa.int32(), slices.kind == INT, pa.py_buffer(narrow))
     return _read_any_integer(texts, slices, kind, path)
 
@@ -352,11 +352,11 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tup
 
 def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
     valid, bad = _flags(slices)
-    told = slices.doubles()
+    numbers = slices.doubles()
     is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
     out: NDArray[np.floating[Any]]
-    if told is not None and not ((slices.kind > NULL) & ~is_number).any():
-        out, valid = told, is_number.view(np.uint8)
+    if numbers is not None and not ((slices.kind > NULL) & ~is_number).any():
+        out, valid = numbers, is_number.view(np.uint8)
     else:
         out = _read_any_double(texts, slices, valid, bad)
     arrow = pa.float64()

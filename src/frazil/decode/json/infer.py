@@ -91,16 +91,16 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
         return None
-    told = texts.hints.get(tuple(map(fold, path))) if texts.hints else None
-    if told == "moment" and not texts.is_extended:
-        told = "string"
-    if len(families) > 1 or (told is not None and told not in families):
-        first = told or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
+    hint = texts.hints.get(tuple(map(fold, path))) if texts.hints else None
+    if hint == "moment" and not texts.is_extended:
+        hint = "string"
+    if len(families) > 1 or (hint is not None and hint not in families):
+        first = hint or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
         family = [kind for kind, name in _FAMILIES.items() if name == first]
         is_other = ~np.isin(slices.kind, [*family, ABSENT, NULL])
         _refuse(texts, slices, is_other, _MIXED, path)
-        teller = -1 if told else int(slices.owner[int(np.argmax(np.isin(slices.kind, family)))])
-        texts.contradictions.append((teller, slices.owner[is_other]))
+        first_record = -1 if hint else int(slices.owner[int(np.argmax(np.isin(slices.kind, family)))])
+        texts.contradictions.append((first_record, slices.owner[is_other]))
         # The others get their column all the same: a refused record does not affect its neighbours.
         return infer_field(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
     return _of_family(texts, slices, families.pop(), kinds, path)

@@ -41,8 +41,11 @@ SEED = int.from_bytes(os.urandom(7), "little") | 1
 class KeyTree:
     """The fields of nested objects as `scan_tree` takes them; a field's number is its index in `fields`."""
 
+    #: The rows of `scan_tree`'s table of fields (see `tree`).
     fields: list[list[int]] = field(default_factory=list)
+    #: The rows of `scan_tree`'s table of objects (see `tree`).
     nodes: list[list[int]] = field(default_factory=list)
+    #: The bytes of all keys.
     key_bytes: bytearray = field(default_factory=bytearray)
     #: The number of places in the index of keys.
     index_size: int = 0
@@ -99,17 +102,29 @@ class KeyTree:
 class Sweep:
     """The results of a pass, by field (or node) and row."""
 
+    #: The keys of the pass.
     tree: KeyTree
+    #: The first byte of each value, shape (n_fields, n_rows).
     start: I32
+    #: The byte after each value, shape (n_fields, n_rows).
     end: I32
+    #: The kind of each value, shape (n_fields, n_rows).
     kind: U8
+    #: Which nested objects have their members here, shape (n_nodes, n_rows).
     done: U8
+    #: The values of fields that are read as integers.
     integers: NDArray[np.int64]
+    #: The values of fields that are read as doubles.
     doubles: NDArray[np.float64]
+    #: The slices of the elements of lists, one after another.
     elements: I32
+    #: The kinds of these elements.
     element_kind: U8
+    #: The number of elements of each list.
     counts: I32
+    #: The number of elements of each field.
     emitted: NDArray[np.int64]
+    #: Which fields could not be read in passing, and need a pass of their own.
     needs_pass: U8
 
 

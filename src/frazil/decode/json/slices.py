@@ -109,7 +109,9 @@ class Texts:
     selection: Selection | None = None
     #: The units of numbers in time fields, by path.
     units: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    #: The mismatches that are kept so far.
     mismatches: list[Mismatch] = field(default_factory=list)
+    #: The rescued values so far.
     rescued: list[Mismatch] = field(default_factory=list)
     #: Fields without a column, by path, where they are to be rescued.
     unknown_fields: list[tuple[str, Slices]] = field(default_factory=list)
@@ -213,6 +215,7 @@ class Texts:
 class Members:
     """The members of objects: one Slices per known key."""
 
+    #: The slices of each known key.
     columns: list[Slices]
     #: The unknown keys.
     unknown: list[str]

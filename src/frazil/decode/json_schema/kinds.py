@@ -33,6 +33,7 @@ _NUMBERS: Sequence[type[IcebergType]] = (IntegerType, LongType, FloatType, Doubl
 class Open:
     """No single type: the field is left out, and its type is inferred from the records."""
 
+    #: The reason why the type is open.
     reason: str
 
 

@@ -21,9 +21,11 @@ _VALUES = ("enum", "const", "default", "examples")
 class Node:
     """A part of a document."""
 
+    #: The part itself.
     schema: Any
     #: The nearest part around it with an `$id` of its own.
     resource: Any
+    #: The document that contains it.
     document: Any
     #: That id as a URI.
     base: str

@@ -24,7 +24,9 @@ _WIRES = {
 class Place:
     """The positions of the cells of one field."""
 
+    #: The field.
     member: Member
+    #: The path of the field, for messages.
     path: str
     #: Its index in the table of fields.
     number: int
@@ -44,12 +46,19 @@ class Place:
 class Program:
     """The tables of one schema."""
 
+    #: The fields of the record.
     places: tuple[Place, ...]
+    #: The path of each field, for messages.
     paths: tuple[str, ...]
+    #: The table of fields (see `layout`).
     fields: I64
+    #: The table of messages (see `layout`).
     messages: I64
+    #: The field numbers in the index.
     index_numbers: I64
+    #: The field of each entry in the index.
     index_fields: I64
+    #: The domain of each column.
     column_domain: I64
     #: For each domain the domain of its lists and the column with the number of their elements.
     parents: tuple[tuple[int, int], ...]

@@ -192,14 +192,14 @@ def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     def write_one(n: int) -> str | None:
         start, length = int(places[n]) >> 32, int(places[n]) & LENGTH_MASK
         try:
-            told = to_json(make.FromString(cells.bodies.buffer[start : start + length].tobytes()))
+            written = to_json(make.FromString(cells.bodies.buffer[start : start + length].tobytes()))
         except DecodeError as error:
             faulty.setdefault((fault_of(error), True), []).append(n)
             return None
-        if isinstance(told, Fault):
-            faulty.setdefault((told, False), []).append(n)
+        if isinstance(written, Fault):
+            faulty.setdefault((written, False), []).append(n)
             return None
-        return told
+        return written
 
     valid = np.ones(places.size, np.bool_) if spot.valid is None else spot.valid
     texts = write_texts(valid, *_json_writer(cells, places, valid, descriptor), write_one)
