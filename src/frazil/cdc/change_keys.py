@@ -72,7 +72,7 @@ def check_old_keys(check: BadRecords, opened: Opened, target: TableTarget, recor
         return
     if not all(has_column(target, path) for path in reading.paths):
         return
-    updates = (opened.note == IMAGES) & (opened.op == UPDATE) & ~check.refused
+    updates = (opened.record_kind == IMAGES) & (opened.op == UPDATE) & ~check.refused
     # A column that no field feeds, such as the topic or a constant, is the same before and after.
     own = {name for _, name in target.metadata} | (target.shaping.own if target.shaping is not None else set())
     fields = {path: places for path, places in places_of(target, reading).items() if path[0] not in own}

@@ -123,7 +123,7 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
         if found:  # The batch is planned again with the fields that feed these columns.
             return _nothing(target, replace(opened.decoded, requested_fields=found))
     check = BadRecords(opened, limit)
-    _check_notes(check, opened, envelope)
+    _refuse_inconsistent(check, opened, envelope)
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
     check_old_keys(check, opened, target, records)
     plan = _plan(envelope, opened, check.refused)
@@ -144,9 +144,9 @@ def _tombstones(opened: Opened, records: Records, refused: Bools) -> tuple[Bools
     """Returns which records have no value, except those right after the delete of their key, which repeat it; and the
     deletes that are the last records of their partition here.
     """
-    found: Bools = np.asarray((opened.note == TOMBSTONE) & ~refused, np.bool_)
+    found: Bools = np.asarray((opened.record_kind == TOMBSTONE) & ~refused, np.bool_)
     keys, partitions = records["key"], np.asarray(records["partition"])
-    is_gone = (opened.note <= ROW) & (opened.op == REMOVE) & ~refused
+    is_gone = (opened.record_kind <= ROW) & (opened.op == REMOVE) & ~refused
     ends = ends_of_runs(partitions)
     last_deletes: list[int] = ends[is_gone[ends] & np.asarray(keys.is_valid())[ends]].tolist()
     if found.any():
@@ -177,14 +177,14 @@ def _open(
             decoded = fill_from_keys(reading, target.before_key or Reading(), records, decoded, fields)
     decoded = _without_tombstones(decoded, nothing)
     columns = dict(zip(names, decoded.columns, strict=True))
-    note = np.array(columns["note"].fill_null(0))
-    note[note == BY_KEY] = IMAGES
-    note[nothing] = TOMBSTONE
+    record_kind = np.array(columns["record_kind"].fill_null(0))
+    record_kind[record_kind == BY_KEY] = IMAGES
+    record_kind[nothing] = TOMBSTONE
     if envelope.kind == "debezium":
-        note[(note <= ROW) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
+        record_kind[(record_kind <= ROW) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
     return Opened(
         replace(decoded, requested_fields=merge_widest(_in_rows(decoded.requested_fields)), made_optional=set()),
-        note,
+        record_kind,
         _codes(envelope, columns["op"]),
         columns["op"],
         columns["after"],
@@ -295,12 +295,12 @@ def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
     return Changes(columns, np.zeros(0, np.int8), np.zeros(0, np.int32), {}, decoded, None)
 
 
-def _check_notes(check: BadRecords, opened: Opened, envelope: Envelope) -> None:
+def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) -> None:
     """Refuses records whose envelope is inconsistent."""
-    for number in np.unique(opened.note[opened.note > ROW]).tolist():
+    for number in np.unique(opened.record_kind[opened.record_kind > ROW]).tolist():
         if number in FAULTS:
-            check.refuse(opened.note == number, FAULTS[number].kind, FAULTS[number].message)
-    change, op = opened.note <= ROW, opened.op
+            check.refuse(opened.record_kind == number, FAULTS[number].kind, FAULTS[number].message)
+    change, op = opened.record_kind <= ROW, opened.op
     for number, bad in (
         (NO_OPERATION, change & (op == _UNKNOWN) & np.asarray(opened.op_texts.is_null())),
         (NO_AFTER, change & np.isin(op, (CREATE, UPDATE, SNAPSHOT)) & ~opened.has_after),
@@ -314,17 +314,21 @@ def _check_notes(check: BadRecords, opened: Opened, envelope: Envelope) -> None:
     if envelope.is_upsert:
         gone = change & (op == REMOVE)
         check.refuse(
-            gone & (opened.note == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE].kind, FAULTS[NO_BEFORE].message
+            gone & (opened.record_kind == IMAGES) & ~opened.has_before,
+            FAULTS[NO_BEFORE].kind,
+            FAULTS[NO_BEFORE].message,
         )
-        check.refuse(gone & (opened.note == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message)
+        check.refuse(
+            gone & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message
+        )
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
     """Returns the changes of good records in their order: up to two per record, with the change of the row before an
     update first.
     """
-    good = (opened.note <= ROW) & ~refused
-    op, has_before = opened.op, opened.has_before & (opened.note == IMAGES)
+    good = (opened.record_kind <= ROW) & ~refused
+    op, has_before = opened.op, opened.has_before & (opened.record_kind == IMAGES)
     writes = good & np.isin(op, (CREATE, UPDATE, SNAPSHOT))
     gone, emptied = good & (op == REMOVE), good & (op == EMPTY)
     if not (envelope.is_log or envelope.is_upsert):
@@ -414,7 +418,7 @@ def _bare_paths(paths: set[str]) -> set[str]:
 
 def _images(opened: Opened, plan: Plan, row: Sequence[NestedField]) -> list[pa.Array]:
     """Returns the fields of the row, from the image that each change takes."""
-    count = opened.note.size
+    count = opened.record_kind.size
     is_plain = plan.is_after.all() and plan.records.size == count
     places = np.where(plan.is_before, plan.records + count, plan.records)
     indices = pa.array(places, mask=~(plan.is_after | plan.is_before))
@@ -478,9 +482,9 @@ def _count_ignored(context: ChangeContext) -> dict[str, int]:
     """Returns the number of records that make no change, by kind of record."""
     opened, envelope = context.opened, context.envelope
     well = good_messages(opened.owner, context.check.refused)
-    found = {text: int(np.count_nonzero(well & (opened.note == number))) for number, text in IGNORED.items()}
+    found = {text: int(np.count_nonzero(well & (opened.record_kind == number))) for number, text in IGNORED.items()}
     if not (envelope.is_log or envelope.is_upsert):
-        good = (opened.note <= ROW) & well
+        good = (opened.record_kind <= ROW) & well
         found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))
         found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
     return {text: count for text, count in found.items() if count}

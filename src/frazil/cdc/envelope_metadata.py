@@ -77,8 +77,8 @@ def _image_names(opened: Opened, changes: Changes) -> pa.Array:
     for column in changes.columns:
         lacks |= np.asarray(column.is_null())
     kinds = opened.facts["connector"].take(pa.array(rows))
-    may_lack = np.asarray(pc.fill_null(pc.equal(kinds, "postgresql"), opened.note.size == 0))
-    may_lack |= np.asarray(kinds.is_null()) & (opened.note[rows] == ROW)
+    may_lack = np.asarray(pc.fill_null(pc.equal(kinds, "postgresql"), opened.record_kind.size == 0))
+    may_lack |= np.asarray(kinds.is_null()) & (opened.record_kind[rows] == ROW)
     names = np.where(is_before, np.where(lacks & may_lack, "identity", "before"), "after")
     nothing = (op == EMPTY) | ((op == REMOVE) & ~(opened.has_before | opened.has_after)[rows])
     return pa.array(names, pa.string(), mask=nothing)

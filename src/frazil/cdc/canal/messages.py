@@ -47,7 +47,7 @@ Bools = NDArray[np.bool_]
 _NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
 _OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
 _CODES = (*OPERATIONS, "m")
-_NOTES = {
+_RECORD_KINDS = {
     **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), TRANSACTION),
     **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
     "QUERY": MESSAGE,
@@ -63,7 +63,7 @@ class _Messages:
     #: The members of each message by name.
     members: Mapping[str, Slices]
     #: The kind of each message, a code of `cdc.envelope`: int32 of shape (n_messages,).
-    note: NDArray[np.int32]
+    record_kind: NDArray[np.int32]
     #: The operation of each message.
     op: pa.Array
     #: Which messages can be read at least in part.
@@ -75,7 +75,9 @@ class _Messages:
 
     def has_op(self, type_name: str) -> Bools:
         """Returns which messages have this operation, bool of shape (n_messages,)."""
-        is_so: Bools = np.asarray(pc.fill_null(pc.equal(self.op, type_name), False)) & (self.note == IMAGES) & self.good
+        is_so: Bools = (
+            np.asarray(pc.fill_null(pc.equal(self.op, type_name), False)) & (self.record_kind == IMAGES) & self.good
+        )
         return is_so
 
     def lists(self, name: str, mask: Bools) -> tuple[NDArray[np.int64], Slices]:
@@ -128,7 +130,7 @@ def _open(
     error[is_tombstone] = scan.OK
     members = dict(zip(_NAMES, members_under(outer, whole, _NAMES, error), strict=True))
     messages = _judge(EnvelopeBatch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
-    messages.note[is_tombstone] = TOMBSTONE
+    messages.record_kind[is_tombstone] = TOMBSTONE
     rows = _rows(messages)
     facts = _facts(messages)
     if not _is_spelt(outer, error):
@@ -137,7 +139,7 @@ def _open(
     groups = list(group_rows(outer, messages.members["mysqlType"], messages.counts > 0, rows.owner))
     inner = _inner(messages, rows)
     columns = {name: array.take(pa.array(rows.owner)) for name, array in facts.items()}
-    columns |= {"note": pa.array(rows.note), "op": messages.op.take(pa.array(rows.owner))}
+    columns |= {"record_kind": pa.array(rows.record_kind), "op": messages.op.take(pa.array(rows.owner))}
     for places, types in groups:
         read_group(inner, rows, places, types, columns)
     if not _is_spelt(inner.texts, error):
@@ -157,38 +159,38 @@ def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> 
     # Other operations keep their own names, which are no codes.
     named = pc.if_else(pc.is_in(kind, pa.array(_CODES)), pc.binary_join_element_wise("type ", kind, ""), kind)
     op = pc.coalesce(pa.array(list(_OPS.values())).take(code), named)
-    note = np.full(good.size, IMAGES, np.int32)
-    note[is_ddl & np.asarray(code.is_null())] = SCHEMA_CHANGE
-    for type_name, number in _NOTES.items():
-        note[np.asarray(pc.fill_null(pc.equal(kind, type_name), False)) & ~is_ddl] = number
-    note[members["type"].kind <= NULL] = NO_ENVELOPE
+    record_kind = np.full(good.size, IMAGES, np.int32)
+    record_kind[is_ddl & np.asarray(code.is_null())] = SCHEMA_CHANGE
+    for type_name, number in _RECORD_KINDS.items():
+        record_kind[np.asarray(pc.fill_null(pc.equal(kind, type_name), False)) & ~is_ddl] = number
+    record_kind[members["type"].kind <= NULL] = NO_ENVELOPE
     nothing = np.zeros(good.size, np.int64)
-    return _Messages(batch, members, note, op, good, nothing, nothing)
+    return _Messages(batch, members, record_kind, op, good, nothing, nothing)
 
 
 def _rows(messages: _Messages) -> ImageRows:
     """Returns the rows of all messages. A list without rows, or with another number of rows than its companion, makes
     its message a bad record.
     """
-    note, data, old = messages.note, messages.members["data"], messages.members["old"]
+    record_kind, data, old = messages.record_kind, messages.members["data"], messages.members["old"]
     is_update, is_delete = messages.has_op("u"), messages.has_op("d")
     is_change = is_update | is_delete | messages.has_op("c")
     counts, elements = messages.lists("data", is_change)
     old_counts, old_elements = messages.lists("old", is_update)
-    note[is_change & (counts == 0)] = NO_ROWS
-    note[is_update & (old.kind == ARRAY) & (old_counts != counts)] = OTHER_ROWS
+    record_kind[is_change & (counts == 0)] = NO_ROWS
+    record_kind[is_update & (old.kind == ARRAY) & (old_counts != counts)] = OTHER_ROWS
     for slices, mask in ((data, is_change), (old, is_update)):
-        note[mask & (slices.kind > NULL) & (slices.kind != ARRAY)] = NO_OBJECT
-    messages.counts = np.where(is_change & (note == IMAGES), counts, 0)
+        record_kind[mask & (slices.kind > NULL) & (slices.kind != ARRAY)] = NO_OBJECT
+    messages.counts = np.where(is_change & (record_kind == IMAGES), counts, 0)
     sizes = np.maximum(messages.counts, 1)
     messages.starts = np.cumsum(sizes) - sizes
-    owner = np.repeat(np.arange(note.size, dtype=np.int32), sizes)
+    owner = np.repeat(np.arange(record_kind.size, dtype=np.int32), sizes)
     has_rows = messages.counts > 0
     after = _placed(elements, has_rows, owner)
     before = _placed(old_elements, has_rows & (old_counts > 0), owner)
-    rows = ImageRows(owner, note[owner], after, before, is_update[owner], is_delete[owner])
-    rows.note[has_rows[owner] & (after.kind != OBJECT)] = NO_OBJECT
-    rows.note[(before.kind > NULL) & (before.kind != OBJECT)] = NO_OBJECT
+    rows = ImageRows(owner, record_kind[owner], after, before, is_update[owner], is_delete[owner])
+    rows.record_kind[has_rows[owner] & (after.kind != OBJECT)] = NO_OBJECT
+    rows.record_kind[(before.kind > NULL) & (before.kind != OBJECT)] = NO_OBJECT
     return rows
 
 
@@ -220,7 +222,7 @@ def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
 def _facts(messages: _Messages) -> dict[str, pa.Array]:
     """Returns the requested columns of messages other than their rows."""
     requested = {one.name for one in messages.batch.fields}
-    is_change = (messages.note == IMAGES) & messages.good
+    is_change = (messages.record_kind == IMAGES) & messages.good
     found = {}
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
         if fact in requested:

@@ -41,7 +41,7 @@ class ImageRows:
     #: The message of each row: int32 of shape (n_rows,).
     owner: NDArray[np.int32]
     #: The kind of each row's message, a code of `cdc.envelope`.
-    note: NDArray[np.int32]
+    record_kind: NDArray[np.int32]
     #: The row as its message has it; of a delete the deleted row.
     after: Slices
     #: The old values of the columns that an update changed.

@@ -97,7 +97,7 @@ def _add_flat_times(
     requested: Sequence[str],
 ) -> None:
     """Adds the times of unwrapped rows, which are fields next to their values."""
-    is_flat = is_change & (envelopes.note == ROW)
+    is_flat = is_change & (envelopes.record_kind == ROW)
     if not is_flat.any():
         return
     for fact, names in FLAT_TIMES.items():

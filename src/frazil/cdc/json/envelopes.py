@@ -48,7 +48,7 @@ from frazil.schema.evolve import widest
 
 _MAXWELL = ("type", "data", "old", "ts", "xid", "database", "table")
 _MAXWELL_OPS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
-_MAXWELL_NOTES = {"bootstrap-start": HEARTBEAT, "bootstrap-complete": HEARTBEAT, "heartbeat": HEARTBEAT} | {
+_MAXWELL_RECORD_KINDS = {"bootstrap-start": HEARTBEAT, "bootstrap-complete": HEARTBEAT, "heartbeat": HEARTBEAT} | {
     f"{what}-{change}": SCHEMA_CHANGE for what in ("table", "database") for change in ("create", "alter", "drop")
 }
 
@@ -105,7 +105,7 @@ def _open_debezium(
         is_tombstone, error = is_tombstone[~has_schema], error[~has_schema]
     good = _faultless(error, batch, rows)
     envelopes = _debezium_members(batch, rows, objects, members, good)
-    envelopes.note[is_tombstone] = TOMBSTONE
+    envelopes.record_kind[is_tombstone] = TOMBSTONE
     _read_changes(batch, envelopes, good)
 
 
@@ -143,21 +143,23 @@ def _debezium_members(
     if is_flat.any():
         members = _without_row(members, is_flat)
     op = read_string(batch, members["op"], "op")
-    note = np.full(rows.size, NO_ENVELOPE, np.int32)
+    record_kind = np.full(rows.size, NO_ENVELOPE, np.int32)
     named = members["op"].kind != ABSENT
-    note[named] = IMAGES
+    record_kind[named] = IMAGES
     is_other = ~named & ~is_flat & (objects.kind == OBJECT) & good
     if is_other.any():
-        _note_others(batch, objects, is_other, note)
+        _find_record_kinds(batch, objects, is_other, record_kind)
     if is_flat.any():
-        note[is_flat] = ROW
+        record_kind[is_flat] = ROW
         members["after"] = either(is_flat, objects, members["after"])
         op = pc.if_else(pa.array(is_flat), _flat_operation(batch, members, is_flat), op)
-    return EnvelopeMembers(rows, members, note, op)
+    return EnvelopeMembers(rows, members, record_kind, op)
 
 
-def _note_others(batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.bool_], note: NDArray[np.int32]) -> None:
-    """Sets the note of records that are no changes of rows. They have exactly the members of their kind: a row may have
+def _find_record_kinds(
+    batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.bool_], record_kind: NDArray[np.int32]
+) -> None:
+    """Sets the kind of records that are no changes of rows. They have exactly the members of their kind: a row may have
     some of these names too.
     """
     texts = batch.texts
@@ -170,10 +172,10 @@ def _note_others(batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.boo
     for number, shape in RECORD_SHAPES.items():
         of_kind = np.sum([there[name] for name in (*shape.needed, *shape.others)], axis=0)
         has_needed = np.all([there[name] for name in shape.needed], axis=0) & (members[shape.needed[0]].kind > NULL)
-        note[is_other & has_needed & (of_kind == counts)] = number
+        record_kind[is_other & has_needed & (of_kind == counts)] = number
     status = read_string(batch, members["status"].only(STRING), "status")
     has_text = np.asarray(pc.is_in(status, pa.array(["BEGIN", "END"])))
-    note[(note == TRANSACTION) & ~has_text] = NO_ENVELOPE
+    record_kind[(record_kind == TRANSACTION) & ~has_text] = NO_ENVELOPE
 
 
 def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> pa.Array:
@@ -202,7 +204,7 @@ def _open_others(
         (operation,) = members_under(texts, objects, [name], error)
         op = read_code(batch, operation, name)
         envelopes = EnvelopeMembers(rows, {"after": objects}, np.full(rows.size, ROW, np.int32), op)
-    envelopes.note[is_tombstone] = TOMBSTONE
+    envelopes.record_kind[is_tombstone] = TOMBSTONE
     _read_changes(batch, envelopes, _faultless(error, batch, rows))
 
 
@@ -211,21 +213,23 @@ def _maxwell_members(batch: EnvelopeBatch, rows: NDArray[np.int32], members: dic
     texts = pa.array(_MAXWELL_OPS)
     codes = pc.index_in(kind, texts)
     op = pa.array(list(_MAXWELL_OPS.values())).take(codes)
-    note = np.full(rows.size, IMAGES, np.int32)
-    note[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
-    for text, number in _MAXWELL_NOTES.items():
-        note[np.asarray(pc.fill_null(pc.equal(kind, text), False))] = number
+    record_kind = np.full(rows.size, IMAGES, np.int32)
+    record_kind[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
+    for text, number in _MAXWELL_RECORD_KINDS.items():
+        record_kind[np.asarray(pc.fill_null(pc.equal(kind, text), False))] = number
     op = pc.coalesce(op, kind)  # An unknown operation keeps its own name.
-    note[(members["type"].kind <= NULL) | ((members["data"].kind == ABSENT) & (note <= ROW))] = NO_ENVELOPE
+    record_kind[(members["type"].kind <= NULL) | ((members["data"].kind == ABSENT) & (record_kind <= ROW))] = (
+        NO_ENVELOPE
+    )
     members |= {"after": members["data"], "before": members["old"]}
-    return EnvelopeMembers(rows, members, note, op, is_overlay=True)
+    return EnvelopeMembers(rows, members, record_kind, op, is_overlay=True)
 
 
 def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: NDArray[np.bool_]) -> None:
     """Reads the images and the other values of records without a schema."""
     findings = Findings(batch.reading.unknown_fields, rejected=batch.reading.rejected_at)
-    is_change = (envelopes.note <= ROW) & good
-    found: dict[str, pa.Array] = {"note": pa.array(envelopes.note), "op": envelopes.op}
+    is_change = (envelopes.record_kind <= ROW) & good
+    found: dict[str, pa.Array] = {"record_kind": pa.array(envelopes.record_kind), "op": envelopes.op}
     marks: dict[str, NDArray[np.bool_]] = {}
     seen: dict[str, Slices] = {}
     for name in ("after", "before"):
@@ -240,7 +244,7 @@ def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: NDArra
     batch.texts.watched = {}
     found["unavailable"] = marks_of(batch, marks, envelopes.rows.size)
     found |= read_facts(batch, envelopes, is_change)
-    found["note"] = pa.array(envelopes.note)
+    found["record_kind"] = pa.array(envelopes.record_kind)
     columns = [found.get(one.name, None) for one in batch.fields]
     arrays = [
         pa.nulls(envelopes.rows.size, arrow_type(one.field_type)) if array is None else array

@@ -28,7 +28,7 @@ class EnvelopeMembers:
     #: The slices of each member by name.
     members: dict[str, Slices]
     #: The kind of each record, a code of `cdc.envelope`.
-    note: NDArray[np.int32]
+    record_kind: NDArray[np.int32]
     #: The operation of each record.
     op: pa.Array
     #: Whether `before` has only the changed values.

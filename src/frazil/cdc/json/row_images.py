@@ -45,7 +45,7 @@ def read_image(
 ) -> pa.Array:
     """Returns one image of the row per record, null where there is none."""
     is_text = np.isin(slices.kind, (STRING, ESCAPED))
-    envelopes.note[(slices.kind > NULL) & (slices.kind != OBJECT) & ~is_text] = NO_OBJECT
+    envelopes.record_kind[(slices.kind > NULL) & (slices.kind != OBJECT) & ~is_text] = NO_OBJECT
     image = _read_struct(batch.texts, slices, kind, findings, name)
     if not is_text.any():
         return image
@@ -64,12 +64,12 @@ def replace_rows(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> p
 def mark_deletes_by_key(
     batch: EnvelopeBatch, envelopes: EnvelopeMembers, image: pa.Array, is_change: NDArray[np.bool_]
 ) -> None:
-    """Sets the note BY_KEY for deletes of MongoDB documents without a row before them."""
+    """Sets the record kind BY_KEY for deletes of MongoDB documents without a row before them."""
     lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(envelopes.op, "d"), False))
     if lacks.any():
         source = members_of(batch, envelopes, "source", ["connector"], lacks)
         connector = read_string(batch, source["connector"], "source.connector")
-        envelopes.note[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = BY_KEY
+        envelopes.record_kind[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = BY_KEY
 
 
 def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str) -> pa.Array:

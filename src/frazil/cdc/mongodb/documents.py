@@ -45,7 +45,9 @@ def open_documents(
             found[field.name] = image
             if field.name == "before":
                 is_gone = np.asarray(pc.fill_null(pc.equal(found["op"], "d"), False)) & np.asarray(image.is_null())
-                found["note"] = pc.if_else(pa.array(is_gone), pa.scalar(BY_KEY, pa.int32()), found["note"])
+                found["record_kind"] = pc.if_else(
+                    pa.array(is_gone), pa.scalar(BY_KEY, pa.int32()), found["record_kind"]
+                )
     return replace(
         decoded,
         columns=[found[field.name] for field in fields],
