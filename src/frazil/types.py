@@ -32,13 +32,13 @@ case. Spark refuses to read a table, or its changes, that has a column with such
 FORMATS_OF_REGISTRY = ("avro", "protobuf", "json_schema")
 """Formats of values and keys whose schemas are in the schema registry."""
 
-MOST_NAMES = 100
+MAX_REMEMBERED_NAMES = 100
 """The number of names of fields, or of changes of a table, that are remembered: producers can make up new names without
 end.
 """
 
 MORE_NAMES = "and more"
-"""The entry that stands for all names beyond MOST_NAMES."""
+"""The entry that stands for all names beyond MAX_REMEMBERED_NAMES."""
 
 FIRST_PLACEHOLDER_ID = 1000
 """Field ids from here on stand for fields that have no id in any table yet."""
@@ -332,12 +332,12 @@ def as_json(value: Any) -> str:
 
 
 def add_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
-    """Returns `known` with the names found: at most MOST_NAMES, and MORE_NAMES where some were left out."""
+    """Returns `known` with the names found: at most MAX_REMEMBERED_NAMES, and MORE_NAMES where some were left out."""
     new = sorted(set(found) - known)
     if not new or MORE_NAMES in known:
         return known
     names = [name for name in new if name != MORE_NAMES]
-    free = MOST_NAMES - len(known)
+    free = MAX_REMEMBERED_NAMES - len(known)
     more = {MORE_NAMES} if len(names) > free or len(names) < len(new) else set()
     return known.union(names[:free], more)
 

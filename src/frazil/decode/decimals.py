@@ -20,9 +20,9 @@ from frazil.decode.memory import COMPILED, I32, U8, high64, is_on_disk, load8
 FITS, NO_NUMBER, TOO_WIDE = range(3)
 """The values of `Decimals.state`."""
 
-MOST_DIGITS = 38
+MAX_DECIMAL_DIGITS = 38
 # Exponents are added in 64 bits: one beyond this bound fits no decimal, whatever the digits before it.
-_MOST_EXPONENT = 1 << 40
+_MAX_EXPONENT = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _read_exponent(i: int, end: int) -> tuple[int, bool]:
     first = i
     total = 0
     while i < end and load8(i) >= 48 and load8(i) <= 57:
-        total = min(total * 10 + load8(i) - 48, _MOST_EXPONENT)
+        total = min(total * 10 + load8(i) - 48, _MAX_EXPONENT)
         i += 1
     return (-total if is_negative else total), i > first and i == end
 

@@ -23,7 +23,7 @@ from frazil.write.target import TableTarget
 Records = Mapping[str, pa.Array]
 ReadRows = Callable[[TableTarget, Records], Decoded]
 """Reads records as rows of a table, for the requested fields alone."""
-_MOST_ALONE = 32
+_MAX_SINGLE_READS = 32
 
 
 def fields_requested_by_rows(target: TableTarget, records: Records, found: Decoded, read_rows: ReadRows) -> Decoded:
@@ -54,10 +54,10 @@ def _of_good_records(target: TableTarget, records: Records, found: Decoded, read
     refused = np.flatnonzero(found.refused)
     bad = [
         row
-        for row in refused[:_MOST_ALONE].tolist()
+        for row in refused[:_MAX_SINGLE_READS].tolist()
         if _are_bad(target, pick(records, np.array([row])), read_rows).any()
     ]
-    left = refused[_MOST_ALONE:]
+    left = refused[_MAX_SINGLE_READS:]
     if left.size:
         bad += left[_are_bad(target, pick(records, left), read_rows)].tolist()
     rows = np.setdiff1d(np.arange(found.refused.size), bad)

@@ -65,7 +65,7 @@ _WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d1
 _WARM_JSON_DESCRIPTORS = bytes.fromhex(
     "0a310a0a7761726d2e70726f746f22230a045761726d12090a017318012001280912100a017718022001280b32052e5761726d"
 )
-_MOST_MISSING = 1000
+_MAX_MISSING = 1000
 _FIRST = (0,)
 
 
@@ -149,7 +149,7 @@ def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str
 def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: bytes = b"") -> None:
     schema = batch.reading.schema(schema_id)
     if schema is None:
-        if len(batch.missing) < _MOST_MISSING:
+        if len(batch.missing) < _MAX_MISSING:
             batch.missing.add(schema_id)
         batch.refuse(rows, Fault("unknown_schema_id", f"schema {schema_id} has not been fetched yet"))
         return

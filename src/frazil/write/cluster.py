@@ -23,7 +23,7 @@ from frazil.write.partition_values import partition_texts, path_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import transformed
 
-_MOST_CODES = 2**62
+_MAX_CODES = 2**62
 _GATHER_ROWS = 65_536
 _SCATTERED_ROWS = 4
 
@@ -199,7 +199,7 @@ def _codes(columns: Sequence[pa.Array], count: int) -> np.ndarray:
         if encoded is None:
             continue
         own = max(1, len(encoded.dictionary))
-        if size * own > _MOST_CODES:
+        if size * own > _MAX_CODES:
             codes, size = _renumbered(codes)
         codes, size = codes * own + encoded.indices.to_numpy(), size * own
     if size > 2**16:

@@ -28,7 +28,7 @@ from pyiceberg.types import (
 
 from frazil.literals import format_day, format_moment
 
-_MOST_NAME_BYTES = 180
+_MAX_NAME_BYTES = 180
 PartitionText = tuple[Any, str]
 """A partition value for JSON, and its text for a path."""
 
@@ -57,9 +57,9 @@ def short_path(path: str) -> str:
 
 
 def _short(name: str) -> str:
-    if len(name) <= _MOST_NAME_BYTES:
+    if len(name) <= _MAX_NAME_BYTES:
         return name
-    return f"{name[:_MOST_NAME_BYTES].rsplit('%', 1)[0]}-{sha256(name.encode()).hexdigest()[:16]}"
+    return f"{name[:_MAX_NAME_BYTES].rsplit('%', 1)[0]}-{sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _as_numbers(values: pa.Array) -> pa.Array:

@@ -126,7 +126,7 @@ class TableTarget:
     #: Older partition specs, as in TableState.
     older_specs: tuple[str, ...] = ()
     #: The largest number of partitions that a task may write; 0: no limit.
-    most_partitions: int = 0
+    max_partitions: int = 0
     #: How records become changes; None where rows are appended.
     changes: ChangeReading | None = None
     #: The CDC envelope of the records; None where records are rows.

@@ -35,7 +35,7 @@ _DICTIONARY_SHARE = 0.3
 _CLUSTER_BYTES = 256 * 1024 * 1024
 # Where rows have very many partitions, the amount written at once decides the number of files.
 _SCATTERED_BYTES = 512 * 1024 * 1024
-_MOST_OPEN = 32
+_MAX_OPEN = 32
 _SMALL_BYTES = 256 * 1024
 _LEVELLED = ("zstd", "gzip", "brotli", "lz4", "lz4_raw")
 
@@ -140,12 +140,12 @@ class FileWriter:
     def _end(self, partition: Partition, is_last: bool) -> None:
         """Closes a partition's file, unless more of its rows may follow: of a few partitions, whose rows are unordered."""
         file = self._open.get(partition)
-        if file is not None and (is_last or self._arrangement.sort_keys or len(self._open) > _MOST_OPEN):
+        if file is not None and (is_last or self._arrangement.sort_keys or len(self._open) > _MAX_OPEN):
             self._close(file)
 
     def _count(self, partition: Partition) -> None:
         self._seen.add(partition)
-        most = self._target.most_partitions
+        most = self._target.max_partitions
         if most and len(self._seen) > most:
             paths = sorted(found.path for found in self._seen)
             raise TooManyPartitions(self._target.name, most, (paths[0], paths[-1]))

@@ -36,7 +36,7 @@ Bools = NDArray[np.bool_]
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _TIMES = (TimestampType, TimestamptzType)
 _INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_MOST_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
+_MAX_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
 
 
 def reading_type(source: SourceType, column_type: IcebergType | None) -> IcebergType:
@@ -103,7 +103,7 @@ def _integer(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]
 
 
 def _read_integers(text: str | None) -> int | None:
-    number = int(text) if text is not None and len(text) <= _MOST_DIGITS else 2**63
+    number = int(text) if text is not None and len(text) <= _MAX_DIGITS else 2**63
     return number if -(2**63) <= number < 2**63 else None
 
 

@@ -22,7 +22,7 @@ from frazil.decode.avro.scan import I64, U8
 from frazil.decode.columns import Bodies, bitmap
 from frazil.decode.json_text import write_texts
 
-_MOST_MILLIS = (2**63 - 1) // 1000
+_MAX_MILLIS = (2**63 - 1) // 1000
 
 Valid = NDArray[np.bool_] | None
 """Which rows have a value, bool of shape (n_rows,); None: all."""
@@ -128,8 +128,8 @@ def _make_long(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
 
 def _make_millis(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     found = walk.of(part)
-    if found.size and (int(found.min()) < -_MOST_MILLIS or int(found.max()) > _MOST_MILLIS):
-        walk.refuse(part, (found < -_MOST_MILLIS) | (found > _MOST_MILLIS), FAR_MOMENT, found)
+    if found.size and (int(found.min()) < -_MAX_MILLIS or int(found.max()) > _MAX_MILLIS):
+        walk.refuse(part, (found < -_MAX_MILLIS) | (found > _MAX_MILLIS), FAR_MOMENT, found)
     return _array(_INTEGER_TYPES[type(part.type)], found.size, valid, found * 1000)
 
 

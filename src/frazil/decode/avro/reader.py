@@ -27,7 +27,7 @@ from frazil.decode.limits import check_cells, may_guess
 from frazil.registry.port import UnusableSchema
 
 _SPARE_ROWS = 64
-_MOST_WORDS = 2**24
+_MAX_WORDS = 2**24
 
 
 @functools.lru_cache(maxsize=512)
@@ -93,7 +93,7 @@ class AvroReader:
     def _walk(self, records: Bodies, fault: U8, faulty_step: I64) -> WalkResult:
         plan, rows = self._plan, len(records)
         length = max(0, int(np.subtract(records.end, records.start, dtype=np.int64).sum()))
-        guess = np.minimum(self._items_per_byte * length * 1.25, _MOST_WORDS / max(1, int(plan.widths.sum())))
+        guess = np.minimum(self._items_per_byte * length * 1.25, _MAX_WORDS / max(1, int(plan.widths.sum())))
         capacity = guess.astype(np.int64) + _SPARE_ROWS
         capacity[RECORDS], capacity[SCRATCH] = rows, 0
         if not may_guess(int((capacity[plan.slots] + 1).sum())):

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.decode.decimals import MOST_DIGITS, Decimals, read_decimals
+from frazil.decode.decimals import MAX_DECIMAL_DIGITS, Decimals, read_decimals
 
 Bools = NDArray[np.bool_]
 _WORD = 16
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 """The longest number that becomes text, in bytes: PostgreSQL's largest numeric has 61,233."""
-_MOST_ZEROS = 1000
+_MAX_ZEROS = 1000
 """The number of zeros that a scale may add to the digits of a number: a few bytes must not become megabytes of text."""
 _FAR_SCALE = 1 << 40
 _SHORT_BITS = 200
@@ -42,8 +42,8 @@ def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, Bools]:
     for place in range(_WORD):
         rows_left = rows_left[ends[rows_left] - starts[rows_left] > place]
         words[rows_left, place] = raw[ends[rows_left] - 1 - place]
-    kind = pa.decimal128(MOST_DIGITS, 0)
-    most = pa.scalar(Decimal(10**MOST_DIGITS - 1), kind)
+    kind = pa.decimal128(MAX_DECIMAL_DIGITS, 0)
+    most = pa.scalar(Decimal(10**MAX_DECIMAL_DIGITS - 1), kind)
     numbers = pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(words)])
     large = np.asarray(pc.or_(pc.greater(numbers, most), pc.less(numbers, pc.negate(most))))
     bad |= good & large
@@ -69,7 +69,7 @@ def _trimmed(raw: bytes) -> bytes:
 
 def with_scale(numbers: pa.Array, scale: int) -> pa.Array:
     """Returns decimal128 integers as decimals with the same digits and `scale` of them after the point."""
-    return pa.Array.from_buffers(pa.decimal128(MOST_DIGITS, scale), len(numbers), numbers.buffers())
+    return pa.Array.from_buffers(pa.decimal128(MAX_DECIMAL_DIGITS, scale), len(numbers), numbers.buffers())
 
 
 def scaled_decimals(values: pa.Array, scales: pa.Array, precision: int, scale: int) -> Decimals:
@@ -85,7 +85,7 @@ def digit_texts(values: pa.Array, scales: pa.Array, by_value: bool) -> pa.Array:
     """
     numbers, is_long = unscaled_numbers(without_padding(values))
     each = _scales(scales)
-    is_long |= (each < 0) | (each > MOST_DIGITS)
+    is_long |= (each < 0) | (each > MAX_DECIMAL_DIGITS)
     found = pa.nulls(len(values), pa.string())
     for scale in np.unique(each[~is_long]).tolist():
         texts = with_scale(numbers, scale).cast(pa.string())
@@ -119,7 +119,7 @@ def _digits(values: pa.Array) -> pa.Array:
 
 
 def _spell(raw: bytes) -> str | None:
-    if not 0 < len(raw) <= _MOST_BYTES:
+    if not 0 < len(raw) <= _MAX_BYTES:
         return None
     return format_integer(int.from_bytes(raw, "big", signed=True))
 
@@ -150,7 +150,7 @@ def _with_point(digits: str | None, scale: int) -> str | None:
     if digits is None:
         return None
     sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
-    if max(-scale, scale - len(digits)) > _MOST_ZEROS:
+    if max(-scale, scale - len(digits)) > _MAX_ZEROS:
         return "0" if digits == "0" else None
     if scale <= 0:
         return "0" if digits == "0" else f"{sign}{digits}{'0' * -scale}"

@@ -31,7 +31,7 @@ from frazil.decode.connect.unscaled import (
     with_scale,
     without_padding,
 )
-from frazil.decode.decimals import MOST_DIGITS
+from frazil.decode.decimals import MAX_DECIMAL_DIGITS
 from frazil.decode.epochs import (
     FIRST_DAY,
     LAST_DAY,
@@ -55,7 +55,7 @@ class LogicalType:
     #: The scale of a decimal.
     scale: int = 0
     #: The precision of a decimal.
-    precision: int = MOST_DIGITS
+    precision: int = MAX_DECIMAL_DIGITS
     #: Whether its values identify rows, so that equal values must be written alike.
     is_key: bool = False
 
@@ -194,9 +194,9 @@ def _uuid(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectVal
 def _decimal(array: pa.Array, logical_type: LogicalType, _: IcebergType | None) -> ConnectValues | None:
     if not pa.types.is_binary(array.type):
         return None
-    if -MOST_DIGITS < logical_type.scale < 0 < logical_type.precision:
+    if -MAX_DECIMAL_DIGITS < logical_type.scale < 0 < logical_type.precision:
         return _round_decimal(array, logical_type)
-    if not 0 <= logical_type.scale <= logical_type.precision <= MOST_DIGITS:
+    if not 0 <= logical_type.scale <= logical_type.precision <= MAX_DECIMAL_DIGITS:
         return None
     numbers, bad = unscaled_numbers(without_padding(array))
     numbers = with_scale(numbers, logical_type.scale)
@@ -210,7 +210,7 @@ def _decimal(array: pa.Array, logical_type: LogicalType, _: IcebergType | None) 
 
 def _round_decimal(array: pa.Array, logical_type: LogicalType) -> ConnectValues:
     """Returns numbers with a negative scale, which no Iceberg decimal has."""
-    kind = DecimalType(min(logical_type.precision - logical_type.scale, MOST_DIGITS), 0)
+    kind = DecimalType(min(logical_type.precision - logical_type.scale, MAX_DECIMAL_DIGITS), 0)
     scales = pa.repeat(pa.scalar(logical_type.scale, pa.int32()), len(array))
     found = scaled_decimals(array, scales, kind.precision, 0).array
     bad = _is_unconverted(array, found)
@@ -247,7 +247,7 @@ def confluent_decimal(precision: str | None, scale: str | None) -> LogicalType:
     whole = scale is not None and scale.isdecimal() and (precision is None or precision.isdecimal())
     if not whole or scale is None:
         return LogicalType(CONFLUENT_DECIMAL, _UNKNOWN)
-    return LogicalType(CONFLUENT_DECIMAL, int(scale), min(int(precision or MOST_DIGITS), MOST_DIGITS))
+    return LogicalType(CONFLUENT_DECIMAL, int(scale), min(int(precision or MAX_DECIMAL_DIGITS), MAX_DECIMAL_DIGITS))
 
 
 def _decimal_message(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:

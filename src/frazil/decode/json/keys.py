@@ -18,7 +18,7 @@ from frazil.decode.json.tree import (
     INDEX_MASK,
     INTEGERS,
     LISTS,
-    MOST_UNINDEXED,
+    MAX_UNINDEXED_FIELDS,
     SLICES_ONLY,
     index_keys,
 )
@@ -91,7 +91,7 @@ class KeyTree:
                 inner = [member.name for member in kind.fields]
                 self.fields[first + place][CHILD] = self.add(inner, [m.field_type for m in kind.fields], is_deep)
         self.nodes[node] = [first, last, len(self.fields), len(self.nodes), self.index_size, 0]
-        if last - first > MOST_UNINDEXED:
+        if last - first > MAX_UNINDEXED_FIELDS:
             size = 1 << (2 * (last - first)).bit_length()
             self.nodes[node][INDEX_MASK] = size - 1
             self.index_size += size

@@ -38,7 +38,7 @@ FAULTS = {
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """The faults of an entire text, by the codes of the scan."""
-_MOST_ROUNDS = 20
+_MAX_ROUNDS = 20
 """The limit on repeated decoding without contradicting records; after it all refused records are left out at once."""
 
 
@@ -98,13 +98,13 @@ def _without_refused(
     alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
     refused, mismatches = alone.refused.copy(), list(alone.mismatches)
     requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {}
-    for n in range(_MOST_ROUNDS):
+    for n in range(_MAX_ROUNDS):
         rows = np.flatnonzero(~refused)
         rest = values.take(pa.array(rows))
         texts = texts_of(rest, options)
         among = _decode(rest, texts, fields, options)
         requested_fields = among.requested_fields
-        out = among.refused if n == _MOST_ROUNDS - 1 else _certainly_refused(texts, among)
+        out = among.refused if n == _MAX_ROUNDS - 1 else _certainly_refused(texts, among)
         if not out.any():
             break
         refused[rows[out]] = True

@@ -33,7 +33,7 @@ KEY_AT, KEY_LENGTH, CHILD, READ_AS, SLOT = range(5)
 FIRST, LAST, SUBTREE_LAST, NODES_LAST, INDEX_AT, INDEX_MASK = range(6)
 SLICES_ONLY, INTEGERS, DOUBLES, LISTS = range(4)  # The part of a field's value that is read in passing.
 MAX_TREE_DEPTH = 32
-MOST_UNINDEXED = 16
+MAX_UNINDEXED_FIELDS = 16
 """Objects with more fields have an index of their keys: else a text of n keys would take n times as many comparisons."""
 _NO_CAPACITY = -3
 # Up to here plain arithmetic is exact: below 10**18 an integer is within 64 bits, below 10**15 one division of two

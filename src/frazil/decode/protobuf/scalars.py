@@ -37,8 +37,8 @@ from frazil.decode.protobuf.program import I64
 # 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and
 # duration.proto allow.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-_MOST_SECONDS = 315_576_000_000
-_MOST_NANOS = 999_999_999
+_MAX_SECONDS = 315_576_000_000
+_MAX_NANOS = 999_999_999
 
 _NO_MOMENT = Fault(
     "out_of_range", "the timestamp {value} is outside of the years 1 to 9999, or its nanos are no part of a second"
@@ -146,7 +146,7 @@ def _seconds_and_nanos(cells: Cells, spot: Spot) -> tuple[I64, I64]:
 
 def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     seconds, nanos = _seconds_and_nanos(cells, spot)
-    bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos > _MOST_NANOS)
+    bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos > _MAX_NANOS)
     if spot.valid is not None:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_MOMENT, (seconds, nanos))
@@ -155,7 +155,7 @@ def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
 
 def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     seconds, nanos = _seconds_and_nanos(cells, spot)
-    bad = (seconds < -_MOST_SECONDS) | (seconds > _MOST_SECONDS) | (nanos < -_MOST_NANOS) | (nanos > _MOST_NANOS)
+    bad = (seconds < -_MAX_SECONDS) | (seconds > _MAX_SECONDS) | (nanos < -_MAX_NANOS) | (nanos > _MAX_NANOS)
     bad |= ((seconds < 0) & (nanos > 0)) | ((seconds > 0) & (nanos < 0))
     if spot.valid is not None:
         bad &= spot.valid
