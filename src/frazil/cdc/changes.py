@@ -312,14 +312,14 @@ def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) 
         same = np.asarray(pc.fill_null(pc.equal(opened.op_texts, text), False))
         check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(text[:60], ensure_ascii=False)}")
     if envelope.is_upsert:
-        gone = change & (op == REMOVE)
+        removals = change & (op == REMOVE)
         check.refuse(
-            gone & (opened.record_kind == IMAGES) & ~opened.has_before,
+            removals & (opened.record_kind == IMAGES) & ~opened.has_before,
             FAULTS[NO_BEFORE].kind,
             FAULTS[NO_BEFORE].message,
         )
         check.refuse(
-            gone & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message
+            removals & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message
         )
 
 
@@ -330,18 +330,18 @@ def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
     good = (opened.record_kind <= ROW) & ~refused
     op, has_before = opened.op, opened.has_before & (opened.record_kind == IMAGES)
     writes = good & np.isin(op, (CREATE, UPDATE, SNAPSHOT))
-    gone, emptied = good & (op == REMOVE), good & (op == EMPTY)
+    removals, emptied = good & (op == REMOVE), good & (op == EMPTY)
     if not (envelope.is_log or envelope.is_upsert):
-        gone[:] = emptied[:] = False
+        removals[:] = emptied[:] = False
     first = good & (op == UPDATE) & has_before & (envelope.is_log | envelope.is_upsert)
-    count = first.astype(np.int64) + (writes | gone | emptied)
+    count = first.astype(np.int64) + (writes | removals | emptied)
     records = np.repeat(np.arange(op.size), count)
     is_first = _leading(first, count, records)
     ops = np.full(records.size, UPSERT, np.int8)
     if envelope.is_upsert:
-        ops[is_first | (gone[records] & (not envelope.marks_deletes))] = DELETE
+        ops[is_first | (removals[records] & (not envelope.marks_deletes))] = DELETE
         ops[emptied[records]] = TRUNCATE
-    is_before = is_first | (gone[records] & has_before[records])
+    is_before = is_first | (removals[records] & has_before[records])
     is_after = ~is_before & ~emptied[records] & opened.has_after[records]
     return Plan(records, ops, is_after, is_before)
 
@@ -459,10 +459,10 @@ def _unsent(context: ChangeContext, plan: Plan) -> dict[int, Bools]:
     if context.envelope.is_upsert and context.envelope.marks_deletes:
         # A struct that contains a key column has other fields, which must stay too.
         keys = {path[0] for path in context.envelope.keys if len(path) == 1}
-        gone = opened.op[plan.records] == REMOVE
+        removals = opened.op[plan.records] == REMOVE
         for n, field in enumerate(target.fields):
             if field.name not in keys:
-                found[n] = found.get(n, np.zeros(gone.size, np.bool_)) | gone
+                found[n] = found.get(n, np.zeros(removals.size, np.bool_)) | removals
     return found
 
 

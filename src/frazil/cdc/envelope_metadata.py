@@ -51,11 +51,11 @@ def own_values(facts: Facts, changes: Changes) -> dict[str, pa.Array]:
         found["image"] = _image_names(opened, changes)
     if "unavailable" in facts.own:
         found["unavailable"] = _unsent_names(facts.target, changes)
-    gone = opened.op[rows] == REMOVE
+    removals = opened.op[rows] == REMOVE
     if "deleted" in facts.own:
-        found["deleted"] = pa.array(gone)
+        found["deleted"] = pa.array(removals)
     if "deleted_at" in facts.own:
-        found["deleted_at"] = pc.if_else(pa.array(gone), change_times(opened, facts.records).take(places), None)
+        found["deleted_at"] = pc.if_else(pa.array(removals), change_times(opened, facts.records).take(places), None)
     return found
 
 

@@ -147,14 +147,14 @@ def decode_records(
     if found is None or not found.groups:
         return decode(values)
     groups = [Group(rows[one.rows], _decode(found, one, fields, reading)) for one in found.groups if _has_type(one)]
-    bare = [one for one in found.groups if not _has_type(one)]
+    without_type = [one for one in found.groups if not _has_type(one)]
     typed = np.concatenate([np.zeros(0, np.int64), *(group.rows for group in groups)])
     left = np.setdiff1d(np.arange(len(values)), typed)
     if left.size:
-        held = values
-        for one in bare:
-            held = _with_payloads(held, rows[one.rows], found, one.rows)
-        some = held if left.size == len(values) else held.take(pa.array(left))
+        unwrapped = values
+        for one in without_type:
+            unwrapped = _with_payloads(unwrapped, rows[one.rows], found, one.rows)
+        some = unwrapped if left.size == len(values) else unwrapped.take(pa.array(left))
         groups.append(Group(left, decode(some)))
     return in_order(groups, fields, len(values), options.limit)
 
@@ -202,21 +202,21 @@ def _read_members(
     values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], has_canonical_keys: bool = False
 ) -> _Messages | None:
     """Returns the messages; None where escaped keys must be replaced first."""
-    texts, error, whole = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
+    texts, error, objects = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
     texts.selection, texts.is_rescuing, texts.accepts_non_finite = None, False, True
-    scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
-    schema, payload = members_under(texts, whole, (SCHEMA, PAYLOAD), error)
+    scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
+    schema, payload = members_under(texts, objects, (SCHEMA, PAYLOAD), error)
     if (error == scan.ESCAPED_KEY).any() and not has_canonical_keys:
         return None
-    counts = np.zeros(len(whole), np.int32)
-    good = replace(whole, kind=np.where(error == scan.OK, whole.kind, ABSENT).astype(np.uint8))
+    counts = np.zeros(len(objects), np.int32)
+    good = replace(objects, kind=np.where(error == scan.OK, objects.kind, ABSENT).astype(np.uint8))
     scan.count_members(texts.base, good.start, good.end, good.kind, OBJECT, counts, texts.stack)
     is_message = (counts == 2) & (schema.kind != ABSENT) & (payload.kind != ABSENT)
     is_own = (
         SCHEMA in columns and PAYLOAD in columns
     )  # Without a schema nothing else distinguishes a message from a record.
-    bare = np.flatnonzero(is_message & (schema.kind == NULL) & (not is_own))
-    groups = [_Message(bare, None)] if bare.size else []
+    without_type = np.flatnonzero(is_message & (schema.kind == NULL) & (not is_own))
+    groups = [_Message(without_type, None)] if without_type.size else []
     groups += _by_schema(texts, schema, np.flatnonzero(is_message & (schema.kind == OBJECT)))
     return _Messages(texts, payload, groups)
 

@@ -98,9 +98,9 @@ def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, NDArr
     """Returns texts as numbers, and which texts are no numbers, bool of shape (n_records,)."""
     is_digits = pc.fill_null(pc.match_substring_regex(text, _DIGITS), False)
     numbers = pc.if_else(is_digits, text, None).cast(pa.int64())
-    rest = np.asarray(pc.and_(pc.is_valid(text), pc.invert(is_digits)))
-    if rest.any():
-        found = {row: _number(text[row].as_py()) for row in np.flatnonzero(rest).tolist()}
+    undecided = np.asarray(pc.and_(pc.is_valid(text), pc.invert(is_digits)))
+    if undecided.any():
+        found = {row: _number(text[row].as_py()) for row in np.flatnonzero(undecided).tolist()}
         numbers = pa.array([found.get(row, number) for row, number in enumerate(numbers.to_pylist())], pa.int64())
     if pa.types.is_int32(target):
         is_int = pc.and_(pc.greater_equal(numbers, -(2**31)), pc.less(numbers, 2**31))

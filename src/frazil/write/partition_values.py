@@ -107,8 +107,8 @@ def _time_text(micros: int) -> PartitionText:
     text = _without_zeros(format_moment(micros).partition("T")[2])
     if micros % 60_000_000 == 0:
         return text, text[:5]
-    whole, _, fraction = text.partition(".")
-    return text, f"{whole}.{fraction.ljust(3 if len(fraction) <= 3 else 6, '0')}" if fraction else text
+    seconds, _, fraction = text.partition(".")
+    return text, f"{seconds}.{fraction.ljust(3 if len(fraction) <= 3 else 6, '0')}" if fraction else text
 
 
 def _without_zeros(time: str) -> str:

@@ -124,18 +124,18 @@ def _open(
     )
     outer.refused[[mismatch.row for mismatch in large]] = True
     outer.mismatches += large
-    error, whole = unreadable(values), text_slices(values)
-    scan.scan_texts(outer.base, whole.start, whole.end, whole.kind, error)
+    error, objects = unreadable(values), text_slices(values)
+    scan.scan_texts(outer.base, objects.start, objects.end, objects.kind, error)
     is_tombstone = error == scan.TOMBSTONE
     error[is_tombstone] = scan.OK
-    members = dict(zip(_NAMES, members_under(outer, whole, _NAMES, error), strict=True))
+    members = dict(zip(_NAMES, members_under(outer, objects, _NAMES, error), strict=True))
     messages = _judge(EnvelopeBatch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
     messages.record_kind[is_tombstone] = TOMBSTONE
     rows = _rows(messages)
     facts = _facts(messages)
     if not _is_spelt(outer, error):
         return None
-    outer.refuse(whole, error, "", FAULTS)
+    outer.refuse(objects, error, "", FAULTS)
     groups = list(group_rows(outer, messages.members["mysqlType"], messages.counts > 0, rows.owner))
     inner = _inner(messages, rows)
     columns = {name: array.take(pa.array(rows.owner)) for name, array in facts.items()}

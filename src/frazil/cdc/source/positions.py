@@ -85,9 +85,9 @@ def split_snapshot_marks(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]
     if not pc.any(pc.match_substring(places, "/r")).as_py():
         return places, np.full(len(places), -1)
     parts = pc.extract_regex(places, _READ)
-    bare = pc.coalesce(pc.struct_field(parts, "place"), places)
+    unmarked = pc.coalesce(pc.struct_field(parts, "place"), places)
     partitions = pc.struct_field(parts, "partition").cast(pa.int64())
-    return bare, np.asarray(pc.fill_null(partitions, -1))
+    return unmarked, np.asarray(pc.fill_null(partitions, -1))
 
 
 def _present(fields: Mapping[str, pa.Array | None]) -> dict[str, pa.Array]:

@@ -46,12 +46,12 @@ def plan_columns(avro: Avro, forms: Forms = OWN_FORMS) -> Plan:
     """
     planner = _Planner(forms=dict(forms))
     if avro.kind == "record":
-        whole = planner.value(avro, _Place())
-        parts = whole.children if whole else ()
-        names = [member.name for member in whole.type.fields] if whole and isinstance(whole.type, StructType) else []
+        record = planner.value(avro, _Place())
+        parts = record.children if record else ()
+        names = [member.name for member in record.type.fields] if record and isinstance(record.type, StructType) else []
     else:
-        whole = planner.value(avro, _Place(("value",)))
-        parts, names = ((whole,), ["value"]) if whole else ((), [])
+        record = planner.value(avro, _Place(("value",)))
+        parts, names = ((record,), ["value"]) if record else ((), [])
     planner.code.add(END)
     planner.write_routines()
     code = planner.code

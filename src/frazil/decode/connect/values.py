@@ -244,8 +244,8 @@ _UNKNOWN = -1
 
 def confluent_decimal(precision: str | None, scale: str | None) -> LogicalType:
     """Returns the logical type of a decimal in a message with its own scale, with the parameters of its field, if any."""
-    whole = scale is not None and scale.isdecimal() and (precision is None or precision.isdecimal())
-    if not whole or scale is None:
+    is_valid = scale is not None and scale.isdecimal() and (precision is None or precision.isdecimal())
+    if not is_valid or scale is None:
         return LogicalType(CONFLUENT_DECIMAL, _UNKNOWN)
     return LogicalType(CONFLUENT_DECIMAL, int(scale), min(int(precision or MAX_DECIMAL_DIGITS), MAX_DECIMAL_DIGITS))
 

@@ -291,12 +291,12 @@ def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tupl
     if bad.any():
         name = str(kind).split("<")[0]  # The contents of a list or struct would only hide the expected type.
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
-        whole = faults[values.NOT_INTEGRAL]
+        fault = faults[values.NOT_INTEGRAL]
         for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
             remedy = zone_settings(texts.in_row(path), kind)
             faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
         faults[values.NOT_INTEGRAL] = replace(
-            whole, message=f"{whole.message}: {fraction_settings(texts.in_row(path))}"
+            fault, message=f"{fault.message}: {fraction_settings(texts.in_row(path))}"
         )
         texts.refuse(slices, bad, ".".join(path), faults)
 
@@ -337,13 +337,13 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tup
     slow = np.empty(len(slices), np.int32)
     count = values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad, slow)
     for row in slow[:count].tolist():
-        whole = integral_value(texts.text(slices, row))
-        if whole is None:
+        integral = integral_value(texts.text(slices, row))
+        if integral is None:
             bad[row] = values.NOT_INTEGRAL
-        elif not least <= whole <= most:
+        elif not least <= integral <= most:
             bad[row] = values.OUT_OF_RANGE
         else:
-            out[row], valid[row] = whole, 1
+            out[row], valid[row] = integral, 1
     _refuse(texts, slices, bad, kind, path)
     if isinstance(kind, IntegerType):
         return _primitive(pa.int32(), valid, pa.py_buffer(out.astype(np.int32)))

@@ -100,9 +100,9 @@ def _without_refused(
     requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for n in range(_MAX_ROUNDS):
         rows = np.flatnonzero(~refused)
-        rest = values.take(pa.array(rows))
-        texts = texts_of(rest, options)
-        among = _decode(rest, texts, fields, options)
+        remaining = values.take(pa.array(rows))
+        texts = texts_of(remaining, options)
+        among = _decode(remaining, texts, fields, options)
         requested_fields = among.requested_fields
         out = among.refused if n == _MAX_ROUNDS - 1 else _certainly_refused(texts, among)
         if not out.any():

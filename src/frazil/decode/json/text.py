@@ -200,13 +200,13 @@ def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, re
 def _slow_numbers(column: TextColumn, is_number: NDArray[np.bool_]) -> pa.Array:
     counts: list[int | None] = [None] * is_number.size
     for row in np.flatnonzero(is_number).tolist():
-        whole = integral_value(column.array[row].as_py())
-        if whole is None:
+        integral = integral_value(column.array[row].as_py())
+        if integral is None:
             column.bad[row] = NOT_INTEGRAL
-        elif not -(2**63) <= whole < 2**63:
+        elif not -(2**63) <= integral < 2**63:
             column.bad[row] = OUT_OF_RANGE
         else:
-            counts[row] = whole
+            counts[row] = integral
     return pa.array(counts, pa.int64())
 
 

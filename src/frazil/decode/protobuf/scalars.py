@@ -160,8 +160,8 @@ def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     if spot.valid is not None:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_DURATION, (seconds, nanos))
-    whole = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
-    return _fixed(pa.int64(), seconds * 1_000_000 + whole, spot.valid)
+    micros = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
+    return _fixed(pa.int64(), seconds * 1_000_000 + micros, spot.valid)
 
 
 def _json_writer(cells: Cells, places: I64, valid: Flags, descriptor: Any) -> tuple[int, WriteValues]:
