@@ -70,7 +70,8 @@ its dead-letter table. A dead-letter table has `frazil.<pipeline>.replaying.<id>
 `frazil.<pipeline>.dead-letters-published`, the commit id whose dead letters are in their Kafka topic.
 `frazil.<pipeline>.orphans-removed-at` is the time, in milliseconds, of the last search for orphan files; before the
 first search, `frazil.<pipeline>.maintenance-started-at` is the time since which a running pipeline maintains the
-table, and the search is due a day later. `frazil.<pipeline>.maintained-at` is the time of the last action of `frazil maintain`.
+table, and the search is due a day later. `frazil.<pipeline>.maintained-at` is the time of the last action of `frazil
+maintain`.
 
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
 snapshot contains it ([reason](../how-to/maintain.md#other-writers)): with the same `commit-id`, without `skipped`, and

@@ -7,7 +7,7 @@ import time as _time
 import uuid as _uuid
 from typing import Protocol
 
-_chance = _random.Random()
+_generator = _random.Random()
 
 
 class Clock(Protocol):
@@ -43,9 +43,9 @@ def new_id() -> str:
 
 def jitter(seconds: float) -> float:
     """Returns `seconds` changed at random by up to a fifth, so that many processes do not retry at the same moment."""
-    return seconds * _chance.uniform(0.8, 1.2)
+    return seconds * _generator.uniform(0.8, 1.2)
 
 
 def seed_randomness(seed: int) -> None:
     """Seeds the randomness of this module, so that a run can be repeated."""
-    _chance.seed(seed)
+    _generator.seed(seed)

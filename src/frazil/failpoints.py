@@ -27,14 +27,16 @@ _lock = threading.Lock()
 class _Armed:
     """The action at a point, and when it happens."""
 
+    #: The name of the action.
     action: str
     #: The action happens when the point is reached for this time.
     nth: int = 1
     #: The action happens every time while this file exists, instead of at the `nth` time.
     file: Path | None = None
+    #: The number of times that the point was reached.
     count: int = 0
 
-    def is_due(self) -> bool:
+    def is_reached(self) -> bool:
         if self.file is not None:
             return self.file.exists()
         with _lock:
@@ -66,7 +68,7 @@ def hit(name: str) -> None:
     if not _active:
         return
     for armed in _active.get(name, ()):
-        if armed.is_due():
+        if armed.is_reached():
             _act(name, armed)
 
 

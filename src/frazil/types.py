@@ -32,13 +32,13 @@ case. Spark refuses to read a table, or its changes, that has a column with such
 FORMATS_OF_REGISTRY = ("avro", "protobuf", "json_schema")
 """Formats of values and keys whose schemas are in the schema registry."""
 
-MOST_NAMES = 100
+MAX_REMEMBERED_NAMES = 100
 """The number of names of fields, or of changes of a table, that are remembered: producers can make up new names without
 end.
 """
 
 MORE_NAMES = "and more"
-"""The entry that stands for all names beyond MOST_NAMES."""
+"""The entry that stands for all names beyond MAX_REMEMBERED_NAMES."""
 
 FIRST_PLACEHOLDER_ID = 1000
 """Field ids from here on stand for fields that have no id in any table yet."""
@@ -50,7 +50,9 @@ class OffsetRange:
 
     topic: str
     partition: int
+    #: The first offset.
     start: int
+    #: The offset after the last one.
     end: int
 
     @property
@@ -74,6 +76,7 @@ class DataFile:
     """A data file that a task wrote."""
 
     path: str
+    #: The number of rows.
     record_count: int
     size_bytes: int
     #: The file as JSON of Iceberg's `ContentFileParser`.
@@ -90,6 +93,7 @@ class DeleteFile:
     kind: str
     #: Path of the data file whose rows are deleted; empty where the file may refer to several.
     data_file: str
+    #: The number of deleted rows that the file lists.
     record_count: int
     #: The file as JSON of Iceberg's `ContentFileParser`.
     content: str
@@ -133,12 +137,15 @@ class Progress:
     offsets: Offsets = field(default_factory=dict)
     #: Kafka's topic ids by topic: a topic that was deleted and recreated is not read on by offset alone.
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    #: Kafka's cluster id.
     cluster_id: str = ""
+    #: The id of the commit, by which a commit with unknown outcome is found again.
     commit_id: str = ""
     #: The epoch of the writer: a later start of the same pipeline has a greater one.
     epoch: int = 0
     #: The id of the writer's run.
     run_id: str = ""
+    #: The record timestamp up to which the table is complete.
     watermark: Watermark = field(default_factory=Watermark)
     #: Offsets (from, to) that this commit skipped because Kafka no longer has their records, by topic and partition.
     skipped: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
@@ -159,6 +166,7 @@ class Progress:
     last_deletes: tuple[LastDelete, ...] = ()
     #: Id of the snapshot; None before the first commit, together with empty offsets.
     snapshot_id: int | None = None
+    #: The time of the snapshot; None before the first commit.
     committed_at_ms: int | None = None
 
     @property
@@ -172,6 +180,7 @@ class Batch:
     """The offset ranges that one table reads next."""
 
     table: str
+    #: The offset ranges.
     ranges: tuple[OffsetRange, ...]
     #: Whether the table's records have been small, so that they are sent to tasks without being measured. An oversized
     #: record fails such a batch (`TaskReport.has_oversized`).
@@ -212,6 +221,7 @@ class BadRecord:
     kind: str
     #: Path of the field; empty for the whole record.
     path: str
+    #: The message.
     reason: str
 
 
@@ -269,8 +279,11 @@ class Commit:
     """One snapshot to be committed: its files and its progress, valid only on top of `expected`."""
 
     table: str
+    #: The data files that the commit adds.
     files: tuple[DataFile, ...]
+    #: The progress that the commit records.
     progress: Progress
+    #: The progress that the table must have before the commit.
     expected: Progress
     #: The rows that the commit deletes, of an upsert table; None for a commit that only appends.
     delta: RowDelta | None = None
@@ -319,14 +332,14 @@ def as_json(value: Any) -> str:
 
 
 def add_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
-    """Returns `known` with the names found: at most MOST_NAMES, and MORE_NAMES where some were left out."""
+    """Returns `known` with the names found: at most MAX_REMEMBERED_NAMES, and MORE_NAMES where some were left out."""
     new = sorted(set(found) - known)
     if not new or MORE_NAMES in known:
         return known
     names = [name for name in new if name != MORE_NAMES]
-    room = MOST_NAMES - len(known)
-    more = {MORE_NAMES} if len(names) > room or len(names) < len(new) else set()
-    return known.union(names[:room], more)
+    free = MAX_REMEMBERED_NAMES - len(known)
+    more = {MORE_NAMES} if len(names) > free or len(names) < len(new) else set()
+    return known.union(names[:free], more)
 
 
 def list_names(names: Iterable[str]) -> list[str]:

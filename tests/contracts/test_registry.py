@@ -19,7 +19,7 @@ from frazil.clock import new_id
 from frazil.decode.json.records import decode_json
 from frazil.decode.json_schema.types import struct_of_json_schema
 from frazil.decode.protobuf.reader import protobuf_reader
-from frazil.decode.wire_format import split_frames
+from frazil.decode.wire_format import split_headers
 from frazil.errors import UnavailableError
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import RegisteredSchema, SchemaKind
@@ -195,14 +195,14 @@ def test_what_confluent_s_producers_write_leads_to_their_schema(
     makers: dict[str, Any] = {"avro": lambda: AvroSerializer(client, avro(name, "a"))}
     makers["json_schema"] = lambda: JSONSerializer(json.dumps(schema), client)
     write = makers[kind]()
-    framed = split_frames(pa.array([write({"a": n}, context) for n in (1, 2)], pa.binary()), "confluent")
-    assert not framed.fault.any()
-    found = ConfluentRegistry(RegistrySpec(urls=(apicurio.api,))).by_id(int(framed.ids[0]))
+    split = split_headers(pa.array([write({"a": n}, context) for n in (1, 2)], pa.binary()), "confluent")
+    assert not split.fault.any()
+    found = ConfluentRegistry(RegistrySpec(urls=(apicurio.api,))).by_id(int(split.ids[0]))
     assert found
     assert found.kind == kind
     if kind == "json_schema":
-        starts = zip(framed.bodies.start.tolist(), framed.bodies.end.tolist(), strict=True)
-        bodies = pa.array([framed.bodies.buffer[start:end].tobytes() for start, end in starts], pa.binary())
+        starts = zip(split.bodies.start.tolist(), split.bodies.end.tolist(), strict=True)
+        bodies = pa.array([split.bodies.buffer[start:end].tobytes() for start, end in starts], pa.binary())
         decoded = decode_json(bodies, struct_of_json_schema(found.text, found.references).fields)
         assert decoded.columns[0].to_pylist() == [1, 2]
     client.close()

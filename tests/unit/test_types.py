@@ -19,8 +19,8 @@ from frazil.report.task_report import TaskReport, dump_report, load_report, merg
 from frazil.spec import TableSpec, TopicSelector
 from frazil.testing import FakeClock
 from frazil.types import (
+    MAX_REMEMBERED_NAMES,
     MORE_NAMES,
-    MOST_NAMES,
     BadRecord,
     Batch,
     DataFile,
@@ -134,7 +134,7 @@ def test_a_hundred_names_are_remembered_however_many_come(tmp_path: Path) -> Non
     known: frozenset[str] = frozenset()
     for batch in range(1000):
         known = add_names(known, {f"{batch:04}.{number}" for number in range(3)})
-    assert len(known) == MOST_NAMES + 1
+    assert len(known) == MAX_REMEMBERED_NAMES + 1
     assert list_names(known)[0] == "0000.0"
     assert list_names(known)[-1] == MORE_NAMES
     table = Table(
@@ -145,9 +145,9 @@ def test_a_hundred_names_are_remembered_however_many_come(tmp_path: Path) -> Non
 
 
 def test_names_that_a_task_has_left_out_are_not_forgotten() -> None:
-    of_task = add_names(frozenset(), map(str, range(MOST_NAMES + 1)))
+    of_task = add_names(frozenset(), map(str, range(MAX_REMEMBERED_NAMES + 1)))
     assert MORE_NAMES in of_task
     assert add_names(frozenset(), of_task) == of_task
     assert add_names(frozenset({"x"}), [MORE_NAMES]) == {"x", MORE_NAMES}
     assert add_names(frozenset({"x"}), ["x"]) == {"x"}
-    assert MORE_NAMES not in add_names(frozenset(), map(str, range(MOST_NAMES)))
+    assert MORE_NAMES not in add_names(frozenset(), map(str, range(MAX_REMEMBERED_NAMES)))

@@ -72,7 +72,7 @@ def check_old_keys(check: BadRecords, opened: Opened, target: TableTarget, recor
         return
     if not all(has_column(target, path) for path in reading.paths):
         return
-    updates = (opened.note == IMAGES) & (opened.op == UPDATE) & ~check.refused
+    updates = (opened.record_kind == IMAGES) & (opened.op == UPDATE) & ~check.refused
     # A column that no field feeds, such as the topic or a constant, is the same before and after.
     own = {name for _, name in target.metadata} | (target.shaping.own if target.shaping is not None else set())
     fields = {path: places for path, places in places_of(target, reading).items() if path[0] not in own}
@@ -84,9 +84,9 @@ def check_old_keys(check: BadRecords, opened: Opened, target: TableTarget, recor
     for path, mask in untold.items():
         roots = {place[0] for place in fields[path]}
         # A key that cannot be read is accepted. The `_id` of a document never changes.
-        is_told = np.array([not roots.isdisjoint(names) for names in keys.names] + [True])[keys.codes] & ~keys.lacks
+        is_listed = np.array([not roots.isdisjoint(names) for names in keys.names] + [True])[keys.codes] & ~keys.lacks
         name = ".".join(path)
-        check.refuse(mask & ~is_told & (ID not in roots), FAULTS[NO_BEFORE].kind, _UNTOLD.format(name), name)
+        check.refuse(mask & ~is_listed & (ID not in roots), FAULTS[NO_BEFORE].kind, _UNTOLD.format(name), name)
 
 
 def _is_there(images: pa.Array | None, field: tuple[str, ...], count: int) -> Bools:

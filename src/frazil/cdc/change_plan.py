@@ -27,10 +27,11 @@ OPERATIONS = ("c", "u", "d", "r", "t")
 class Opened:
     """Envelopes of a stretch, opened to columns."""
 
+    #: The result per record, without columns of the table.
     decoded: Decoded
     #: The kind of each record, a code of `cdc.envelope`.
-    note: NDArray[np.int32]
-    #: The operation of each change, an index of WORDS.
+    record_kind: NDArray[np.int32]
+    #: The operation of each change, an index of OPERATIONS.
     op: NDArray[np.int64]
     #: The operation as the record has it.
     op_texts: pa.Array
@@ -53,7 +54,7 @@ class Opened:
     @property
     def has_before(self) -> Bools:
         """Which records have the row before the change."""
-        return np.zeros(self.note.size, np.bool_) if self.before is None else np.asarray(self.before.is_valid())
+        return np.zeros(self.record_kind.size, np.bool_) if self.before is None else np.asarray(self.before.is_valid())
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,9 @@ class ChangeContext:
     target: TableTarget
     envelope: Envelope
     opened: Opened
+    #: The fields of the row in the images.
     row: Sequence[NestedField]
+    #: The records' columns, as read from Kafka.
     records: Records
+    #: The bad records found so far.
     check: BadRecords

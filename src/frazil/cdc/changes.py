@@ -65,7 +65,7 @@ from frazil.cdc.primary_keys import (
     may_get_document_key,
     takes_primary_keys,
 )
-from frazil.decode.cast import Fitting, Place, require
+from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded
 from frazil.decode.envelope import Envelope
 from frazil.decode.json.slices import MAX_MISMATCHES
@@ -123,7 +123,7 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
         if found:  # The batch is planned again with the fields that feed these columns.
             return _nothing(target, replace(opened.decoded, requested_fields=found))
     check = BadRecords(opened, limit)
-    _check_notes(check, opened, envelope)
+    _refuse_inconsistent(check, opened, envelope)
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
     check_old_keys(check, opened, target, records)
     plan = _plan(envelope, opened, check.refused)
@@ -144,9 +144,9 @@ def _tombstones(opened: Opened, records: Records, refused: Bools) -> tuple[Bools
     """Returns which records have no value, except those right after the delete of their key, which repeat it; and the
     deletes that are the last records of their partition here.
     """
-    found: Bools = np.asarray((opened.note == TOMBSTONE) & ~refused, np.bool_)
+    found: Bools = np.asarray((opened.record_kind == TOMBSTONE) & ~refused, np.bool_)
     keys, partitions = records["key"], np.asarray(records["partition"])
-    is_gone = (opened.note <= ROW) & (opened.op == REMOVE) & ~refused
+    is_gone = (opened.record_kind <= ROW) & (opened.op == REMOVE) & ~refused
     ends = ends_of_runs(partitions)
     last_deletes: list[int] = ends[is_gone[ends] & np.asarray(keys.is_valid())[ends]].tolist()
     if found.any():
@@ -177,14 +177,14 @@ def _open(
             decoded = fill_from_keys(reading, target.before_key or Reading(), records, decoded, fields)
     decoded = _without_tombstones(decoded, nothing)
     columns = dict(zip(names, decoded.columns, strict=True))
-    note = np.array(columns["note"].fill_null(0))
-    note[note == BY_KEY] = IMAGES
-    note[nothing] = TOMBSTONE
+    record_kind = np.array(columns["record_kind"].fill_null(0))
+    record_kind[record_kind == BY_KEY] = IMAGES
+    record_kind[nothing] = TOMBSTONE
     if envelope.kind == "debezium":
-        note[(note <= ROW) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
+        record_kind[(record_kind <= ROW) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
     return Opened(
         replace(decoded, requested_fields=merge_widest(_in_rows(decoded.requested_fields)), made_optional=set()),
-        note,
+        record_kind,
         _codes(envelope, columns["op"]),
         columns["op"],
         columns["after"],
@@ -240,8 +240,8 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
     """Returns the table's reading with paths of opened envelopes."""
     shaping, reading = target.shaping, target.reading
     read_as = target.layout if shaping is not None else reading
-    taken = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
-    exclude = tuple(("after", name) for name in taken if name)
+    operation_fields = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
+    exclude = tuple(("after", name) for name in operation_fields if name)
     before = () if envelope.is_log else tuple(_before_fields(target))
     return replace(
         reading,
@@ -295,49 +295,53 @@ def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
     return Changes(columns, np.zeros(0, np.int8), np.zeros(0, np.int32), {}, decoded, None)
 
 
-def _check_notes(check: BadRecords, opened: Opened, envelope: Envelope) -> None:
+def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) -> None:
     """Refuses records whose envelope is inconsistent."""
-    for number in np.unique(opened.note[opened.note > ROW]).tolist():
+    for number in np.unique(opened.record_kind[opened.record_kind > ROW]).tolist():
         if number in FAULTS:
-            check.refuse(opened.note == number, FAULTS[number].kind, FAULTS[number].message)
-    change, op = opened.note <= ROW, opened.op
+            check.refuse(opened.record_kind == number, FAULTS[number].kind, FAULTS[number].message)
+    change, op = opened.record_kind <= ROW, opened.op
     for number, bad in (
         (NO_OPERATION, change & (op == _UNKNOWN) & np.asarray(opened.op_texts.is_null())),
         (NO_AFTER, change & np.isin(op, (CREATE, UPDATE, SNAPSHOT)) & ~opened.has_after),
     ):
         check.refuse(bad, FAULTS[number].kind, FAULTS[number].message)
     unknown = change & (op == _UNKNOWN)
-    for word in pc.unique(opened.op_texts.filter(pa.array(unknown & ~check.refused))).to_pylist():
+    for text in pc.unique(opened.op_texts.filter(pa.array(unknown & ~check.refused))).to_pylist():
         fault = FAULTS[UNKNOWN_OPERATION]
-        same = np.asarray(pc.fill_null(pc.equal(opened.op_texts, word), False))
-        check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(word[:60], ensure_ascii=False)}")
+        same = np.asarray(pc.fill_null(pc.equal(opened.op_texts, text), False))
+        check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(text[:60], ensure_ascii=False)}")
     if envelope.is_upsert:
-        gone = change & (op == REMOVE)
+        removals = change & (op == REMOVE)
         check.refuse(
-            gone & (opened.note == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE].kind, FAULTS[NO_BEFORE].message
+            removals & (opened.record_kind == IMAGES) & ~opened.has_before,
+            FAULTS[NO_BEFORE].kind,
+            FAULTS[NO_BEFORE].message,
         )
-        check.refuse(gone & (opened.note == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message)
+        check.refuse(
+            removals & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message
+        )
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
     """Returns the changes of good records in their order: up to two per record, with the change of the row before an
     update first.
     """
-    good = (opened.note <= ROW) & ~refused
-    op, has_before = opened.op, opened.has_before & (opened.note == IMAGES)
+    good = (opened.record_kind <= ROW) & ~refused
+    op, has_before = opened.op, opened.has_before & (opened.record_kind == IMAGES)
     writes = good & np.isin(op, (CREATE, UPDATE, SNAPSHOT))
-    gone, emptied = good & (op == REMOVE), good & (op == EMPTY)
+    removals, emptied = good & (op == REMOVE), good & (op == EMPTY)
     if not (envelope.is_log or envelope.is_upsert):
-        gone[:] = emptied[:] = False
+        removals[:] = emptied[:] = False
     first = good & (op == UPDATE) & has_before & (envelope.is_log | envelope.is_upsert)
-    count = first.astype(np.int64) + (writes | gone | emptied)
+    count = first.astype(np.int64) + (writes | removals | emptied)
     records = np.repeat(np.arange(op.size), count)
     is_first = _leading(first, count, records)
     ops = np.full(records.size, UPSERT, np.int8)
     if envelope.is_upsert:
-        ops[is_first | (gone[records] & (not envelope.marks_deletes))] = DELETE
+        ops[is_first | (removals[records] & (not envelope.marks_deletes))] = DELETE
         ops[emptied[records]] = TRUNCATE
-    is_before = is_first | (gone[records] & has_before[records])
+    is_before = is_first | (removals[records] & has_before[records])
     is_after = ~is_before & ~emptied[records] & opened.has_after[records]
     return Plan(records, ops, is_after, is_before)
 
@@ -363,8 +367,8 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
     unsent = _unsent(context, plan)
     shaped = own
     if target.shaping is not None:
-        taken = {name: array.take(pa.array(plan.records)) for name, array in context.records.items()}
-        shaped = shape_columns(target, target.shaping, own, taken, MAX_MISMATCHES)
+        records = {name: array.take(pa.array(plan.records)) for name, array in context.records.items()}
+        shaped = shape_columns(target, target.shaping, own, records, MAX_MISMATCHES)
         check.take(shaped, plan.records)
     _require(context, plan, shaped, unsent)
     keys = key_arrays(target, shaped.columns)
@@ -414,7 +418,7 @@ def _bare_paths(paths: set[str]) -> set[str]:
 
 def _images(opened: Opened, plan: Plan, row: Sequence[NestedField]) -> list[pa.Array]:
     """Returns the fields of the row, from the image that each change takes."""
-    count = opened.note.size
+    count = opened.record_kind.size
     is_plain = plan.is_after.all() and plan.records.size == count
     places = np.where(plan.is_before, plan.records + count, plan.records)
     indices = pa.array(places, mask=~(plan.is_after | plan.is_before))
@@ -455,32 +459,32 @@ def _unsent(context: ChangeContext, plan: Plan) -> dict[int, Bools]:
     if context.envelope.is_upsert and context.envelope.marks_deletes:
         # A struct that contains a key column has other fields, which must stay too.
         keys = {path[0] for path in context.envelope.keys if len(path) == 1}
-        gone = opened.op[plan.records] == REMOVE
+        removals = opened.op[plan.records] == REMOVE
         for n, field in enumerate(target.fields):
             if field.name not in keys:
-                found[n] = found.get(n, np.zeros(gone.size, np.bool_)) | gone
+                found[n] = found.get(n, np.zeros(removals.size, np.bool_)) | removals
     return found
 
 
 def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
     """Refuses rows that lack a value for a required column."""
-    fitting = Fitting(context.target.reading, "", plan.records.size, MAX_MISMATCHES)
+    conversion = Conversion(context.target.reading, "", plan.records.size, MAX_MISMATCHES)
     for n, field in enumerate(context.target.fields):
         if field.required:
             there = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
             place = Place((), np.arange(plan.ops.size, dtype=np.int32), there)
-            require(fitting, shaped.columns[n], place, (field.name,))
-    shaped.made_optional.update(fitting.made_optional)
-    context.check.take(Decoded([], fitting.refused, fitting.mismatches), plan.records)
+            require(conversion, shaped.columns[n], place, (field.name,))
+    shaped.made_optional.update(conversion.made_optional)
+    context.check.take(Decoded([], conversion.refused, conversion.mismatches), plan.records)
 
 
 def _count_ignored(context: ChangeContext) -> dict[str, int]:
     """Returns the number of records that make no change, by kind of record."""
     opened, envelope = context.opened, context.envelope
     well = good_messages(opened.owner, context.check.refused)
-    found = {word: int(np.count_nonzero(well & (opened.note == number))) for number, word in IGNORED.items()}
+    found = {text: int(np.count_nonzero(well & (opened.record_kind == number))) for number, text in IGNORED.items()}
     if not (envelope.is_log or envelope.is_upsert):
-        good = (opened.note <= ROW) & well
+        good = (opened.record_kind <= ROW) & well
         found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))
         found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
-    return {word: count for word, count in found.items() if count}
+    return {text: count for text, count in found.items() if count}

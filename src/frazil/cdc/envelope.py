@@ -1,7 +1,7 @@
 """The opened envelope: the columns that every kind of envelope and every format is brought to before changes are made
 of it.
 
-A record is one row of these columns. `note` is the kind of record; the other columns are null where it is no change.
+A record is one row of these columns. `record_kind` is the kind of record; the other columns are null where it is no change.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from frazil.decode.columns import Fault
 from frazil.decode.envelope import Envelope
 
 IMAGES, ROW = 0, 1
-"""Notes: a change with images of the row before and after it; the row itself with its operation."""
+"""Kinds of records: a change with images of the row before and after it; the row itself with its operation."""
 BY_KEY = 7
-"""Note: a delete whose row only the record's key identifies, as of MongoDB documents."""
+"""The kind of a delete whose row only the record's key identifies, as of MongoDB documents."""
 IGNORED = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message"}
-"""Kinds of records that make no change of a row, by note."""
+"""Kinds of records that make no change of a row, with their names in counts."""
 TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE = IGNORED
 (
     NO_ENVELOPE, NO_OPERATION, NO_OBJECT, UNKNOWN_OPERATION, NO_AFTER, NO_BEFORE, NO_KEY, NO_ROWS, OTHER_ROWS,
@@ -43,7 +43,7 @@ FAULTS = {
     NO_ROWS: Fault("missing_image", "the message has no rows, as of a source that does not log rows (`binlog_format`)"),
     OTHER_ROWS: Fault("missing_image", "`old` has not as many rows as `data`, so whose values they were is not known"),
 }
-"""The faults of inconsistent envelopes, by note."""
+"""The faults of inconsistent envelopes, by kind of record."""
 
 FLAT_TIMES = {"source_ts": ("__source_ts_us", "__source_ts_ms"), "connector_ts": ("__ts_us", "__ts_ms")}
 """The names of these times that Debezium's unwrap transform adds to a row, the finer one first."""
@@ -89,7 +89,7 @@ def opened_fields(envelope: Envelope, row: Sequence[NestedField], facts: Collect
     before = tuple(field for field in loose if field.name in keys) if is_brief else loose
     marks = (NestedField(0, field.name, BooleanType(), required=False) for field in row)
     kinds: dict[str, IcebergType] = {
-        "note": IntegerType(),
+        "record_kind": IntegerType(),
         "op": StringType(),
         "after": StructType(*loose),
         "before": StructType(*before),

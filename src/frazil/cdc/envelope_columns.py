@@ -61,7 +61,7 @@ RECORD_SHAPES = {
     TRANSACTION: RecordShape(("status", "id", "event_count"), ("data_collections", "ts_ms")),
     SCHEMA_CHANGE: RecordShape(("source", "databaseName", "ddl"), ("position", "ts_ms", "schemaName", "tableChanges")),
 }
-"""The fields of each kind of record, by note."""
+"""The fields of each kind of record."""
 IMAGES_OF = ("after", "before")
 """The fields of an envelope that contain the row."""
 
@@ -72,7 +72,9 @@ class _Opened:
 
     #: The number of records.
     rows: int
+    #: The columns so far.
     fields: list[NestedField]
+    #: Their values.
     arrays: list[pa.Array]
     #: The reason by record, for times outside the years 1 to 9999.
     far: dict[int, str] = field(default_factory=dict)
@@ -81,8 +83,8 @@ class _Opened:
         self.fields.append(NestedField(0, name, kind, required=False))
         self.arrays.append(array)
 
-    def note(self, number: int) -> None:
-        self.add("note", IntegerType(), pa.array(np.full(self.rows, number, np.int32)))
+    def add_record_kind(self, number: int) -> None:
+        self.add("record_kind", IntegerType(), pa.array(np.full(self.rows, number, np.int32)))
 
 
 def open_columns(
@@ -102,7 +104,7 @@ def open_columns(
     else:
         is_flat = envelope.kind == "none" or any(name in names for name in FLAT)
     if not (is_envelope or is_flat):
-        opened.note(_note_of(names))
+        opened.add_record_kind(_record_kind_of(names))
         return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
     operation_fields = FLAT if envelope.kind != "operation" else (envelope.operation,)
     struct, columns = (_images if is_envelope else _as_image)(struct, columns, requested, operation_fields)
@@ -113,7 +115,7 @@ def open_columns(
         _with_keys(envelope, _under_image(logical_types, is_envelope)),
         lambda path: _column_type(row, path),
     )
-    opened.note(IMAGES if is_envelope else ROW)
+    opened.add_record_kind(IMAGES if is_envelope else ROW)
     _add_columns(opened, envelope, struct, columns, requested)
     return StructType(*opened.fields), _without_far(replace(columns, arrays=opened.arrays), opened.far)
 
@@ -145,13 +147,13 @@ def has_documents(envelope: Envelope, struct: StructType) -> bool:
     return is_envelope and any(isinstance(kinds.get(name), StringType) for name in IMAGES_OF)
 
 
-def _note_of(names: Sequence[str]) -> int:
-    """Returns the note for records of a schema that is no envelope's."""
+def _record_kind_of(names: Sequence[str]) -> int:
+    """Returns the kind of records of a schema that is no envelope's."""
     if "message" in names and "op" in names:
         return MESSAGE
-    for note, shape in RECORD_SHAPES.items():
+    for record_kind, shape in RECORD_SHAPES.items():
         if set(shape.needed) <= set(names) <= {*shape.needed, *shape.others}:
-            return note
+            return record_kind
     return NO_ENVELOPE
 
 
@@ -266,10 +268,10 @@ def _operation(envelope: Envelope, named: _NamedColumns) -> pa.Array:
         name = envelope.operation
     if name in named:
         array = named[name][1]
-        return array if pa.types.is_string(array.type) else _spelt(array)
+        return array if pa.types.is_string(array.type) else _as_strings(array)
     deleted = named["__deleted"][1]
-    word = deleted if pa.types.is_string(deleted.type) else _spelt(deleted)
-    return operation_of(word, pa.nulls(len(word), pa.string()))
+    text = deleted if pa.types.is_string(deleted.type) else _as_strings(deleted)
+    return operation_of(text, pa.nulls(len(text), pa.string()))
 
 
 def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:
@@ -281,7 +283,7 @@ def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(pc.equal(deleted, "true"), False), "d", known_op)
 
 
-def _spelt(array: pa.Array) -> pa.Array:
+def _as_strings(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

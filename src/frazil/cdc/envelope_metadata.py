@@ -51,11 +51,11 @@ def own_values(facts: Facts, changes: Changes) -> dict[str, pa.Array]:
         found["image"] = _image_names(opened, changes)
     if "unavailable" in facts.own:
         found["unavailable"] = _unsent_names(facts.target, changes)
-    gone = opened.op[rows] == REMOVE
+    removals = opened.op[rows] == REMOVE
     if "deleted" in facts.own:
-        found["deleted"] = pa.array(gone)
+        found["deleted"] = pa.array(removals)
     if "deleted_at" in facts.own:
-        found["deleted_at"] = pc.if_else(pa.array(gone), change_times(opened, facts.records).take(places), None)
+        found["deleted_at"] = pc.if_else(pa.array(removals), change_times(opened, facts.records).take(places), None)
     return found
 
 
@@ -77,8 +77,8 @@ def _image_names(opened: Opened, changes: Changes) -> pa.Array:
     for column in changes.columns:
         lacks |= np.asarray(column.is_null())
     kinds = opened.facts["connector"].take(pa.array(rows))
-    may_lack = np.asarray(pc.fill_null(pc.equal(kinds, "postgresql"), opened.note.size == 0))
-    may_lack |= np.asarray(kinds.is_null()) & (opened.note[rows] == ROW)
+    may_lack = np.asarray(pc.fill_null(pc.equal(kinds, "postgresql"), opened.record_kind.size == 0))
+    may_lack |= np.asarray(kinds.is_null()) & (opened.record_kind[rows] == ROW)
     names = np.where(is_before, np.where(lacks & may_lack, "identity", "before"), "after")
     nothing = (op == EMPTY) | ((op == REMOVE) & ~(opened.has_before | opened.has_after)[rows])
     return pa.array(names, pa.string(), mask=nothing)

@@ -49,7 +49,7 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
     decoded = changes.decoded
     refused = np.zeros(count, np.bool_)
     refused[owner[decoded.refused]] = True
-    told = replace(
+    decoded = replace(
         decoded,
         refused=refused,
         mismatches=[replace(mismatch, row=int(owner[mismatch.row])) for mismatch in decoded.mismatches],
@@ -58,7 +58,7 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
     found = replace(
         changes,
         records=owner[changes.records],
-        decoded=told,
+        decoded=decoded,
         rescued=changes.rescued_rows,
     )
     return found.without_refused()

@@ -23,7 +23,7 @@ def key_update_parts_of(records: Records, opened: Opened) -> list[tuple[int, str
     """Returns the index of each such record, its position in the source's log, and whether it is the delete. Bad
     records are included.
     """
-    positions, is_change = opened.facts["position"], opened.note <= ROW
+    positions, is_change = opened.facts["position"], opened.record_kind <= ROW
     is_delete = is_change & (opened.op == REMOVE) & _has(records, NEW_KEY)
     is_insert = is_change & (opened.op == CREATE) & _has(records, OLD_KEY)
     is_key_update_part = (is_delete | is_insert) & np.asarray(positions.is_valid())

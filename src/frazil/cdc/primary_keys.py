@@ -38,7 +38,7 @@ def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -
         return ()
     assert target.changes is not None
     primary_key = opened.facts["primary_key"]
-    is_row: Bools = (opened.note <= ROW) & (opened.op != EMPTY) & ~check.refused
+    is_row: Bools = (opened.record_kind <= ROW) & (opened.op != EMPTY) & ~check.refused
     check.refuse(is_row & np.asarray(primary_key.is_null()), "no_key", _NONE)
     is_row &= ~check.refused
     texts = pc.unique(primary_key.filter(pa.array(is_row))).to_pylist()
@@ -73,7 +73,9 @@ def find_document_key(check: BadRecords, opened: Opened, target: TableTarget) ->
     """
     if not may_get_document_key(target):
         return ()
-    is_document = np.asarray(pc.fill_null(pc.equal(opened.facts["connector"], MONGODB), False)) & (opened.note <= ROW)
+    is_document = np.asarray(pc.fill_null(pc.equal(opened.facts["connector"], MONGODB), False)) & (
+        opened.record_kind <= ROW
+    )
     if not (is_document & ~check.refused).any():
         return ()
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))

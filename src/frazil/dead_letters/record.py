@@ -12,7 +12,7 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 from frazil import __version__
 from frazil.decode.columns import Decoded, Mismatch, as_text
 from frazil.decode.settings import Reading
-from frazil.decode.wire_format import guids_of, split_frames
+from frazil.decode.wire_format import guids_of, split_headers
 from frazil.rows.record_timestamps import divided_times
 from frazil.schema.arrow import as_written
 from frazil.types import FORMATS_OF_REGISTRY
@@ -84,9 +84,9 @@ def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array
         named = guids_of(records["headers"], reading.header)
         texts = [None if one.fault is not None else one.guid or str(one.id) for one in named.found]
         return pa.array([texts[code] if code >= 0 else None for code in named.codes.tolist()], pa.string())
-    framed = split_frames(values, reading.framing)
-    is_named = (framed.fault == 0) & (reading.framing != "none")
-    return pa.array(framed.ids, mask=~is_named).cast(pa.string())
+    split = split_headers(values, reading.framing)
+    is_named = (split.fault == 0) & (reading.framing != "none")
+    return pa.array(split.ids, mask=~is_named).cast(pa.string())
 
 
 def first_mismatches(decoded: Decoded) -> dict[int, Mismatch]:

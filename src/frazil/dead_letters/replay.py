@@ -43,7 +43,7 @@ from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.dead_letters.replay_upserts import SelectedDeadLetters, replace_rows
 from frazil.dead_letters.requirements import Needs, meet
 from frazil.dead_letters.tables import DeadLetterTables
-from frazil.decode.pieces import read_in_pieces
+from frazil.decode.pieces import read_bounded
 from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.schema_changes import declared_adder
@@ -256,10 +256,10 @@ class _Attempt:
 
     def take(self, rows: pa.Table) -> None:
         """Reads the dead letters of one file with selected ones."""
-        chosen, room = self._selection.of(rows), self.target.reading.room
+        chosen, columns_left = self._selection.of(rows), self.target.reading.columns_left
         write_some(self.dead_letter_writer, rows.filter(pc.invert(chosen)))
         for batch in self._without_crashing(rows.filter(chosen)).to_batches():
-            for dead_letters, records, read in read_in_pieces(batch, self._read, room, records_of):
+            for dead_letters, records, read in read_bounded(batch, self._read, columns_left, records_of):
                 self._take_read(dead_letters, records, read)
 
     def finish(self, removed: Sequence[str]) -> _Written:

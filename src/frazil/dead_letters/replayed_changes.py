@@ -15,7 +15,7 @@ from frazil.dead_letters.newer_changes import Stamp
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.dead_letters.requirements import Needs
 from frazil.decode.columns import Mismatch
-from frazil.decode.pieces import read_in_pieces
+from frazil.decode.pieces import read_bounded
 from frazil.report.changes import ChangeReport, Touched
 from frazil.report.files import WrittenFiles
 from frazil.report.task_report import TaskReport
@@ -100,7 +100,7 @@ class Draft:
             changes = read_checked(self.target, topic, records, _ALL)
             return replace(changes, decoded=refuse_far_times(self.target, records, changes.decoded, _ALL))
 
-        for some, records, changes in read_in_pieces(dead_letters, read, self.target.reading.room, records_of):
+        for some, records, changes in read_bounded(dead_letters, read, self.target.reading.columns_left, records_of):
             self._take_read(topic, some, records, changes)
 
     def _take_read(

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from frazil.decode.cast import Fitting, Place, require, require_inside
+from frazil.decode.cast import Conversion, Place, require, require_inside
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type, as_written
@@ -26,7 +26,8 @@ _BOTH = "the record has the field under two of the names that `schema.name-mappi
 class _Joining:
     """Columns while they are joined from several names to one."""
 
-    fitting: Fitting
+    conversion: Conversion
+    #: The other names of each field, by path.
     aliases: dict[Path, tuple[str, ...]]
 
     def members(
@@ -51,7 +52,7 @@ class _Joining:
                 found = pc.or_(found.fill_null(False), array.fill_null(False))
             elif array.null_count < len(array):
                 if both.any():
-                    self.fitting.refuse(array, both, owner, path, "name_conflict", _BOTH)
+                    self.conversion.refuse(array, both, owner, path, "name_conflict", _BOTH)
                 places = np.where(
                     np.asarray(found.is_valid()), np.arange(len(found)), len(found) + np.arange(len(found))
                 )
@@ -83,16 +84,16 @@ class _Joining:
 def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decoded, limit: int) -> Decoded:
     """Returns the columns `fields` of records that were decoded with the fields' other names as additional columns."""
     count = decoded.refused.size
-    fitting = Fitting(reading, "", count, limit)
+    conversion = Conversion(reading, "", count, limit)
     owner = np.arange(count, dtype=np.int32)
-    joining = _Joining(fitting, dict(reading.aliases))
+    joining = _Joining(conversion, dict(reading.aliases))
     columns = joining.members(decoded.columns, fields, (), owner)
     place = Place((), owner, ~decoded.refused)
     for member, column in zip(fields, columns, strict=True):
         if member.required:
-            require(fitting, column, place, (member.name,))
+            require(conversion, column, place, (member.name,))
         kind = member.field_type
-        require_inside(fitting, as_written(column, arrow_type(kind)), kind, place.inside(member.name))
+        require_inside(conversion, as_written(column, arrow_type(kind)), kind, place.inside(member.name))
     names = column_names(reading.aliases)
     requested_fields = [
         {column_path(path, names): {column_path((*path, name), names)[-1]: kind for name, kind in members.items()}}
@@ -101,8 +102,8 @@ def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decod
     return replace(
         decoded,
         columns=columns,
-        refused=decoded.refused | fitting.refused,
-        mismatches=sorted([*decoded.mismatches, *fitting.mismatches], key=lambda mismatch: mismatch.row)[:limit],
+        refused=decoded.refused | conversion.refused,
+        mismatches=sorted([*decoded.mismatches, *conversion.mismatches], key=lambda mismatch: mismatch.row)[:limit],
         requested_fields=merge_requested_fields(requested_fields, keeps_first=True),
-        made_optional={column_path(path, names) for path in decoded.made_optional} | fitting.made_optional,
+        made_optional={column_path(path, names) for path in decoded.made_optional} | conversion.made_optional,
     )

@@ -37,7 +37,7 @@ from frazil.decode.conversions import DAY, convert, format_type, readable
 from frazil.decode.epochs import from_numbers, inside_years
 from frazil.decode.json_texts import json_text
 from frazil.decode.limits import check_cells, leaf_count, long_name_fault, rejected_fault
-from frazil.decode.lossless import cast_exactly, may_convert
+from frazil.decode.lossless import cast_losslessly, may_convert
 from frazil.decode.renames import Renames
 from frazil.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.decode.settings import Reading
@@ -59,14 +59,17 @@ _NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` lets 
 
 
 @dataclass
-class Fitting:
+class Conversion:
     """The results while one group of records is converted; other fields are as in Decoded."""
 
     reading: Reading
     #: The id of the schema that the records were written with.
     schema_id: str
+    #: The number of records.
     row_count: int
+    #: The number of mismatches that are kept.
     limit: int
+    #: Other names of the writer's fields.
     renames: Renames = field(default_factory=Renames)
     #: The name that a union gives to the type of its value, by the value's path.
     branches: Mapping[Path, str] = field(default_factory=dict)
@@ -97,7 +100,7 @@ class Fitting:
         """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""
         return path if self.reading.envelope is None else path[1:]
 
-    def want(self, path: Path, kind: IcebergType) -> None:
+    def request(self, path: Path, kind: IcebergType) -> None:
         """Requests this field, at least in this type."""
         self.requested_fields.setdefault(path[:-1], {})[path[-1]] = kind
 
@@ -118,8 +121,8 @@ class Fitting:
             rows = rows[: max(0, self.limit - len(self.mismatches))]
         for n in rows.tolist():
             text = json_text(array[n])
-            words = reason.replace("{value}", shortened(text))
-            found.append(Mismatch(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
+            message = reason.replace("{value}", shortened(text))
+            found.append(Mismatch(int(owner[n]), ".".join(path), kind, message, text if is_rescued else ""))
 
     def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
         """Rescues all values of a field that the table lacks; each record has at most one."""
@@ -132,35 +135,39 @@ class Fitting:
         return join_members([*self.members, *singles], self.row_count) if self.members or singles else None
 
 
-def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
+def convert_columns(
+    conversion: Conversion, struct: StructType, columns: Columns, fields: Sequence[NestedField]
+) -> Decoded:
     """Returns the columns of a reader as columns of the table."""
-    fitting.refused |= columns.fault != 0
-    for row in np.flatnonzero(columns.fault)[: fitting.limit].tolist():
+    conversion.refused |= columns.fault != 0
+    for row in np.flatnonzero(columns.fault)[: conversion.limit].tolist():
         fault = columns.explain(row)
-        fitting.mismatches.append(Mismatch(row, columns.paths.get(row, ""), fault.kind, fault.message))
-    count = fitting.row_count
+        conversion.mismatches.append(Mismatch(row, columns.paths.get(row, ""), fault.kind, fault.message))
+    count = conversion.row_count
     place = Place((), np.arange(count, dtype=np.int32), columns.fault == 0)
-    arrays = fit_struct(fitting, struct, columns.arrays, fields, place)
+    arrays = convert_struct(conversion, struct, columns.arrays, fields, place)
     return Decoded(
         columns=arrays,
-        refused=fitting.refused,
-        mismatches=sorted(fitting.mismatches, key=lambda mismatch: mismatch.row)[: fitting.limit],
+        refused=conversion.refused,
+        mismatches=sorted(conversion.mismatches, key=lambda mismatch: mismatch.row)[: conversion.limit],
         # Where no record can be read, the records may not be of this schema.
-        requested_fields={} if count and not (columns.fault == 0).any() else fitting.requested_fields,
-        made_optional=fitting.made_optional,
-        dropped=fitting.dropped,
-        rescued=fitting.rescued_column(),
-        refusals=fitting.refusals,
+        requested_fields={} if count and not (columns.fault == 0).any() else conversion.requested_fields,
+        made_optional=conversion.made_optional,
+        dropped=conversion.dropped,
+        rescued=conversion.rescued_column(),
+        refusals=conversion.refusals,
     )
 
 
-def fit_struct(
-    fitting: Fitting, struct: StructType, arrays: Sequence[pa.Array], fields: Sequence[NestedField], place: Place
+def convert_struct(
+    conversion: Conversion, struct: StructType, arrays: Sequence[pa.Array], fields: Sequence[NestedField], place: Place
 ) -> list[pa.Array]:
     """Returns the table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
     written = {member.name: n for n, member in enumerate(struct.fields)}
     known, spellings = {member.name for member in fields}, Spellings(member.name for member in fields)
-    renamed = {column: written[name] for column, name in fitting.renames.of_columns(struct, known, place.path).items()}
+    renamed = {
+        column: written[name] for column, name in conversion.renames.of_columns(struct, known, place.path).items()
+    }
     others = [n for n, member in enumerate(struct.fields) if member.name not in known and n not in renamed.values()]
     respelt: dict[str | None, list[int]] = {}
     for n in others:
@@ -168,26 +175,26 @@ def fit_struct(
     found = []
     for member in fields:
         at = written.get(member.name, renamed.get(member.name))
-        column = _fit_member(fitting, struct, arrays, member, place, [at] if at is not None else [])
+        column = _convert_member(conversion, struct, arrays, member, place, [at] if at is not None else [])
         for number, more in enumerate(respelt.get(member.name, ())):
             is_first = at is None and number == 0
-            column = _with_respelt(fitting, (struct, arrays, more), member, place, None if is_first else column)
+            column = _with_other_case(conversion, (struct, arrays, more), member, place, None if is_first else column)
         if member.required:
-            require(fitting, column, place, (*place.path, member.name))
+            require(conversion, column, place, (*place.path, member.name))
         found.append(column)
     new = Spellings()
     for n in respelt.get(None, ()):
-        member = fitting.renames.under_first(struct.fields[n], place.path, written.keys() | known)
-        if new.others(member.name) and fitting.reading.unknown_fields == "add":
+        member = conversion.renames.under_first(struct.fields[n], place.path, written.keys() | known)
+        if new.others(member.name) and conversion.reading.unknown_fields == "add":
             path = (*place.path, member.name)
-            fitting.refuse_change(path, conflict_reason(fitting.in_row(path), new.others(member.name)[:1]))
+            conversion.refuse_change(path, conflict_reason(conversion.in_row(path), new.others(member.name)[:1]))
         new.add(member.name)
-        _meet_unknown(fitting, member, arrays[n], place, spellings)
+        _handle_unknown(conversion, member, arrays[n], place, spellings)
     return found
 
 
-def _fit_member(
-    fitting: Fitting,
+def _convert_member(
+    conversion: Conversion,
     struct: StructType,
     arrays: Sequence[pa.Array],
     member: NestedField,
@@ -196,14 +203,14 @@ def _fit_member(
 ) -> pa.Array:
     """Returns the values of one column, from the writer's field at the position `at`, if there is one."""
     if not at:
-        fitting.spend(member.field_type, len(place.owner))
+        conversion.spend(member.field_type, len(place.owner))
         return pa.nulls(len(place.owner), arrow_type(member.field_type))
     written, inner = struct.fields[at[0]].field_type, place.inside(member.name)
-    return fit_value(fitting, arrays[at[0]], (written, member.field_type), inner, (inner.path, written))
+    return convert_value(conversion, arrays[at[0]], (written, member.field_type), inner, (inner.path, written))
 
 
-def _with_respelt(
-    fitting: Fitting,
+def _with_other_case(
+    conversion: Conversion,
     written: tuple[StructType, Sequence[pa.Array], int],
     member: NestedField,
     place: Place,
@@ -215,13 +222,13 @@ def _with_respelt(
     struct, arrays, n = written
     array, path = arrays[n], (*place.path, struct.fields[n].name)
     if column is None:
-        return _fit_member(fitting, struct, arrays, member, place, [n])
+        return _convert_member(conversion, struct, arrays, member, place, [n])
     is_second = np.asarray(array.is_valid()) & np.asarray(column.is_valid()) & place.there
     if is_second.any() or not len(column):
-        _meet_second(fitting, array, is_second, place, path, member.name)
+        _handle_second(conversion, array, is_second, place, path, member.name)
         left = np.where(is_second, -1, np.arange(len(array)))
         array = array.take(pa.array(left, mask=is_second))
-    respelt = _fit_member(fitting, struct, [*arrays[:n], array, *arrays[n + 1 :]], member, place, [n])
+    respelt = _convert_member(conversion, struct, [*arrays[:n], array, *arrays[n + 1 :]], member, place, [n])
     if respelt.null_count == len(respelt):
         return column
     return respelt if column.null_count == len(column) else _either(column, respelt)
@@ -235,18 +242,18 @@ def _either(one: pa.Array, other: pa.Array) -> pa.Array:
     return pa.concat_arrays([one, as_written(other, one.type)]).take(pa.array(places))
 
 
-def _meet_second(
-    fitting: Fitting, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
+def _handle_second(
+    conversion: Conversion, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
 ) -> None:
-    if fitting.reading.unknown_fields == "add":
-        fitting.refuse_change(path, conflict_reason(fitting.in_row(path), [column]))
-        reason = both_reason(fitting.in_row(path), column)
-        fitting.refuse(array, is_second, place.owner, path, "name_conflict", reason)
-    elif fitting.reading.unknown_fields == "drop":
-        fitting.dropped.add(".".join(path))
+    if conversion.reading.unknown_fields == "add":
+        conversion.refuse_change(path, conflict_reason(conversion.in_row(path), [column]))
+        reason = both_reason(conversion.in_row(path), column)
+        conversion.refuse(array, is_second, place.owner, path, "name_conflict", reason)
+    elif conversion.reading.unknown_fields == "drop":
+        conversion.dropped.add(".".join(path))
     else:
-        reason = UNKNOWN_FIELD if fitting.reading.unknown_fields == "rescue" else _NO_COLUMN
-        fitting.refuse(array, is_second, place.owner, path, "unknown_field", reason)
+        reason = UNKNOWN_FIELD if conversion.reading.unknown_fields == "rescue" else _NO_COLUMN
+        conversion.refuse(array, is_second, place.owner, path, "unknown_field", reason)
 
 
 @dataclass(frozen=True)
@@ -264,8 +271,8 @@ class Place:
         return Place((*self.path, name), self.owner, self.there)
 
 
-def fit_value(
-    fitting: Fitting,
+def convert_value(
+    conversion: Conversion,
     array: pa.Array,
     kinds: tuple[IcebergType, IcebergType],
     place: Place,
@@ -279,31 +286,31 @@ def fit_value(
         # The children are used as they are in memory: an array that is a slice is copied first.
         array = pa.concat_arrays([array])
     if isinstance(written, DateType | TimestampType | TimestamptzType):
-        array = _near(fitting, array, place)
+        array = _near(conversion, array, place)
     if isinstance(written, StructType) and isinstance(wanted, StructType):
-        return _fit_inner_struct(fitting, array, written, wanted, place)
+        return _convert_inner_struct(conversion, array, written, wanted, place)
     if isinstance(written, ListType) and isinstance(wanted, ListType):
-        return _fit_list(fitting, array, (written, wanted), place, top)
+        return _convert_list(conversion, array, (written, wanted), place, top)
     if isinstance(written, MapType) and isinstance(wanted, MapType):
-        return _fit_map(fitting, array, (written, wanted), place, top)
+        return _convert_map(conversion, array, (written, wanted), place, top)
     if written == wanted:
         return array
     if isinstance(written, UnionStruct):
-        return _fit_branches(fitting, array, (written, wanted), place, top)
-    return _fit_other(fitting, array, kinds, place, top)
+        return _convert_branches(conversion, array, (written, wanted), place, top)
+    return _convert_other(conversion, array, kinds, place, top)
 
 
-def _near(fitting: Fitting, array: pa.Array, place: Place) -> pa.Array:
+def _near(conversion: Conversion, array: pa.Array, place: Place) -> pa.Array:
     """Returns the days or timestamps of the years 1 to 9999; others are rescued or refused."""
     near, is_far = inside_years(array)
     if is_far.any():
         reason = "{value} is a time outside of the years 1 to 9999"
-        fitting.refuse(array, is_far, place.owner, place.path, "out_of_range", reason)
+        conversion.refuse(array, is_far, place.owner, place.path, "out_of_range", reason)
     return near
 
 
-def _fit_other(
-    fitting: Fitting,
+def _convert_other(
+    conversion: Conversion,
     array: pa.Array,
     kinds: tuple[IcebergType, IcebergType],
     place: Place,
@@ -311,19 +318,19 @@ def _fit_other(
 ) -> pa.Array:
     """Returns values of another type than the table's."""
     written, wanted = kinds
-    branch = fitting.branches.get(place.path)
+    branch = conversion.branches.get(place.path)
     if branch is not None and isinstance(wanted, StructType) and branch in {member.name for member in wanted.fields}:
-        return _fit_into_branch(fitting, array, (written, wanted), place, branch)
+        return _convert_into_branch(conversion, array, (written, wanted), place, branch)
     if can_promote(wanted, written):
-        if fitting.reading.may_widen:
-            fitting.want(*top)
+        if conversion.reading.may_widen:
+            conversion.request(*top)
         else:
-            fitting.refuse_change(place.path, f"{wanted} is not widened to {written}")
-    return _convert(fitting, array, kinds, place)
+            conversion.refuse_change(place.path, f"{wanted} is not widened to {written}")
+    return _convert(conversion, array, kinds, place)
 
 
-def _fit_branches(
-    fitting: Fitting,
+def _convert_branches(
+    conversion: Conversion,
     array: pa.Array,
     kinds: tuple[UnionStruct, IcebergType],
     place: Place,
@@ -331,11 +338,11 @@ def _fit_branches(
 ) -> pa.Array:
     """Returns values of a union in a column of one type: each is converted as a value of its branch's type."""
     written, wanted = kinds
-    fitting.spend(wanted, len(array))
+    conversion.spend(wanted, len(array))
     found = pa.nulls(len(array), arrow_type(wanted))
     for n, branch in enumerate(written.fields):
         alone = (top[0], _with_branch(top[1], branch.field_type))
-        fitted = fit_value(fitting, array.field(n), (branch.field_type, wanted), place, alone)
+        fitted = convert_value(conversion, array.field(n), (branch.field_type, wanted), place, alone)
         if fitted.null_count < len(fitted):
             found = pc.coalesce(found, fitted) if found.null_count < len(found) else fitted
     return found
@@ -352,28 +359,28 @@ def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
     return branch
 
 
-def _fit_into_branch(
-    fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, StructType], place: Place, branch: str
+def _convert_into_branch(
+    conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, StructType], place: Place, branch: str
 ) -> pa.Array:
     """Returns values of one type in the column of a union that has it: each becomes the member of that branch."""
     struct = pa.StructArray.from_arrays([array], [branch], mask=array.is_null())
     written = StructType(NestedField(0, branch, kinds[0], required=False))
-    return _fit_inner_struct(fitting, struct, written, kinds[1], place)
+    return _convert_inner_struct(conversion, struct, written, kinds[1], place)
 
 
-def _fit_inner_struct(
-    fitting: Fitting, array: pa.Array, written: StructType, wanted: StructType, place: Place
+def _convert_inner_struct(
+    conversion: Conversion, array: pa.Array, written: StructType, wanted: StructType, place: Place
 ) -> pa.Array:
     there = np.asarray(array.is_valid())
     inner = Place(place.path, place.owner, there)
     arrays = [array.field(n) for n in range(len(written.fields))]
-    columns = fit_struct(fitting, written, arrays, wanted.fields, inner)
+    columns = convert_struct(conversion, written, arrays, wanted.fields, inner)
     kind = pa.struct([pa.field(f.name, c.type) for f, c in zip(wanted.fields, columns, strict=True)])
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=columns)
 
 
-def _fit_list(
-    fitting: Fitting,
+def _convert_list(
+    conversion: Conversion,
     array: pa.Array,
     kinds: tuple[ListType, ListType],
     place: Place,
@@ -381,15 +388,15 @@ def _fit_list(
 ) -> pa.Array:
     written, wanted = kinds
     inner = _elements(array, place, "element")
-    items = fit_value(fitting, array.values, (written.element_type, wanted.element_type), inner, top)
+    items = convert_value(conversion, array.values, (written.element_type, wanted.element_type), inner, top)
     if wanted.element_required:
-        require(fitting, items, inner, inner.path)
+        require(conversion, items, inner, inner.path)
     kind = pa.list_(pa.field("element", items.type))
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[items])
 
 
-def _fit_map(
-    fitting: Fitting,
+def _convert_map(
+    conversion: Conversion,
     array: pa.Array,
     kinds: tuple[MapType, MapType],
     place: Place,
@@ -400,17 +407,17 @@ def _fit_map(
     if written.key_type != wanted.key_type:
         target = arrow_type(wanted.key_type)
         if not may_convert(keys.type, target):
-            return _convert(fitting, array, kinds, place)
+            return _convert(conversion, array, kinds, place)
         # Iceberg widens the types of map values, but not of map keys.
         if can_promote(wanted.key_type, written.key_type):
             what = f"{wanted.key_type} is not widened to {written.key_type}"
-            fitting.refuse_change((*place.path, "key"), what)
-        keys = cast_exactly(keys, target)
+            conversion.refuse_change((*place.path, "key"), what)
+        keys = cast_losslessly(keys, target)
         if keys.null_count:
-            array, items, keys = _without_mismatches(fitting, array, keys, wanted.key_type, place)
-    values = fit_value(fitting, array.items, (written.value_type, wanted.value_type), items, top)
+            array, items, keys = _without_mismatches(conversion, array, keys, wanted.key_type, place)
+    values = convert_value(conversion, array.items, (written.value_type, wanted.value_type), items, top)
     if wanted.value_required:
-        require(fitting, values, items, items.path)
+        require(conversion, values, items, items.path)
     kind = pa.map_(keys.type, pa.field("value", values.type))
     entries = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
     assert len(items.owner) == len(entries)
@@ -418,7 +425,7 @@ def _fit_map(
 
 
 def _without_mismatches(
-    fitting: Fitting, array: pa.MapArray, keys: pa.Array, wanted: IcebergType, place: Place
+    conversion: Conversion, array: pa.MapArray, keys: pa.Array, wanted: IcebergType, place: Place
 ) -> tuple[pa.MapArray, Place, pa.Array]:
     """Returns the maps whose keys all fit, null for the others: an entry without its key would be lost. keys: null
     where they do not fit.
@@ -426,12 +433,12 @@ def _without_mismatches(
     of_map = np.repeat(np.arange(len(array)), np.diff(np.asarray(array.offsets)))
     bad = np.zeros(len(array), np.bool_)
     bad[of_map[np.asarray(keys.is_null())]] = True
-    fitting.refuse(
+    conversion.refuse(
         array, bad, place.owner, place.path, "type_mismatch", f"{{value}} has a key that does not fit {wanted}"
     )
     rows = pa.array(np.arange(len(array)), mask=bad)
     kept = array.take(rows)
-    return kept, _elements(kept, place, "value"), cast_exactly(kept.keys, keys.type)
+    return kept, _elements(kept, place, "value"), cast_losslessly(kept.keys, keys.type)
 
 
 def _elements(array: pa.Array, place: Place, name: str) -> Place:
@@ -440,18 +447,18 @@ def _elements(array: pa.Array, place: Place, name: str) -> Place:
     return Place((*place.path, name), owner, np.ones(owner.size, np.bool_))
 
 
-def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> None:
+def require(conversion: Conversion, column: pa.Array, place: Place, path: Path) -> None:
     """Refuses the records without a value for a required column, and requests that it becomes optional."""
-    missing = np.asarray(column.is_null()) & place.there & ~fitting.refused[place.owner]
+    missing = np.asarray(column.is_null()) & place.there & ~conversion.refused[place.owner]
     if not missing.any():
         return
-    if fitting.reading.may_widen:
-        fitting.made_optional.add(path)
+    if conversion.reading.may_widen:
+        conversion.made_optional.add(path)
     reason = "the column is required and the record has no value for it"
-    fitting.refuse(column, missing, place.owner, path, "missing_value", reason)
+    conversion.refuse(column, missing, place.owner, path, "missing_value", reason)
 
 
-def require_inside(fitting: Fitting, column: pa.Array, kind: IcebergType, place: Place) -> None:
+def require_inside(conversion: Conversion, column: pa.Array, kind: IcebergType, place: Place) -> None:
     """Applies `require` to the fields inside a column, of which some may have been left out."""
     if not _requires(kind):
         return
@@ -460,8 +467,8 @@ def require_inside(fitting: Fitting, column: pa.Array, kind: IcebergType, place:
         column = pa.concat_arrays([column])
     for values, inner_kind, is_required, inner in _inside(column, kind, place):
         if is_required:
-            require(fitting, values, inner, inner.path)
-        require_inside(fitting, values, inner_kind, inner)
+            require(conversion, values, inner, inner.path)
+        require_inside(conversion, values, inner_kind, inner)
 
 
 def _inside(column: pa.Array, kind: IcebergType, place: Place) -> Iterator[tuple[pa.Array, IcebergType, bool, Place]]:
@@ -486,56 +493,58 @@ def _requires(kind: IcebergType) -> bool:
     return isinstance(kind, MapType) and (kind.value_required or _requires(kind.value_type))
 
 
-def _meet_unknown(
-    fitting: Fitting,
+def _handle_unknown(
+    conversion: Conversion,
     member: NestedField,
     array: pa.Array,
     place: Place,
     spellings: Spellings,
 ) -> None:
     """Handles a field without a column. spellings: the names of the existing columns."""
-    path, unknown_fields = (*place.path, member.name), fitting.reading.unknown_fields
+    path, unknown_fields = (*place.path, member.name), conversion.reading.unknown_fields
     shown = array if unknown_fields == "add" else readable(array, member.field_type)
     if unknown_fields == "add":
-        _add_unknown(fitting, member, array, place, spellings)
+        _add_unknown(conversion, member, array, place, spellings)
     elif unknown_fields == "drop":
-        fitting.dropped.add(".".join(path))
+        conversion.dropped.add(".".join(path))
     else:
         if unknown_fields == "refuse":
-            fitting.refuse_change(path, f"{member.field_type} is {NOT_ADDED}")
+            conversion.refuse_change(path, f"{member.field_type} is {NOT_ADDED}")
         there = np.asarray(array.is_valid()) & place.there
-        if unknown_fields == "rescue" and len(place.owner) == fitting.row_count and _is_of_each(place.owner):
-            fitting.rescue_column(shown, there, path)
+        if unknown_fields == "rescue" and len(place.owner) == conversion.row_count and _is_of_each(place.owner):
+            conversion.rescue_column(shown, there, path)
             return
         reason = UNKNOWN_FIELD if unknown_fields == "rescue" else _NO_COLUMN
-        fitting.refuse(shown, there, place.owner, path, "unknown_field", reason)
+        conversion.refuse(shown, there, place.owner, path, "unknown_field", reason)
 
 
-def _add_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: Place, spellings: Spellings) -> None:
+def _add_unknown(
+    conversion: Conversion, member: NestedField, array: pa.Array, place: Place, spellings: Spellings
+) -> None:
     """Requests a column for a field, or refuses the records that have a value in it."""
-    path, rejected = (*place.path, member.name), fitting.reading.rejected_at
+    path, rejected = (*place.path, member.name), conversion.reading.rejected_at
     there = np.asarray(array.is_valid()) & place.there
     long = _long_name(member)
     if spellings.others(member.name):
-        reason = conflict_reason(fitting.in_row(path), spellings.others(member.name))
-        fitting.refuse_change(path, reason)
-        fitting.refuse(array, there, place.owner, path, "name_conflict", reason)
+        reason = conflict_reason(conversion.in_row(path), spellings.others(member.name))
+        conversion.refuse_change(path, reason)
+        conversion.refuse(array, there, place.owner, path, "name_conflict", reason)
     elif path in rejected:
         fault = rejected_fault(member.name, rejected[path])
-        fitting.refuse(array, there, place.owner, path, fault.kind, fault.message)
+        conversion.refuse(array, there, place.owner, path, fault.kind, fault.message)
     elif long is not None:
         fault = long_name_fault(long)
-        fitting.refuse(array, there, place.owner, (*place.path, shorten(member.name)), fault.kind, fault.message)
+        conversion.refuse(array, there, place.owner, (*place.path, shorten(member.name)), fault.kind, fault.message)
         if not is_long(member.name):
-            _want_rest(fitting, member, path)
+            _request_rest(conversion, member, path)
     else:
         if any(other[: len(path)] == path for other in rejected):
-            _refuse_rejected(fitting, array, member.field_type, place.inside(member.name))
+            _refuse_rejected(conversion, array, member.field_type, place.inside(member.name))
         kind = without_empty(
             type_without_rejected(member.field_type, rejected, path) if rejected else member.field_type
         )
         if kind is not None:  # A struct without fields cannot be stored until it has one.
-            fitting.want(path, kind)
+            conversion.request(path, kind)
 
 
 def _long_name(member: NestedField) -> str | None:
@@ -543,23 +552,23 @@ def _long_name(member: NestedField) -> str | None:
     return member.name if is_long(member.name) else long_name_in(member.field_type)
 
 
-def _want_rest(fitting: Fitting, member: NestedField, path: Path) -> None:
+def _request_rest(conversion: Conversion, member: NestedField, path: Path) -> None:
     """Requests the part of a field that has no name too long: records without the long name fit it then."""
     rest = drop_long_names(StructType(member)).fields
     kind = without_empty(rest[0].field_type) if rest else None
     if kind is not None:
-        fitting.want(path, kind)
+        conversion.request(path, kind)
 
 
-def _refuse_rejected(fitting: Fitting, array: pa.Array, kind: IcebergType, place: Place) -> None:
+def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: IcebergType, place: Place) -> None:
     """Refuses the records with values in rejected fields, inside a field that the table lacks."""
-    rejected = fitting.reading.rejected_at
+    rejected = conversion.reading.rejected_at
     if place.path in rejected:
         there = np.asarray(array.is_valid()) & place.there
-        fitting.refuse(array, there, place.owner, place.path, "name_conflict", rejected[place.path])
+        conversion.refuse(array, there, place.owner, place.path, "name_conflict", rejected[place.path])
     elif any(other[: len(place.path)] == place.path for other in rejected):
         for values, inner_kind, _, inner in _inside(pa.concat_arrays([array]), kind, place):
-            _refuse_rejected(fitting, values, inner_kind, inner)
+            _refuse_rejected(conversion, values, inner_kind, inner)
 
 
 def _is_of_each(owner: Owner) -> bool:
@@ -567,54 +576,54 @@ def _is_of_each(owner: Owner) -> bool:
     return bool((owner == np.arange(len(owner))).all())
 
 
-def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place) -> pa.Array:
+def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place) -> pa.Array:
     """Returns values in another type where the conversion is lossless; the others are type mismatches."""
     written, wanted = kinds
     target = arrow_type(wanted)
-    unit = fitting.reading.unit_at.get(place.path) if fitting.reading.units else None
-    zone = fitting.reading.zone_at.get(place.path) if fitting.reading.zones else None
+    unit = conversion.reading.unit_at.get(place.path) if conversion.reading.units else None
+    zone = conversion.reading.zone_at.get(place.path) if conversion.reading.zones else None
     zoned = convert_zone(array, wanted, zone) if zone is not None else None
     if zoned is not None:
         outside = np.asarray(array.is_valid()) & np.asarray(zoned.is_null())
         reason = f"{{value}} is out of the range of {wanted} in {zone}"
-        fitting.refuse(array, outside, place.owner, place.path, "out_of_range", reason)
+        conversion.refuse(array, outside, place.owner, place.path, "out_of_range", reason)
         return zoned
     if unit is not None and _is_number(array.type) and isinstance(wanted, TimestampType | TimestamptzType):
-        return _from_epoch(fitting, array, wanted, place, unit)
+        return _from_epoch(conversion, array, wanted, place, unit)
     remedy = ""
-    converted = convert(array, written, wanted, unit, fitting.reading.coerces(place.path))
+    converted = convert(array, written, wanted, unit, conversion.reading.coerces(place.path))
     if converted is None and not may_convert(array.type, target):
         # A message that has got its first field is formatted with its fields: the remedy is a column of that type.
         is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
-        words = format_type(written) if is_first else _word(written)
-        fitting.refuse_change(place.path, f"{words} does not fit {_word(wanted)}")
-        declared = declaration_for(fitting.in_row(place.path), words, _word(wanted))
+        type_name = format_type(written) if is_first else _type_name(written)
+        conversion.refuse_change(place.path, f"{type_name} does not fit {_type_name(wanted)}")
+        declared = declaration_for(conversion.in_row(place.path), type_name, _type_name(wanted))
         remedy = declared and f"; {declared}"
-    back = converted.array if converted is not None else cast_exactly(array, target)
+    back = converted.array if converted is not None else cast_losslessly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
         shown = readable(array, written)
         if converted is not None:
             reason = f"{{value}} is out of the range of {wanted if unit == DAY else f'{wanted}({unit})'}"
-            fitting.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
+            conversion.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
             bad &= ~converted.is_outside
         is_number = isinstance(wanted, DecimalType) and may_convert(array.type, target)
-        fault, fits_not = ("out_of_range", "is out of the range of") if is_number else ("type_mismatch", "does not fit")
-        reason = f"{{value}} ({_word(written)}) {fits_not} {_word(wanted)}"
+        fault, verdict = ("out_of_range", "is out of the range of") if is_number else ("type_mismatch", "does not fit")
+        reason = f"{{value}} ({_type_name(written)}) {verdict} {_type_name(wanted)}"
         if differ_in_zone(written, wanted):
-            remedy = f": {zone_settings(fitting.in_row(place.path), wanted)}"
+            remedy = f": {zone_settings(conversion.in_row(place.path), wanted)}"
         if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
-            remedy = f": {fraction_settings(fitting.in_row(place.path), is_json=False)}"
-        fitting.refuse(shown, bad, place.owner, place.path, fault, reason + remedy)
+            remedy = f": {fraction_settings(conversion.in_row(place.path), is_json=False)}"
+        conversion.refuse(shown, bad, place.owner, place.path, fault, reason + remedy)
     return back
 
 
-def _from_epoch(fitting: Fitting, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:
+def _from_epoch(conversion: Conversion, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:
     moments = from_numbers(array, unit)
     if moments.is_outside.any():
         reason = f"{{value}} is out of the range of {wanted}({unit})"
-        fitting.refuse(array, moments.is_outside, place.owner, place.path, "out_of_range", reason)
-    zone = fitting.reading.zone_at.get(place.path) if fitting.reading.zones else None
+        conversion.refuse(array, moments.is_outside, place.owner, place.path, "out_of_range", reason)
+    zone = conversion.reading.zone_at.get(place.path) if conversion.reading.zones else None
     if zone is not None and isinstance(wanted, TimestampType):
         return to_local(moments.micros.cast(pa.timestamp("us", tz="UTC")), zone)
     return moments.micros.cast(arrow_type(wanted))
@@ -624,5 +633,5 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _word(kind: IcebergType) -> str:
+def _type_name(kind: IcebergType) -> str:
     return str(kind).split("<")[0]

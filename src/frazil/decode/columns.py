@@ -50,8 +50,11 @@ def without_empty(kind: IcebergType) -> IcebergType | None:
 class Bodies:
     """Records in one buffer: the body of the n-th, without its wire-format header, is `buffer[start[n]:end[n]]`."""
 
+    #: The bytes of all records.
     buffer: NDArray[np.uint8]
+    #: The first byte of each body.
     start: NDArray[np.int32]
+    #: The byte after each body.
     end: NDArray[np.int32]
 
     def __len__(self) -> int:
@@ -81,6 +84,7 @@ class Columns:
     #: 0 for each record without a fault, else the 1-based index of its Fault in `faults`. A faulty record is null in
     #: every array and does not affect its neighbours.
     fault: NDArray[np.uint8]
+    #: The faults that `fault` refers to.
     faults: Sequence[Fault]
     #: The field at fault by record, where it is known.
     paths: Mapping[int, str] = field(default_factory=dict)
@@ -99,9 +103,11 @@ class Mismatch:
 
     #: The row in the decoded array, from 0.
     row: int
+    #: The path of the field; empty for the entire record.
     path: str
     #: The class of error.
     kind: str
+    #: The message.
     reason: str
     #: The value as it is written, of a rescued value.
     text: str = ""

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from frazil.decode.columns import bitmap
 from frazil.decode.memory import COMPILED, I32, U8, high64, is_on_disk, load8
 
-FITS, NO_NUMBER, NO_FIT = range(3)
+FITS, NO_NUMBER, TOO_WIDE = range(3)
 """The values of `Decimals.state`."""
 
-MOST_DIGITS = 38
+MAX_DECIMAL_DIGITS = 38
 # Exponents are added in 64 bits: one beyond this bound fits no decimal, whatever the digits before it.
-_MOST_EXPONENT = 1 << 40
+_MAX_EXPONENT = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Decimals:
 
     #: decimal128, null where there is no text or its number does not fit.
     array: pa.Array
-    #: uint8 of shape (n_texts,): FITS, also for null; NO_NUMBER for a text that is no number; NO_FIT for a number with
+    #: uint8 of shape (n_texts,): FITS, also for null; NO_NUMBER for a text that is no number; TOO_WIDE for a number with
     #: too many digits before or after the point.
     state: U8
 
@@ -75,7 +75,7 @@ def _read_exponent(i: int, end: int) -> tuple[int, bool]:
     first = i
     total = 0
     while i < end and load8(i) >= 48 and load8(i) <= 57:
-        total = min(total * 10 + load8(i) - 48, _MOST_EXPONENT)
+        total = min(total * 10 + load8(i) - 48, _MAX_EXPONENT)
         i += 1
     return (-total if is_negative else total), i > first and i == end
 
@@ -123,8 +123,8 @@ def _parse_one(i: int, end: int, precision: int, scale: int, out: Any, row: int)
     if i < end:
         if (load8(i) | 0x20) != 0x65:
             return NO_NUMBER
-        exponent, is_whole = _read_exponent(i + 1, end)
-        if not is_whole:
+        exponent, is_complete = _read_exponent(i + 1, end)
+        if not is_complete:
             return NO_NUMBER
     while first < last and (load8(first) == 48 or load8(first) == 0x2E):
         first += 1
@@ -138,7 +138,7 @@ def _parse_one(i: int, end: int, precision: int, scale: int, out: Any, row: int)
     # Zeros after the digits in the unscaled number.
     zeros = exponent + scale + (point - last if last <= point else point + 1 - last)
     if zeros < 0 or digits + zeros > precision:
-        return NO_FIT
+        return TOO_WIDE
     low, high = _read_mantissa(first, last, zeros)
     if is_negative:
         low = ~low + np.uint64(1)

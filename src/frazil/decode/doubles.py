@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from frazil.decode.memory import COMPILED, high64
 
-_LEAST_POWER, _MOST_POWER = -292, 324
+_LEAST_POWER, _MAX_POWER = -292, 324
 
 
 def _power(exponent: int) -> int:
@@ -26,7 +26,7 @@ def _power(exponent: int) -> int:
 
 
 def _powers() -> NDArray[np.uint64]:
-    found = [_power(exponent) for exponent in range(_LEAST_POWER, _MOST_POWER + 1)]
+    found = [_power(exponent) for exponent in range(_LEAST_POWER, _MAX_POWER + 1)]
     return np.array([[power >> 64, power & (2**64 - 1)] for power in found], np.uint64)
 
 

@@ -63,7 +63,7 @@ def inside_years(array: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
     return (pc.if_else(pa.array(outside), pa.scalar(None, array.type), array) if outside.any() else array), outside
 
 
-def spell_far_years(texts: pa.StringArray) -> NDArray[np.bool_]:
+def find_far_years(texts: pa.StringArray) -> NDArray[np.bool_]:
     """Returns which texts begin as dates whose year is not 1 to 9999: bool of shape (n_texts,)."""
     return np.asarray(pc.fill_null(pc.match_substring_regex(texts, FAR_YEAR), False))
 
@@ -96,10 +96,10 @@ def _one_by_one(numbers: list[Any], unit: str) -> Moments:
 def _micros(number: float | Decimal, unit: str) -> int:
     if not math.isfinite(number):
         return LAST_US
-    spelt = (
+    text = (
         number if isinstance(number, Decimal) else Decimal(repr(number))
     )  # The decimal as written, not the binary fraction.
-    return math.floor(Fraction(spelt) * Fraction(10) ** DIGITS[unit])
+    return math.floor(Fraction(text) * Fraction(10) ** DIGITS[unit])
 
 
 def from_texts(texts: pa.StringArray, target: pa.TimestampType) -> pa.Array | None:

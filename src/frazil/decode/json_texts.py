@@ -25,7 +25,7 @@ _DAY_US = 86_400_000_000
 
 def as_json(value: Any) -> str:
     """Returns one value as JSON text."""
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(_as_plain_json(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def json_text(value: pa.Scalar) -> str:
@@ -122,13 +122,13 @@ def _quoted(texts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', texts, '"', "")
 
 
-def _plain(value: Any) -> Any:
+def _as_plain_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        return {name: _plain(member) for name, member in value.items()}
+        return {name: _as_plain_json(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(member) for member in value]
+        return [_as_plain_json(member) for member in value]
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, Decimal) or (isinstance(value, float) and not np.isfinite(value)):

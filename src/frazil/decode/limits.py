@@ -42,7 +42,9 @@ class TooMuch(Exception):
 class Bounds:
     """The limits for the records that are being decoded."""
 
+    #: The largest number of cells.
     cells: int = _UNLIMITED
+    #: The largest number of fields that the table lacks.
     new_fields: int = _UNLIMITED
     #: The reason why none of them is read; None to read them.
     refusal: Fault | None = None
@@ -52,10 +54,10 @@ _NONE = Bounds()
 _bounds: ContextVar[Bounds] = ContextVar("bounds", default=_NONE)
 
 
-def bounds_of(record_count: int, byte_count: int, room: int) -> Bounds:
-    """Returns the limits for some records. room: the number of columns that the table may still get."""
+def bounds_of(record_count: int, byte_count: int, columns_left: int) -> Bounds:
+    """Returns the limits for some records. columns_left: the number of columns that the table may still get."""
     cells = MAX_BATCH_CELLS if record_count > 1 else MAX_RECORD_CELLS + byte_count
-    return Bounds(cells, max(MAX_NEW_FIELDS, room))
+    return Bounds(cells, max(MAX_NEW_FIELDS, columns_left))
 
 
 @contextmanager

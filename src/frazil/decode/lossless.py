@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 # Decimals of up to this many digits are recovered from the nearest float (IEEE 754; FLT_DIG and DBL_DIG of C).
-_TOLD_DIGITS = {pa.float32(): 6, pa.float64(): 15}
+_RECOVERABLE_DIGITS = {pa.float32(): 6, pa.float64(): 15}
 _ROOMY = 60
 _WIDEST = 76
 
@@ -28,14 +28,14 @@ def may_convert(written: pa.DataType, wanted: pa.DataType) -> bool:
     return all(is_number) or all(is_bytes) or (is_day and wanted.tz is None)
 
 
-def cast_exactly(array: pa.Array, target: pa.DataType) -> pa.Array:
+def cast_losslessly(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Returns the values that are equal in the target type; null for the others."""
     if not may_convert(array.type, target):
         return pa.nulls(len(array), target)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
         return _nearest_floats(array, target)
     if pa.types.is_decimal(array.type) or pa.types.is_decimal(target) or not pa.types.is_primitive(target):
-        return _exact_by_value(array, target)
+        return _cast_by_value(array, target)
     converted = array.cast(target, safe=False)
     again = converted.cast(array.type, safe=False)
     same = pc.equal(array, again)
@@ -51,7 +51,7 @@ def _nearest_floats(array: pa.Array, target: pa.DataType) -> pa.Array:
     own cast misses the nearest one for many: 99.99 becomes 99.99000000000001.
     """
     found = array.cast(pa.string()).cast(target)
-    unit, digits = Decimal((0, (1,), -array.type.scale)), _TOLD_DIGITS[target]
+    unit, digits = Decimal((0, (1,), -array.type.scale)), _RECOVERABLE_DIGITS[target]
     same = np.ones(len(array), np.bool_)
     if array.type.precision > digits:
         most = pa.scalar(Decimal((0, (9,) * digits, -array.type.scale)), array.type)
@@ -62,7 +62,7 @@ def _nearest_floats(array: pa.Array, target: pa.DataType) -> pa.Array:
     return pc.if_else(pa.array(same), found, pa.scalar(None, target))
 
 
-def _exact_by_value(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _cast_by_value(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_integer(array.type):
         # Arrow checks the precision for the largest integer of the type.
         array = array.cast(pa.decimal256(_ROOMY, target.scale))
@@ -72,7 +72,7 @@ def _exact_by_value(array: pa.Array, target: pa.DataType) -> pa.Array:
         converted = array.cast(target, safe=not pa.types.is_decimal(array.type))
         same = pc.equal(converted.cast(back), array.cast(back))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # Arrow refuses all of them for some.
-        return _exact_one_by_one(array, target)
+        return _cast_one_by_one(array, target)
     return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
 
 
@@ -110,7 +110,7 @@ def _way_back(written: pa.DataType, target: pa.DataType) -> pa.DataType:
     return written
 
 
-def _exact_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _cast_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
     out: list[Any] = []
     back = _way_back(array.type, target)
     for value in array:

@@ -11,7 +11,7 @@ from frazil.decode.limits import Bounds, TooMuch, bounded, bounds_of
 
 Read = TypeVar("Read")
 Piece = tuple[pa.RecordBatch, dict[str, pa.Array], Read]
-_NO_ROOM = 2**31
+_NO_LIMIT = 2**31
 
 
 def plain_columns(records: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -22,23 +22,23 @@ def plain_columns(records: pa.RecordBatch) -> dict[str, pa.Array]:
     return columns
 
 
-def read_in_pieces(
+def read_bounded(
     records: pa.RecordBatch,
     read: Callable[[dict[str, pa.Array]], Read],
-    room: int = _NO_ROOM,
+    columns_left: int = _NO_LIMIT,
     columns_of: Callable[[pa.RecordBatch], dict[str, pa.Array]] = plain_columns,
 ) -> Iterator[Piece[Read]]:
     """Yields the results of reading some records, in order: of all at once, or of halves of them, and so on.
 
     A record that exceeds a limit by itself is read as one whose value is too large. read: must change nothing before it
-    has decoded the records. room: the number of columns that the table may still get. columns_of: the columns that are
-    read.
+    has decoded the records. columns_left: the number of columns that the table may still get. columns_of: the columns that
+    are read.
     """
     waiting = [records]
     while waiting:
         some = waiting.pop()
         columns = columns_of(some)
-        bounds = bounds_of(some.num_rows, some.nbytes, 0 if room >= _NO_ROOM else room)
+        bounds = bounds_of(some.num_rows, some.nbytes, 0 if columns_left >= _NO_LIMIT else columns_left)
         try:
             with bounded(bounds):
                 found = read(columns)

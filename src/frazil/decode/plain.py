@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import BinaryType, NestedField, StringType, StructType
 
-from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault
 from frazil.decode.settings import Reading
 
@@ -38,4 +38,4 @@ def decode_plain(reading: Reading, fields: tuple[NestedField, ...], values: pa.B
     """Returns the columns `fields` of values in the format `text` or `raw`."""
     is_text = reading.format == "text"
     columns = read_text(values) if is_text else Columns([values], np.zeros(len(values), np.uint8), ())
-    return fit_columns(Fitting(reading, "", len(values), limit), plain_struct(is_text), columns, fields)
+    return convert_columns(Conversion(reading, "", len(values), limit), plain_struct(is_text), columns, fields)

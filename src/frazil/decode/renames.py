@@ -44,16 +44,16 @@ class Renames:
                         break
         return found
 
-    def under_first(self, member: NestedField, path: Path, beside: Collection[str]) -> NestedField:
+    def under_first(self, member: NestedField, path: Path, siblings: Collection[str]) -> NestedField:
         """Returns a field that no column has, with the names by which it and its members get columns. path: of the
-        struct that it is in; beside: the names of the fields there.
+        struct that it is in; siblings: the names of the fields there.
         """
         if not self.first:
             return member
         inner = (*path, member.name)
         name = self.first.get(inner, member.name)
         kind = self._named(member.field_type, inner)
-        return member.model_copy(update={"name": member.name if name in beside else name, "field_type": kind})
+        return member.model_copy(update={"name": member.name if name in siblings else name, "field_type": kind})
 
     def _named(self, kind: IcebergType, path: Path) -> IcebergType:
         if isinstance(kind, StructType):
@@ -83,9 +83,9 @@ def find_renames(
     """
     older: dict[Path, set[Path]] = {}
     written = {path for struct, _ in schemas for path in _paths_of(struct, ())}
-    taken = {path for struct in others for path in _paths_of(struct, ())} - written
+    others_have = {path for struct in others for path in _paths_of(struct, ())} - written
     for struct, aliases in schemas:
-        mine = taken.union(_paths_of(struct, ()))
+        mine = others_have.union(_paths_of(struct, ()))
         for path, former in aliases.items():
             # A name that another field of the schema has is that field's.
             older.setdefault(path, set()).update({(*path[:-1], name) for name in former} - mine)

@@ -29,15 +29,15 @@ def rescued_column(texts: Texts, row_count: int) -> pa.Array:
     Fields that the table does not have are joined column by column; mismatches, and values in lists and maps, one by
     one.
     """
-    whole, singles = [], list(texts.rescued)
+    members, singles = [], list(texts.rescued)
     for path, column in texts.unknown_fields:
         if len(column) == row_count and (column.owner == np.arange(row_count)).all():
-            whole.append(_members(texts, path, column))
+            members.append(_members(texts, path, column))
         else:
             singles += _singles(texts, path, column)
     if singles:
-        whole.append(members_of(singles, row_count))
-    return join_members(whole, row_count)
+        members.append(members_of(singles, row_count))
+    return join_members(members, row_count)
 
 
 def unknown_values(texts: Texts) -> list[Mismatch]:

@@ -68,7 +68,7 @@ class Reading:
     #: Paths of fields that the table cannot have, with the reason: records that have them are bad records.
     rejected: tuple[tuple[Path, str], ...] = ()
     #: The number of columns that may be added; a record that adds more is a bad record.
-    room: int = 2**31
+    columns_left: int = 2**31
     #: Whether JSON is MongoDB's Extended JSON.
     is_extended: bool = False
     #: Paths of string columns that accept values of other types (`coerce: true`).

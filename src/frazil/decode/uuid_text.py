@@ -30,9 +30,9 @@ def format_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
     there = np.asarray(array.is_valid())
     raw = pa.concat_arrays([array.drop_null()]).buffers()[1]  # From the beginning of its buffer.
     digits = np.frombuffer(raw.to_pybytes().hex().encode() if raw is not None else b"", np.uint8)
-    spelt = np.full((digits.size // 32, 36), ord("-"), np.uint8)
-    spelt[:, _DIGITS] = digits.reshape(-1, 32)
+    out = np.full((digits.size // 32, 36), ord("-"), np.uint8)
+    out[:, _DIGITS] = digits.reshape(-1, 32)
     offsets = np.zeros(rows + 1, np.int32)
     np.cumsum(np.where(there, 36, 0), out=offsets[1:])
     mask = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), rows, [mask, pa.py_buffer(offsets), pa.py_buffer(spelt.tobytes())])
+    return pa.Array.from_buffers(pa.string(), rows, [mask, pa.py_buffer(offsets), pa.py_buffer(out.tobytes())])

@@ -34,7 +34,7 @@ _GUID_BYTES = 16
 
 
 @dataclass(frozen=True)
-class Framed:
+class HeaderSplit:
     """Records without their wire-format headers."""
 
     #: The schema id of each record, FAULTY where the header is invalid, 0 without headers: int64 of shape (n_records,).
@@ -43,6 +43,7 @@ class Framed:
     bodies: Bodies
     #: 0, or the 1-based index of the record's Fault in `faults`: uint8 of shape (n_records,).
     fault: U8
+    #: The faults that `fault` refers to.
     faults: Sequence[Fault]
 
 
@@ -50,10 +51,13 @@ class Framed:
 class HeaderId:
     """The content of one header value: a GUID, or an id (then `guid` is empty), or a fault."""
 
+    #: The schema's GUID; empty where the header has an id.
     guid: str = ""
+    #: The schema's id; FAULTY where the header has a GUID or a fault.
     id: int = FAULTY
     #: The rest of the header: of Protobuf the path to the message, which otherwise comes before the body.
     path: bytes = b""
+    #: The fault; None without one.
     fault: Fault | None = None
 
 
@@ -63,10 +67,11 @@ class HeaderIds:
 
     #: The index in `found` of each record's header, -1 without one: int32 of shape (n_records,).
     codes: I32
+    #: The distinct contents.
     found: tuple[HeaderId, ...]
 
 
-def split_frames(values: pa.BinaryArray, framing: Framing) -> Framed:
+def split_headers(values: pa.BinaryArray, framing: Framing) -> HeaderSplit:
     """Returns the ids and bodies of a batch's values; a null value is a tombstone, which is a fault.
 
     Source: the Confluent wire format (magic byte 0, the id as a big-endian int), Apicurio's default one (as a long).
@@ -85,7 +90,7 @@ def split_frames(values: pa.BinaryArray, framing: Framing) -> Framed:
         faulty = fault != 0
         ids[faulty] = FAULTY
         start[faulty] = end[faulty]
-    return Framed(ids, Bodies(buffer, start, end), fault, _faults(width))
+    return HeaderSplit(ids, Bodies(buffer, start, end), fault, _faults(width))
 
 
 def group_rows(ids: NDArray[Any]) -> list[tuple[int, I32]]:
@@ -101,7 +106,7 @@ def group_rows(ids: NDArray[Any]) -> list[tuple[int, I32]]:
     return [(number, rows) for number, rows in zip(distinct, np.split(order, ends), strict=True) if number >= 0]
 
 
-def take_bodies(bodies: Bodies, rows: I32) -> Bodies:
+def select_bodies(bodies: Bodies, rows: I32) -> Bodies:
     """Returns the bodies of some of the records, in the order of `rows`; only their positions are copied."""
     if rows.size == len(bodies):
         return bodies

@@ -10,7 +10,7 @@ from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
 from frazil.ingest.table import Table
 from frazil.ingest.table_settings import own_columns, shaping_of
-from frazil.schema.conflicts import MOST_REJECTED, accept
+from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_schema, new_schema
 from frazil.schema.name_case import column_settings, fold
 from frazil.schema.projection import check_reserved, extend_shaped
@@ -36,7 +36,7 @@ def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[Req
     schema = table.state.schema if table.state is not None else new_schema(declared.items())
     accepted, rejected = accept(requested_fields, lambda some: adder(spec, some)(schema))
     is_known = not accepted and rejected.keys() <= table.schema.rejected.keys()
-    if rejected and (is_known or len(rejected.keys() | table.schema.rejected.keys()) > MOST_REJECTED):
+    if rejected and (is_known or len(rejected.keys() | table.schema.rejected.keys()) > MAX_REJECTED):
         raise NameConflict(next(iter(rejected.values())))
     return accepted, rejected
 

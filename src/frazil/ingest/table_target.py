@@ -45,7 +45,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         partition_spec=state.partition_spec if state else "",
         sort_order=state.sort_order if state else "",
         older_specs=state.older_specs if state else (),
-        most_partitions=table.spec.limits.partitions,
+        max_partitions=table.spec.limits.partitions,
         changes=changes,
         envelope=envelope_of(table.spec, changes.paths if changes else ()),
         is_single_task=table.key_updates.is_single_task,
@@ -119,7 +119,7 @@ def _reading(table: Table) -> Reading:
         on_bad=spec.on_bad_record,
         max_record_bytes=spec.limits.record_bytes,
         rejected=tuple(sorted(table.schema.rejected.items())),
-        room=max(0, spec.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)),
+        columns_left=max(0, spec.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)),
         numbers=spec.numbers,
         infers_times=spec.infers_timestamps,
     )

@@ -18,7 +18,7 @@ import pyarrow as pa
 from frazil.dead_letters.record import SOURCE_COLUMNS, dead_letter_rows, explain, first_mismatches, named_schemas
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.decode.pieces import plain_columns, read_in_pieces
+from frazil.decode.pieces import plain_columns, read_bounded
 from frazil.failpoints import hit
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.report.bad_records import MOST_BAD, BadRecords
@@ -230,7 +230,7 @@ class _TableRun:
         if self.counts.has_oversized:
             return
         read_one = partial(self._read, topic)
-        for piece, columns, read in read_in_pieces(records, read_one, self.target.reading.room):
+        for piece, columns, read in read_bounded(records, read_one, self.target.reading.columns_left):
             self._take_read(topic, piece, columns, read)
 
     def _take_read(self, topic: str, records: pa.RecordBatch, columns: dict[str, pa.Array], read: ReadRecords) -> None:

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 
 from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.decode.pieces import read_in_pieces
+from frazil.decode.pieces import read_bounded
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.port import ReadRecord
@@ -47,7 +47,7 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
     topic = min(table.offsets.topics, default="")
     for _ in range(_ROUNDS):
         target = table.target(schema)
-        pieces = read_in_pieces(batch, partial(_read, target, topic), target.reading.room)
+        pieces = read_bounded(batch, partial(_read, target, topic), target.reading.columns_left)
         decoded = _together([read for _, _, read in pieces])
         if not decoded.missing or schemas is None:
             break

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
 from frazil.cdc.mongodb.document_ids import ID
-from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.envelope import Envelope
 from frazil.decode.json_schema.refusals import refused_changes
@@ -229,8 +229,8 @@ def _fitted(
             refusals=refusals,
         )
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
-    fitting = Fitting(reading, subject, 0, 0, renames or Renames(), row_branches(written, envelope))
-    return fit_columns(fitting, struct, nothing, fields)
+    fitting = Conversion(reading, subject, 0, 0, renames or Renames(), row_branches(written, envelope))
+    return convert_columns(fitting, struct, nothing, fields)
 
 
 # ---- keys

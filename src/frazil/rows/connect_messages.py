@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.cdc.envelope_columns import open_columns
-from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault, Mismatch
 from frazil.decode.connect.schema import (
     ConnectType,
@@ -33,11 +33,11 @@ from frazil.decode.envelope import Path
 from frazil.decode.groups import Group, in_order
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
+from frazil.decode.json.equal_texts import group_equal
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.same_texts import group_same
-from frazil.decode.json.slices import Slices, Texts, take_keys
+from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.memory import COMPILED, load8
 from frazil.decode.regroup import select_columns
 from frazil.decode.settings import Reading
@@ -112,7 +112,7 @@ def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
 class _Message:
     """Messages of one schema, or without a schema."""
 
-    #: The places of the messages among the texts that were looked at.
+    #: The indexes of the messages among all texts.
     rows: NDArray[np.int64]
     #: The schema; None: the payloads are JSON as any other.
     schema: ConnectType | None
@@ -124,6 +124,7 @@ class _Message:
 class _Messages:
     """Texts that may be messages, after their members were read."""
 
+    #: The texts being decoded.
     texts: Texts
     #: The payload of each text.
     payload: Slices
@@ -146,14 +147,14 @@ def decode_records(
     if found is None or not found.groups:
         return decode(values)
     groups = [Group(rows[one.rows], _decode(found, one, fields, reading)) for one in found.groups if _has_type(one)]
-    bare = [one for one in found.groups if not _has_type(one)]
+    without_type = [one for one in found.groups if not _has_type(one)]
     typed = np.concatenate([np.zeros(0, np.int64), *(group.rows for group in groups)])
     left = np.setdiff1d(np.arange(len(values)), typed)
     if left.size:
-        held = values
-        for one in bare:
-            held = _with_payloads(held, rows[one.rows], found, one.rows)
-        some = held if left.size == len(values) else held.take(pa.array(left))
+        unwrapped = values
+        for one in without_type:
+            unwrapped = _with_payloads(unwrapped, rows[one.rows], found, one.rows)
+        some = unwrapped if left.size == len(values) else unwrapped.take(pa.array(left))
         groups.append(Group(left, decode(some)))
     return in_order(groups, fields, len(values), options.limit)
 
@@ -189,33 +190,33 @@ def _find(values: pa.BinaryArray, rows: NDArray[np.int64], options: JsonOptions,
     message's members.
     """
     some = values if rows.size == len(values) else values.take(pa.array(rows))
-    found = _look(some, options, columns)
+    found = _read_members(some, options, columns)
     if found is None:
         some = pa.array([unescape_keys(value) for value in some.to_pylist()], pa.binary())
-        found = _look(some, options, columns, is_spelt=True)
+        found = _read_members(some, options, columns, has_canonical_keys=True)
     assert found is not None
     return found
 
 
-def _look(
-    values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], is_spelt: bool = False
+def _read_members(
+    values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], has_canonical_keys: bool = False
 ) -> _Messages | None:
     """Returns the messages; None where escaped keys must be replaced first."""
-    texts, error, whole = texts_of(values, options, is_spelt), unreadable(values), text_slices(values)
-    texts.selection, texts.is_rescuing, texts.takes_endless = None, False, True
-    scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
-    schema, payload = take_keys(texts, whole, (SCHEMA, PAYLOAD), error)
-    if (error == scan.SLOW_KEY).any() and not is_spelt:
+    texts, error, objects = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
+    texts.selection, texts.is_rescuing, texts.accepts_non_finite = None, False, True
+    scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
+    schema, payload = members_under(texts, objects, (SCHEMA, PAYLOAD), error)
+    if (error == scan.ESCAPED_KEY).any() and not has_canonical_keys:
         return None
-    counts = np.zeros(len(whole), np.int32)
-    good = replace(whole, kind=np.where(error == scan.OK, whole.kind, ABSENT).astype(np.uint8))
+    counts = np.zeros(len(objects), np.int32)
+    good = replace(objects, kind=np.where(error == scan.OK, objects.kind, ABSENT).astype(np.uint8))
     scan.count_members(texts.base, good.start, good.end, good.kind, OBJECT, counts, texts.stack)
     is_message = (counts == 2) & (schema.kind != ABSENT) & (payload.kind != ABSENT)
     is_own = (
         SCHEMA in columns and PAYLOAD in columns
     )  # Without a schema nothing else distinguishes a message from a record.
-    bare = np.flatnonzero(is_message & (schema.kind == NULL) & (not is_own))
-    groups = [_Message(bare, None)] if bare.size else []
+    without_type = np.flatnonzero(is_message & (schema.kind == NULL) & (not is_own))
+    groups = [_Message(without_type, None)] if without_type.size else []
     groups += _by_schema(texts, schema, np.flatnonzero(is_message & (schema.kind == OBJECT)))
     return _Messages(texts, payload, groups)
 
@@ -223,7 +224,7 @@ def _look(
 def _by_schema(texts: Texts, schema: Slices, rows: NDArray[np.int64]) -> list[_Message]:
     if not rows.size:
         return []
-    codes, firsts = group_same(texts.base, _at(schema, rows))
+    codes, firsts = group_equal(texts.base, _at(schema, rows))
     groups = []
     for code, first in enumerate(firsts):
         mine, place = rows[codes == code], rows[first]
@@ -267,8 +268,8 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
         struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
-    fitting = Fitting(reading, "", message.rows.size, found.texts.limit)
-    return _with_mismatches(found, message.rows, fit_columns(fitting, struct, columns, fields), dropped)
+    conversion = Conversion(reading, "", message.rows.size, found.texts.limit)
+    return _with_mismatches(found, message.rows, convert_columns(conversion, struct, columns, fields), dropped)
 
 
 def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergType | None, reading: Reading) -> Decoded:
@@ -284,7 +285,7 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     table = StructType(*column)
     logical_types = with_keys(_below(name, schema), reading.keys)
     struct, columns = convert_logical_types(written, columns, logical_types, lambda path: type_at(table, path))
-    decoded = fit_columns(Fitting(reading, "", message.rows.size, texts.limit), struct, columns, column)
+    decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.limit), struct, columns, column)
     requested_fields = decoded.requested_fields
     if kind is None:
         requested_fields = {(): {name: struct.fields[0].field_type}}

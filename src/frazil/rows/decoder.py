@@ -25,16 +25,16 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.plain import decode_plain
 from frazil.decode.settings import Reading
 from frazil.rows.connect_messages import are_null_messages, decode_records
-from frazil.rows.writer_schemas import decode_framed
+from frazil.rows.writer_schemas import decode_with_schemas
 from frazil.schema.conflicts import growth
 from frazil.schema.evolve import RequestedFields
 from frazil.schema.name_mapping import with_aliases
 
-_MOST_TRIES = 500
+_MAX_TRIES = 500
 """The limit on decoding parts of a batch to find the few records that add too many columns."""
 
 
-class _NotFew(Exception):
+class _TooManyWideRecords(Exception):
     """Too many records add too many columns: no single record is at fault."""
 
 
@@ -64,10 +64,10 @@ def _decode_values(
 ) -> Decoded:
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
-    if _growth(reading, fields, decoded.requested_fields) > reading.room:
+    if _growth(reading, fields, decoded.requested_fields) > reading.columns_left:
         wide: list[Mismatch] = []
-        with suppress(_NotFew):  # Otherwise all of the records count, and the table stops.
-            wide = _find_wide(reading, fields, kept, np.arange(len(kept["value"])), itertools.count(1))
+        with suppress(_TooManyWideRecords):  # Otherwise all of the records count, and the table stops.
+            wide = _find_wide_records(reading, fields, kept, np.arange(len(kept["value"])), itertools.count(1))
         kept = _without(kept, [mismatch.row for mismatch in wide])
         decoded, unread = _decode(reading, fields, kept, limit) if wide else decoded, unread + wide
     if not unread:
@@ -126,7 +126,7 @@ def _growth(reading: Reading, fields: tuple[NestedField, ...], requested_fields:
     return max(growth(fields, image, is_shaped) for image in images)
 
 
-def _find_wide(
+def _find_wide_records(
     reading: Reading,
     fields: tuple[NestedField, ...],
     records: Mapping[str, pa.Array],
@@ -135,24 +135,26 @@ def _find_wide(
 ) -> list[Mismatch]:
     """Returns a mismatch for each record that adds more columns than the table may still get; found by bisection.
 
-    Raises: _NotFew.
+    Raises: _TooManyWideRecords.
     """
-    if next(tries) > _MOST_TRIES:
-        raise _NotFew
+    if next(tries) > _MAX_TRIES:
+        raise _TooManyWideRecords
     some = {name: column.take(pa.array(rows)) for name, column in records.items()}
     brought = _growth(reading, fields, _decode(reading, fields, some, 0).requested_fields)
-    if brought <= reading.room:
+    if brought <= reading.columns_left:
         return []
     if rows.size > 1:
         halves = (rows[: rows.size // 2], rows[rows.size // 2 :])
-        return [mismatch for half in halves for mismatch in _find_wide(reading, fields, records, half, tries)]
-    reason = f"the record brings {brought} new columns, and `limits: columns` lets the table get {reading.room} more"
+        return [mismatch for half in halves for mismatch in _find_wide_records(reading, fields, records, half, tries)]
+    reason = (
+        f"the record brings {brought} new columns, and `limits: columns` lets the table get {reading.columns_left} more"
+    )
     return [Mismatch(int(rows[0]), "", "too_many_fields", reason)]
 
 
 def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int) -> Decoded:
     if reading.format in ("avro", "protobuf", "json_schema"):
-        return decode_framed(reading, fields, records, limit)
+        return decode_with_schemas(reading, fields, records, limit)
     if reading.format in ("text", "raw"):
         return decode_plain(reading, fields, records["value"], limit)
     values, options = records["value"], json_options(reading, limit)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
-from frazil.decode.cast import Fitting
+from frazil.decode.cast import Conversion
 from frazil.decode.columns import Mismatch
 from frazil.decode.json_texts import as_json
 from frazil.decode.plain import read_text
@@ -30,24 +30,26 @@ _HEADERS = "_headers"
 """The first part of paths of headers."""
 
 
-def own_column(fitting: Fitting, shaping: Shaping, field: NestedField, records: Mapping[str, pa.Array]) -> pa.Array:
+def own_column(
+    conversion: Conversion, shaping: Shaping, field: NestedField, records: Mapping[str, pa.Array]
+) -> pa.Array:
     """Returns the values of a constant or header column. A header that is no value of the column's type is a type
     mismatch, as in any column.
     """
-    constants, rows = dict(shaping.constants), fitting.row_count
+    constants, rows = dict(shaping.constants), conversion.row_count
     if field.name not in constants:
-        return header_column(fitting, dict(shaping.headers)[field.name], field.field_type, records["headers"])
+        return header_column(conversion, dict(shaping.headers)[field.name], field.field_type, records["headers"])
     try:
         value = parse_constant(constants[field.name], field.field_type)
     except SpecError as error:  # The table has had the column before, with another type.
         text = pa.repeat(pa.scalar(constants[field.name]), rows)
         bad, owner = np.ones(rows, np.bool_), np.arange(rows, dtype=np.int32)
-        fitting.refuse(text, bad, owner, (field.name,), "type_mismatch", error.message)
+        conversion.refuse(text, bad, owner, (field.name,), "type_mismatch", error.message)
         return pa.nulls(rows, arrow_type(field.field_type))
     return pa.repeat(value, rows)
 
 
-def header_column(fitting: Fitting, name: str, kind: IcebergType, headers: pa.ListArray) -> pa.Array:
+def header_column(conversion: Conversion, name: str, kind: IcebergType, headers: pa.ListArray) -> pa.Array:
     """Returns the last header `name` of each record: its bytes, its text, or the number that it contains in decimal
     digits.
     """
@@ -57,48 +59,48 @@ def header_column(fitting: Fitting, name: str, kind: IcebergType, headers: pa.Li
     path, owner = (_HEADERS, name), np.arange(len(raw), dtype=np.int32)
     texts = read_text(raw)
     if texts.fault.any():
-        fitting.refuse(raw, texts.fault != 0, owner, path, "invalid_text", f"the header {name} is not UTF-8")
+        conversion.refuse(raw, texts.fault != 0, owner, path, "invalid_text", f"the header {name} is not UTF-8")
     text = texts.arrays[0]
     if isinstance(kind, StringType):
         return text
     numbers, bad = _numbers(text, arrow_type(kind))
     if bad.any():
-        fitting.refuse(text, bad, owner, path, "type_mismatch", f"{{value}} is no {kind} in decimal digits")
+        conversion.refuse(text, bad, owner, path, "type_mismatch", f"{{value}} is no {kind} in decimal digits")
     return numbers
 
 
 def decoded_header(
-    fitting: Fitting, reading: Reading, name: str, field: NestedField, headers: pa.ListArray
+    conversion: Conversion, reading: Reading, name: str, field: NestedField, headers: pa.ListArray
 ) -> tuple[pa.Array, set[str]]:
     """Returns the last header `name` of each record decoded as `reading` describes, and the ids of schemas that are
     missing. A value that cannot be read or does not fit is rescued entirely where the table rescues values.
     """
     raw = last_header(headers, name)
-    is_rescuing = fitting.reading.is_rescuing
+    is_rescuing = conversion.reading.is_rescuing
     found = decode_header(
-        reading, f"{_HEADERS}.{name}", field.field_type, raw, _EVERY_MISMATCH if is_rescuing else fitting.limit
+        reading, f"{_HEADERS}.{name}", field.field_type, raw, _EVERY_MISMATCH if is_rescuing else conversion.limit
     )
     column = found.columns[0]
     if is_rescuing:
         first: dict[int, Mismatch] = {}
         for mismatch in found.mismatches:
             first.setdefault(mismatch.row, mismatch)
-        fitting.rescued += [replace(one, text=as_json(raw[row].as_py())) for row, one in first.items()]
+        conversion.rescued += [replace(one, text=as_json(raw[row].as_py())) for row, one in first.items()]
         if first:
             column = column.take(pa.array(np.arange(len(raw)), mask=found.refused))
     else:
-        fitting.refused |= found.refused
-        fitting.mismatches += found.mismatches
+        conversion.refused |= found.refused
+        conversion.mismatches += found.mismatches
     return column, {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in found.missing}
 
 
 def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:
     """Returns texts as numbers, and which texts are no numbers, bool of shape (n_records,)."""
-    is_plain = pc.fill_null(pc.match_substring_regex(text, _DIGITS), False)
-    numbers = pc.if_else(is_plain, text, None).cast(pa.int64())
-    rest = np.asarray(pc.and_(pc.is_valid(text), pc.invert(is_plain)))
-    if rest.any():
-        found = {row: _number(text[row].as_py()) for row in np.flatnonzero(rest).tolist()}
+    is_digits = pc.fill_null(pc.match_substring_regex(text, _DIGITS), False)
+    numbers = pc.if_else(is_digits, text, None).cast(pa.int64())
+    undecided = np.asarray(pc.and_(pc.is_valid(text), pc.invert(is_digits)))
+    if undecided.any():
+        found = {row: _number(text[row].as_py()) for row in np.flatnonzero(undecided).tolist()}
         numbers = pa.array([found.get(row, number) for row, number in enumerate(numbers.to_pylist())], pa.int64())
     if pa.types.is_int32(target):
         is_int = pc.and_(pc.greater_equal(numbers, -(2**31)), pc.less(numbers, 2**31))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.cast import Fitting, Place, require, require_inside
+from frazil.decode.cast import Conversion, Place, require, require_inside
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import list_paths
 from frazil.decode.json.slices import MAX_MISMATCHES
@@ -104,12 +104,12 @@ def _key_paths(target: TableTarget) -> tuple[Path, ...]:
 def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, records: Records, limit: int) -> Decoded:
     """Returns the columns of the table, made from the fields of the records."""
     rows, layout = len(decoded.refused), target.layout
-    fitting = Fitting(target.reading, "", rows, limit)
-    fitting.refused |= decoded.refused
+    conversion = Conversion(target.reading, "", rows, limit)
+    conversion.refused |= decoded.refused
     place = Place((), np.arange(rows, dtype=np.int32), np.ones(rows, np.bool_))
     columns = []
     key = _keys(target, shaping.key, records, limit)
-    fitting.refused |= key.refused
+    conversion.refused |= key.refused
     readings, named, missing = dict(target.headers), dict(shaping.headers), decoded.missing | key.missing
     for field in target.fields:
         path = layout.paths.get(field.name)
@@ -117,29 +117,29 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
             columns.append(key.columns[0])
         elif field.name in readings:
             name = named[field.name]
-            column, unknown = decoded_header(fitting, readings[field.name], name, field, records["headers"])
+            column, unknown = decoded_header(conversion, readings[field.name], name, field, records["headers"])
             columns.append(column)
             missing = missing | unknown
         elif field.name in shaping.own:
-            columns.append(own_column(fitting, shaping, field, records))
+            columns.append(own_column(conversion, shaping, field, records))
         else:
             columns.append(_column(layout, decoded, field, path))
-            require_inside(fitting, columns[-1], field.field_type, place.inside(field.name))
+            require_inside(conversion, columns[-1], field.field_type, place.inside(field.name))
         if field.required and (path is None or len(path) > 1):
-            require(fitting, columns[-1], place, (field.name,))
+            require(conversion, columns[-1], place, (field.name,))
     return replace(
         decoded,
         columns=columns,
-        refused=fitting.refused,
+        refused=conversion.refused,
         mismatches=sorted(
-            [*decoded.mismatches, *fitting.mismatches, *key.mismatches], key=lambda mismatch: mismatch.row
+            [*decoded.mismatches, *conversion.mismatches, *key.mismatches], key=lambda mismatch: mismatch.row
         )[:limit],
         requested_fields=merge_requested_fields([decoded.requested_fields, key.requested_fields]),
         missing=missing,
         refusals=decoded.refusals | key.refusals,
         dropped=decoded.dropped | key.dropped,
-        rescued=add_members(decoded.rescued, fitting.rescued, rows),
-        made_optional={layout.column_path(path) for path in decoded.made_optional} | fitting.made_optional,
+        rescued=add_members(decoded.rescued, conversion.rescued, rows),
+        made_optional={layout.column_path(path) for path in decoded.made_optional} | conversion.made_optional,
     )
 
 

@@ -22,7 +22,7 @@ from frazil.decode.plain import read_text
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.rows.connect_messages import decode_key_messages
 from frazil.rows.decoder import decode_values
-from frazil.rows.writer_schemas import decode_framed
+from frazil.rows.writer_schemas import decode_with_schemas
 from frazil.schema.arrow import arrow_type
 from frazil.schema.projection import KEY_ROOT
 
@@ -41,7 +41,7 @@ def decode_keys(
     KEY_SCHEMA.
     """
     headers = records["headers"] if reading.is_by_header else None
-    found = _decode_there(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
+    found = _decode_present(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
     return replace(
         found,
         requested_fields={
@@ -53,26 +53,26 @@ def decode_keys(
 
 def decode_header(reading: Reading, name: str, kind: IcebergType, values: pa.BinaryArray, limit: int) -> Decoded:
     """Returns a column of the type `kind` made from one header of each record. Paths of mismatches begin with `name`."""
-    return _decode_there(reading, name, kind, {"value": values, "headers": None}, limit, "header")
+    return _decode_present(reading, name, kind, {"value": values, "headers": None}, limit, "header")
 
 
-def _decode_there(
+def _decode_present(
     reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
 ) -> Decoded:
     """Returns the column for all records; the values that are not null are decoded."""
-    held = records["value"]
-    there = np.flatnonzero(np.asarray(held.is_valid()))
+    raw = records["value"]
+    there = np.flatnonzero(np.asarray(raw.is_valid()))
     unread = refusal()
     if unread is not None:
         mismatches = [Mismatch(row, name, unread.kind, unread.message) for row in there.tolist()]
-        nulls = [] if kind is None else [pa.nulls(len(held), arrow_type(kind))]
-        return Decoded(nulls, np.asarray(held.is_valid()), mismatches)
+        nulls = [] if kind is None else [pa.nulls(len(raw), arrow_type(kind))]
+        return Decoded(nulls, np.asarray(raw.is_valid()), mismatches)
     rows = pa.array(there)
     taken = {label: None if array is None else array.take(rows) for label, array in records.items()}
     found = _decode(reading, name, kind, taken, limit, what)
-    places = np.full(len(held), -1, np.int64)
+    places = np.full(len(raw), -1, np.int64)
     places[there] = np.arange(there.size)
-    refused = np.zeros(len(held), np.bool_)
+    refused = np.zeros(len(raw), np.bool_)
     refused[there] = found.refused
     return replace(
         found,
@@ -98,28 +98,28 @@ def _decode(
         return _read_json(reading, name, kind, records["value"], limit, what)
     if reading.format == "text":
         return _read_text(name, kind or StringType(), records["value"], limit, what)
-    return _read_framed(reading, name, kind, records, limit, what)
+    return _read_with_schemas(reading, name, kind, records, limit, what)
 
 
 def _read_json(
-    reading: Reading, name: str, kind: IcebergType | None, held: pa.BinaryArray, limit: int, what: str
+    reading: Reading, name: str, kind: IcebergType | None, raw: pa.BinaryArray, limit: int, what: str
 ) -> Decoded:
     """Returns the column for JSON of any type; messages of Kafka Connect's converter have the types of their schema."""
     options = JsonOptions(reading.unknown_fields, limit=limit, is_extended=reading.is_extended, numbers=reading.numbers)
-    groups, others, rest = decode_key_messages(held, name, kind, reading, options)
+    groups, others, rest = decode_key_messages(raw, name, kind, reading, options)
     if not groups:
         return decode_any(rest, name, kind, options, f"the {what}")
     if others.size:
         groups.append(Group(others, decode_any(rest, name, kind, options, f"the {what}")))
     column = () if kind is None else (NestedField(0, name, kind, required=False),)
-    return in_order(groups, column, len(held), limit)
+    return in_order(groups, column, len(raw), limit)
 
 
 def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Array], limit: int) -> Decoded:
     """Returns keys read as rows, with the logical types of their schemas."""
     assert reading.envelope is not None
     fields = opened_fields(reading.envelope, kind.fields, ())
-    found = decode_values(reading, fields, {name: held for name, held in records.items() if held is not None}, limit)
+    found = decode_values(reading, fields, {name: array for name, array in records.items() if array is not None}, limit)
     place = next(n for n, field in enumerate(fields) if field.name == "after")
     return replace(found, columns=[found.columns[place]], requested_fields={}, made_optional=set())
 
@@ -135,17 +135,17 @@ def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, w
     return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), mismatches)
 
 
-def _read_framed(
+def _read_with_schemas(
     reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
 ) -> Decoded:
     is_record = isinstance(kind, StructType) if kind is not None else has_record(reading)
-    schemas = tuple((schema_id, _of_kind(schema, is_record, name, what)) for schema_id, schema in reading.schemas)
+    schemas = tuple((schema_id, _usable_schema(schema, is_record, name, what)) for schema_id, schema in reading.schemas)
     fields: tuple[NestedField, ...] = ()
     if isinstance(kind, StructType):
         fields = kind.fields
     elif kind is not None:
         fields = (NestedField(0, "value", kind, required=False),)
-    found = decode_framed(replace(reading, schemas=schemas), fields, records, limit)
+    found = decode_with_schemas(replace(reading, schemas=schemas), fields, records, limit)
     columns = found.columns
     if isinstance(kind, StructType):
         arrow = [pa.field(field.name, column.type) for field, column in zip(fields, columns, strict=True)]
@@ -182,14 +182,14 @@ def has_record(reading: Reading) -> bool:
     return next((is_record(schema) for _, schema in reading.schemas if schema.kind == reading.format), True)
 
 
-def _of_kind(schema: WriterSchema, wants_record: bool, name: str, what: str) -> WriterSchema:
+def _usable_schema(schema: WriterSchema, expects_record: bool, name: str, what: str) -> WriterSchema:
     """Returns the schema, or an unusable one where it describes records and the column holds single values, or the
     reverse.
     """
-    if schema.kind in ("unknown", "unusable") or is_record(schema) == wants_record:
+    if schema.kind in ("unknown", "unusable") or is_record(schema) == expects_record:
         return schema
-    words = ("are no records", "holds records") if wants_record else ("are records", "holds none")
-    return WriterSchema("unusable", f"its {what}s {words[0]}, and the column {name} {words[1]}")
+    quoted = ("are no records", "holds records") if expects_record else ("are records", "holds none")
+    return WriterSchema("unusable", f"its {what}s {quoted[0]}, and the column {name} {quoted[1]}")
 
 
 def is_record(schema: WriterSchema) -> bool:

@@ -21,12 +21,12 @@ from frazil.schema.projection import extend_shaped
 from frazil.write.target import TableTarget
 
 Records = Mapping[str, pa.Array]
-Look = Callable[[TableTarget, Records], Decoded]
+ReadRows = Callable[[TableTarget, Records], Decoded]
 """Reads records as rows of a table, for the requested fields alone."""
-_MOST_ALONE = 32
+_MAX_SINGLE_READS = 32
 
 
-def fields_requested_by_rows(target: TableTarget, records: Records, found: Decoded, look: Look) -> Decoded:
+def fields_requested_by_rows(target: TableTarget, records: Records, found: Decoded, read_rows: ReadRows) -> Decoded:
     """Returns the result with only the schema changes of records that become rows.
 
     A record that needs a change to become a row, such as a wider type, is no bad record. While a table has no columns
@@ -38,8 +38,8 @@ def fields_requested_by_rows(target: TableTarget, records: Records, found: Decod
         return found
     try:
         # Whether a record has a key is not known while the table lacks the key's column.
-        is_found_later = target.changes is not None and look(_with_changes(target, found), records).refused.any()
-        good = _of_good(target, records, found, look) if found.refused.any() or is_found_later else found
+        is_found_later = target.changes is not None and read_rows(_with_changes(target, found), records).refused.any()
+        good = _of_good_records(target, records, found, read_rows) if found.refused.any() or is_found_later else found
     except NameConflict:  # The evolution of the table reports the conflict.
         return found
     return (
@@ -49,34 +49,36 @@ def fields_requested_by_rows(target: TableTarget, records: Records, found: Decod
     )
 
 
-def _of_good(target: TableTarget, records: Records, found: Decoded, look: Look) -> Decoded | None:
+def _of_good_records(target: TableTarget, records: Records, found: Decoded, read_rows: ReadRows) -> Decoded | None:
     """Returns the result for the records that become rows; None where there are none and the table has no columns."""
     refused = np.flatnonzero(found.refused)
     bad = [
-        row for row in refused[:_MOST_ALONE].tolist() if _are_bad(target, pick(records, np.array([row])), look).any()
+        row
+        for row in refused[:_MAX_SINGLE_READS].tolist()
+        if _are_bad(target, pick(records, np.array([row])), read_rows).any()
     ]
-    left = refused[_MOST_ALONE:]
+    left = refused[_MAX_SINGLE_READS:]
     if left.size:
-        bad += left[_are_bad(target, pick(records, left), look)].tolist()
+        bad += left[_are_bad(target, pick(records, left), read_rows)].tolist()
     rows = np.setdiff1d(np.arange(found.refused.size), bad)
     # The remaining records may differ in the type of a field: then the type of the earlier ones counts.
-    again = _are_bad(target, pick(records, rows), look)
+    again = _are_bad(target, pick(records, rows), read_rows)
     rows = rows[~again]
     if not rows.size:
         return Decoded([], np.zeros(0, np.bool_)) if target.fields else None
-    return look(target, pick(records, rows))
+    return read_rows(target, pick(records, rows))
 
 
-def _are_bad(target: TableTarget, records: Records, look: Look) -> NDArray[np.bool_]:
+def _are_bad(target: TableTarget, records: Records, read_rows: ReadRows) -> NDArray[np.bool_]:
     """Returns which records cannot become rows even with the schema changes that they request, bool of shape
     (n_records,).
     """
     if not len(records["value"]):
         return np.zeros(0, np.bool_)
-    first = look(target, records)
+    first = read_rows(target, records)
     if not (first.requested_fields or first.made_optional):
         return first.refused
-    return look(_with_changes(target, first), records).refused
+    return read_rows(_with_changes(target, first), records).refused
 
 
 def _with_changes(target: TableTarget, found: Decoded) -> TableTarget:

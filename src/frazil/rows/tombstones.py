@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from frazil.decode.cast import Fitting, Place, require
+from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, spread_decoded
@@ -90,16 +90,16 @@ def _refuse(decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
 def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
     """Requests that required columns become optional, as for a record that lacks their fields."""
     size = tombstones.size
-    fitting = Fitting(target.reading, "", size, limit)
-    fitting.refused |= decoded.refused
+    conversion = Conversion(target.reading, "", size, limit)
+    conversion.refused |= decoded.refused
     place = Place((), np.arange(size, dtype=np.int32), tombstones)
     for field, column in zip(target.fields, decoded.columns, strict=True):
         if field.required:
-            require(fitting, column, place, (field.name,))
-    mismatches = sorted([*decoded.mismatches, *fitting.mismatches], key=lambda mismatch: mismatch.row)[:limit]
+            require(conversion, column, place, (field.name,))
+    mismatches = sorted([*decoded.mismatches, *conversion.mismatches], key=lambda mismatch: mismatch.row)[:limit]
     return replace(
         decoded,
-        refused=fitting.refused,
+        refused=conversion.refused,
         mismatches=mismatches,
-        made_optional=decoded.made_optional | fitting.made_optional,
+        made_optional=decoded.made_optional | conversion.made_optional,
     )

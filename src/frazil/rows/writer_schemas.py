@@ -19,12 +19,12 @@ from pyiceberg.types import DateType, IcebergType, NestedField, StructType, Time
 
 from frazil.cdc.envelope import opened_fields
 from frazil.cdc.envelope_columns import has_documents, is_wrapped, open_columns
-from frazil.cdc.json.json_schema import open_framed, row_of
+from frazil.cdc.json.json_schema import open_with_json_schema, row_of
 from frazil.cdc.json.members import json_options
 from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.json_scan import write_values
 from frazil.decode.avro.reader import AvroReader, avro_reader
-from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Mismatch, Reader
 from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
 from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, with_keys, without_units
@@ -42,7 +42,7 @@ from frazil.decode.protobuf.wire_format import MESSAGE_INDEX_FAULTS, split_messa
 from frazil.decode.regroup import select_columns
 from frazil.decode.renames import Renames, find_renames
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.decode.wire_format import group_rows, guids_of, split_frames, take_bodies
+from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.name_length import drop_long_names
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import arrow_type, as_written
@@ -65,7 +65,7 @@ _WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d1
 _WARM_JSON_DESCRIPTORS = bytes.fromhex(
     "0a310a0a7761726d2e70726f746f22230a045761726d12090a017318012001280912100a017718022001280b32052e5761726d"
 )
-_MOST_MISSING = 1000
+_MAX_MISSING = 1000
 _FIRST = (0,)
 
 
@@ -84,10 +84,13 @@ class _Batch:
     """All records of an array while they are read."""
 
     reading: Reading
+    #: The columns to return.
     fields: tuple[NestedField, ...]
     #: The number of mismatches that are kept.
     limit: int
+    #: The bytes after the wire-format headers.
     bodies: Bodies
+    #: The groups read so far.
     groups: list[_Group] = field(default_factory=list)
     #: Ids of schemas that are missing.
     missing: set[str] = field(default_factory=set)
@@ -100,7 +103,7 @@ class _Batch:
         self.groups.append(_Group(rows, Decoded(nulls, refused, mismatches)))
 
 
-def decode_framed(
+def decode_with_schemas(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
 ) -> Decoded:
     """Returns the columns `fields` of records in a format of the schema registry.
@@ -108,22 +111,22 @@ def decode_framed(
     Schemas that `reading` does not have are returned as missing, and their records are null until they are available.
     """
     values = records["value"]
-    framed = split_frames(values, reading.framing)
-    batch = _Batch(reading, fields, limit, framed.bodies)
-    for code in np.unique(framed.fault[framed.fault != 0]).tolist():
-        batch.refuse(np.flatnonzero(framed.fault == code).astype(np.int32), framed.faults[code - 1])
-    ids = framed.ids
+    split = split_headers(values, reading.framing)
+    batch = _Batch(reading, fields, limit, split.bodies)
+    for code in np.unique(split.fault[split.fault != 0]).tolist():
+        batch.refuse(np.flatnonzero(split.fault == code).astype(np.int32), split.faults[code - 1])
+    ids = split.ids
     if reading.framing == "none":
-        good = np.flatnonzero(framed.fault == 0).astype(np.int32)
+        good = np.flatnonzero(split.fault == 0).astype(np.int32)
         if good.size:
-            _read_unframed(batch, good, records)
+            _read_by_header(batch, good, records)
     else:
         for number, rows in group_rows(ids):
             _read_group(batch, str(number), rows)
     return _merge_groups(batch, len(values))
 
 
-def _read_unframed(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str, pa.Array]) -> None:
+def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str, pa.Array]) -> None:
     """Reads records whose schema is named in a header, or is the subject's latest."""
     if not batch.reading.is_by_header:
         _read_group(batch, LATEST, rows)
@@ -146,7 +149,7 @@ def _read_unframed(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str,
 def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: bytes = b"") -> None:
     schema = batch.reading.schema(schema_id)
     if schema is None:
-        if len(batch.missing) < _MOST_MISSING:
+        if len(batch.missing) < _MAX_MISSING:
             batch.missing.add(schema_id)
         batch.refuse(rows, Fault("unknown_schema_id", f"schema {schema_id} has not been fetched yet"))
         return
@@ -154,7 +157,7 @@ def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: by
     if fault is not None:
         batch.refuse(rows, fault)
         return
-    bodies = take_bodies(batch.bodies, rows)
+    bodies = select_bodies(batch.bodies, rows)
     if schema.kind == "json_schema":
         is_row = batch.reading.envelope is None
         read = _read_json(batch, schema_id, schema, bodies) if is_row else _open_json(batch, schema_id, schema, bodies)
@@ -191,7 +194,7 @@ def _read_messages(
     for code, indexes in enumerate(indexed.paths):
         mine = np.flatnonzero((indexed.path == code) & (indexed.fault == 0)).astype(np.int32)
         reader = partial(protobuf_reader, schema.descriptors, declared or indexes)
-        _read_columns(batch, schema_id, rows[mine], take_bodies(indexed.bodies, mine), reader)
+        _read_columns(batch, schema_id, rows[mine], select_bodies(indexed.bodies, mine), reader)
 
 
 def _bodies_of(raw: bytes) -> Bodies:
@@ -211,10 +214,10 @@ def _read_columns(
         batch.refuse(rows, Fault("unusable_schema", f"schema {schema_id} cannot be used: {error}"))
         return
     schemas = tuple(schema for _, schema in batch.reading.schemas)
-    fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit)
+    conversion = Conversion(batch.reading, schema_id, len(bodies), batch.limit)
     if isinstance(reader, AvroReader):
-        fitting.renames, fitting.branches = _renames(schemas, reader.names or frozenset()), reader.branches
-    forms = _forms_of(reader.struct, batch.reading.envelope, batch.fields, fitting.renames)
+        conversion.renames, conversion.branches = _renames(schemas, reader.names or frozenset()), reader.branches
+    forms = _forms_of(reader.struct, batch.reading.envelope, batch.fields, conversion.renames)
     if forms:
         reader = make_reader(forms)
     columns, struct = reader.read(bodies), reader.struct
@@ -222,20 +225,20 @@ def _read_columns(
     is_row = batch.reading.envelope is None
     logical_types = _logical_types(batch.reading.schema(schema_id), reader, table if is_row else None)
     if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
-        batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
+        batch.groups.append(_Group(rows, open_documents(conversion, struct, columns, batch.fields)))
         return
     if batch.reading.envelope is not None:
         if not is_wrapped(batch.reading.envelope, [member.name for member in struct.fields]):
             # The row, which is the entire record, becomes the image after the change.
-            fitting.renames = fitting.renames.inside("after")
-            fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
+            conversion.renames = conversion.renames.inside("after")
+            conversion.branches = {("after", *path): name for path, name in conversion.branches.items()}
         struct, columns = open_columns(batch.reading.envelope, struct, columns, logical_types, batch.fields)
     else:
         logical_types = with_keys(without_units(logical_types, batch.reading.unit_at), batch.reading.keys)
         struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
-    batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
+    batch.groups.append(_Group(rows, convert_columns(conversion, struct, columns, batch.fields)))
 
 
 def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[NestedField], renames: Renames) -> Forms:
@@ -308,7 +311,7 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
 def _open_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
     """Reads envelopes in JSON behind a wire-format header."""
     written = (schema_id, _json_struct(schema))
-    return open_framed(batch.reading, batch.fields, _texts(bodies), written, batch.limit)
+    return open_with_json_schema(batch.reading, batch.fields, _texts(bodies), written, batch.limit)
 
 
 def _texts(bodies: Bodies) -> pa.BinaryArray:
@@ -485,4 +488,4 @@ def warm_up(compiles_all: bool) -> None:
     schemas = (("1", WriterSchema("avro", schema)), ("2", WriterSchema("protobuf", descriptors=descriptors)))
     values = pa.array([b"\0\0\0\0\1" + avro, b"\0\0\0\0\2\0\n\1a" + more], pa.binary())
     for kind in ("avro", "protobuf"):
-        decode_framed(Reading(format=kind, schemas=schemas), (), {"value": values}, 1)
+        decode_with_schemas(Reading(format=kind, schemas=schemas), (), {"value": values}, 1)

@@ -1,0 +1,1 @@
+"""Schemas of tables: evolution, projection of record fields to columns, name conflicts, and selection of fields."""

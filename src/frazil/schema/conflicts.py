@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_fields
 from frazil.schema.selection import list_with, map_with
 
-MOST_REJECTED = 100
+MAX_REJECTED = 100
 """The largest number of rejected fields: a producer that makes up more of them is no case of single bad records."""
 
 
@@ -26,7 +26,7 @@ def accept(
     check: raises NameConflict where the table cannot have the fields it is given; its message for a single field is the
     reason.
 
-    Raises: NameConflict where more than MOST_REJECTED fields would be rejected.
+    Raises: NameConflict where more than MAX_REJECTED fields would be rejected.
     """
     clashes: dict[Path, NameConflict] = {}
     accepted = set(
@@ -55,7 +55,7 @@ def _accept(
             half = len(paths) // 2
             first = _accept(paths[:half], before, check, clashes)
             return first + _accept(paths[half:], [*before, *first], check, clashes)
-        if len(clashes) >= MOST_REJECTED:
+        if len(clashes) >= MAX_REJECTED:
             raise
         clashes[paths[0]] = error
         return []

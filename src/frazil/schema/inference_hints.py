@@ -56,9 +56,9 @@ def hints_of(requested_fields: RequestedFields) -> Hints:
 
 
 def _hints(kind: IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
-    word = _KINDS.get(type(kind))
-    if word is not None:
-        yield path, word
+    kind_name = _KINDS.get(type(kind))
+    if kind_name is not None:
+        yield path, kind_name
     if isinstance(kind, StructType):
         for member in kind.fields:
             yield from _hints(member.field_type, (*path, member.name))

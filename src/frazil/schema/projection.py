@@ -41,6 +41,7 @@ class Shaping:
 
     #: How many levels of nested records become columns, with names joined by `separator`; 0: none.
     depth: int = 0
+    #: The text between the joined names.
     separator: str = "_"
     #: The case of the names of new columns: `keep`, `lower`, `snake` or `camel`.
     case: str = "keep"
@@ -248,6 +249,7 @@ class _Node:
 
     #: The type of the column that it feeds; None without one.
     kind: IcebergType | None = None
+    #: Whether the column is required.
     required: bool = False
     #: The members that feed columns.
     children: dict[str, _Node] = field(default_factory=dict)
@@ -386,7 +388,7 @@ class _Plan:
         self._columns = fed_columns(self._bound, shaping)
         self._inside: dict[Path, dict[str, IcebergType]] = {}
         self._new: dict[Path, IcebergType] = {}
-        self._spelt: dict[Path, Path] = {}
+        self._by_folded_path: dict[Path, Path] = {}
 
     def add(self, path: Path, kind: IcebergType) -> None:
         """Adds the field at `path`, which records have with this type."""
@@ -403,7 +405,7 @@ class _Plan:
                 self._add_inside((column, *path[cut:]), pruned, path)
                 return
         cut = min(len(path), self._shaping.depth + 1)
-        first = self._spelt.setdefault(tuple(map(fold, path[:cut])), path[:cut])
+        first = self._by_folded_path.setdefault(tuple(map(fold, path[:cut])), path[:cut])
         wrapped, known = _wrapped(pruned, path[cut:]), self._new.get(first)
         # Of names that differ in case alone the first one names the column, with the first type.
         united = _united(known, wrapped, path) if known is None or first == path[:cut] else widest(known, wrapped)

@@ -38,6 +38,7 @@ _REMEDIES: Mapping[str, str] = {
 class RefusedChange:
     """One refused schema change."""
 
+    #: The change as text.
     change: str
     #: Ids of the schemas that request it; empty for records without a schema.
     schemas: tuple[str, ...]

@@ -26,7 +26,7 @@ from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.spec.document import Entry, Node, Scalar, Section
 from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, read_items, read_string, read_text, whole_number
+from frazil.spec.reading import Fields, integral_value, read_items, read_string, read_text
 from frazil.spec.secrets import has_reference
 from frazil.spec.types import parse_column_type
 from frazil.spec.values import read_value
@@ -254,7 +254,7 @@ def _read_flatten(fields: Fields, problems: Problems) -> FlattenSpec | None:
             problems.add(separator.value.line, message, "write another one, such as `_` or `__`")
         chosen["separator"] = text
     if depth is not None:
-        number = whole_number(depth.value)
+        number = integral_value(depth.value)
         if number is None or not 1 <= number <= _MAX_DEPTH:
             message = f"`flatten.depth` is not a number from 1 to {_MAX_DEPTH}"
             problems.add(depth.value.line, message, "write how many levels become columns; without it all do")

@@ -28,7 +28,7 @@ from frazil.spec.document import Entry, Scalar, Section
 from frazil.spec.models import MaintenanceSpec
 from frazil.spec.partitioning import find_type, is_declared_otherwise
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, read_items, read_text, whole_number
+from frazil.spec.reading import Fields, integral_value, read_items, read_text
 from frazil.spec.units import parse_duration, parse_share, parse_size
 from frazil.spec.vocabulary import DURATION, SIZE, TEXT, JsonSchema, Setting
 
@@ -158,7 +158,7 @@ def _count(fields: Fields, key: str, problems: Problems) -> int | None:
     entry = fields.get(key)
     if entry is None:
         return None
-    number = whole_number(entry.value) or 0
+    number = integral_value(entry.value) or 0
     if number < 1:
         problems.add(entry.value.line, f"`{fields.path(key)}` is no count", "write a whole number, such as 2")
     return number

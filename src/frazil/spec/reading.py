@@ -84,7 +84,7 @@ def read_items(node: Node, label: str, problems: Problems) -> tuple[Node, ...]:
     return ()
 
 
-def whole_number(node: Node) -> int | None:
+def integral_value(node: Node) -> int | None:
     """The number of a scalar that is a whole, not negative one."""
     if isinstance(node, Scalar) and node.kind == "integer" and re.fullmatch(r"[0-9]{1,19}", node.text, re.ASCII):
         return int(node.text)
@@ -204,7 +204,7 @@ def _word(node: Node) -> Word | None:
         return None
     if node.kind == "boolean":
         return node.text.lower() in ("true", "yes", "on")
-    number = whole_number(node)
+    number = integral_value(node)
     return node.text if number is None else number
 
 

@@ -32,7 +32,7 @@ from frazil.spec.named_columns import check_named_columns
 from frazil.spec.numbers import read_infers_timestamps, read_numbers
 from frazil.spec.partitioning import METADATA_TYPES, check_terms, read_partition_by, read_sort_by
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, read_items, read_text, whole_number
+from frazil.spec.reading import Fields, integral_value, read_items, read_text
 from frazil.spec.secret_patterns import secrets_of
 from frazil.spec.secrets import has_reference
 from frazil.spec.sections import read_commit
@@ -158,7 +158,7 @@ def _read_limits(entry: Entry | None, problems: Problems) -> LimitsSpec:
     for key in counts:
         written = fields.get(key)
         if written is not None:
-            counts[key] = whole_number(written.value) or 0
+            counts[key] = integral_value(written.value) or 0
             if counts[key] < 1:
                 problems.add(written.value.line, f"`limits.{key}` is no count", "write a whole number, such as 1000")
     if size is not None:

@@ -10,7 +10,7 @@ from frazil.errors import SpecError
 from frazil.spec.document import Items, Node, Scalar, Section
 from frazil.spec.models import Start, TopicSelector
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import describe, read_items, read_text, whole_number
+from frazil.spec.reading import describe, integral_value, read_items, read_text
 
 _START_REMEDY = "write earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or {partition: offset}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -89,7 +89,7 @@ def check_offset_topics(start: Start, selectors: Iterable[TopicSelector]) -> Non
 
 
 def _epoch_ms(scalar: Scalar) -> int:
-    number = whole_number(scalar)
+    number = integral_value(scalar)
     if number is None or not _FIRST_PLAUSIBLE_MS <= number < _LAST_PLAUSIBLE_MS:
         message = f"`start: {scalar.text}` is not a time in milliseconds since the epoch"
         raise SpecError(message, remedy="write milliseconds, 13 digits, or a timestamp such as 2026-01-31T00:00:00Z")
@@ -125,7 +125,7 @@ def _offsets_of(section: Section) -> dict[int, int]:
     offsets: dict[int, int] = {}
     for entry in section.entries:
         partition = int(entry.key) if re.fullmatch(r"[0-9]{1,10}", entry.key, re.ASCII) else _MAX_PARTITION + 1
-        offset = whole_number(entry.value)
+        offset = integral_value(entry.value)
         if partition > _MAX_PARTITION or offset is None or offset > _MAX_OFFSET or partition in offsets:
             message = f"`start` has `{entry.key}`, which is not a partition with its first offset"
             raise SpecError(message, remedy="write whole numbers once each, such as {0: 1200, 1: 1180}")

@@ -23,7 +23,7 @@ from frazil.write.partition_values import partition_texts, path_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import transformed
 
-_MOST_CODES = 2**62
+_MAX_CODES = 2**62
 _GATHER_ROWS = 65_536
 _SCATTERED_ROWS = 4
 
@@ -52,6 +52,7 @@ class _Source:
 
     #: Positions of the nested fields, from the top down to the column.
     path: tuple[int, ...]
+    #: The column's type.
     kind: IcebergType
     #: The name of Iceberg's partition transform.
     transform: str
@@ -63,6 +64,7 @@ class _SortKey:
 
     source: _Source
     is_descending: bool
+    #: Whether nulls come first.
     is_nulls_first: bool
 
 
@@ -197,7 +199,7 @@ def _codes(columns: Sequence[pa.Array], count: int) -> np.ndarray:
         if encoded is None:
             continue
         own = max(1, len(encoded.dictionary))
-        if size * own > _MOST_CODES:
+        if size * own > _MAX_CODES:
             codes, size = _renumbered(codes)
         codes, size = codes * own + encoded.indices.to_numpy(), size * own
     if size > 2**16:
@@ -236,8 +238,8 @@ def _partitions(arrangement: Arrangement, values: Sequence[pa.Array], count: int
     if not arrangement.fields:
         return [Partition()] * count
     named = zip(arrangement.fields, values, strict=True)
-    words = [partition_texts(source.transform, source.kind, column) for source, column in named]
+    texts = [partition_texts(source.transform, source.kind, column) for source, column in named]
     return [
-        Partition(tuple(value for value, _ in row), path_of(arrangement.names, [word for _, word in row]))
-        for row in zip(*words, strict=True)
+        Partition(tuple(value for value, _ in row), path_of(arrangement.names, [text for _, text in row]))
+        for row in zip(*texts, strict=True)
     ]

@@ -28,7 +28,7 @@ from pyiceberg.types import (
 
 from frazil.literals import format_day, format_moment
 
-_MOST_NAME_BYTES = 180
+_MAX_NAME_BYTES = 180
 PartitionText = tuple[Any, str]
 """A partition value for JSON, and its text for a path."""
 
@@ -37,18 +37,18 @@ def partition_texts(transform: str, kind: IcebergType, values: pa.Array) -> list
     """Returns the partition values that `write.transforms` computes from a column of type `kind`, for JSON and for
     paths.
     """
-    word = transform.split("[", maxsplit=1)[0]
-    if word in _OF_TIME:
-        return [(None, "null") if value is None else _OF_TIME[word](value) for value in values.to_pylist()]
-    if word == "bucket" or type(kind) not in _OF_TYPE:
+    name = transform.split("[", maxsplit=1)[0]
+    if name in _OF_TIME:
+        return [(None, "null") if value is None else _OF_TIME[name](value) for value in values.to_pylist()]
+    if name == "bucket" or type(kind) not in _OF_TYPE:
         return [(value, "null" if value is None else str(value)) for value in values.to_pylist()]
     spell = _OF_TYPE[type(kind)]
     return [(None, "null") if value is None else spell(value) for value in _as_numbers(values).to_pylist()]
 
 
-def path_of(names: Iterable[str], words: Iterable[str]) -> str:
+def path_of(names: Iterable[str], texts: Iterable[str]) -> str:
     """Returns the folder of a partition as Iceberg names it. A name too long for file systems is cut."""
-    return "/".join(_short(f"{quote_plus(name)}={quote_plus(word)}") for name, word in zip(names, words, strict=True))
+    return "/".join(_short(f"{quote_plus(name)}={quote_plus(text)}") for name, text in zip(names, texts, strict=True))
 
 
 def short_path(path: str) -> str:
@@ -57,9 +57,9 @@ def short_path(path: str) -> str:
 
 
 def _short(name: str) -> str:
-    if len(name) <= _MOST_NAME_BYTES:
+    if len(name) <= _MAX_NAME_BYTES:
         return name
-    return f"{name[:_MOST_NAME_BYTES].rsplit('%', 1)[0]}-{sha256(name.encode()).hexdigest()[:16]}"
+    return f"{name[:_MAX_NAME_BYTES].rsplit('%', 1)[0]}-{sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _as_numbers(values: pa.Array) -> pa.Array:
@@ -107,8 +107,8 @@ def _time_text(micros: int) -> PartitionText:
     text = _without_zeros(format_moment(micros).partition("T")[2])
     if micros % 60_000_000 == 0:
         return text, text[:5]
-    whole, _, fraction = text.partition(".")
-    return text, f"{whole}.{fraction.ljust(3 if len(fraction) <= 3 else 6, '0')}" if fraction else text
+    seconds, _, fraction = text.partition(".")
+    return text, f"{seconds}.{fraction.ljust(3 if len(fraction) <= 3 else 6, '0')}" if fraction else text
 
 
 def _without_zeros(time: str) -> str:

@@ -50,12 +50,19 @@ class Statistics:
     serialization.
     """
 
+    #: The offsets of the row groups, in bytes.
     split_offsets: list[int] = field(default_factory=list)
+    #: The compressed size of each column, in bytes.
     column_sizes: dict[int, int] = field(default_factory=dict)
+    #: The number of values, nulls included.
     value_counts: dict[int, int] = field(default_factory=dict)
+    #: The number of nulls.
     null_value_counts: dict[int, int] = field(default_factory=dict)
+    #: The number of NaN values.
     nan_value_counts: dict[int, int] = field(default_factory=dict)
+    #: The lower bound of each column.
     lower_bounds: dict[int, bytes] = field(default_factory=dict)
+    #: The upper bound of each column.
     upper_bounds: dict[int, bytes] = field(default_factory=dict)
 
 

@@ -103,10 +103,13 @@ class TableTarget:
     properties: tuple[tuple[str, str], ...]
     #: The properties for access to the table's store, as sorted pairs.
     io_properties: tuple[tuple[str, str], ...]
+    #: The id of the partition spec.
     spec_id: int
     #: Fields of record metadata, each with its column.
     metadata: tuple[tuple[str, str], ...]
+    #: The size of data files to aim at.
     target_file_size_bytes: int
+    #: How record values become rows.
     reading: Reading = field(default_factory=Reading)
     #: The table's dead-letter table, while bad records are expected.
     dead_letters: TableTarget | None = None
@@ -123,7 +126,7 @@ class TableTarget:
     #: Older partition specs, as in TableState.
     older_specs: tuple[str, ...] = ()
     #: The largest number of partitions that a task may write; 0: no limit.
-    most_partitions: int = 0
+    max_partitions: int = 0
     #: How records become changes; None where rows are appended.
     changes: ChangeReading | None = None
     #: The CDC envelope of the records; None where records are rows.

@@ -20,24 +20,24 @@ def transformed(transform: str, column: pa.Array) -> pa.Array:
     Years, months, days and hours are int32 since 1970 and buckets int32; other transforms keep the column's type.
     Source: Iceberg spec, "Partition Transforms".
     """
-    word, _, number = transform.rstrip("]").partition("[")
-    if word == "identity":
+    name, _, number = transform.rstrip("]").partition("[")
+    if name == "identity":
         return column
-    if word == "bucket":
+    if name == "bucket":
         return _bucket(column, int(number))
-    if word == "truncate":
+    if name == "truncate":
         return _truncate(column, int(number))
-    return _time(word, column)
+    return _time(name, column)
 
 
-def _time(word: str, column: pa.Array) -> pa.Array:
+def _time(name: str, column: pa.Array) -> pa.Array:
     is_date = pa.types.is_date32(column.type)
     raw = _numbers(column, pa.int32() if is_date else pa.int64())
-    if word in _UNITS:
+    if name in _UNITS:
         times = raw.astype("datetime64[D]" if is_date else "datetime64[us]")
-        values = times.astype(f"datetime64[{_UNITS[word]}]").astype(np.int64)
+        values = times.astype(f"datetime64[{_UNITS[name]}]").astype(np.int64)
     else:
-        values = raw if is_date else raw // _MICROS[word]
+        values = raw if is_date else raw // _MICROS[name]
     return pa.array(values.astype(np.int32), pa.int32(), mask=_nulls(column))
 
 

@@ -35,7 +35,7 @@ _DICTIONARY_SHARE = 0.3
 _CLUSTER_BYTES = 256 * 1024 * 1024
 # Where rows have very many partitions, the amount written at once decides the number of files.
 _SCATTERED_BYTES = 512 * 1024 * 1024
-_MOST_OPEN = 32
+_MAX_OPEN = 32
 _SMALL_BYTES = 256 * 1024
 _LEVELLED = ("zstd", "gzip", "brotli", "lz4", "lz4_raw")
 
@@ -98,8 +98,8 @@ class FileWriter:
 
     def _may_wait(self, rows: pa.Table) -> bool:
         """Whether to collect more rows, as files would be very small otherwise: decided once, from the latest rows."""
-        is_asked = self._pending_limit == _CLUSTER_BYTES and self._arrangement.fields and rows.num_rows
-        if is_asked and is_scattered(self._arrangement, rows):
+        may_be_scattered = self._pending_limit == _CLUSTER_BYTES and self._arrangement.fields and rows.num_rows
+        if may_be_scattered and is_scattered(self._arrangement, rows):
             self._pending_limit = _SCATTERED_BYTES
         return self._pending_bytes < self._pending_limit
 
@@ -140,12 +140,12 @@ class FileWriter:
     def _end(self, partition: Partition, is_last: bool) -> None:
         """Closes a partition's file, unless more of its rows may follow: of a few partitions, whose rows are unordered."""
         file = self._open.get(partition)
-        if file is not None and (is_last or self._arrangement.sort_keys or len(self._open) > _MOST_OPEN):
+        if file is not None and (is_last or self._arrangement.sort_keys or len(self._open) > _MAX_OPEN):
             self._close(file)
 
     def _count(self, partition: Partition) -> None:
         self._seen.add(partition)
-        most = self._target.most_partitions
+        most = self._target.max_partitions
         if most and len(self._seen) > most:
             paths = sorted(found.path for found in self._seen)
             raise TooManyPartitions(self._target.name, most, (paths[0], paths[-1]))

@@ -27,7 +27,7 @@ from bench.encoded import (
 from bench.records import SCHEMA, DamagedPool, make_pool, timed_value
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.registry.protobuf import compile_proto
-from frazil.rows.writer_schemas import decode_framed
+from frazil.rows.writer_schemas import decode_with_schemas
 
 NUMBERS = (0, 1, 63, 64, 127, 128, 16_383, 16_384, 11_999_999)
 
@@ -105,7 +105,7 @@ def test_one_in_a_hundred_of_the_damaged_records_is_refused_and_the_others_are_a
     bad = [number for number in range(count) if damaged.is_bad(number)]
     reading = Reading(format="avro", schemas=(("7", WriterSchema("avro", avro_schema())),))
     values = pa.array([value(number) for number in range(count)], pa.binary())
-    found = decode_framed(reading, (), {"value": values}, count)
+    found = decode_with_schemas(reading, (), {"value": values}, count)
     assert np.flatnonzero(found.refused).tolist() == bad
     assert [mismatch.kind for mismatch in found.mismatches[:3]] == ["malformed", "no_wire_format", "malformed"]
     assert [number for number in range(count) if value(number) != whole(number)] == bad

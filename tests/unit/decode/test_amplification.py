@@ -175,7 +175,7 @@ def test_a_record_with_very_many_names_inside_is_a_dead_letter_soon(unknown_fiel
     many = {f"k{n}": {f"m{k}": 1 for k in range(300)} for n in range(300)}
     values = [b'{"id": 0}', json.dumps({"id": 1, "v": many}).encode(), b'{"id": 2}']
     reading = Reading(
-        on_bad="dead_letter", unknown_fields=unknown_fields, is_rescuing=unknown_fields == "rescue", room=900
+        on_bad="dead_letter", unknown_fields=unknown_fields, is_rescuing=unknown_fields == "rescue", columns_left=900
     )
     columns = {"id": "long"} | ({"_rescued": "string"} if unknown_fields == "rescue" else {})
     clock = SystemClock()

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.decode.epochs import DIGITS, FIRST_US, LAST_US, from_numbers
-from frazil.decode.lossless import cast_exactly
+from frazil.decode.lossless import cast_losslessly
 from frazil.write.transforms import transformed
 from tests.unit.decode.columns import decode
 from tests.unit.decode.decimal_ways import Chance, Pair, draw_pairs
@@ -114,7 +114,7 @@ def test_numbers_go_over_where_the_other_type_has_the_same_number(written: pa.Da
         if wanted == written:
             continue
         is_never = pa.types.is_floating(written) and not pa.types.is_floating(wanted)
-        found = cast_exactly(array, wanted).to_pylist()
+        found = cast_losslessly(array, wanted).to_pylist()
         right = [_as(value, wanted) if not is_never else None for value in values]
         assert [(v, f, r) for v, f, r in zip(values, found, right, strict=True) if not _same(f, r)] == []
 

@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.types import DecimalType
 
 from frazil.decode.connect.unscaled import format_integer
-from frazil.decode.decimals import FITS, NO_FIT, NO_NUMBER, read_decimals
+from frazil.decode.decimals import FITS, NO_NUMBER, TOO_WIDE, read_decimals
 from tests.unit.decode.decimal_ways import WAYS, Chance, Pair, draw_pairs, draw_type, expected, spelt, unscaled
 
 _SEED = int(os.environ.get("FRAZIL_SEED", "1"))
@@ -56,7 +56,7 @@ def test_a_million_pairs_of_text_and_type_are_exact_or_refused() -> None:
 )
 def test_a_text_that_is_no_number_is_told_from_one_that_does_not_fit(text: str) -> None:
     found = read_decimals(pa.array([text, "1", "1e9", None]), 4, 2)
-    assert found.state.tolist() == [NO_NUMBER, FITS, NO_FIT, FITS]
+    assert found.state.tolist() == [NO_NUMBER, FITS, TOO_WIDE, FITS]
     assert found.array.to_pylist() == [None, Decimal("1.00"), None, None]
 
 
@@ -90,7 +90,7 @@ def test_absurd_exponents_and_long_numbers_take_no_time() -> None:
     texts = pa.array(["1e-999999999", "1e999999999", "9" * 100_000, "0." + "0" * 100_000] * 100)
     started = time.process_time()
     found = read_decimals(texts, 38, 10)
-    assert found.state.tolist() == [NO_FIT, NO_FIT, NO_FIT, FITS] * 100
+    assert found.state.tolist() == [TOO_WIDE, TOO_WIDE, TOO_WIDE, FITS] * 100
     assert time.process_time() - started < 5
 
 

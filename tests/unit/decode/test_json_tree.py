@@ -39,9 +39,9 @@ _numbers = st.integers(-(2**64), 2**64) | st.integers(-20, 20) | st.floats(allow
 _scalars = st.none() | st.booleans() | _numbers | st.text(st.characters(codec="utf-8"), max_size=20)
 
 
-def _object(fitting: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
+def _object(conversion: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
     """Mostly objects with these members, some absent; at times one member more, or something else."""
-    members = {name: st.one_of(kind, kind, kind, kind, kind, _scalars) for name, kind in fitting.items()}
+    members = {name: st.one_of(kind, kind, kind, kind, kind, _scalars) for name, kind in conversion.items()}
     objects = st.fixed_dictionaries({}, optional=members)
     more = st.tuples(objects, st.sampled_from(["new", "é\t", "id2"]), _scalars).map(lambda t: {**t[0], t[1]: t[2]})
     return st.one_of(objects, objects, objects, more)

@@ -27,7 +27,7 @@ def decimals(precision: int, scale: int) -> pa.Array:
 def test_decimals_go_over_as_each_alone_does(written: tuple[int, int]) -> None:
     array = decimals(*written)
     for target in [*(pa.decimal128(*shape) for shape in SHAPES), pa.int32(), pa.int64()]:
-        assert lossless.cast_exactly(array, target).equals(lossless._exact_one_by_one(array, target)), target
+        assert lossless.cast_losslessly(array, target).equals(lossless._cast_one_by_one(array, target)), target
 
 
 @pytest.mark.parametrize("written", [pa.int32(), pa.int64()])
@@ -35,18 +35,18 @@ def test_integers_become_decimals_as_each_alone_does(written: pa.DataType) -> No
     array = pa.array([None, *INTEGERS, *([2**63 - 1, -(2**63)] if written == pa.int64() else [])], written)
     for shape in SHAPES:
         target = pa.decimal128(*shape)
-        alone = lossless._exact_one_by_one(array.cast(pa.decimal256(60, target.scale)), target)
-        assert lossless.cast_exactly(array, target).equals(alone), shape
+        alone = lossless._cast_one_by_one(array.cast(pa.decimal256(60, target.scale)), target)
+        assert lossless.cast_losslessly(array, target).equals(alone), shape
 
 
 def test_bytes_of_another_length_do_not_become_fixed() -> None:
     array = pa.array([b"12", b"1", None, b""], pa.binary())
-    assert lossless.cast_exactly(array, pa.binary(2)).to_pylist() == [b"12", None, None, None]
+    assert lossless.cast_losslessly(array, pa.binary(2)).to_pylist() == [b"12", None, None, None]
 
 
 def test_one_value_that_does_not_fit_makes_nobody_look_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lossless, "_exact_one_by_one", None)
+    monkeypatch.setattr(lossless, "_cast_one_by_one", None)
     array = pa.array([Decimal("1.00"), Decimal("1.25"), Decimal("12345.00")], pa.decimal128(9, 2))
-    assert lossless.cast_exactly(array, pa.decimal128(5, 1)).to_pylist() == [Decimal("1.0"), None, None]
+    assert lossless.cast_losslessly(array, pa.decimal128(5, 1)).to_pylist() == [Decimal("1.0"), None, None]
     wide = array.cast(pa.decimal128(38, 2))
-    assert lossless.cast_exactly(wide, pa.int32()).to_pylist() == [1, None, 12345]
+    assert lossless.cast_losslessly(wide, pa.int32()).to_pylist() == [1, None, 12345]

@@ -20,13 +20,13 @@ from frazil.decode.protobuf.wire_format import split_message_indexes
 from frazil.decode.wire_format import (
     KEY_HEADER,
     VALUE_HEADER,
-    Framed,
     Framing,
     HeaderId,
+    HeaderSplit,
     group_rows,
     guids_of,
-    split_frames,
-    take_bodies,
+    select_bodies,
+    split_headers,
 )
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -47,13 +47,13 @@ def bodies_of(bodies: Bodies) -> list[bytes]:
 
 def split(values: list[bytes | None], framing: Framing = "confluent") -> list[tuple[int, bytes, str]]:
     """Per record its id, its body and the kind of its fault."""
-    return plain(split_frames(pa.array(values, pa.binary()), framing))
+    return plain(split_headers(pa.array(values, pa.binary()), framing))
 
 
-def plain(framed: Framed) -> list[tuple[int, bytes, str]]:
-    kinds = ["", *(fault.kind for fault in framed.faults)]
-    faults = [kinds[number] for number in framed.fault.tolist()]
-    return list(zip(framed.ids.tolist(), bodies_of(framed.bodies), faults, strict=True))
+def plain(split: HeaderSplit) -> list[tuple[int, bytes, str]]:
+    kinds = ["", *(fault.kind for fault in split.faults)]
+    faults = [kinds[number] for number in split.fault.tolist()]
+    return list(zip(split.ids.tolist(), bodies_of(split.bodies), faults, strict=True))
 
 
 def test_ids_and_bodies_of_confluent_s_frame() -> None:
@@ -90,9 +90,9 @@ def test_without_frames_the_value_is_the_body() -> None:
     ],
 )
 def test_a_faulty_frame_is_named_and_changes_no_neighbour(value: bytes | None, kind: str, words: str) -> None:
-    framed = split_frames(pa.array([confluent(7), value, confluent(8, b"")], pa.binary()), "confluent")
-    assert plain(framed) == [(7, b"body", ""), (-1, b"", kind), (8, b"", "")]
-    assert words in framed.faults[int(framed.fault[1]) - 1].message
+    split = split_headers(pa.array([confluent(7), value, confluent(8, b"")], pa.binary()), "confluent")
+    assert plain(split) == [(7, b"body", ""), (-1, b"", kind), (8, b"", "")]
+    assert words in split.faults[int(split.fault[1]) - 1].message
 
 
 @pytest.mark.parametrize("values", [[], [None], [b""], [b"\x00"], [None, b"", b"{"]])
@@ -103,7 +103,7 @@ def test_a_batch_without_one_good_frame_is_no_trouble(values: list[bytes | None]
 
 def test_a_slice_of_a_batch_is_read_as_that_slice() -> None:
     values = pa.array([b"{", confluent(7, b"a"), None, confluent(8, b"b"), b""], pa.binary())
-    assert plain(split_frames(values.slice(1, 3), "confluent")) == [
+    assert plain(split_headers(values.slice(1, 3), "confluent")) == [
         (7, b"a", ""),
         (-1, b"", "tombstone"),
         (8, b"b", ""),
@@ -121,17 +121,17 @@ def test_frames_are_read_as_one_record_at_a_time_would_be(values: list[bytes | N
             expected.append((-1, b"", "tombstone"))
         else:
             expected.append((-1, b"", "no_wire_format" if value[:1] not in (b"", b"\x00") else "malformed"))
-    assert plain(split_frames(pa.array(values, pa.binary()).slice(first), "confluent")) == expected
+    assert plain(split_headers(pa.array(values, pa.binary()).slice(first), "confluent")) == expected
 
 
 # ---- groups
 
 
 def test_one_id_for_all_is_one_group() -> None:
-    bodies = split_frames(pa.array([confluent(7, b"a"), confluent(7, b"b")], pa.binary()), "confluent").bodies
+    bodies = split_headers(pa.array([confluent(7, b"a"), confluent(7, b"b")], pa.binary()), "confluent").bodies
     ((number, rows),) = group_rows(np.array([7, 7]))
     assert (number, rows.tolist()) == (7, [0, 1])
-    assert take_bodies(bodies, rows) is bodies
+    assert select_bodies(bodies, rows) is bodies
 
 
 def test_the_rows_of_each_id_come_in_order_and_faulty_ones_not_at_all() -> None:
@@ -141,8 +141,8 @@ def test_the_rows_of_each_id_come_in_order_and_faulty_ones_not_at_all() -> None:
 
 
 def test_bodies_of_some_rows() -> None:
-    framed = split_frames(pa.array([confluent(n, b"%d" % n) for n in (1, 2, 1)], pa.binary()), "confluent")
-    picked = {number: bodies_of(take_bodies(framed.bodies, rows)) for number, rows in group_rows(framed.ids)}
+    split = split_headers(pa.array([confluent(n, b"%d" % n) for n in (1, 2, 1)], pa.binary()), "confluent")
+    picked = {number: bodies_of(select_bodies(split.bodies, rows)) for number, rows in group_rows(split.ids)}
     assert picked == {1: [b"1", b"1"], 2: [b"2"]}
 
 
@@ -200,9 +200,9 @@ def test_of_several_headers_the_last_one_with_a_value_counts() -> None:
 def test_what_confluent_s_client_writes_of_a_message_is_read(schema_id: int, indexes: list[int]) -> None:
     named = SchemaId("PROTOBUF", schema_id, str(GUID), indexes)
     values = pa.array([prefix_schema_id_serializer(b"body", None, named)], pa.binary())
-    framed = split_frames(values, "confluent")
-    indexed = split_message_indexes(framed.bodies)
-    assert (framed.ids.tolist(), indexed.paths, bodies_of(indexed.bodies)) == ([schema_id], [tuple(indexes)], [b"body"])
+    split = split_headers(values, "confluent")
+    indexed = split_message_indexes(split.bodies)
+    assert (split.ids.tolist(), indexed.paths, bodies_of(indexed.bodies)) == ([schema_id], [tuple(indexes)], [b"body"])
     written: list[Any] = []
     context = SerializationContext("t", MessageField.VALUE, written)
     assert header_schema_id_serializer(b"body", context, named) == b"body"

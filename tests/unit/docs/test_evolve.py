@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from docs.scan import ROOT
-from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type
@@ -40,10 +40,10 @@ def test_values_go_over_as_the_page_says(written: str, wanted: str, good: list[s
 
 
 def _fit(values: pa.Array, written: IcebergType, wanted: IcebergType) -> Decoded:
-    fitting = Fitting(Reading(format="avro", may_widen=False), "7", len(values), len(values))
+    fitting = Conversion(Reading(format="avro", may_widen=False), "7", len(values), len(values))
     columns = Columns([values], np.zeros(len(values), np.uint8), ())
     struct = StructType(NestedField(0, "v", written, required=False))
-    return fit_columns(fitting, struct, columns, [NestedField(1, "v", wanted, required=False)])
+    return convert_columns(fitting, struct, columns, [NestedField(1, "v", wanted, required=False)])
 
 
 def _value(kind: IcebergType, text: str) -> pa.Array:

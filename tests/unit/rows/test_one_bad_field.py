@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.ingest.state.status import RunState
-from frazil.schema.conflicts import MOST_REJECTED, accept
+from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
 from frazil.spec.models import FlattenSpec, LimitsSpec
 from frazil.spec.types import parse_type
@@ -171,7 +171,7 @@ def test_of_a_record_whose_fields_are_all_kept_out_the_record_is() -> None:
 
 
 def test_so_many_are_kept_out_and_no_more() -> None:
-    names = [f"f{n}" for n in range(MOST_REJECTED + 1)]
-    assert len(accept({(): dict.fromkeys(names[:-1], LONG)}, clash(*names))[1]) == MOST_REJECTED
+    names = [f"f{n}" for n in range(MAX_REJECTED + 1)]
+    assert len(accept({(): dict.fromkeys(names[:-1], LONG)}, clash(*names))[1]) == MAX_REJECTED
     with pytest.raises(NameConflict):
         accept({(): dict.fromkeys(names, LONG)}, clash(*names))

@@ -13,7 +13,7 @@ from frazil.ingest.service import Service
 from frazil.ingest.table import Table
 from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
-from frazil.types import MORE_NAMES, MOST_NAMES
+from frazil.types import MAX_REMEMBERED_NAMES, MORE_NAMES
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
 X = ColumnSpec(name="x", type=parse_type("long"))
@@ -39,7 +39,7 @@ def test_a_hundred_names_are_kept_and_said(tmp_path: Path, settings: dict[str, A
     scene = Scene(tmp_path, "a", columns=(X,), on_bad_record="skip", **settings)
     with capture_logs() as logged:
         names = getattr(after_batches(scene).schema, seen)
-    assert len(names) == MOST_NAMES + 1
+    assert len(names) == MAX_REMEMBERED_NAMES + 1
     assert MORE_NAMES in names
     said = [event["change"] for event in logged if event["event"] == "schema_change_refused"]
     assert sorted(said) == (sorted(names) if seen == "refusals" else [])
@@ -49,4 +49,4 @@ def test_a_task_reports_a_hundred_names(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", columns=(X,), unknown_fields="drop")
     scene.feed("a", {"x": 1, **{f"f{number}": 1 for number in range(500)}})
     table = only(scene.catch_up())
-    assert len(table.schema.dropped) == MOST_NAMES + 1
+    assert len(table.schema.dropped) == MAX_REMEMBERED_NAMES + 1

@@ -195,7 +195,7 @@ def test_very_many_partitions_are_one_file_each_of_which_few_are_open(tmp_path: 
 
 
 def test_a_task_writes_no_more_partitions_than_it_may(tmp_path: Path) -> None:
-    target = _target(tmp_path, "hour(at)", most_partitions=5)
+    target = _target(tmp_path, "hour(at)", max_partitions=5)
     hour = 3_600_000_000
     assert len(_write(target, [{"at": n * hour} for n in range(5)])) == 5
     writer = FileWriter(target)
@@ -207,7 +207,7 @@ def test_a_task_writes_no_more_partitions_than_it_may(tmp_path: Path) -> None:
 
 
 def test_a_report_says_that_there_are_too_many_and_no_file_is_left(tmp_path: Path) -> None:
-    target = _target(tmp_path, "id", most_partitions=3)
+    target = _target(tmp_path, "id", max_partitions=3)
     records = records_of([{"value": b'{"id": %d}' % n} for n in range(4)])
     report = run(Job({"a": target}), records)["lake.t"]
     assert (report.written.data, report.counts.record_count, report.written.scattered) == ((), 4, ("id=0", "id=3"))

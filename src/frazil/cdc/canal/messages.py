@@ -37,17 +37,17 @@ from frazil.cdc.source.origins import IN_MESSAGES
 from frazil.decode.columns import Fault, Mismatch
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
+from frazil.decode.json.equal_texts import group_equal
 from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.same_texts import group_same
-from frazil.decode.json.slices import Slices, Texts, elements_of, take_keys
+from frazil.decode.json.slices import Slices, Texts, elements_of, members_under
 from frazil.decode.settings import Reading
 
 Bools = NDArray[np.bool_]
 _NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
 _OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
 _CODES = (*OPERATIONS, "m")
-_NOTES = {
+_RECORD_KINDS = {
     **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), TRANSACTION),
     **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
     "QUERY": MESSAGE,
@@ -60,9 +60,11 @@ class _Messages:
     """Messages while they are opened."""
 
     batch: EnvelopeBatch
+    #: The members of each message by name.
     members: Mapping[str, Slices]
     #: The kind of each message, a code of `cdc.envelope`: int32 of shape (n_messages,).
-    note: NDArray[np.int32]
+    record_kind: NDArray[np.int32]
+    #: The operation of each message.
     op: pa.Array
     #: Which messages can be read at least in part.
     good: Bools
@@ -71,9 +73,11 @@ class _Messages:
     #: The number of rows of each message.
     counts: NDArray[np.int64]
 
-    def has_op(self, word: str) -> Bools:
+    def has_op(self, type_name: str) -> Bools:
         """Returns which messages have this operation, bool of shape (n_messages,)."""
-        is_so: Bools = np.asarray(pc.fill_null(pc.equal(self.op, word), False)) & (self.note == IMAGES) & self.good
+        is_so: Bools = (
+            np.asarray(pc.fill_null(pc.equal(self.op, type_name), False)) & (self.record_kind == IMAGES) & self.good
+        )
         return is_so
 
     def lists(self, name: str, mask: Bools) -> tuple[NDArray[np.int64], Slices]:
@@ -101,7 +105,7 @@ def open_canal(
     opened = _open(values, fields, reading, limit, large)
     if opened is None:
         values = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        opened = _open(values, fields, reading, limit, large, spelt_out=True)
+        opened = _open(values, fields, reading, limit, large, has_canonical_keys=True)
     assert opened is not None
     return opened
 
@@ -112,28 +116,30 @@ def _open(
     reading: Reading,
     limit: int,
     large: list[Mismatch],
-    spelt_out: bool = False,
+    has_canonical_keys: bool = False,
 ) -> MessageRows | None:
     """Returns the rows; None where escaped keys must be replaced first."""
-    outer = texts_of(values, replace(json_options(reading, limit), is_rescuing=False, selection=None), spelt_out)
+    outer = texts_of(
+        values, replace(json_options(reading, limit), is_rescuing=False, selection=None), has_canonical_keys
+    )
     outer.refused[[mismatch.row for mismatch in large]] = True
     outer.mismatches += large
-    error, whole = unreadable(values), text_slices(values)
-    scan.scan_texts(outer.base, whole.start, whole.end, whole.kind, error)
+    error, objects = unreadable(values), text_slices(values)
+    scan.scan_texts(outer.base, objects.start, objects.end, objects.kind, error)
     is_tombstone = error == scan.TOMBSTONE
     error[is_tombstone] = scan.OK
-    members = dict(zip(_NAMES, take_keys(outer, whole, _NAMES, error), strict=True))
+    members = dict(zip(_NAMES, members_under(outer, objects, _NAMES, error), strict=True))
     messages = _judge(EnvelopeBatch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
-    messages.note[is_tombstone] = TOMBSTONE
+    messages.record_kind[is_tombstone] = TOMBSTONE
     rows = _rows(messages)
     facts = _facts(messages)
     if not _is_spelt(outer, error):
         return None
-    outer.refuse(whole, error, "", FAULTS)
+    outer.refuse(objects, error, "", FAULTS)
     groups = list(group_rows(outer, messages.members["mysqlType"], messages.counts > 0, rows.owner))
     inner = _inner(messages, rows)
     columns = {name: array.take(pa.array(rows.owner)) for name, array in facts.items()}
-    columns |= {"note": pa.array(rows.note), "op": messages.op.take(pa.array(rows.owner))}
+    columns |= {"record_kind": pa.array(rows.record_kind), "op": messages.op.take(pa.array(rows.owner))}
     for places, types in groups:
         read_group(inner, rows, places, types, columns)
     if not _is_spelt(inner.texts, error):
@@ -142,7 +148,7 @@ def _open(
 
 
 def _is_spelt(texts: Texts, error: NDArray[np.uint8]) -> bool:
-    return texts.spelt_out or not (texts.has_slow_keys or bool((error == scan.SLOW_KEY).any()))
+    return texts.has_canonical_keys or not (texts.has_escaped_keys or bool((error == scan.ESCAPED_KEY).any()))
 
 
 def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> _Messages:
@@ -153,38 +159,38 @@ def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> 
     # Other operations keep their own names, which are no codes.
     named = pc.if_else(pc.is_in(kind, pa.array(_CODES)), pc.binary_join_element_wise("type ", kind, ""), kind)
     op = pc.coalesce(pa.array(list(_OPS.values())).take(code), named)
-    note = np.full(good.size, IMAGES, np.int32)
-    note[is_ddl & np.asarray(code.is_null())] = SCHEMA_CHANGE
-    for word, number in _NOTES.items():
-        note[np.asarray(pc.fill_null(pc.equal(kind, word), False)) & ~is_ddl] = number
-    note[members["type"].kind <= NULL] = NO_ENVELOPE
+    record_kind = np.full(good.size, IMAGES, np.int32)
+    record_kind[is_ddl & np.asarray(code.is_null())] = SCHEMA_CHANGE
+    for type_name, number in _RECORD_KINDS.items():
+        record_kind[np.asarray(pc.fill_null(pc.equal(kind, type_name), False)) & ~is_ddl] = number
+    record_kind[members["type"].kind <= NULL] = NO_ENVELOPE
     nothing = np.zeros(good.size, np.int64)
-    return _Messages(batch, members, note, op, good, nothing, nothing)
+    return _Messages(batch, members, record_kind, op, good, nothing, nothing)
 
 
 def _rows(messages: _Messages) -> ImageRows:
     """Returns the rows of all messages. A list without rows, or with another number of rows than its companion, makes
     its message a bad record.
     """
-    note, data, old = messages.note, messages.members["data"], messages.members["old"]
+    record_kind, data, old = messages.record_kind, messages.members["data"], messages.members["old"]
     is_update, is_delete = messages.has_op("u"), messages.has_op("d")
     is_change = is_update | is_delete | messages.has_op("c")
     counts, elements = messages.lists("data", is_change)
     old_counts, old_elements = messages.lists("old", is_update)
-    note[is_change & (counts == 0)] = NO_ROWS
-    note[is_update & (old.kind == ARRAY) & (old_counts != counts)] = OTHER_ROWS
+    record_kind[is_change & (counts == 0)] = NO_ROWS
+    record_kind[is_update & (old.kind == ARRAY) & (old_counts != counts)] = OTHER_ROWS
     for slices, mask in ((data, is_change), (old, is_update)):
-        note[mask & (slices.kind > NULL) & (slices.kind != ARRAY)] = NO_OBJECT
-    messages.counts = np.where(is_change & (note == IMAGES), counts, 0)
+        record_kind[mask & (slices.kind > NULL) & (slices.kind != ARRAY)] = NO_OBJECT
+    messages.counts = np.where(is_change & (record_kind == IMAGES), counts, 0)
     sizes = np.maximum(messages.counts, 1)
     messages.starts = np.cumsum(sizes) - sizes
-    owner = np.repeat(np.arange(note.size, dtype=np.int32), sizes)
+    owner = np.repeat(np.arange(record_kind.size, dtype=np.int32), sizes)
     has_rows = messages.counts > 0
     after = _placed(elements, has_rows, owner)
     before = _placed(old_elements, has_rows & (old_counts > 0), owner)
-    rows = ImageRows(owner, note[owner], after, before, is_update[owner], is_delete[owner])
-    rows.note[has_rows[owner] & (after.kind != OBJECT)] = NO_OBJECT
-    rows.note[(before.kind > NULL) & (before.kind != OBJECT)] = NO_OBJECT
+    rows = ImageRows(owner, record_kind[owner], after, before, is_update[owner], is_delete[owner])
+    rows.record_kind[has_rows[owner] & (after.kind != OBJECT)] = NO_OBJECT
+    rows.record_kind[(before.kind > NULL) & (before.kind != OBJECT)] = NO_OBJECT
     return rows
 
 
@@ -203,10 +209,10 @@ def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
     texts = Texts(
         outer.buffer,
         np.zeros(rows.owner.size, np.bool_),
-        outer.spelt_out,
+        outer.has_canonical_keys,
         outer.limit,
         messages.batch.reading.is_rescuing,
-        has_slow_keys=outer.has_slow_keys,
+        has_escaped_keys=outer.has_escaped_keys,
     )
     texts.refused[messages.starts[outer.refused]] = True
     texts.mismatches += [replace(mismatch, row=int(messages.starts[mismatch.row])) for mismatch in outer.mismatches]
@@ -216,15 +222,15 @@ def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
 def _facts(messages: _Messages) -> dict[str, pa.Array]:
     """Returns the requested columns of messages other than their rows."""
     requested = {one.name for one in messages.batch.fields}
-    is_change = (messages.note == IMAGES) & messages.good
+    is_change = (messages.record_kind == IMAGES) & messages.good
     found = {}
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
         if fact in requested:
             found[fact] = _moments(messages.batch, _only(messages.members[name], is_change), name)
     for fact, name in IN_MESSAGES.items():
         if fact in requested:
-            words = _only(messages.members[name], is_change).only(STRING, ESCAPED)
-            found[fact] = read_string(messages.batch, words, name)
+            texts = _only(messages.members[name], is_change).only(STRING, ESCAPED)
+            found[fact] = read_string(messages.batch, texts, name)
     if "primary_key" in requested:
         found["primary_key"] = _primary_keys(messages.batch.texts, _only(messages.members["pkNames"], is_change))
     return found
@@ -243,11 +249,11 @@ def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
 def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:
     """Returns a JSON list of the primary-key columns for each message; null where it names none."""
     rows = np.flatnonzero(slices.kind == ARRAY)
-    codes, firsts = group_same(texts.base, where(slices, slices.kind == ARRAY))
-    spelt = [_names(texts.text(slices, int(rows[first]))) for first in firsts]
+    codes, firsts = group_equal(texts.base, where(slices, slices.kind == ARRAY))
+    formatted = [_names(texts.text(slices, int(rows[first]))) for first in firsts]
     places = np.full(len(slices), -1, np.int64)
     places[rows] = codes
-    return pa.array(spelt, pa.string()).take(pa.array(places, mask=places < 0))
+    return pa.array(formatted, pa.string()).take(pa.array(places, mask=places < 0))
 
 
 def _names(text: str) -> str | None:

@@ -21,7 +21,7 @@ from pyiceberg.types import (
 )
 
 _FORM = re.compile(r"\s*([a-z]+(?: precision)?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?(.*)", re.DOTALL)
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 _UNSIGNED_64 = DecimalType(20, 0)
 _PLAIN: dict[str, IcebergType] = {
     **dict.fromkeys(("bool", "boolean", "tinyint", "smallint", "mediumint", "year"), IntegerType()),
@@ -79,6 +79,6 @@ def _sized(name: str, size: int | None, scale: int, is_unsigned: bool) -> Iceber
     if name == "bit":
         bits = size or 64
         return BooleanType() if bits == 1 else LongType() if bits < 64 else _UNSIGNED_64
-    if name in _DECIMALS and size and size <= _MOST_DIGITS and scale <= size:
+    if name in _DECIMALS and size and size <= _MAX_DIGITS and scale <= size:
         return DecimalType(size, scale)
     return StringType()

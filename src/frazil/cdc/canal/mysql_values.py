@@ -36,7 +36,7 @@ Bools = NDArray[np.bool_]
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _TIMES = (TimestampType, TimestamptzType)
 _INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_MOST_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
+_MAX_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
 
 
 def reading_type(source: SourceType, column_type: IcebergType | None) -> IcebergType:
@@ -103,13 +103,13 @@ def _integer(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]
 
 
 def _read_integers(text: str | None) -> int | None:
-    number = int(text) if text is not None and len(text) <= _MOST_DIGITS else 2**63
+    number = int(text) if text is not None and len(text) <= _MAX_DIGITS else 2**63
     return number if -(2**63) <= number < 2**63 else None
 
 
 def _float(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
-    spelt = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False), texts, None)
-    numbers = spelt.cast(arrow_type(kind))
+    formatted = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False), texts, None)
+    numbers = formatted.cast(arrow_type(kind))
     found = pc.if_else(pc.is_finite(numbers), numbers, None)
     return found, _cannot_cast(texts, found)
 

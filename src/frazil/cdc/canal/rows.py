@@ -14,14 +14,14 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 from frazil.cdc.canal.mysql_types import UNKNOWN, SourceType, parse_type
 from frazil.cdc.canal.mysql_values import read_texts, reading_type
 from frazil.cdc.json.members import EnvelopeBatch, Group, either, where
-from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Fault, bitmap
 from frazil.decode.json import values as json_values
 from frazil.decode.json.columns import text_column
+from frazil.decode.json.equal_texts import group_equal
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.same_texts import group_same
-from frazil.decode.json.slices import Slices, Texts, is_text, take_all
+from frazil.decode.json.slices import Slices, Texts, all_members, is_text
 
 Bools = NDArray[np.bool_]
 Places = NDArray[np.int64]
@@ -41,12 +41,14 @@ class ImageRows:
     #: The message of each row: int32 of shape (n_rows,).
     owner: NDArray[np.int32]
     #: The kind of each row's message, a code of `cdc.envelope`.
-    note: NDArray[np.int32]
+    record_kind: NDArray[np.int32]
     #: The row as its message has it; of a delete the deleted row.
     after: Slices
     #: The old values of the columns that an update changed.
     before: Slices
+    #: Which rows are updates.
     is_update: Bools
+    #: Which rows are deletes.
     is_delete: Bools
 
 
@@ -54,6 +56,7 @@ class ImageRows:
 class _Image:
     """One image of some rows."""
 
+    #: `after` or `before`.
     name: str
     #: Which rows have the image.
     there: Bools
@@ -70,7 +73,7 @@ def group_rows(
     object_types = has_rows & (types.kind == OBJECT)
     code = np.full(has_rows.size, -1, np.int64)
     code[has_rows & (types.kind <= NULL)] = 0
-    distinct, firsts = group_same(texts.base, where(types, object_types))
+    distinct, firsts = group_equal(texts.base, where(types, object_types))
     code[object_types] = distinct + 1
     known: list[Types | None] = [{}, *(_parse(texts.text(types, int(np.flatnonzero(object_types)[n]))) for n in firsts)]
     for number, found in enumerate(known):
@@ -88,8 +91,8 @@ def group_rows(
 
 def _parse(text: str) -> Types | None:
     types = json.loads(text, parse_int=float)  # Python refuses integers of very many digits.
-    is_valid = all(isinstance(word, str) for word in types.values())
-    return {name: parse_type(word) for name, word in types.items()} if is_valid else None
+    is_valid = all(isinstance(text, str) for text in types.values())
+    return {name: parse_type(text) for name, text in types.items()} if is_valid else None
 
 
 def read_group(
@@ -97,18 +100,18 @@ def read_group(
 ) -> None:
     """Adds the columns of these rows, whose types are known. others: columns of all rows other than images."""
     texts, at = batch.texts, pa.array(places)
-    fitting = Fitting(batch.reading, "", places.size, texts.limit)
+    conversion = Conversion(batch.reading, "", places.size, texts.limit)
     requested = {one.name: one.field_type for one in batch.fields}
     found = [(requested[name], name, array.take(at)) for name, array in others.items()]
     for image in _images(texts, rows, places, types):
         kind = requested.get(image.name)
         if isinstance(kind, StructType):
-            found.append(_read_image(texts, fitting, image, types, kind))
+            found.append(_read_image(texts, conversion, image, types, kind))
         if image.name == "after":
             found.append(_marks(image, rows.is_update[places], requested["unavailable"]))
     fields = [NestedField(0, name, kind, required=False) for kind, name, _ in found]
     columns = Columns([array for _, _, array in found], np.zeros(places.size, np.uint8), ())
-    decoded = fit_columns(fitting, StructType(*fields), columns, batch.fields)
+    decoded = convert_columns(conversion, StructType(*fields), columns, batch.fields)
     texts.refused[places] |= decoded.refused
     texts.mismatches += [replace(one, row=int(places[one.row])) for one in decoded.mismatches]
     batch.groups.append(Group(places.astype(np.int32), decoded))
@@ -143,16 +146,16 @@ def _only(slices: Slices, mask: Bools) -> Slices:
 def _members(texts: Texts, objects: Slices, known: list[str]) -> dict[str, Slices]:
     """Returns the members of rows by name, the `known` ones first."""
     error = np.zeros(len(objects), np.uint8)
-    names, members = take_all(texts, objects, known, error)
+    names, members = all_members(texts, objects, known, error)
     refuse_objects(texts, objects, error, ("data",))
     return {name: column for name, column in zip(names, members.columns, strict=False) if is_text(name)}
 
 
 def _read_image(
-    texts: Texts, fitting: Fitting, image: _Image, types: Types, column_struct: StructType
+    texts: Texts, conversion: Conversion, image: _Image, types: Types, column_struct: StructType
 ) -> tuple[IcebergType, str, pa.Array]:
     """Returns one image in the types of its columns. column_struct: the columns of the table."""
-    known, selection = {one.name: one.field_type for one in column_struct.fields}, fitting.reading.selection
+    known, selection = {one.name: one.field_type for one in column_struct.fields}, conversion.reading.selection
     fields, arrays = [], []
     for name, slices in image.members.items():
         if selection is not None and selection.takes((image.name, name)) == "none":
@@ -160,7 +163,7 @@ def _read_image(
         source = types.get(name, UNKNOWN)
         kind = reading_type(source, known.get(name))
         fields.append(NestedField(0, name, kind, required=False))
-        arrays.append(_read_column(texts, fitting, slices, source, kind, (image.name, name)))
+        arrays.append(_read_column(texts, conversion, slices, source, kind, (image.name, name)))
     return StructType(*fields), image.name, _struct(fields, arrays, image.there)
 
 
@@ -170,7 +173,7 @@ def _struct(fields: Sequence[NestedField], arrays: Sequence[pa.Array], there: Bo
 
 
 def _read_column(
-    texts: Texts, fitting: Fitting, slices: Slices, source: SourceType, kind: IcebergType, path: tuple[str, str]
+    texts: Texts, conversion: Conversion, slices: Slices, source: SourceType, kind: IcebergType, path: tuple[str, str]
 ) -> pa.Array:
     """Returns the values of one column. A value that is not of the column's type is rescued, or makes its message a bad
     record.
@@ -181,8 +184,10 @@ def _read_column(
     if read.bad.any():
         owner, value = np.arange(len(slices), dtype=np.int32), f"{{value}} ({source.text})"
         beyond = f"{value} is out of the range of {kind}"
-        fitting.refuse(column.array, read.far, owner, path, "out_of_range", beyond)
-        fitting.refuse(column.array, read.bad & ~read.far, owner, path, "type_mismatch", f"{value} does not fit {kind}")
+        conversion.refuse(column.array, read.far, owner, path, "out_of_range", beyond)
+        conversion.refuse(
+            column.array, read.bad & ~read.far, owner, path, "type_mismatch", f"{value} does not fit {kind}"
+        )
     return read.array
 
 

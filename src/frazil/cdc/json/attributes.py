@@ -31,7 +31,7 @@ from frazil.decode.columns import Fault
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json.grammar import ABSENT, ESCAPED, INT, STRING
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.slices import Slices, take_keys
+from frazil.decode.json.slices import Slices, members_under
 
 _NO_TIME = {1: Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")}
 _IN_SOURCE = ("source_ts", "position", "connector", "source_order")
@@ -97,7 +97,7 @@ def _add_flat_times(
     requested: Sequence[str],
 ) -> None:
     """Adds the times of unwrapped rows, which are fields next to their values."""
-    is_flat = is_change & (envelopes.note == ROW)
+    is_flat = is_change & (envelopes.record_kind == ROW)
     if not is_flat.any():
         return
     for fact, names in FLAT_TIMES.items():
@@ -107,7 +107,7 @@ def _add_flat_times(
             moments = _moment(batch, times)
             other = found.get(fact)
             found[fact] = moments if other is None else pc.coalesce(other, moments)
-    others = [name for fact, words in FLAT_ORIGINS.items() if fact in requested for name in words]
+    others = [name for fact, names in FLAT_ORIGINS.items() if fact in requested for name in names]
     if others:
         flat_members = members_of(batch, envelopes, "after", others, is_flat)
         texts = {name: _text(batch, one, name) for name, one in flat_members.items()}
@@ -132,7 +132,7 @@ def members_of(
     """Returns members of an object in the envelopes that are changes."""
     around = kept(envelopes, (name,), is_change)[name]
     error = np.zeros(len(around), np.uint8)
-    found = take_keys(batch.texts, around, names, error)
+    found = members_under(batch.texts, around, names, error)
     refuse_objects(batch.texts, around, error, (name,))
     return dict(zip(names, found, strict=True))
 

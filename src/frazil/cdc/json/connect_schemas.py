@@ -17,13 +17,13 @@ from frazil.cdc.json.members import (
 from frazil.cdc.source.commit_order import ORDER_FIELDS
 from frazil.cdc.source.origins import IN_SOURCE, ORIGINS
 from frazil.cdc.source.positions import POSITION_FIELDS
-from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault
 from frazil.decode.connect.schema import ConnectSchema, parse_connect
 from frazil.decode.json.columns import Findings, read_members
-from frazil.decode.json.extended import find_held
+from frazil.decode.json.equal_texts import group_equal
+from frazil.decode.json.extended import find_scalars
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.same_texts import group_same
 from frazil.decode.json.slices import Slices
 from frazil.decode.regroup import select_columns
 from frazil.registry.port import UnusableSchema
@@ -46,7 +46,7 @@ def open_with_schemas(
     """
     texts, left = batch.texts, [np.zeros(0, np.int32)]
     written = _at(schema, rows)
-    codes, firsts = group_same(texts.base, written)
+    codes, firsts = group_equal(texts.base, written)
     for code, first in enumerate(firsts):
         mine = rows[codes == code]
         slices = _at(objects, mine)
@@ -75,16 +75,16 @@ def _open_with_schema(batch: EnvelopeBatch, slices: Slices, schema: ConnectSchem
     error = np.zeros(len(slices), np.uint8)
     kept, texts.selection = texts.selection, None
     rescues, texts.is_rescuing = texts.is_rescuing, False
-    texts.takes_endless = True
+    texts.accepts_non_finite = True
     findings = Findings("drop")
     arrays = read_members(texts, slices, struct.fields, findings, (), error)
-    texts.selection, texts.is_rescuing, texts.takes_endless = kept, rescues, False
+    texts.selection, texts.is_rescuing, texts.accepts_non_finite = kept, rescues, False
     refuse_objects(texts, slices, error, ())
     columns = Columns(arrays, np.zeros(len(slices), np.uint8), ())
     struct, columns = open_columns(batch.envelope, struct, columns, schema.logical_types, batch.fields)
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
-    decoded = fit_columns(Fitting(reading, "", len(slices), texts.limit), struct, columns, batch.fields)
+    decoded = convert_columns(Conversion(reading, "", len(slices), texts.limit), struct, columns, batch.fields)
     texts.refused[slices.owner] |= decoded.refused
     texts.mismatches += [replace(one, row=int(slices.owner[one.row])) for one in decoded.mismatches]
     dropped = {path for path in findings.dropped if path.startswith(("after.", "before."))}
@@ -113,5 +113,5 @@ def warm_up() -> None:
     """Loads the compiled functions that only envelopes need, for a process that others are forked from."""
     nothing = np.zeros(1, np.int32)
     no_kind = np.zeros(1, np.uint8)
-    group_same(0, Slices(nothing, nothing, no_kind, nothing))
-    find_held(0, nothing, nothing, no_kind, np.empty((1, 4), np.int32))
+    group_equal(0, Slices(nothing, nothing, no_kind, nothing))
+    find_scalars(0, nothing, nothing, no_kind, np.empty((1, 4), np.int32))

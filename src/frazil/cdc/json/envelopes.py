@@ -40,7 +40,7 @@ from frazil.decode.json.columns import Findings
 from frazil.decode.json.grammar import ABSENT, FALSE, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, take_keys
+from frazil.decode.json.slices import Slices, members_under
 from frazil.decode.rescue import join_members, rescued_column
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type, as_written
@@ -48,7 +48,7 @@ from frazil.schema.evolve import widest
 
 _MAXWELL = ("type", "data", "old", "ts", "xid", "database", "table")
 _MAXWELL_OPS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
-_MAXWELL_NOTES = {"bootstrap-start": HEARTBEAT, "bootstrap-complete": HEARTBEAT, "heartbeat": HEARTBEAT} | {
+_MAXWELL_RECORD_KINDS = {"bootstrap-start": HEARTBEAT, "bootstrap-complete": HEARTBEAT, "heartbeat": HEARTBEAT} | {
     f"{what}-{change}": SCHEMA_CHANGE for what in ("table", "database") for change in ("create", "alter", "drop")
 }
 
@@ -58,7 +58,7 @@ def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: 
     decoded = _open(values, EnvelopeBatch(texts_of(values, json_options(reading, limit)), reading, fields))
     if decoded is None:
         sent, values = values, pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        texts = texts_of(values, json_options(reading, limit), spelt_out=True, sent=sent)
+        texts = texts_of(values, json_options(reading, limit), has_canonical_keys=True, sent=sent)
         decoded = _open(values, EnvelopeBatch(texts, reading, fields))
     assert decoded is not None
     return decoded
@@ -75,7 +75,7 @@ def _open(values: pa.BinaryArray, batch: EnvelopeBatch) -> Decoded | None:
         _open_debezium(batch, slices, error, is_tombstone)
     else:
         _open_others(batch, slices, error, is_tombstone)
-    if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
+    if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys:
         return None
     texts.refuse(slices, error, "", FAULTS)
     return merge_groups(batch, len(values), texts.limit)
@@ -85,7 +85,7 @@ def _open_debezium(
     batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: NDArray[np.bool_]
 ) -> None:
     texts = batch.texts
-    members = dict(zip(NAMES, take_keys(texts, objects, NAMES, error), strict=True))
+    members = dict(zip(NAMES, members_under(texts, objects, NAMES, error), strict=True))
     payload, schema = members["payload"], members["schema"]
     is_wrapped = (payload.kind != ABSENT) & (members["op"].kind == ABSENT) & ~_is_flat(members)
     is_wrapped &= (schema.kind != ABSENT) | (batch.envelope.kind != "none")
@@ -93,7 +93,7 @@ def _open_debezium(
         inside = replace(payload, kind=np.where(is_wrapped, payload.kind, ABSENT).astype(np.uint8))
         is_tombstone = is_tombstone | (inside.kind == NULL)
         faults = np.zeros(len(objects), np.uint8)
-        inner = take_keys(texts, inside, NAMES, faults)
+        inner = members_under(texts, inside, NAMES, faults)
         refuse_objects(texts, inside, faults, ("payload",))
         members = {name: either(is_wrapped, one, members[name]) for name, one in zip(NAMES, inner, strict=True)}
         objects = either(is_wrapped, inside, objects)
@@ -105,7 +105,7 @@ def _open_debezium(
         is_tombstone, error = is_tombstone[~has_schema], error[~has_schema]
     good = _faultless(error, batch, rows)
     envelopes = _debezium_members(batch, rows, objects, members, good)
-    envelopes.note[is_tombstone] = TOMBSTONE
+    envelopes.record_kind[is_tombstone] = TOMBSTONE
     _read_changes(batch, envelopes, good)
 
 
@@ -143,21 +143,23 @@ def _debezium_members(
     if is_flat.any():
         members = _without_row(members, is_flat)
     op = read_string(batch, members["op"], "op")
-    note = np.full(rows.size, NO_ENVELOPE, np.int32)
+    record_kind = np.full(rows.size, NO_ENVELOPE, np.int32)
     named = members["op"].kind != ABSENT
-    note[named] = IMAGES
+    record_kind[named] = IMAGES
     is_other = ~named & ~is_flat & (objects.kind == OBJECT) & good
     if is_other.any():
-        _note_others(batch, objects, is_other, note)
+        _find_record_kinds(batch, objects, is_other, record_kind)
     if is_flat.any():
-        note[is_flat] = ROW
+        record_kind[is_flat] = ROW
         members["after"] = either(is_flat, objects, members["after"])
         op = pc.if_else(pa.array(is_flat), _flat_operation(batch, members, is_flat), op)
-    return EnvelopeMembers(rows, members, note, op)
+    return EnvelopeMembers(rows, members, record_kind, op)
 
 
-def _note_others(batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.bool_], note: NDArray[np.int32]) -> None:
-    """Sets the note of records that are no changes of rows. They have exactly the members of their kind: a row may have
+def _find_record_kinds(
+    batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.bool_], record_kind: NDArray[np.int32]
+) -> None:
+    """Sets the kind of records that are no changes of rows. They have exactly the members of their kind: a row may have
     some of these names too.
     """
     texts = batch.texts
@@ -165,15 +167,15 @@ def _note_others(batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.boo
     counts = np.zeros(len(around), np.int32)
     scan.count_members(texts.base, around.start, around.end, around.kind, OBJECT, counts, texts.stack)
     names = sorted({name for shape in RECORD_SHAPES.values() for name in (*shape.needed, *shape.others)})
-    members = dict(zip(names, take_keys(texts, around, names, np.zeros(len(around), np.uint8)), strict=True))
+    members = dict(zip(names, members_under(texts, around, names, np.zeros(len(around), np.uint8)), strict=True))
     there = {name: one.kind != ABSENT for name, one in members.items()}
     for number, shape in RECORD_SHAPES.items():
         of_kind = np.sum([there[name] for name in (*shape.needed, *shape.others)], axis=0)
         has_needed = np.all([there[name] for name in shape.needed], axis=0) & (members[shape.needed[0]].kind > NULL)
-        note[is_other & has_needed & (of_kind == counts)] = number
+        record_kind[is_other & has_needed & (of_kind == counts)] = number
     status = read_string(batch, members["status"].only(STRING), "status")
-    is_told = np.asarray(pc.is_in(status, pa.array(["BEGIN", "END"])))
-    note[(note == TRANSACTION) & ~is_told] = NO_ENVELOPE
+    has_text = np.asarray(pc.is_in(status, pa.array(["BEGIN", "END"])))
+    record_kind[(record_kind == TRANSACTION) & ~has_text] = NO_ENVELOPE
 
 
 def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> pa.Array:
@@ -181,12 +183,12 @@ def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat
     marked.
     """
     deleted = members["__deleted"]
-    is_told = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
-    word = read_string(batch, replace(deleted, kind=np.where(is_told, deleted.kind, ABSENT)), "__deleted")
-    word = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", word)
+    has_text = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
+    text = read_string(batch, replace(deleted, kind=np.where(has_text, deleted.kind, ABSENT)), "__deleted")
+    text = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", text)
     operation = members["__op"]
     op = read_string(batch, replace(operation, kind=np.where(is_flat, operation.kind, ABSENT)), "__op")
-    return operation_of(word, op)
+    return operation_of(text, op)
 
 
 def _open_others(
@@ -195,37 +197,39 @@ def _open_others(
     """Opens Maxwell's envelopes, and rows with a field that names the operation."""
     texts, rows = batch.texts, np.arange(len(objects), dtype=np.int32)
     if batch.envelope.kind == "maxwell":
-        members = dict(zip(_MAXWELL, take_keys(texts, objects, _MAXWELL, error), strict=True))
+        members = dict(zip(_MAXWELL, members_under(texts, objects, _MAXWELL, error), strict=True))
         envelopes = _maxwell_members(batch, rows, members)
     else:
         name = batch.envelope.operation
-        (operation,) = take_keys(texts, objects, [name], error)
+        (operation,) = members_under(texts, objects, [name], error)
         op = read_code(batch, operation, name)
         envelopes = EnvelopeMembers(rows, {"after": objects}, np.full(rows.size, ROW, np.int32), op)
-    envelopes.note[is_tombstone] = TOMBSTONE
+    envelopes.record_kind[is_tombstone] = TOMBSTONE
     _read_changes(batch, envelopes, _faultless(error, batch, rows))
 
 
 def _maxwell_members(batch: EnvelopeBatch, rows: NDArray[np.int32], members: dict[str, Slices]) -> EnvelopeMembers:
     kind = read_string(batch, members["type"], "type")
-    words = pa.array(_MAXWELL_OPS)
-    codes = pc.index_in(kind, words)
+    texts = pa.array(_MAXWELL_OPS)
+    codes = pc.index_in(kind, texts)
     op = pa.array(list(_MAXWELL_OPS.values())).take(codes)
-    note = np.full(rows.size, IMAGES, np.int32)
-    note[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
-    for word, number in _MAXWELL_NOTES.items():
-        note[np.asarray(pc.fill_null(pc.equal(kind, word), False))] = number
+    record_kind = np.full(rows.size, IMAGES, np.int32)
+    record_kind[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
+    for text, number in _MAXWELL_RECORD_KINDS.items():
+        record_kind[np.asarray(pc.fill_null(pc.equal(kind, text), False))] = number
     op = pc.coalesce(op, kind)  # An unknown operation keeps its own name.
-    note[(members["type"].kind <= NULL) | ((members["data"].kind == ABSENT) & (note <= ROW))] = NO_ENVELOPE
+    record_kind[(members["type"].kind <= NULL) | ((members["data"].kind == ABSENT) & (record_kind <= ROW))] = (
+        NO_ENVELOPE
+    )
     members |= {"after": members["data"], "before": members["old"]}
-    return EnvelopeMembers(rows, members, note, op, is_overlay=True)
+    return EnvelopeMembers(rows, members, record_kind, op, is_overlay=True)
 
 
 def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: NDArray[np.bool_]) -> None:
     """Reads the images and the other values of records without a schema."""
     findings = Findings(batch.reading.unknown_fields, rejected=batch.reading.rejected_at)
-    is_change = (envelopes.note <= ROW) & good
-    found: dict[str, pa.Array] = {"note": pa.array(envelopes.note), "op": envelopes.op}
+    is_change = (envelopes.record_kind <= ROW) & good
+    found: dict[str, pa.Array] = {"record_kind": pa.array(envelopes.record_kind), "op": envelopes.op}
     marks: dict[str, NDArray[np.bool_]] = {}
     seen: dict[str, Slices] = {}
     for name in ("after", "before"):
@@ -240,7 +244,7 @@ def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: NDArra
     batch.texts.watched = {}
     found["unavailable"] = marks_of(batch, marks, envelopes.rows.size)
     found |= read_facts(batch, envelopes, is_change)
-    found["note"] = pa.array(envelopes.note)
+    found["record_kind"] = pa.array(envelopes.record_kind)
     columns = [found.get(one.name, None) for one in batch.fields]
     arrays = [
         pa.nulls(envelopes.rows.size, arrow_type(one.field_type)) if array is None else array

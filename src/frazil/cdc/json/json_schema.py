@@ -23,7 +23,7 @@ _IMAGES = ("after", "before")
 _FLAT = ("__op", "__deleted")
 
 
-def open_framed(
+def open_with_json_schema(
     reading: Reading,
     fields: tuple[NestedField, ...],
     values: pa.BinaryArray,
@@ -66,10 +66,10 @@ def row_of(envelope: Envelope, struct: StructType) -> StructType:
     if envelope.kind != "operation" and "op" in members:
         images = (members[name] for name in _IMAGES if name in members)
         return next((image for image in images if isinstance(image, StructType)), StructType())
-    beside = (envelope.operation,) if envelope.kind == "operation" else _FLAT
-    if not any(name in members for name in beside):
+    operation_fields = (envelope.operation,) if envelope.kind == "operation" else _FLAT
+    if not any(name in members for name in operation_fields):
         return StructType()
-    return StructType(*(field for field in struct.fields if field.name not in beside))
+    return StructType(*(field for field in struct.fields if field.name not in operation_fields))
 
 
 def _selected(reading: Reading, row: StructType) -> StructType:

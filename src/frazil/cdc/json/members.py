@@ -25,9 +25,10 @@ class EnvelopeMembers:
 
     #: Record numbers, int32 of shape (n_rows,).
     rows: NDArray[np.int32]
+    #: The slices of each member by name.
     members: dict[str, Slices]
     #: The kind of each record, a code of `cdc.envelope`.
-    note: NDArray[np.int32]
+    record_kind: NDArray[np.int32]
     #: The operation of each record.
     op: pa.Array
     #: Whether `before` has only the changed values.
@@ -60,6 +61,7 @@ class EnvelopeBatch:
     reading: Reading
     #: The columns to return.
     fields: tuple[NestedField, ...]
+    #: The records opened so far.
     groups: list[Group] = field(default_factory=list)
 
     @property
@@ -81,8 +83,8 @@ def read_string(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
 def read_code(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the texts of a member, with integers as written; another value is a mismatch at `name`."""
     others = replace(slices, kind=np.where(slices.kind == INT, ABSENT, slices.kind).astype(np.uint8))
-    words, numbers = read_string(batch, others, name), read_number(batch, slices.only(INT), name)
-    return pc.coalesce(words, numbers.cast(pa.string()))
+    texts, numbers = read_string(batch, others, name), read_number(batch, slices.only(INT), name)
+    return pc.coalesce(texts, numbers.cast(pa.string()))
 
 
 def read_number(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:

@@ -45,7 +45,7 @@ def read_image(
 ) -> pa.Array:
     """Returns one image of the row per record, null where there is none."""
     is_text = np.isin(slices.kind, (STRING, ESCAPED))
-    envelopes.note[(slices.kind > NULL) & (slices.kind != OBJECT) & ~is_text] = NO_OBJECT
+    envelopes.record_kind[(slices.kind > NULL) & (slices.kind != OBJECT) & ~is_text] = NO_OBJECT
     image = _read_struct(batch.texts, slices, kind, findings, name)
     if not is_text.any():
         return image
@@ -64,12 +64,12 @@ def replace_rows(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> p
 def mark_deletes_by_key(
     batch: EnvelopeBatch, envelopes: EnvelopeMembers, image: pa.Array, is_change: NDArray[np.bool_]
 ) -> None:
-    """Sets the note BY_KEY for deletes of MongoDB documents without a row before them."""
+    """Sets the record kind BY_KEY for deletes of MongoDB documents without a row before them."""
     lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(envelopes.op, "d"), False))
     if lacks.any():
         source = members_of(batch, envelopes, "source", ["connector"], lacks)
         connector = read_string(batch, source["connector"], "source.connector")
-        envelopes.note[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = BY_KEY
+        envelopes.record_kind[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = BY_KEY
 
 
 def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str) -> pa.Array:
@@ -94,14 +94,14 @@ def read_documents(
     """Returns images that are JSON texts, as MongoDB's connector writes them. owner: the record of each."""
     outer = batch.texts
     read = partial(_read_texts, batch, kind=kind, findings=findings, name=name)
-    image, inner, found, is_malformed = read(raw, spelt_out=False)
-    worded = quote_bare_words(raw) if is_malformed else None
-    if worded is not None:
-        raw = worded
-        image, inner, found, _ = read(raw, spelt_out=False)
-    if inner.has_slow_keys:
-        spelt = pa.array([unescape_keys(value) for value in raw.to_pylist()], pa.binary())
-        image, inner, found, _ = read(spelt, spelt_out=True, sent=raw)
+    image, inner, found, is_malformed = read(raw, has_canonical_keys=False)
+    quoted = quote_bare_words(raw) if is_malformed else None
+    if quoted is not None:
+        raw = quoted
+        image, inner, found, _ = read(raw, has_canonical_keys=False)
+    if inner.has_escaped_keys:
+        canonical = pa.array([unescape_keys(value) for value in raw.to_pylist()], pa.binary())
+        image, inner, found, _ = read(canonical, has_canonical_keys=True, sent=raw)
     outer.refused[owner] |= inner.refused
     for some, mine in ((inner.mismatches, outer.mismatches), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):
         mine += [replace(one, row=int(owner[one.row])) for one in some]
@@ -116,7 +116,7 @@ def _read_texts(
     batch: EnvelopeBatch,
     raw: pa.Array,
     *,
-    spelt_out: bool,
+    has_canonical_keys: bool,
     kind: StructType,
     findings: Findings,
     name: str,
@@ -125,12 +125,12 @@ def _read_texts(
     """Returns the images, their texts, the requested fields and mismatches found, and whether some texts are no JSON."""
     found = Findings(findings.unknown_fields, rejected=findings.rejected)
     options = json_options(batch.reading, batch.texts.limit, is_extended=True)
-    texts = texts_of(raw, options, spelt_out, sent)
+    texts = texts_of(raw, options, has_canonical_keys, sent)
     objects, error = text_slices(raw), unreadable(raw)
     scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
     image = _read_members(texts, objects, kind, found, name, error)
-    is_slow = error == scan.SLOW_KEY
-    texts.has_slow_keys |= bool(is_slow.any())
+    is_slow = error == scan.ESCAPED_KEY
+    texts.has_escaped_keys |= bool(is_slow.any())
     texts.refuse(objects, np.where(is_slow, np.uint8(0), error), name, FAULTS)
     return image, texts, found, bool((error == scan.MALFORMED).any())
 

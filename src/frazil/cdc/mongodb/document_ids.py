@@ -46,8 +46,8 @@ def fill_from_keys(
     before_key: how keys are read.
     """
     names = [field.name for field in fields]
-    note, before = (opened.columns[names.index(name)] for name in ("note", "before"))
-    lacks = np.asarray(pc.fill_null(pc.equal(note, BY_KEY), False))
+    record_kind, before = (opened.columns[names.index(name)] for name in ("record_kind", "before"))
+    lacks = np.asarray(pc.fill_null(pc.equal(record_kind, BY_KEY), False))
     if not lacks.any() or "key" not in records:
         return opened
     kind = fields[names.index("before")].field_type

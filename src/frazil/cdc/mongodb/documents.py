@@ -14,7 +14,7 @@ from frazil.cdc.envelope import BY_KEY
 from frazil.cdc.envelope_columns import IMAGES_OF, open_columns
 from frazil.cdc.json.members import EnvelopeBatch, json_options
 from frazil.cdc.json.row_images import read_documents
-from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.json.columns import Findings
 from frazil.decode.json.records import texts_of
@@ -22,9 +22,11 @@ from frazil.decode.rescue import rescued_column
 from frazil.schema.arrow import arrow_type, as_written
 
 
-def open_documents(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
+def open_documents(
+    conversion: Conversion, struct: StructType, columns: Columns, fields: Sequence[NestedField]
+) -> Decoded:
     """Returns the columns `fields` of `cdc.envelope`, for envelopes in columns whose images are JSON texts."""
-    reading, rows = fitting.reading, fitting.row_count
+    reading, rows = conversion.reading, conversion.row_count
     assert reading.envelope is not None
     raw = {
         field.name: array.cast(pa.binary())
@@ -32,9 +34,9 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
         if field.name in IMAGES_OF and isinstance(field.field_type, StringType)
     }
     others = [field for field in fields if field.name not in IMAGES_OF]
-    decoded = fit_columns(fitting, *open_columns(reading.envelope, struct, columns, {}, fields), others)
+    decoded = convert_columns(conversion, *open_columns(reading.envelope, struct, columns, {}, fields), others)
     found = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
-    texts = texts_of(pa.nulls(rows, pa.binary()), json_options(reading, fitting.limit))
+    texts = texts_of(pa.nulls(rows, pa.binary()), json_options(reading, conversion.limit))
     batch = EnvelopeBatch(texts, reading, tuple(fields))
     findings = Findings(reading.unknown_fields, rejected=reading.rejected_at)
     for field in fields:
@@ -43,12 +45,16 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
             found[field.name] = image
             if field.name == "before":
                 is_gone = np.asarray(pc.fill_null(pc.equal(found["op"], "d"), False)) & np.asarray(image.is_null())
-                found["note"] = pc.if_else(pa.array(is_gone), pa.scalar(BY_KEY, pa.int32()), found["note"])
+                found["record_kind"] = pc.if_else(
+                    pa.array(is_gone), pa.scalar(BY_KEY, pa.int32()), found["record_kind"]
+                )
     return replace(
         decoded,
         columns=[found[field.name] for field in fields],
         refused=decoded.refused | texts.refused,
-        mismatches=sorted([*decoded.mismatches, *texts.mismatches], key=lambda mismatch: mismatch.row)[: fitting.limit],
+        mismatches=sorted([*decoded.mismatches, *texts.mismatches], key=lambda mismatch: mismatch.row)[
+            : conversion.limit
+        ],
         requested_fields=findings.requested_fields,
         dropped=decoded.dropped | findings.dropped,
         rescued=rescued_column(texts, rows) if texts.rescued else None,

@@ -25,23 +25,25 @@ IN_MESSAGES: Mapping[str, str] = {"source_database": "database", "source_table":
 """The members of Maxwell's and Canal's messages."""
 
 
-def origins_of(requested: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
-    """Returns the requested origins of changes. words: returns the texts of a member of `source`; None where no record
+def origins_of(requested: Collection[str], text_of: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
+    """Returns the requested origins of changes. text_of: returns the texts of a member of `source`; None where no record
     has it.
     """
-    return _first_of({fact: names for fact, names in ORIGINS.items() if fact in requested}, words)
+    return _first_of({fact: names for fact, names in ORIGINS.items() if fact in requested}, text_of)
 
 
-def flat_origins_of(requested: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
-    """Returns the requested origins of rows that were unwrapped. words: returns the texts of a field of the row."""
-    return _first_of({fact: names for fact, names in FLAT_ORIGINS.items() if fact in requested}, words)
+def flat_origins_of(requested: Collection[str], text_of: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
+    """Returns the requested origins of rows that were unwrapped. text_of: returns the texts of a field of the row."""
+    return _first_of({fact: names for fact, names in FLAT_ORIGINS.items() if fact in requested}, text_of)
 
 
-def _first_of(named: Mapping[str, tuple[str, ...]], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
+def _first_of(named: Mapping[str, tuple[str, ...]], text_of: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
     """Returns the first text that is present, for each origin. Protobuf has the empty text for an absent one."""
     found = {}
     for fact, names in named.items():
-        first_text = [array for name in names if (array := words(name)) is not None and pa.types.is_string(array.type)]
+        first_text = [
+            array for name in names if (array := text_of(name)) is not None and pa.types.is_string(array.type)
+        ]
         if first_text:
             found[fact] = pc.coalesce(*(pc.if_else(pc.equal(one, ""), None, one) for one in first_text))
     return found

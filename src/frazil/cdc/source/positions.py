@@ -21,7 +21,7 @@ def format_position(fields: Mapping[str, pa.Array | None]) -> pa.Array | None:
 
     PostgreSQL: the LSN; SQL Server: LSNs of commit and change; Oracle: the SCN; MySQL: binlog file, position and row.
     """
-    spelt = {name: pad_number(array) for name, array in _present(fields).items()}
+    formatted = {name: pad_number(array) for name, array in _present(fields).items()}
     found: list[pa.Array] = []
     for names in (
         ("commit_lsn", "change_lsn", "event_serial_no"),
@@ -29,10 +29,12 @@ def format_position(fields: Mapping[str, pa.Array | None]) -> pa.Array | None:
         ("scn",),
         ("file", "pos", "row"),
     ):
-        if names[0] in spelt:
+        if names[0] in formatted:
             # Rows of a snapshot may have the first part alone: they come before all changes there.
-            others = [pc.fill_null(spelt.get(name, _NO_PART), _NO_PART) for name in names[1:]]
-            found.append(pc.binary_join_element_wise(spelt[names[0]], *others, "/") if others else spelt[names[0]])
+            others = [pc.fill_null(formatted.get(name, _NO_PART), _NO_PART) for name in names[1:]]
+            found.append(
+                pc.binary_join_element_wise(formatted[names[0]], *others, "/") if others else formatted[names[0]]
+            )
     return pc.coalesce(*found) if found else None
 
 
@@ -83,9 +85,9 @@ def split_snapshot_marks(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]
     if not pc.any(pc.match_substring(places, "/r")).as_py():
         return places, np.full(len(places), -1)
     parts = pc.extract_regex(places, _READ)
-    bare = pc.coalesce(pc.struct_field(parts, "place"), places)
+    unmarked = pc.coalesce(pc.struct_field(parts, "place"), places)
     partitions = pc.struct_field(parts, "partition").cast(pa.int64())
-    return bare, np.asarray(pc.fill_null(partitions, -1))
+    return unmarked, np.asarray(pc.fill_null(partitions, -1))
 
 
 def _present(fields: Mapping[str, pa.Array | None]) -> dict[str, pa.Array]:

@@ -47,6 +47,7 @@ _PLAIN = {"boolean": BOOLEAN, "float": FLOAT, "double": DOUBLE, "bytes": BYTES, 
 class Code:
     """Steps while they are written."""
 
+    #: Each step as six numbers.
     steps: list[list[int]] = field(default_factory=list)
     #: The field that each step reads.
     paths: list[str] = field(default_factory=list)

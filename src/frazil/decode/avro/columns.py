@@ -22,12 +22,12 @@ from frazil.decode.avro.scan import I64, U8
 from frazil.decode.columns import Bodies, bitmap
 from frazil.decode.json_text import write_texts
 
-_MOST_MILLIS = (2**63 - 1) // 1000
+_MAX_MILLIS = (2**63 - 1) // 1000
 
 Valid = NDArray[np.bool_] | None
 """Which rows have a value, bool of shape (n_rows,); None: all."""
 
-_WHOLE_TYPES: dict[type[IcebergType], pa.DataType] = {
+_INTEGER_TYPES: dict[type[IcebergType], pa.DataType] = {
     TimeType: pa.time64("us"),
     TimestampType: pa.timestamp("us"),
     TimestamptzType: pa.timestamp("us", tz="UTC"),
@@ -35,7 +35,7 @@ _WHOLE_TYPES: dict[type[IcebergType], pa.DataType] = {
 
 
 @dataclass
-class Words:
+class WalkResult:
     """The results of a walk. The rows of context 0 are the records."""
 
     plan: Plan
@@ -91,12 +91,12 @@ class Words:
             self.fault_values.update(zip(rows.tolist(), map(str, values[places].tolist()), strict=True))
 
 
-def make_array(words: Words, part: Part, valid: Valid) -> pa.Array:
+def make_array(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     """Returns the array of a part: a row for each row of its context, null where it is not `valid`.
 
     Where a record had to be refused the array must not be used: it may contain bytes that are no text.
     """
-    return _MAKERS[part.make](words, part, valid)
+    return _MAKERS[part.make](walk, part, valid)
 
 
 def _validity(valid: Valid) -> pa.Buffer | None:
@@ -111,180 +111,180 @@ def _array(kind: pa.DataType, rows: int, valid: Valid, *buffers: object) -> pa.A
     return pa.Array.from_buffers(kind, rows, [_validity(valid), *(pa.py_buffer(buffer) for buffer in buffers)])
 
 
-def _make_boolean(words: Words, part: Part, valid: Valid) -> pa.Array:
-    found = words.of(part)
+def _make_boolean(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    found = walk.of(part)
     return _array(pa.bool_(), found.size, valid, np.packbits(found.astype(np.bool_), bitorder="little"))
 
 
-def _make_int(words: Words, part: Part, valid: Valid) -> pa.Array:
-    found = words.of(part).astype(np.int32)
+def _make_int(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    found = walk.of(part).astype(np.int32)
     return _array(pa.date32() if isinstance(part.type, DateType) else pa.int32(), found.size, valid, found)
 
 
-def _make_long(words: Words, part: Part, valid: Valid) -> pa.Array:
-    found = words.of(part)
-    return _array(_WHOLE_TYPES.get(type(part.type), pa.int64()), found.size, valid, found)
+def _make_long(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    found = walk.of(part)
+    return _array(_INTEGER_TYPES.get(type(part.type), pa.int64()), found.size, valid, found)
 
 
-def _make_millis(words: Words, part: Part, valid: Valid) -> pa.Array:
-    found = words.of(part)
-    if found.size and (int(found.min()) < -_MOST_MILLIS or int(found.max()) > _MOST_MILLIS):
-        words.refuse(part, (found < -_MOST_MILLIS) | (found > _MOST_MILLIS), FAR_MOMENT, found)
-    return _array(_WHOLE_TYPES[type(part.type)], found.size, valid, found * 1000)
+def _make_millis(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    found = walk.of(part)
+    if found.size and (int(found.min()) < -_MAX_MILLIS or int(found.max()) > _MAX_MILLIS):
+        walk.refuse(part, (found < -_MAX_MILLIS) | (found > _MAX_MILLIS), FAR_MOMENT, found)
+    return _array(_INTEGER_TYPES[type(part.type)], found.size, valid, found * 1000)
 
 
-def _make_float(words: Words, part: Part, valid: Valid) -> pa.Array:
-    found = words.of(part).astype(np.uint32)
+def _make_float(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    found = walk.of(part).astype(np.uint32)
     return _array(pa.float32(), found.size, valid, found)
 
 
-def _make_double(words: Words, part: Part, valid: Valid) -> pa.Array:
-    found = words.of(part)
+def _make_double(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    found = walk.of(part)
     return _array(pa.float64(), found.size, valid, found)
 
 
-def _make_binary(words: Words, part: Part, valid: Valid) -> pa.Array:
-    return _bytes(words, part, valid, pa.binary())
+def _make_binary(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    return _bytes(walk, part, valid, pa.binary())
 
 
-def _make_string(words: Words, part: Part, valid: Valid) -> pa.Array:
-    bad = np.zeros(words.of(part).size, np.uint8)
-    values.find_no_text(words.origin, words.of(part), bad)
-    words.refuse(part, bad, BAD_TEXT)
-    return _bytes(words, part, valid, pa.string())
+def _make_string(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    bad = np.zeros(walk.of(part).size, np.uint8)
+    values.find_no_text(walk.origin, walk.of(part), bad)
+    walk.refuse(part, bad, BAD_TEXT)
+    return _bytes(walk, part, valid, pa.string())
 
 
-def _bytes(words: Words, part: Part, valid: Valid, kind: pa.DataType) -> pa.Array:
-    found = words.of(part)
+def _bytes(walk: WalkResult, part: Part, valid: Valid, kind: pa.DataType) -> pa.Array:
+    found = walk.of(part)
     offsets = np.empty(found.size + 1, np.int32)
     out = np.empty(values.measure_slices(found, offsets), np.uint8)
-    values.copy_slices(words.origin, found, out.ctypes.data)
+    values.copy_slices(walk.origin, found, out.ctypes.data)
     return _array(kind, found.size, valid, offsets, out)
 
 
-def _make_fixed(words: Words, part: Part, valid: Valid) -> pa.Array:
+def _make_fixed(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     assert part.avro is not None
-    found, size = words.of(part), part.avro.size
+    found, size = walk.of(part), part.avro.size
     out = np.zeros(found.size * size, np.uint8)
-    values.copy_fixed(words.origin, found, size, out.ctypes.data)
+    values.copy_fixed(walk.origin, found, size, out.ctypes.data)
     return _array(pa.binary(size), found.size, valid, out)
 
 
-def _make_uuid_text(words: Words, part: Part, valid: Valid) -> pa.Array:
-    found = words.of(part)
+def _make_uuid_text(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    found = walk.of(part)
     out, bad = np.zeros(found.size * 16, np.uint8), np.zeros(found.size, np.uint8)
-    values.read_uuids(words.origin, found, _there(valid, found.size), out.ctypes.data, bad)
-    words.refuse(part, bad, NO_UUID)
+    values.read_uuids(walk.origin, found, _there(valid, found.size), out.ctypes.data, bad)
+    walk.refuse(part, bad, NO_UUID)
     return _array(pa.binary(16), found.size, valid, out)
 
 
-def _make_decimal(words: Words, part: Part, valid: Valid) -> pa.Array:
+def _make_decimal(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     assert isinstance(part.type, DecimalType)
-    found = words.of(part)
+    found = walk.of(part)
     out, bad = np.zeros(found.size * 2, np.int64), np.zeros(found.size, np.uint8)
     high, low = divmod(10**part.type.precision, 2**64)
     values.read_decimals(
-        words.origin, found, _there(valid, found.size), high, low - 2**64 if low >= 2**63 else low, out, bad
+        walk.origin, found, _there(valid, found.size), high, low - 2**64 if low >= 2**63 else low, out, bad
     )
-    words.refuse(part, bad == values.WIDE, WIDE_DECIMAL)
-    words.refuse(part, bad == values.EMPTY, NO_DECIMAL)
+    walk.refuse(part, bad == values.WIDE, WIDE_DECIMAL)
+    walk.refuse(part, bad == values.EMPTY, NO_DECIMAL)
     return _array(pa.decimal128(part.type.precision, part.type.scale), found.size, valid, out)
 
 
-def _make_enum(words: Words, part: Part, valid: Valid) -> pa.Array:
+def _make_enum(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     assert part.avro is not None
-    found = words.of(part).astype(np.int32)
+    found = walk.of(part).astype(np.int32)
     return pa.array(part.avro.symbols, pa.string()).take(_array(pa.int32(), found.size, valid, found))
 
 
-def _make_json(words: Words, part: Part, _: Valid) -> pa.Array:
+def _make_json(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
     assert part.avro is not None
     assert part.json is not None
-    avro, code, found = part.avro, part.json, words.of(part)
+    avro, code, found = part.avro, part.json, walk.of(part)
     bad = np.zeros(found.size, np.uint8)
     keys = np.empty(int((found >> 32).max(initial=0)) + 1, np.int64)
 
-    def write(out: int, room: int, row: int, ends: I64, declined: U8) -> int:
+    def write(out: int, capacity: int, row: int, ends: I64, declined: U8) -> int:
         literals = int(code.literals.ctypes.data)
         return int(
-            write_values(words.origin, found, code.steps, code.table, literals, keys, out, room, row, ends, declined)
+            write_values(walk.origin, found, code.steps, code.table, literals, keys, out, capacity, row, ends, declined)
         )
 
     def write_one(row: int) -> str | None:
         start, length = int(found[row]) & 0xFFFFFFFF, int(found[row]) >> 32
         try:
-            return write_json(avro, words.records.buffer[start : start + length].tobytes())
+            return write_json(avro, walk.records.buffer[start : start + length].tobytes())
         except JsonFault as fault:
             bad[row] = fault.fault
             return None
 
     texts = write_texts(found != 0, 4 * int((found >> 32).sum()), write, write_one)
     for number in np.unique(bad[bad != OK]).tolist():
-        words.refuse(part, bad == number, number)
+        walk.refuse(part, bad == number, number)
     return texts
 
 
-def _make_true(words: Words, part: Part, valid: Valid) -> pa.Array:
-    rows = int(words.counts[part.context])
+def _make_true(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    rows = int(walk.counts[part.context])
     return _array(pa.bool_(), rows, valid, np.full((rows + 7) // 8, 0xFF, np.uint8))
 
 
-def _make_null(words: Words, part: Part, _: Valid) -> pa.Array:
-    return pa.nulls(int(words.counts[part.context]), pa.bool_())
+def _make_null(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
+    return pa.nulls(int(walk.counts[part.context]), pa.bool_())
 
 
-def _make_struct(words: Words, part: Part, valid: Valid) -> pa.Array:
-    return _struct(words, part, valid, [make_array(words, child, valid) for child in part.children])
+def _make_struct(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    return _struct(walk, part, valid, [make_array(walk, child, valid) for child in part.children])
 
 
-def _struct(words: Words, part: Part, valid: Valid, arrays: list[pa.Array]) -> pa.Array:
+def _struct(walk: WalkResult, part: Part, valid: Valid, arrays: list[pa.Array]) -> pa.Array:
     assert isinstance(part.type, StructType)
     fields = [pa.field(member.name, array.type) for member, array in zip(part.type.fields, arrays, strict=True)]
-    rows = int(words.counts[part.context])
+    rows = int(walk.counts[part.context])
     return pa.Array.from_buffers(pa.struct(fields), rows, [_validity(valid)], children=arrays)
 
 
-def _make_optional(words: Words, part: Part, _: Valid) -> pa.Array:
-    return make_array(words, part.children[0], words.of(part) != 0)
+def _make_optional(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
+    return make_array(walk, part.children[0], walk.of(part) != 0)
 
 
-def _make_union(words: Words, part: Part, _: Valid) -> pa.Array:
-    chosen = words.of(part)
+def _make_union(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
+    chosen = walk.of(part)
     arrays = [
-        make_array(words, child, chosen == choice) for child, choice in zip(part.children, part.choices, strict=True)
+        make_array(walk, child, chosen == choice) for child, choice in zip(part.children, part.choices, strict=True)
     ]
-    return _struct(words, part, chosen != 0, arrays)
+    return _struct(walk, part, chosen != 0, arrays)
 
 
-def _offsets(words: Words, part: Part) -> NDArray[np.int32]:
-    lengths = words.of(part)
+def _offsets(walk: WalkResult, part: Part) -> NDArray[np.int32]:
+    lengths = walk.of(part)
     offsets = np.zeros(lengths.size + 1, np.int32)
     np.cumsum(lengths, dtype=np.int32, out=offsets[1:])
-    words.counts[part.children[0].context] = offsets[-1]
+    walk.counts[part.children[0].context] = offsets[-1]
     return offsets
 
 
-def _make_list(words: Words, part: Part, valid: Valid) -> pa.Array:
-    offsets = _offsets(words, part)
-    items = make_array(words, part.children[0], None)
+def _make_list(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    offsets = _offsets(walk, part)
+    items = make_array(walk, part.children[0], None)
     kind = pa.list_(pa.field("element", items.type))
     buffers = [_validity(valid), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[items])
 
 
-def _make_map(words: Words, part: Part, valid: Valid) -> pa.Array:
-    offsets = _offsets(words, part)
+def _make_map(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    offsets = _offsets(walk, part)
     bad = np.zeros(offsets.size - 1, np.uint8)
-    values.find_same_keys(words.origin, offsets, words.of(part.children[0]), bad)
-    words.refuse(part, bad, SAME_KEY)
-    keys, items = (make_array(words, child, None) for child in part.children)
+    values.find_equal_keys(walk.origin, offsets, walk.of(part.children[0]), bad)
+    walk.refuse(part, bad, SAME_KEY)
+    keys, items = (make_array(walk, child, None) for child in part.children)
     kind = pa.map_(pa.string(), pa.field("value", items.type))
     entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
     buffers = [_validity(valid), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[entries])
 
 
-_MAKERS: dict[str, Callable[[Words, Part, Valid], pa.Array]] = {
+_MAKERS: dict[str, Callable[[WalkResult, Part, Valid], pa.Array]] = {
     "boolean": _make_boolean,
     "int": _make_int,
     "long": _make_long,

@@ -25,6 +25,7 @@ class Misplaced:
     path: str
     #: The type, and the logical type that it would have.
     kind: str
+    #: The logical type.
     logical: str
 
 
@@ -33,7 +34,7 @@ def find_misplaced(schema: str, references: tuple[str, ...] = ()) -> tuple[Mispl
     """Returns the misplaced logical types in valid schema texts; not those that could not apply to their type."""
     found: list[Misplaced] = []
     for text in (*references, schema):
-        _moved(json.loads(text), (), found)
+        _move_logical_types(json.loads(text), (), found)
     return tuple(dict.fromkeys(found))
 
 
@@ -41,14 +42,14 @@ def find_misplaced(schema: str, references: tuple[str, ...] = ()) -> tuple[Mispl
 def with_moved_logical_types(schema: str) -> str:
     """Returns the schema's text with misplaced logical types moved into their type."""
     found: list[Misplaced] = []
-    moved = _moved(json.loads(schema), (), found)
+    moved = _move_logical_types(json.loads(schema), (), found)
     return json.dumps(moved) if found else schema
 
 
-def _moved(node: Any, path: tuple[str, ...], found: list[Misplaced]) -> Any:
+def _move_logical_types(node: Any, path: tuple[str, ...], found: list[Misplaced]) -> Any:
     """Returns the type with misplaced logical types moved; adds them to `found`."""
     if isinstance(node, list):
-        return [_moved(branch, path, found) for branch in node]
+        return [_move_logical_types(branch, path, found) for branch in node]
     if not isinstance(node, dict):
         return node
     made = dict(node)
@@ -57,7 +58,7 @@ def _moved(node: Any, path: tuple[str, ...], found: list[Misplaced]) -> Any:
         made["fields"] = [_field(member, path, found) for member in node.get("fields", ())]
     for inner, name in (("items", "element"), ("values", "value")):
         if kind in ("array", "map") and inner in node:
-            made[inner] = _moved(node[inner], (*path, name), found)
+            made[inner] = _move_logical_types(node[inner], (*path, name), found)
     if isinstance(kind, dict | list):
         made["type"] = _inside(node, path, found)
     return made
@@ -70,7 +71,7 @@ def _field(member: Mapping[str, Any], path: tuple[str, ...], found: list[Misplac
 def _inside(owner: Mapping[str, Any], path: tuple[str, ...], found: list[Misplaced]) -> Any:
     """Returns the type of a field, or of an object around another type, with the owner's logical type."""
     attributes = {name: owner[name] for name in _OF_LOGICAL if name in owner}
-    kind = _moved(owner["type"], path, found)
+    kind = _move_logical_types(owner["type"], path, found)
     if "logicalType" not in attributes:
         return kind
     if isinstance(kind, list):

@@ -59,6 +59,7 @@ class Part:
     type: IcebergType
     #: The context whose rows it has.
     context: int
+    #: The path of the field, for messages.
     path: str
     #: The slot with its words.
     slot: int = SCRATCH_SLOT
@@ -76,8 +77,11 @@ class Part:
 class Plan:
     """Everything that reading a schema's records requires."""
 
+    #: The Iceberg type of a record.
     struct: StructType
+    #: The columns.
     parts: tuple[Part, ...]
+    #: The earlier names of fields, by path.
     aliases: dict[tuple[str, ...], tuple[str, ...]]
     #: The name that a union gives to the type of its value, by the value's path, except for records.
     branches: dict[tuple[str, ...], str]

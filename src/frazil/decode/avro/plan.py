@@ -46,12 +46,12 @@ def plan_columns(avro: Avro, forms: Forms = OWN_FORMS) -> Plan:
     """
     planner = _Planner(forms=dict(forms))
     if avro.kind == "record":
-        whole = planner.value(avro, _Place())
-        parts = whole.children if whole else ()
-        names = [member.name for member in whole.type.fields] if whole and isinstance(whole.type, StructType) else []
+        record = planner.value(avro, _Place())
+        parts = record.children if record else ()
+        names = [member.name for member in record.type.fields] if record and isinstance(record.type, StructType) else []
     else:
-        whole = planner.value(avro, _Place(("value",)))
-        parts, names = ((whole,), ["value"]) if whole else ((), [])
+        record = planner.value(avro, _Place(("value",)))
+        parts, names = ((record,), ["value"]) if record else ((), [])
     planner.code.add(END)
     planner.write_routines()
     code = planner.code
@@ -94,18 +94,26 @@ class _Planner:
     forms: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
     code: Code = field(default_factory=Code)
+    #: The context of each slot.
     slots: list[int] = field(default_factory=lambda: [SCRATCH])
+    #: The words that one row of each context takes.
     widths: list[int] = field(default_factory=lambda: [0, 0])
+    #: The slot with the number of items, of each context.
     lists: list[int] = field(default_factory=lambda: [SCRATCH_SLOT, SCRATCH_SLOT])
+    #: The earlier names of fields, by path.
     aliases: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    #: The names of union branches, by path of the value.
     branches: dict[tuple[str, ...], str] = field(default_factory=dict)
     #: The records around the place, None for each level that allows an end of recursion between them (a union, an
     #: array, a map).
     open: list[Avro | None] = field(default_factory=list)
     #: Records that take no bytes.
-    hollow: set[Avro] = field(default_factory=set)
+    zero_byte_records: set[Avro] = field(default_factory=set)
+    #: The first step of each routine, for records that contain themselves.
     routines: dict[Avro, int] = field(default_factory=dict)
+    #: How types are written as JSON.
     json_codes: dict[Avro, JsonCode] = field(default_factory=dict)
+    #: The number of fields so far.
     field_count: int = 0
 
     def value(self, avro: Avro, place: _Place) -> Part | None:
@@ -153,7 +161,7 @@ class _Planner:
         if self.field_count > MAX_FIELDS:
             raise unusable(f"the schema has more than {MAX_FIELDS:,} fields", place.path[:8])
 
-    def _something(self, avro: Avro, place: _Place) -> Part:
+    def _value_or_boolean(self, avro: Avro, place: _Place) -> Part:
         """Returns the part as `value` does; where a column is needed in any case, a boolean: true for a hollow record,
         null for null.
         """
@@ -176,7 +184,7 @@ class _Planner:
                 names.append(member.name)
         self.open.pop()
         if len(self.code.steps) == start:
-            self.hollow.add(avro)
+            self.zero_byte_records.add(avro)
         if not parts and self.forms.get(place.path) != "struct":
             return None
         kind = _struct(names, tuple(parts)) if parts else EmptyStruct()
@@ -213,7 +221,7 @@ class _Planner:
         slot, context = self._open_items(place)
         inside = replace(place.inside("element", context), level=place.level + 1)
         parts: list[Part] = []
-        self.code.items(place.name, slot, context, lambda: parts.append(self._something(avro.items[0], inside)))
+        self.code.items(place.name, slot, context, lambda: parts.append(self._value_or_boolean(avro.items[0], inside)))
         self.open.pop()
         kind = ListType(0, parts[0].type, False)
         return Part("list", kind, place.context, place.name, slot, tuple(parts))
@@ -225,8 +233,8 @@ class _Planner:
         parts: list[Part] = []
 
         def write() -> None:
-            parts.append(self._something(Avro("string"), keys))
-            parts.append(self._something(avro.items[0], inside))
+            parts.append(self._value_or_boolean(Avro("string"), keys))
+            parts.append(self._value_or_boolean(avro.items[0], inside))
 
         self.code.items(place.name, slot, context, write)
         self.open.pop()
@@ -241,7 +249,7 @@ class _Planner:
 
         def writer(branch: Avro, name: str) -> Callable[[], None] | None:
             inside = place if is_optional else place.inside(name)
-            return None if branch.kind == "null" else lambda: parts.append(self._something(branch, inside))
+            return None if branch.kind == "null" else lambda: parts.append(self._value_or_boolean(branch, inside))
 
         if not is_optional:
             for name in names:
@@ -261,7 +269,7 @@ class _Planner:
     def _skip(self, avro: Avro) -> None:
         """Adds steps that skip a value, by its underlying type."""
         if avro.kind == "record":
-            if avro not in self.hollow:
+            if avro not in self.zero_byte_records:
                 self.code.add(CALL, operands=(self._routine(avro),))
         elif avro.kind in ("array", "map"):
             self.code.items("", SCRATCH_SLOT, SCRATCH, lambda: self._skip_item(avro))

@@ -15,7 +15,7 @@ import numpy as np
 from pyiceberg.types import StructType
 
 from frazil.decode.avro.code import RECORDS, SCRATCH
-from frazil.decode.avro.columns import Valid, Words, make_array
+from frazil.decode.avro.columns import Valid, WalkResult, make_array
 from frazil.decode.avro.faults import FAULTS, OK
 from frazil.decode.avro.parts import Plan
 from frazil.decode.avro.plan import plan_columns
@@ -27,7 +27,7 @@ from frazil.decode.limits import check_cells, may_guess
 from frazil.registry.port import UnusableSchema
 
 _SPARE_ROWS = 64
-_MOST_WORDS = 2**24
+_MAX_WORDS = 2**24
 
 
 @functools.lru_cache(maxsize=512)
@@ -90,33 +90,33 @@ class AvroReader:
         paths = {row: self._plan.paths[step] for row, step in _places(fault, faulty_step)} | later
         return Columns(arrays, fault, FAULTS, {row: path for row, path in paths.items() if path}, shown)
 
-    def _walk(self, records: Bodies, fault: U8, faulty_step: I64) -> Words:
+    def _walk(self, records: Bodies, fault: U8, faulty_step: I64) -> WalkResult:
         plan, rows = self._plan, len(records)
         length = max(0, int(np.subtract(records.end, records.start, dtype=np.int64).sum()))
-        guess = np.minimum(self._items_per_byte * length * 1.25, _MOST_WORDS / max(1, int(plan.widths.sum())))
-        room = guess.astype(np.int64) + _SPARE_ROWS
-        room[RECORDS], room[SCRATCH] = rows, 0
-        if not may_guess(int((room[plan.slots] + 1).sum())):
-            room[:] = 0  # The numbers of earlier records do not apply: these are counted first.
+        guess = np.minimum(self._items_per_byte * length * 1.25, _MAX_WORDS / max(1, int(plan.widths.sum())))
+        capacity = guess.astype(np.int64) + _SPARE_ROWS
+        capacity[RECORDS], capacity[SCRATCH] = rows, 0
+        if not may_guess(int((capacity[plan.slots] + 1).sum())):
+            capacity[:] = 0  # The numbers of earlier records do not apply: these are counted first.
         while True:
-            room[RECORDS], room[SCRATCH] = rows, 0
-            counts = np.zeros(room.size, np.int64)
-            ends = np.cumsum(room[plan.slots] + 1)
+            capacity[RECORDS], capacity[SCRATCH] = rows, 0
+            counts = np.zeros(capacity.size, np.int64)
+            ends = np.cumsum(capacity[plan.slots] + 1)
             check_cells(int(ends[-1]))
-            firsts = ends - (room[plan.slots] + 1)
+            firsts = ends - (capacity[plan.slots] + 1)
             words = np.zeros(int(ends[-1]), np.int64)
             steps = plan.steps.copy()
             steps[:, 1] = firsts[steps[:, 1]]
             starts, stops = (records.base + at.astype(np.int64) for at in (records.start, records.end))
             walk_records(
-                records.base, starts, stops, steps, plan.jumps, plan.slots, firsts, plan.widths, room, counts, words,
+                records.base, starts, stops, steps, plan.jumps, plan.slots, firsts, plan.widths, capacity, counts, words,
                 fault, faulty_step,
             )  # fmt: skip
             counts[RECORDS] = rows
-            if (counts[SCRATCH + 1 :] <= room[SCRATCH + 1 :]).all():
+            if (counts[SCRATCH + 1 :] <= capacity[SCRATCH + 1 :]).all():
                 self._items_per_byte = counts / max(length, 1)
-                return Words(plan, records, words, firsts, counts, fault)
-            room = counts
+                return WalkResult(plan, records, words, firsts, counts, fault)
+            capacity = counts
 
 
 def _places(fault: U8, faulty_step: I64) -> list[tuple[int, int]]:

@@ -71,7 +71,7 @@ def walk_records(
     slots: I64,
     firsts: I64,
     widths: I64,
-    room: I64,
+    capacity: I64,
     counts: I64,
     words: I64,
     fault: U8,
@@ -80,8 +80,8 @@ def walk_records(
     """Fills the slots from bodies at the addresses `starts` to `ends`; those with a `fault` are skipped.
 
     origin: the buffer's address. steps: with each slot's place in `words` in place of the slot. slots, firsts: the
-    context and the place of each slot. widths, room: the words in a row of each context and the rows there is room for
-    (one more row takes those without room). counts: the rows needed of each context, which may exceed the room: then
+    context and the place of each slot. widths, capacity: the words in a row of each context and the rows there is room for
+    (one more row takes those without room). counts: the rows needed of each context, which may exceed the capacity: then
     only counts and faults are valid, and the walk must be repeated.
     """
     contexts = widths.size
@@ -214,8 +214,8 @@ def walk_records(
                 context = steps[step, 2]
                 row = counts[context]
                 counts[context] = row + 1
-                if row >= room[context]:
-                    row = room[context]
+                if row >= capacity[context]:
+                    row = capacity[context]
                 step = steps[step, 3]
             elif op == EMPTY_ITEMS:
                 i, value = count_empty_items(i, end, empty_left)
@@ -276,7 +276,7 @@ def walk_records(
             saved[SCRATCH] = 0
             for s in range(slots.size):
                 c = slots[s]
-                for n in range(saved[c], min(counts[c], room[c] + 1)):
+                for n in range(saved[c], min(counts[c], capacity[c] + 1)):
                     words[firsts[s] + n] = 0
             for c in range(SCRATCH + 1, contexts):
                 counts[c] = saved[c]

@@ -52,7 +52,9 @@ class Avro:
     precision: int = 0
     #: The scale of the logical type `decimal`.
     scale: int = 0
+    #: The symbols of an enum.
     symbols: tuple[str, ...] = ()
+    #: The fields of a record.
     fields: list[AvroField] = field(default_factory=list)
     #: The branches of a union, or the one type of an array's elements or a map's values.
     items: list[Avro] = field(default_factory=list)

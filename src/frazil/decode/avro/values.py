@@ -274,7 +274,7 @@ def has_same(origin: int, words: I64, first: int, end: int) -> bool:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def find_same_keys(origin: int, offsets: I32, words: I64, bad: U8) -> None:
+def find_equal_keys(origin: int, offsets: I32, words: I64, bad: U8) -> None:
     """Sets `bad` where two keys of a map are equal; the map's keys are the words from its offset to the next."""
     for row in range(offsets.size - 1):
         if has_same(origin, words, offsets[row], offsets[row + 1]):

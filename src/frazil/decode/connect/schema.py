@@ -68,6 +68,7 @@ class ConnectSchema:
     """A struct as it is written, and the fields with a logical type, by path."""
 
     struct: StructType
+    #: The logical types by path of the field.
     logical_types: Mapping[Path, LogicalType]
 
 
@@ -190,9 +191,13 @@ class _Reading:
     logical_types: Mapping[Path, LogicalType]
     #: Returns the type of the table's column for a field.
     wanted: TypeAt
+    #: The fault of each record, as in Columns.
     fault: NDArray[np.uint8]
+    #: The faults, as in Columns.
     faults: list[Fault]
+    #: The field at fault by record, as in Columns.
     paths: dict[int, str]
+    #: The value at fault by record, as in Columns.
     values: dict[int, str]
 
     def read(

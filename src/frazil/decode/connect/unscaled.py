@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.decode.decimals import MOST_DIGITS, Decimals, read_decimals
+from frazil.decode.decimals import MAX_DECIMAL_DIGITS, Decimals, read_decimals
 
 Bools = NDArray[np.bool_]
 _WORD = 16
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 """The longest number that becomes text, in bytes: PostgreSQL's largest numeric has 61,233."""
-_MOST_ZEROS = 1000
+_MAX_ZEROS = 1000
 """The number of zeros that a scale may add to the digits of a number: a few bytes must not become megabytes of text."""
 _FAR_SCALE = 1 << 40
 _SHORT_BITS = 200
@@ -42,8 +42,8 @@ def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, Bools]:
     for place in range(_WORD):
         rows_left = rows_left[ends[rows_left] - starts[rows_left] > place]
         words[rows_left, place] = raw[ends[rows_left] - 1 - place]
-    kind = pa.decimal128(MOST_DIGITS, 0)
-    most = pa.scalar(Decimal(10**MOST_DIGITS - 1), kind)
+    kind = pa.decimal128(MAX_DECIMAL_DIGITS, 0)
+    most = pa.scalar(Decimal(10**MAX_DECIMAL_DIGITS - 1), kind)
     numbers = pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(words)])
     large = np.asarray(pc.or_(pc.greater(numbers, most), pc.less(numbers, pc.negate(most))))
     bad |= good & large
@@ -69,34 +69,34 @@ def _trimmed(raw: bytes) -> bytes:
 
 def with_scale(numbers: pa.Array, scale: int) -> pa.Array:
     """Returns decimal128 integers as decimals with the same digits and `scale` of them after the point."""
-    return pa.Array.from_buffers(pa.decimal128(MOST_DIGITS, scale), len(numbers), numbers.buffers())
+    return pa.Array.from_buffers(pa.decimal128(MAX_DECIMAL_DIGITS, scale), len(numbers), numbers.buffers())
 
 
 def scaled_decimals(values: pa.Array, scales: pa.Array, precision: int, scale: int) -> Decimals:
     """Returns numbers that each have a scale as decimals of one scale."""
     exponents = np.negative(_scales(scales)).astype(np.str_)
-    spelt = pc.binary_join_element_wise(_digits(values), pa.array(exponents, pa.string()), "e")
-    return read_decimals(spelt, precision, scale)
+    texts_with_exponent = pc.binary_join_element_wise(_digits(values), pa.array(exponents, pa.string()), "e")
+    return read_decimals(texts_with_exponent, precision, scale)
 
 
-def plain_texts(values: pa.Array, scales: pa.Array, by_value: bool) -> pa.Array:
+def digit_texts(values: pa.Array, scales: pa.Array, by_value: bool) -> pa.Array:
     """Returns numbers that each have a scale as digits without an exponent; null where there is no number, or where the
     text would be too long. by_value: without trailing zeros of a fraction, so that equal numbers have equal texts.
     """
-    numbers, odd = unscaled_numbers(without_padding(values))
+    numbers, is_long = unscaled_numbers(without_padding(values))
     each = _scales(scales)
-    odd |= (each < 0) | (each > MOST_DIGITS)
+    is_long |= (each < 0) | (each > MAX_DECIMAL_DIGITS)
     found = pa.nulls(len(values), pa.string())
-    for scale in np.unique(each[~odd]).tolist():
+    for scale in np.unique(each[~is_long]).tolist():
         texts = with_scale(numbers, scale).cast(pa.string())
-        found = pc.if_else(pa.array((each == scale) & ~odd), texts, found)
+        found = pc.if_else(pa.array((each == scale) & ~is_long), texts, found)
     # Arrow writes small fractions with an exponent.
-    odd |= np.asarray(pc.fill_null(pc.match_substring(found, "E"), False))
-    rows = np.flatnonzero(odd & np.asarray(values.is_valid()))
+    is_long |= np.asarray(pc.fill_null(pc.match_substring(found, "E"), False))
+    rows = np.flatnonzero(is_long & np.asarray(values.is_valid()))
     if rows.size:
         digits = _digits(values.take(pa.array(rows))).to_pylist()
         texts = pa.array(
-            [_plain(text, int(each[n])) for text, n in zip(digits, rows.tolist(), strict=True)], pa.string()
+            [_with_point(text, int(each[n])) for text, n in zip(digits, rows.tolist(), strict=True)], pa.string()
         )
         found = pc.replace_with_mask(found, pa.array(np.isin(np.arange(len(values)), rows)), texts)
     found = pc.if_else(pc.and_(pc.is_valid(scales), pc.is_valid(values)), found, None)
@@ -109,17 +109,17 @@ def _scales(scales: pa.Array) -> NDArray[np.int64]:
 
 def _digits(values: pa.Array) -> pa.Array:
     """Returns the digits of integers of any length; null where there are no bytes, or more than a number may have."""
-    numbers, odd = unscaled_numbers(without_padding(values))
+    numbers, is_long = unscaled_numbers(without_padding(values))
     digits = numbers.cast(pa.string())
-    rows = np.flatnonzero(odd)
+    rows = np.flatnonzero(is_long)
     if not rows.size:
         return digits
     texts = pa.array([_spell(values[row].as_py()) for row in rows.tolist()], pa.string())
-    return pc.replace_with_mask(digits, pa.array(odd), texts)
+    return pc.replace_with_mask(digits, pa.array(is_long), texts)
 
 
 def _spell(raw: bytes) -> str | None:
-    if not 0 < len(raw) <= _MOST_BYTES:
+    if not 0 < len(raw) <= _MAX_BYTES:
         return None
     return format_integer(int.from_bytes(raw, "big", signed=True))
 
@@ -145,12 +145,12 @@ def _power(bits: int) -> Decimal:
     return Decimal(2) ** bits
 
 
-def _plain(digits: str | None, scale: int) -> str | None:
+def _with_point(digits: str | None, scale: int) -> str | None:
     """Returns the digits with the point where the scale puts it."""
     if digits is None:
         return None
     sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
-    if max(-scale, scale - len(digits)) > _MOST_ZEROS:
+    if max(-scale, scale - len(digits)) > _MAX_ZEROS:
         return "0" if digits == "0" else None
     if scale <= 0:
         return "0" if digits == "0" else f"{sign}{digits}{'0' * -scale}"

@@ -25,21 +25,21 @@ from pyiceberg.types import (
 
 from frazil.decode.connect.message_types import member, read_days, read_times
 from frazil.decode.connect.unscaled import (
-    plain_texts,
+    digit_texts,
     scaled_decimals,
     unscaled_numbers,
     with_scale,
     without_padding,
 )
-from frazil.decode.decimals import MOST_DIGITS
+from frazil.decode.decimals import MAX_DECIMAL_DIGITS
 from frazil.decode.epochs import (
     FIRST_DAY,
     LAST_DAY,
     cut_texts,
+    find_far_years,
     from_numbers,
     from_texts,
     inside_years,
-    spell_far_years,
 )
 from frazil.decode.uuid_text import read_uuids
 
@@ -55,7 +55,7 @@ class LogicalType:
     #: The scale of a decimal.
     scale: int = 0
     #: The precision of a decimal.
-    precision: int = MOST_DIGITS
+    precision: int = MAX_DECIMAL_DIGITS
     #: Whether its values identify rows, so that equal values must be written alike.
     is_key: bool = False
 
@@ -85,49 +85,49 @@ def read_logical_type(array: pa.Array, logical_type: LogicalType, wanted: Iceber
     return read(array, logical_type, wanted) if read is not None else None
 
 
-def _lost(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
+def _is_unconverted(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.and_(before.is_valid(), after.is_null()))
 
 
-def _whole(before: pa.Array, after: pa.Array, kind: IcebergType) -> ConnectValues:
+def _from_integers(before: pa.Array, after: pa.Array, kind: IcebergType) -> ConnectValues:
     """Returns converted integers: those that have no value are out of the type's range."""
-    bad = _lost(before, after)
+    bad = _is_unconverted(before, after)
     return ConnectValues(after, kind, bad, bad)
 
 
-def _is_whole(array: pa.Array) -> bool:
+def _is_integral(array: pa.Array) -> bool:
     return bool(pa.types.is_integer(array.type))
 
 
 def _days(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
-    if pa.types.is_date(array.type) or not _is_whole(array):
+    if pa.types.is_date(array.type) or not _is_integral(array):
         return None
     days = array.cast(pa.int64())
     inside = pc.and_(pc.greater_equal(days, FIRST_DAY), pc.less(days, LAST_DAY))
     dates = pc.if_else(inside, days, None).cast(pa.int32()).cast(pa.date32())
-    return _whole(array, dates, DateType())
+    return _from_integers(array, dates, DateType())
 
 
 def _time(factor: int, parts: int = 1) -> _Read:
     def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
-        if not _is_whole(array):
+        if not _is_integral(array):
             return None
         numbers = np.asarray(array.fill_null(0)).astype(np.int64)
         micros = np.floor_divide(numbers, parts)
         inside = (micros >= 0) & (micros < _DAY_US // factor)
         mask = ~inside | np.asarray(array.is_null())
         times = pa.array(np.where(inside, micros, 0) * factor, pa.int64(), mask=mask).cast(pa.time64("us"))
-        return _whole(array, times, TimeType())
+        return _from_integers(array, times, TimeType())
 
     return read
 
 
 def _moment(unit: str) -> _Read:
     def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
-        if not _is_whole(array):
+        if not _is_integral(array):
             return None
         micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
-        return _whole(array, micros, TimestampType())
+        return _from_integers(array, micros, TimestampType())
 
     return read
 
@@ -143,7 +143,7 @@ def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before
             moments = strict_cast(cut_texts(words), target)
         if isinstance(kind, TimeType):
             moments = moments.cast(pa.int64()).cast(pa.time64("us"))
-            return ConnectValues(moments, kind, _lost(array, moments))
+            return ConnectValues(moments, kind, _is_unconverted(array, moments))
         return _within_years(array, words, moments, kind)
 
     return read
@@ -159,8 +159,8 @@ def _iso_date(array: pa.Array, _: LogicalType, __: IcebergType | None) -> Connec
 def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: IcebergType) -> ConnectValues:
     """Returns times parsed from texts, without those outside the years 1 to 9999."""
     found, outside = inside_years(times)
-    bad = _lost(array, found)
-    return ConnectValues(found, kind, bad, outside | (bad & spell_far_years(words)) if bad.any() else None)
+    bad = _is_unconverted(array, found)
+    return ConnectValues(found, kind, bad, outside | (bad & find_far_years(words)) if bad.any() else None)
 
 
 def _without_zone(texts: pa.Array) -> pa.Array:
@@ -194,9 +194,9 @@ def _uuid(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectVal
 def _decimal(array: pa.Array, logical_type: LogicalType, _: IcebergType | None) -> ConnectValues | None:
     if not pa.types.is_binary(array.type):
         return None
-    if -MOST_DIGITS < logical_type.scale < 0 < logical_type.precision:
+    if -MAX_DECIMAL_DIGITS < logical_type.scale < 0 < logical_type.precision:
         return _round_decimal(array, logical_type)
-    if not 0 <= logical_type.scale <= logical_type.precision <= MOST_DIGITS:
+    if not 0 <= logical_type.scale <= logical_type.precision <= MAX_DECIMAL_DIGITS:
         return None
     numbers, bad = unscaled_numbers(without_padding(array))
     numbers = with_scale(numbers, logical_type.scale)
@@ -204,16 +204,16 @@ def _decimal(array: pa.Array, logical_type: LogicalType, _: IcebergType | None) 
     inside = pc.and_(pc.less_equal(numbers, most), pc.greater_equal(numbers, pc.negate(most)))
     kind = pa.decimal128(logical_type.precision, logical_type.scale)
     fitting = pc.if_else(inside, numbers, None).cast(kind)
-    bad |= _lost(array, fitting)
+    bad |= _is_unconverted(array, fitting)
     return ConnectValues(fitting, DecimalType(logical_type.precision, logical_type.scale), bad, bad & _has_bytes(array))
 
 
 def _round_decimal(array: pa.Array, logical_type: LogicalType) -> ConnectValues:
     """Returns numbers with a negative scale, which no Iceberg decimal has."""
-    kind = DecimalType(min(logical_type.precision - logical_type.scale, MOST_DIGITS), 0)
+    kind = DecimalType(min(logical_type.precision - logical_type.scale, MAX_DECIMAL_DIGITS), 0)
     scales = pa.repeat(pa.scalar(logical_type.scale, pa.int32()), len(array))
     found = scaled_decimals(array, scales, kind.precision, 0).array
-    bad = _lost(array, found)
+    bad = _is_unconverted(array, found)
     return ConnectValues(found, kind, bad, bad & _has_bytes(array))
 
 
@@ -227,8 +227,8 @@ def _variable_decimal(array: pa.Array, logical_type: LogicalType, wanted: Iceber
     if isinstance(wanted, DecimalType):
         found, kind = scaled_decimals(values, scales, wanted.precision, wanted.scale).array, wanted
     else:
-        found = plain_texts(values, scales, logical_type.is_key)
-    bad = _lost(array, found)
+        found = digit_texts(values, scales, logical_type.is_key)
+    bad = _is_unconverted(array, found)
     return ConnectValues(found, kind, bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
 
 
@@ -244,10 +244,10 @@ _UNKNOWN = -1
 
 def confluent_decimal(precision: str | None, scale: str | None) -> LogicalType:
     """Returns the logical type of a decimal in a message with its own scale, with the parameters of its field, if any."""
-    whole = scale is not None and scale.isdecimal() and (precision is None or precision.isdecimal())
-    if not whole or scale is None:
+    is_valid = scale is not None and scale.isdecimal() and (precision is None or precision.isdecimal())
+    if not is_valid or scale is None:
         return LogicalType(CONFLUENT_DECIMAL, _UNKNOWN)
-    return LogicalType(CONFLUENT_DECIMAL, int(scale), min(int(precision or MOST_DIGITS), MOST_DIGITS))
+    return LogicalType(CONFLUENT_DECIMAL, int(scale), min(int(precision or MAX_DECIMAL_DIGITS), MAX_DECIMAL_DIGITS))
 
 
 def _decimal_message(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
@@ -264,12 +264,12 @@ def _decimal_message(array: pa.Array, logical_type: LogicalType, wanted: Iceberg
 
 def _date_message(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
     days = read_days(array)
-    return None if days is None else ConnectValues(days, DateType(), _lost(array, days))
+    return None if days is None else ConnectValues(days, DateType(), _is_unconverted(array, days))
 
 
 def _time_message(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
     times = read_times(array)
-    return None if times is None else ConnectValues(times, TimeType(), _lost(array, times))
+    return None if times is None else ConnectValues(times, TimeType(), _is_unconverted(array, times))
 
 
 _DEBEZIUM, _CONNECT = "io.debezium.", "org.apache.kafka.connect.data."

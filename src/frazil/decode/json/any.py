@@ -19,14 +19,14 @@ def decode_any(
     kind: IcebergType | None,
     options: JsonOptions,
     what: str = "the key",
-    is_spelt: bool = False,
+    has_canonical_keys: bool = False,
 ) -> Decoded:
     """Returns the column `name` of the type `kind` from one JSON value per text, none of them null.
 
     kind: None while there is no such column: its type is inferred and requested. Paths of mismatches begin with `name`.
     what: the input, for messages.
     """
-    texts, error, slices = texts_of(values, options, is_spelt), unreadable(values), text_slices(values)
+    texts, error, slices = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
     scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
     findings = Findings(options.unknown_fields)
     columns = []
@@ -36,9 +36,9 @@ def decode_any(
             findings.requested_fields[()] = {name: inferred}
     else:
         columns.append(read_value(texts, slices, kind, findings, (name,)))
-    if texts.has_slow_keys and not is_spelt:
-        spelt = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        return decode_any(spelt, name, kind, options, what, is_spelt=True)
+    if texts.has_escaped_keys and not has_canonical_keys:
+        canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
+        return decode_any(canonical, name, kind, options, what, has_canonical_keys=True)
     texts.refuse(slices, error, name, _faults(what))
     mismatches = sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit]
     return Decoded(columns, texts.refused, mismatches, findings.requested_fields, dropped=findings.dropped)

@@ -36,29 +36,29 @@ from pyiceberg.types import (
 from frazil.decode.columns import Fault, bitmap
 from frazil.decode.json import values
 from frazil.decode.json.as_sent import as_sent
-from frazil.decode.json.extended import as_held, endless_of
+from frazil.decode.json.extended import non_finite_of, unwrap_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
-from frazil.decode.json.infer import infer_members, join_spellings, refuse_objects, refuse_second
+from frazil.decode.json.infer import infer_members, merge_spelling_variants, refuse_objects, refuse_second
 from frazil.decode.json.pairs import read_pairs
 from frazil.decode.json.scan import MAX_UNKNOWN, OK
 from frazil.decode.json.slices import (
     Members,
     Slices,
     Texts,
+    all_members,
     elements_of,
     entries_of,
+    find_members,
     is_text,
     presence,
-    take_all,
-    take_apart,
 )
 from frazil.decode.json.text import (
     TEXT_READERS,
     TextColumn,
+    integral_value,
     read_counted,
     read_epochs,
     read_zoned,
-    whole_number,
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
@@ -123,17 +123,17 @@ def read_members(
     """
     names = [member.name for member in fields]
     level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
-    asides = level.more(names)  # Excluded fields are looked up too, so that they are no unknown fields.
-    members = take_apart(texts, slices, fields, asides, error)
+    excluded = level.more(names)  # Excluded fields are looked up too, so that they are no unknown fields.
+    members = find_members(texts, slices, fields, excluded, error)
     columns = members.columns
     if level.only is not None:
-        unknown_fields = zip(asides, members.columns[len(names) :], strict=True)
-        _meet_unknown(texts, unknown_fields, findings, path)
+        unknown_fields = zip(excluded, members.columns[len(names) :], strict=True)
+        _handle_unknown(texts, unknown_fields, findings, path)
     elif members.unknown:
-        columns = _meet_other_keys(texts, slices, (names, asides), members, findings, path, error)
+        columns = _handle_other_keys(texts, slices, (names, excluded), members, findings, path, error)
         members.clear(error)
     if path in texts.watched:
-        texts.watched[path](names + asides, columns)
+        texts.watched[path](names + excluded, columns)
     arrays = []
     for member, column in zip(fields, columns[: len(names)], strict=True):
         arrays.append(read_value(texts, column, member.field_type, findings, (*path, member.name)))
@@ -145,14 +145,14 @@ def read_members(
 def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
     """Returns one column of any type, with a value per slice: null where it is absent, null or refused."""
     if texts.is_extended:
-        slices = as_held(texts, slices, kind, path)
+        slices = unwrap_scalars(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
     if reader is not None:
         return reader(texts, slices, kind, findings, path)
     return _read_text(texts, slices, kind, path)
 
 
-def _meet_other_keys(
+def _handle_other_keys(
     texts: Texts,
     slices: Slices,
     known: tuple[list[str], list[str]],
@@ -164,7 +164,7 @@ def _meet_other_keys(
     """Handles keys that no column has by exactly their name. Returns the columns of `known` with the values under names
     that differ from theirs in case alone. known: names of columns, and of excluded fields.
     """
-    fields, asides = known
+    fields, excluded = known
     spellings = Spellings(fields)
     is_respelt = len(members.unknown) >= MAX_UNKNOWN  # Behind so many there may be others.
     is_respelt |= any(spellings.find(name) is not None for name in members.unknown)
@@ -174,27 +174,27 @@ def _meet_other_keys(
         if not is_respelt:
             return members.columns
         # The other members of a record that is refused are ignored, whatever its neighbours have.
-        others_of = take_all(texts, slices, fields + asides, error.copy())[0][len(fields) + len(asides) :]
-        names = [*fields, *asides, *(name for name in others_of if spellings.find(name) is not None)]
-        every = take_apart(texts, replace(slices, sweep=None), (), names, error)
+        others_of = all_members(texts, slices, fields + excluded, error.copy())[0][len(fields) + len(excluded) :]
+        names = [*fields, *excluded, *(name for name in others_of if spellings.find(name) is not None)]
+        every = find_members(texts, replace(slices, sweep=None), (), names, error)
         every.clear(error)
     else:
-        names, every = take_all(texts, slices, fields + asides, error)
+        names, every = all_members(texts, slices, fields + excluded, error)
     columns = every.columns if is_respelt else members.columns
     at: dict[str | None, int] = {name: n for n, name in enumerate(fields)}
     others: list[tuple[str, Slices]] = []
-    for name, column in list(zip(names, every.columns, strict=True))[len(fields) + len(asides) :]:
+    for name, column in list(zip(names, every.columns, strict=True))[len(fields) + len(excluded) :]:
         place = at.get(spellings.find(name))
         if place is not None:
-            columns[place], second = join_spellings(columns[place], column)
-            others += _meet_second(texts, second, findings, (*path, name), fields[place])
+            columns[place], second = merge_spelling_variants(columns[place], column)
+            others += _handle_second(texts, second, findings, (*path, name), fields[place])
         elif findings.unknown_fields != "drop":
             others.append((name, column))
-    _meet_unknown(texts, others, findings, path, spellings)
-    return columns[: len(fields) + len(asides)]
+    _handle_unknown(texts, others, findings, path, spellings)
+    return columns[: len(fields) + len(excluded)]
 
 
-def _meet_second(
+def _handle_second(
     texts: Texts, second: Slices, findings: Findings, path: tuple[str, ...], column: str
 ) -> list[tuple[str, Slices]]:
     """Handles values whose record has another value for their column: the record is refused, unless the table leaves
@@ -208,7 +208,7 @@ def _meet_second(
     return []
 
 
-def _why_not(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Findings) -> Fault | None:
+def _reason_without_column(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Findings) -> Fault | None:
     """Returns the reason why a field gets no column. taken: names of columns that differ from its own in case alone."""
     if taken:
         return Fault("name_conflict", conflict_reason(texts.in_row(path), taken))
@@ -217,7 +217,7 @@ def _why_not(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Fi
     return long_name_fault(path[-1]) if is_long(path[-1]) else None
 
 
-def _meet_unknown(
+def _handle_unknown(
     texts: Texts,
     columns: Iterable[tuple[str, Slices]],
     findings: Findings,
@@ -229,7 +229,7 @@ def _meet_unknown(
         free: list[tuple[str, Slices]] = []
         for name, column in columns:
             inner, taken = (*path, name), spellings.others(name) if spellings is not None else []
-            fault = _why_not(texts, inner, taken, findings)
+            fault = _reason_without_column(texts, inner, taken, findings)
             if fault is None:
                 free.append((name, column))
             else:
@@ -251,7 +251,7 @@ def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Fi
     if texts.selection is not None and texts.selection.takes(path) == "none":
         return
     if texts.selection is not None and texts.selection.is_split(path):
-        column = _put_parts_aside(texts, column, path, findings)
+        column = _rescue_parts(texts, column, path, findings)
     there = column.kind > NULL
     if not there.any():
         return
@@ -263,7 +263,7 @@ def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Fi
         texts.refuse(column, there.astype(np.uint8), label, _UNKNOWN_FIELD)
 
 
-def _put_parts_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> Slices:
+def _rescue_parts(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> Slices:
     """Rescues the selected parts of objects and lists; returns the values that are neither."""
     assert texts.selection is not None
     objects, lists = column.only(OBJECT), column.only(ARRAY)
@@ -291,12 +291,12 @@ def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tupl
     if bad.any():
         name = str(kind).split("<")[0]  # The contents of a list or struct would only hide the expected type.
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
-        whole = faults[values.NOT_INTEGRAL]
+        fault = faults[values.NOT_INTEGRAL]
         for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
             remedy = zone_settings(texts.in_row(path), kind)
             faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
         faults[values.NOT_INTEGRAL] = replace(
-            whole, message=f"{whole.message}: {fraction_settings(texts.in_row(path))}"
+            fault, message=f"{fault.message}: {fraction_settings(texts.in_row(path))}"
         )
         texts.refuse(slices, bad, ".".join(path), faults)
 
@@ -320,12 +320,12 @@ def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.
 
 
 def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
-    told = slices.integers()
-    if told is not None and not ((slices.kind > NULL) & (slices.kind != INT)).any():
+    numbers = slices.integers()
+    if numbers is not None and not ((slices.kind > NULL) & (slices.kind != INT)).any():
         if isinstance(kind, LongType):
-            return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(told))
-        narrow = told.astype(np.int32)
-        if (narrow == told).all():
+            return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(numbers))
+        narrow = numbers.astype(np.int32)
+        if (narrow == numbers).all():
             return _primitive(pa.int32(), slices.kind == INT, pa.py_buffer(narrow))
     return _read_any_integer(texts, slices, kind, path)
 
@@ -337,13 +337,13 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tup
     slow = np.empty(len(slices), np.int32)
     count = values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad, slow)
     for row in slow[:count].tolist():
-        whole = whole_number(texts.text(slices, row))
-        if whole is None:
+        integral = integral_value(texts.text(slices, row))
+        if integral is None:
             bad[row] = values.NOT_INTEGRAL
-        elif not least <= whole <= most:
+        elif not least <= integral <= most:
             bad[row] = values.OUT_OF_RANGE
         else:
-            out[row], valid[row] = whole, 1
+            out[row], valid[row] = integral, 1
     _refuse(texts, slices, bad, kind, path)
     if isinstance(kind, IntegerType):
         return _primitive(pa.int32(), valid, pa.py_buffer(out.astype(np.int32)))
@@ -352,11 +352,11 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tup
 
 def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
     valid, bad = _flags(slices)
-    told = slices.doubles()
+    numbers = slices.doubles()
     is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
     out: NDArray[np.floating[Any]]
-    if told is not None and not ((slices.kind > NULL) & ~is_number).any():
-        out, valid = told, is_number.view(np.uint8)
+    if numbers is not None and not ((slices.kind > NULL) & ~is_number).any():
+        out, valid = numbers, is_number.view(np.uint8)
     else:
         out = _read_any_double(texts, slices, valid, bad)
     arrow = pa.float64()
@@ -366,9 +366,9 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
-    if (texts.takes_endless or texts.is_extended) and bad.any():
-        words = slices.only(STRING) if texts.takes_endless else endless_of(slices)
-        _take_endless(texts, words, out, valid, bad)
+    if (texts.accepts_non_finite or texts.is_extended) and bad.any():
+        words = slices.only(STRING) if texts.accepts_non_finite else non_finite_of(slices)
+        _read_non_finite(texts, words, out, valid, bad)
     _refuse(texts, slices, bad, kind, path)
     return _primitive(arrow, valid, pa.py_buffer(out))
 
@@ -385,7 +385,7 @@ def _as_floats(texts: Texts, slices: Slices, doubles: NDArray[np.floating[Any]])
     return out
 
 
-def _take_endless(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
+def _read_non_finite(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
     """Reads NaN and infinities, which JSON lacks, where they are written as texts."""
     words = text_column(texts, slices, numbers=False).array
     codes = pc.index_in(words, pa.array(_ENDLESS))
@@ -458,12 +458,12 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str,
     else:
         array = read_epochs(column, kind, slices.kind, unit)
     if isinstance(kind, TimestampType | TimestamptzType):
-        _tell_zones(column, kind)
+        _mark_zones(column, kind)
     _refuse(texts, slices, column.bad, kind, path)
     return array
 
 
-def _tell_zones(column: TextColumn, kind: IcebergType) -> None:
+def _mark_zones(column: TextColumn, kind: IcebergType) -> None:
     """Marks which of the unreadable texts have a zone too many, or none."""
     rows = np.flatnonzero(column.bad == values.UNREADABLE)
     if not rows.size:

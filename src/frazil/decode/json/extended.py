@@ -44,7 +44,7 @@ from frazil.decode.memory import COMPILED, I32, U8, load8
 
 MOMENT = ARRAY + 1
 """The kind of a `$date` whose column is not known yet: none of JSON's kinds."""
-ENDLESS = MOMENT + 1
+NON_FINITE = MOMENT + 1
 """The kind of a double that is not finite; its slice is the text NaN, Infinity or -Infinity with its quotes."""
 _NAMES = (b"oid", b"date", b"numberInt", b"numberLong", b"numberDouble", b"numberDecimal")
 _OID, _DATE, _INT32, _LONG, _DOUBLE, _DECIMAL = range(6)
@@ -54,14 +54,14 @@ _NESTED = (StructType, ListType, MapType)
 _TIMES = (TimestampType, TimestamptzType)
 _FLOATING = (FloatType, DoubleType)
 _WORDS = (b"NaN", b"Infinity", b"-Infinity")
-_SPELT_WORDS = np.frombuffer(b"".join(_WORDS), np.uint8)
+_WORD_TEXTS = np.frombuffer(b"".join(_WORDS), np.uint8)
 _WORD_ENDS = np.cumsum([len(word) for word in _WORDS])
 _BARE_WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\bInfinity\b|\bNaN\b', re.DOTALL)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _which_of(spelt: U8, ends: NDArray[np.int64], i: int, end: int) -> int:
-    """Returns the index of the word from `i` up to `end`; -1: none. spelt: the words one after another; ends: the end
+def _which_of(words: U8, ends: NDArray[np.int64], i: int, end: int) -> int:
+    """Returns the index of the word from `i` up to `end`; -1: none. words: the words one after another; ends: the end
     of each.
     """
     first = 0
@@ -69,7 +69,7 @@ def _which_of(spelt: U8, ends: NDArray[np.int64], i: int, end: int) -> int:
         last = ends[n]
         if last - first == end - i:
             k = 0
-            while k < end - i and load8(i + k) == spelt[first + k]:
+            while k < end - i and load8(i + k) == words[first + k]:
                 k += 1
             if k == end - i:
                 return n
@@ -104,7 +104,7 @@ def _scalar(i: int, end: int) -> int:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _held_at(i: int, end: int) -> tuple[int, int, int, int]:
+def _scalar_at(i: int, end: int) -> tuple[int, int, int, int]:
     """Returns the index of the name in the object from `i` up to `end`, and the scalar inside; -1: another object."""
     name, i, last = _member(i, end)
     form = name
@@ -113,8 +113,8 @@ def _held_at(i: int, end: int) -> tuple[int, int, int, int]:
         if name != _LONG:
             return -1, 0, 0, 0
     kind = _scalar(i, last) if name >= 0 else ABSENT
-    if name == _DOUBLE and kind == STRING and _which_of(_SPELT_WORDS, _WORD_ENDS, i + 1, last - 1) >= 0:
-        return form, i, last, ENDLESS
+    if name == _DOUBLE and kind == STRING and _which_of(_WORD_TEXTS, _WORD_ENDS, i + 1, last - 1) >= 0:
+        return form, i, last, NON_FINITE
     if name == _INT32 or name == _LONG or name == _DOUBLE:  # noqa: SIM109
         i += 1
         last -= 1
@@ -126,18 +126,18 @@ def _held_at(i: int, end: int) -> tuple[int, int, int, int]:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def find_held(base: int, starts: I32, ends: I32, kinds: U8, held: I32) -> None:
-    """Writes, for each object that is such a scalar, to a row of `held` its name's index, and the slice and kind of the
+def find_scalars(base: int, starts: I32, ends: I32, kinds: U8, scalars: I32) -> None:
+    """Writes, for each object that is such a scalar, to a row of `scalars` its name's index, and the slice and kind of the
     scalar inside.
     """
     for row in range(starts.size):
-        held[row, 0] = -1
+        scalars[row, 0] = -1
         if kinds[row] == OBJECT:
-            form, start, end, kind = _held_at(base + starts[row], base + ends[row])
-            held[row, 0], held[row, 1], held[row, 2], held[row, 3] = form, start - base, end - base, kind
+            form, start, end, kind = _scalar_at(base + starts[row], base + ends[row])
+            scalars[row, 0], scalars[row, 1], scalars[row, 2], scalars[row, 3] = form, start - base, end - base, kind
 
 
-def as_held(texts: Texts, slices: Slices, wanted: IcebergType, path: tuple[str, ...]) -> Slices:
+def unwrap_scalars(texts: Texts, slices: Slices, wanted: IcebergType, path: tuple[str, ...]) -> Slices:
     """Returns the values of a column of this type, with the scalars inside such objects in their place, where the type
     accepts them.
     """
@@ -150,27 +150,27 @@ def as_held(texts: Texts, slices: Slices, wanted: IcebergType, path: tuple[str, 
         forms.append(_OID)
     if isinstance(wanted, _TIMES) and texts.units.get(path, "ms") == "ms":
         forms.append(_DATE)
-    held = _held(texts, slices)
-    taken = np.isin(held[:, 0], forms)
-    return _either(slices, held, taken if isinstance(wanted, _FLOATING) else taken & (held[:, 3] != ENDLESS))
+    scalars = _scalars(texts, slices)
+    taken = np.isin(scalars[:, 0], forms)
+    return _either(slices, scalars, taken if isinstance(wanted, _FLOATING) else taken & (scalars[:, 3] != NON_FINITE))
 
 
-def as_new(texts: Texts, slices: Slices) -> Slices:
+def unwrap_new_scalars(texts: Texts, slices: Slices) -> Slices:
     """Returns the values of a field without a column, with the scalars inside such objects in their place; times are
     MOMENT.
     """
     if not (slices.kind == OBJECT).any():
         return slices
-    held = _held(texts, slices)
-    held[held[:, 0] == _DATE, 3] = MOMENT
+    scalars = _scalars(texts, slices)
+    scalars[scalars[:, 0] == _DATE, 3] = MOMENT
     # The value of a `$numberDouble` may be integral; its type is double all the same.
-    held[(held[:, 0] == _DOUBLE) & (held[:, 3] == INT), 3] = DOUBLE
-    return _either(slices, held, held[:, 0] >= 0)
+    scalars[(scalars[:, 0] == _DOUBLE) & (scalars[:, 3] == INT), 3] = DOUBLE
+    return _either(slices, scalars, scalars[:, 0] >= 0)
 
 
-def endless_of(slices: Slices) -> Slices:
+def non_finite_of(slices: Slices) -> Slices:
     """Returns the doubles that are not finite, as texts; other values are absent."""
-    kind = np.where(slices.kind == ENDLESS, np.uint8(STRING), np.uint8(ABSENT))
+    kind = np.where(slices.kind == NON_FINITE, np.uint8(STRING), np.uint8(ABSENT))
     return Slices(slices.start, slices.end, kind, slices.owner)
 
 
@@ -178,28 +178,28 @@ def quote_bare_words(values: pa.Array) -> pa.Array | None:
     """Returns the documents with `{"$numberDouble": "NaN"}` for the bare word NaN, and likewise for the infinities;
     None where no document has such a word. values: binary.
     """
-    spelt = [None if value is None else _BARE_WORD.sub(_spell_word, value) for value in values.to_pylist()]
-    made = pa.array(spelt, pa.binary())
+    quoted = [None if value is None else _BARE_WORD.sub(_quote_word, value) for value in values.to_pylist()]
+    made = pa.array(quoted, pa.binary())
     return None if made.equals(values) else made
 
 
-def _spell_word(found: re.Match[bytes]) -> bytes:
+def _quote_word(found: re.Match[bytes]) -> bytes:
     word = found.group()
     return word if word.startswith(b'"') else b'{"$numberDouble":"' + word + b'"}'
 
 
-def _held(texts: Texts, slices: Slices) -> I32:
-    held = np.empty((len(slices), 4), np.int32)
-    find_held(texts.base, slices.start, slices.end, slices.kind, held)
-    return held
+def _scalars(texts: Texts, slices: Slices) -> I32:
+    scalars = np.empty((len(slices), 4), np.int32)
+    find_scalars(texts.base, slices.start, slices.end, slices.kind, scalars)
+    return scalars
 
 
-def _either(slices: Slices, held: I32, taken: NDArray[np.bool_]) -> Slices:
+def _either(slices: Slices, scalars: I32, taken: NDArray[np.bool_]) -> Slices:
     if not taken.any():
         return slices
     return Slices(
-        np.where(taken, held[:, 1], slices.start),
-        np.where(taken, held[:, 2], slices.end),
-        np.where(taken, held[:, 3], slices.kind).astype(np.uint8),
+        np.where(taken, scalars[:, 1], slices.start),
+        np.where(taken, scalars[:, 2], slices.end),
+        np.where(taken, scalars[:, 3], slices.kind).astype(np.uint8),
         slices.owner,
     )

@@ -22,10 +22,10 @@ from pyiceberg.types import (
 
 from frazil.decode.columns import Fault
 from frazil.decode.json import values
-from frazil.decode.json.extended import ENDLESS, MOMENT, as_new
+from frazil.decode.json.extended import MOMENT, NON_FINITE, unwrap_new_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
-from frazil.decode.json.scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
-from frazil.decode.json.slices import MAX_NAMES, Slices, Texts, elements_of, take_all, take_apart
+from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY, TOO_MANY_KEYS
+from frazil.decode.json.slices import MAX_NAMES, Slices, Texts, all_members, elements_of, find_members
 from frazil.decode.json.times import type_of_texts
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import U8
@@ -38,7 +38,7 @@ MAX_INFERRED_DEPTH = 60
 _FAMILIES = {
     TRUE: "boolean", FALSE: "boolean", INT: "number", DOUBLE: "number",
     STRING: "string", ESCAPED: "string", OBJECT: "object", ARRAY: "array",
-    MOMENT: "moment", ENDLESS: "number",
+    MOMENT: "moment", NON_FINITE: "number",
 }  # fmt: skip
 _TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "string": StringType(), "moment": TimestamptzType()}
 _MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
@@ -86,21 +86,21 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
     """Returns the type and the first value's position; see `infer_type`."""
     slices = texts.selected(slices, path)
     if texts.is_extended:
-        slices = as_new(texts, slices)
+        slices = unwrap_new_scalars(texts, slices)
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
         return None
-    told = texts.hints.get(tuple(map(fold, path))) if texts.hints else None
-    if told == "moment" and not texts.is_extended:
-        told = "string"
-    if len(families) > 1 or (told is not None and told not in families):
-        first = told or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
+    hint = texts.hints.get(tuple(map(fold, path))) if texts.hints else None
+    if hint == "moment" and not texts.is_extended:
+        hint = "string"
+    if len(families) > 1 or (hint is not None and hint not in families):
+        first = hint or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
         family = [kind for kind, name in _FAMILIES.items() if name == first]
         is_other = ~np.isin(slices.kind, [*family, ABSENT, NULL])
         _refuse(texts, slices, is_other, _MIXED, path)
-        teller = -1 if told else int(slices.owner[int(np.argmax(np.isin(slices.kind, family)))])
-        texts.contradictions.append((teller, slices.owner[is_other]))
+        first_record = -1 if hint else int(slices.owner[int(np.argmax(np.isin(slices.kind, family)))])
+        texts.contradictions.append((first_record, slices.owner[is_other]))
         # The others get their column all the same: a refused record does not affect its neighbours.
         return infer_field(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
     return _of_family(texts, slices, families.pop(), kinds, path)
@@ -154,7 +154,7 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
     for group in groups.values():
         name, column = group[0]
         for other, more in group[1:]:
-            column, second = join_spellings(column, texts.selected(more, (*path, other)))
+            column, second = merge_spelling_variants(column, texts.selected(more, (*path, other)))
             refuse_second(texts, second, (*path, other), name)
             column = replace(column, kind=np.where(second.kind > NULL, np.uint8(ABSENT), column.kind))
         inferred = infer_field(texts, column, (*path, name))
@@ -171,7 +171,7 @@ def _name_at(group: Sequence[tuple[str, Slices]], at: int) -> str:
     return group[0][0]
 
 
-def join_spellings(one: Slices, other: Slices) -> tuple[Slices, Slices]:
+def merge_spelling_variants(one: Slices, other: Slices) -> tuple[Slices, Slices]:
     """Returns the values of two members that share a column: those of `one`, and of `other` where that has none; and
     the remaining values of `other`.
     """
@@ -200,15 +200,15 @@ def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error:
     level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
     if level.only is not None:
         names = sorted(level.only)
-        return list(zip(names, take_apart(texts, slices, (), names, error).columns, strict=True))
-    names, members = take_all(texts, slices, sorted(level.without), error)
+        return list(zip(names, find_members(texts, slices, (), names, error).columns, strict=True))
+    names, members = all_members(texts, slices, sorted(level.without), error)
     return list(zip(names, members.columns, strict=True))[len(level.without) :]
 
 
 def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...]) -> None:
     """Refuses nested objects with faults, which are valid JSON; records whether escaped keys must be replaced first."""
-    slow = error == SLOW_KEY
-    texts.has_slow_keys |= bool(slow.any())
+    slow = error == ESCAPED_KEY
+    texts.has_escaped_keys |= bool(slow.any())
     if error.any():
         texts.refuse(slices, np.where(slow, np.uint8(0), error), ".".join(path), _OBJECT_FAULTS)
 
@@ -216,7 +216,7 @@ def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...
 def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
     if texts.numbers is not None:
         return texts.numbers
-    if DOUBLE in kinds or ENDLESS in kinds:
+    if DOUBLE in kinds or NON_FINITE in kinds:
         return DoubleType()
     valid, bad = np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
     out = np.zeros(len(slices), np.int64)

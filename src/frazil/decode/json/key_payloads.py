@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT
 from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unreadable
-from frazil.decode.json.slices import take_keys
+from frazil.decode.json.slices import members_under
 
 
 def payloads_of(keys: pa.Array) -> pa.Array:
@@ -18,11 +18,11 @@ def payloads_of(keys: pa.Array) -> pa.Array:
     """
     if not np.asarray(pc.fill_null(pc.match_substring(keys.cast(pa.binary()), b'"payload"'), False)).any():
         return keys
-    texts, whole, error = texts_of(keys, JsonOptions("drop")), text_slices(keys), unreadable(keys)
-    scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
-    schema, payload = take_keys(texts, whole, ("schema", "payload"), error)
+    texts, objects, error = texts_of(keys, JsonOptions("drop")), text_slices(keys), unreadable(keys)
+    scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
+    schema, payload = members_under(texts, objects, ("schema", "payload"), error)
     wrapped = np.flatnonzero((schema.kind != ABSENT) & (payload.kind != ABSENT) & (error == scan.OK))
-    bare = keys.to_pylist()
+    payloads = keys.to_pylist()
     for row in wrapped.tolist():
-        bare[row] = texts.buffer[payload.start[row] : payload.end[row]].tobytes()
-    return pa.array(bare, pa.binary())
+        payloads[row] = texts.buffer[payload.start[row] : payload.end[row]].tobytes()
+    return pa.array(payloads, pa.binary())

@@ -18,13 +18,13 @@ from frazil.decode.json.tree import (
     INDEX_MASK,
     INTEGERS,
     LISTS,
-    MOST_UNINDEXED,
+    MAX_UNINDEXED_FIELDS,
     SLICES_ONLY,
     index_keys,
 )
 from frazil.decode.memory import I32, U8
 
-_WANTED: dict[type[IcebergType], int] = {
+_READ_AS: dict[type[IcebergType], int] = {
     IntegerType: INTEGERS,
     LongType: INTEGERS,
     FloatType: DOUBLES,
@@ -41,9 +41,12 @@ SEED = int.from_bytes(os.urandom(7), "little") | 1
 class KeyTree:
     """The fields of nested objects as `scan_tree` takes them; a field's number is its index in `fields`."""
 
+    #: The rows of `scan_tree`'s table of fields (see `tree`).
     fields: list[list[int]] = field(default_factory=list)
+    #: The rows of `scan_tree`'s table of objects (see `tree`).
     nodes: list[list[int]] = field(default_factory=list)
-    spelt: bytearray = field(default_factory=bytearray)
+    #: The bytes of all keys.
+    key_bytes: bytearray = field(default_factory=bytearray)
     #: The number of places in the index of keys.
     index_size: int = 0
     #: The number of fields read as integers, doubles, and elements of lists.
@@ -52,7 +55,7 @@ class KeyTree:
     @cached_property
     def keys(self) -> NDArray[np.uint8]:
         """Every key with its closing quote, each from a multiple of eight bytes on: uint8."""
-        return np.frombuffer(bytes(self.spelt) or bytes(_WORD), np.uint8)
+        return np.frombuffer(bytes(self.key_bytes) or bytes(_WORD), np.uint8)
 
     @cached_property
     def field_table(self) -> I32:
@@ -78,17 +81,17 @@ class KeyTree:
         self.nodes.append([])
         for name, kind in zip(names, kinds, strict=True):
             key = escape_key(name) + b'"'
-            wanted = SLICES_ONLY if kind is None else _WANTED.get(type(kind), SLICES_ONLY)
-            self.fields.append([len(self.spelt), len(key), -1, wanted, self.slots[wanted]])
+            wanted = SLICES_ONLY if kind is None else _READ_AS.get(type(kind), SLICES_ONLY)
+            self.fields.append([len(self.key_bytes), len(key), -1, wanted, self.slots[wanted]])
             self.slots[wanted] += 1
-            self.spelt += key + bytes(-len(key) % _WORD)
+            self.key_bytes += key + bytes(-len(key) % _WORD)
         last = len(self.fields)
         for place, kind in enumerate(kinds if is_deep else ()):
             if isinstance(kind, StructType):
                 inner = [member.name for member in kind.fields]
                 self.fields[first + place][CHILD] = self.add(inner, [m.field_type for m in kind.fields], is_deep)
         self.nodes[node] = [first, last, len(self.fields), len(self.nodes), self.index_size, 0]
-        if last - first > MOST_UNINDEXED:
+        if last - first > MAX_UNINDEXED_FIELDS:
             size = 1 << (2 * (last - first)).bit_length()
             self.nodes[node][INDEX_MASK] = size - 1
             self.index_size += size
@@ -99,25 +102,37 @@ class KeyTree:
 class Sweep:
     """The results of a pass, by field (or node) and row."""
 
+    #: The keys of the pass.
     tree: KeyTree
+    #: The first byte of each value, shape (n_fields, n_rows).
     start: I32
+    #: The byte after each value, shape (n_fields, n_rows).
     end: I32
+    #: The kind of each value, shape (n_fields, n_rows).
     kind: U8
+    #: Which nested objects have their members here, shape (n_nodes, n_rows).
     done: U8
+    #: The values of fields that are read as integers.
     integers: NDArray[np.int64]
+    #: The values of fields that are read as doubles.
     doubles: NDArray[np.float64]
+    #: The slices of the elements of lists, one after another.
     elements: I32
+    #: The kinds of these elements.
     element_kind: U8
+    #: The number of elements of each list.
     counts: I32
+    #: The number of elements of each field.
     emitted: NDArray[np.int64]
-    odd: U8
+    #: Which fields could not be read in passing, and need a pass of their own.
+    needs_pass: U8
 
 
 def new_sweep(tree: KeyTree, rows: int, size: int) -> Sweep:
     """Returns the memory for a pass over `rows` objects, in texts of `size` bytes."""
     count, lists = len(tree.fields), tree.slots[LISTS]
     # Memory that is never written to costs nothing; where it does not suffice, a pass of its own finds the elements.
-    room = 4 * rows + size // _BYTES_PER_ELEMENT
+    capacity = 4 * rows + size // _BYTES_PER_ELEMENT
     start, end = (np.empty((count, rows), np.int32) for _ in range(2))
     return Sweep(
         tree,
@@ -127,8 +142,8 @@ def new_sweep(tree: KeyTree, rows: int, size: int) -> Sweep:
         np.zeros((len(tree.nodes), rows), np.uint8),
         np.zeros((tree.slots[INTEGERS], rows), np.int64),
         np.zeros((tree.slots[DOUBLES], rows), np.float64),
-        np.empty((lists, 2, room), np.int32),
-        np.empty((lists, room), np.uint8),
+        np.empty((lists, 2, capacity), np.int32),
+        np.empty((lists, capacity), np.uint8),
         np.zeros((lists, rows), np.int32),
         np.zeros(lists, np.int64),
         np.zeros(max(1, count), np.uint8),

@@ -20,13 +20,13 @@ def read_latin1(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_
     if not rows or buffer is None or not buffer.size:
         return texts.cast(pa.binary()), bad
     offsets = np.frombuffer(texts.buffers()[1], np.int32, rows + 1)
-    spelt = np.frombuffer(buffer, np.uint8)[: offsets[-1]]
-    sums = np.concatenate([[0], np.cumsum(spelt >= _BEYOND, dtype=np.int64)])
+    raw_texts = np.frombuffer(buffer, np.uint8)[: offsets[-1]]
+    sums = np.concatenate([[0], np.cumsum(raw_texts >= _BEYOND, dtype=np.int64)])
     bad = (sums[offsets[1:]] > sums[offsets[:-1]]) & there
-    is_first = (spelt & 0xC0) != _CONTINUES
-    following = np.append(spelt[1:], np.uint8(0))
-    joined = ((spelt & 0x03) << 6) | (following & 0x3F)
-    raw = np.where(spelt < _CONTINUES, spelt, joined)[is_first]
+    is_first = (raw_texts & 0xC0) != _CONTINUES
+    following = np.append(raw_texts[1:], np.uint8(0))
+    joined = ((raw_texts & 0x03) << 6) | (following & 0x3F)
+    raw = np.where(raw_texts < _CONTINUES, raw_texts, joined)[is_first]
     places = np.concatenate([[0], np.cumsum(is_first, dtype=np.int32)])[offsets].astype(np.int32)
     nulls = pa.array(there & ~bad)
     found = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(places), pa.py_buffer(raw)])

@@ -22,7 +22,7 @@ from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.columns import Findings, read_members
 from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
-from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES, Slices, Texts, take_all
+from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES, Slices, Texts, all_members
 from frazil.decode.rescue import rescued_column
 from frazil.schema.name_case import fold
 from frazil.schema.selection import Selection
@@ -38,7 +38,7 @@ FAULTS = {
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """The faults of an entire text, by the codes of the scan."""
-_MOST_ROUNDS = 20
+_MAX_ROUNDS = 20
 """The limit on repeated decoding without contradicting records; after it all refused records are left out at once."""
 
 
@@ -98,13 +98,13 @@ def _without_refused(
     alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
     refused, mismatches = alone.refused.copy(), list(alone.mismatches)
     requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {}
-    for n in range(_MOST_ROUNDS):
+    for n in range(_MAX_ROUNDS):
         rows = np.flatnonzero(~refused)
-        rest = values.take(pa.array(rows))
-        texts = texts_of(rest, options)
-        among = _decode(rest, texts, fields, options)
+        remaining = values.take(pa.array(rows))
+        texts = texts_of(remaining, options)
+        among = _decode(remaining, texts, fields, options)
         requested_fields = among.requested_fields
-        out = among.refused if n == _MOST_ROUNDS - 1 else _certainly_refused(texts, among)
+        out = among.refused if n == _MAX_ROUNDS - 1 else _certainly_refused(texts, among)
         if not out.any():
             break
         refused[rows[out]] = True
@@ -119,7 +119,7 @@ def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
     """Returns the refused records except those that contradict only a refused one: the result is as if the records had
     been read one after another.
     """
-    if texts.has_slow_keys:  # The texts read in the end are different ones.
+    if texts.has_escaped_keys:  # The texts read in the end are different ones.
         return among.refused
     at_odds = np.zeros(among.refused.size, np.bool_)
     certain = at_odds.copy()
@@ -154,10 +154,10 @@ def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[
     waiting: list[tuple[tuple[str, ...], Slices, NDArray[Any]]] = [((), slices, error)]
     while waiting:
         path, objects, error = waiting.pop()
-        names, members = take_all(texts, objects, [], error)
-        if (error == scan.SLOW_KEY).any() and not texts.spelt_out:
-            spelt = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-            return _list_paths(spelt, texts_of(spelt, JsonOptions(), spelt_out=True), depth)
+        names, members = all_members(texts, objects, [], error)
+        if (error == scan.ESCAPED_KEY).any() and not texts.has_canonical_keys:
+            canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
+            return _list_paths(canonical, texts_of(canonical, JsonOptions(), has_canonical_keys=True), depth)
         for name, column in zip(names, members.columns, strict=True):
             inner, is_object = (*path, name), column.kind == OBJECT
             if (~is_object & (column.kind > NULL)).any():
@@ -175,13 +175,13 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
     findings = Findings(options.unknown_fields, rejected=options.rejected)
     columns = read_members(texts, slices, fields, findings, (), error)
-    if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
-        spelt = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        return _decode(spelt, texts_of(spelt, options, spelt_out=True, sent=values), fields, options)
+    if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys:
+        canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
+        return _decode(canonical, texts_of(canonical, options, has_canonical_keys=True, sent=values), fields, options)
     if options.is_extended and (error == scan.MALFORMED).any():
-        worded = quote_bare_words(values)
-        if worded is not None:
-            return _decode(worded, texts_of(worded, options, texts.spelt_out), fields, options)
+        quoted = quote_bare_words(values)
+        if quoted is not None:
+            return _decode(quoted, texts_of(quoted, options, texts.has_canonical_keys), fields, options)
     texts.refuse(slices, error, "", FAULTS)
     return Decoded(
         columns=columns,
@@ -195,14 +195,14 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
 
 
 def texts_of(
-    values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = False, sent: pa.BinaryArray | None = None
+    values: pa.BinaryArray, options: JsonOptions, has_canonical_keys: bool = False, sent: pa.BinaryArray | None = None
 ) -> Texts:
     """Returns the texts at the beginning of their decoding. sent: before escaped keys were replaced."""
     refused = np.zeros(len(values), np.bool_)
     return Texts(
         _buffer(values),
         refused,
-        spelt_out,
+        has_canonical_keys,
         options.limit,
         options.is_rescuing,
         options.selection,

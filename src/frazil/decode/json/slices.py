@@ -22,7 +22,7 @@ from frazil.decode.json.scan import (
     count_members,
     scan_members,
 )
-from frazil.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, SLOT, SUBTREE_LAST, WANTED, scan_tree
+from frazil.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, READ_AS, SLOT, SUBTREE_LAST, scan_tree
 from frazil.decode.limits import check_cells, check_new_fields
 from frazil.decode.memory import I32, U8
 from frazil.schema.selection import Selection
@@ -30,7 +30,7 @@ from frazil.schema.selection import Selection
 MAX_MISMATCHES = 20
 MAX_NAMES = 2000
 _EXCERPT_BYTES = 60
-_LOST = ("missing_value",)  # A missing value cannot be rescued.
+_NO_TEXT = ("missing_value",)  # A missing value cannot be rescued.
 _KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array", "moment", "number")
 
 
@@ -79,10 +79,10 @@ class Slices:
         return counts if int(counts.sum(dtype=np.int64)) == self.sweep.emitted[slot] else None
 
     def _slot(self, wanted: int) -> int | None:
-        if self.sweep is None or self.sweep.odd[self.field]:
+        if self.sweep is None or self.sweep.needs_pass[self.field]:
             return None
         traits = self.sweep.tree.fields[self.field]
-        return traits[SLOT] if traits[WANTED] == wanted else None
+        return traits[SLOT] if traits[READ_AS] == wanted else None
 
     def only(self, *kinds: int) -> Slices:
         """Returns the values of these kinds; the others are absent."""
@@ -100,7 +100,7 @@ class Texts:
     #: Which records have a value that does not fit: bool of shape (n_records,).
     refused: NDArray[np.bool_]
     #: Whether escapes in keys are canonical.
-    spelt_out: bool = False
+    has_canonical_keys: bool = False
     #: The number of mismatches of one column that are kept.
     limit: int = MAX_MISMATCHES
     #: Whether a value that does not fit is added to `rescued` and its record is not refused.
@@ -109,7 +109,9 @@ class Texts:
     selection: Selection | None = None
     #: The units of numbers in time fields, by path.
     units: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    #: The mismatches that are kept so far.
     mismatches: list[Mismatch] = field(default_factory=list)
+    #: The rescued values so far.
     rescued: list[Mismatch] = field(default_factory=list)
     #: Fields without a column, by path, where they are to be rescued.
     unknown_fields: list[tuple[str, Slices]] = field(default_factory=list)
@@ -117,7 +119,7 @@ class Texts:
     #: some.
     watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
     #: Whether the texts NaN, Infinity and -Infinity are floats and doubles, as Kafka Connect's converter writes them.
-    takes_endless: bool = False
+    accepts_non_finite: bool = False
     #: Whether the texts are MongoDB Extended JSON.
     is_extended: bool = False
     #: Paths of string columns that accept values of other types, as they are written.
@@ -141,7 +143,7 @@ class Texts:
     #: Records whose values are of another kind than that of an earlier record, with that record, or -1 for a hint.
     contradictions: list[tuple[int, I32]] = field(default_factory=list)
     #: Whether escaped keys must be replaced first.
-    has_slow_keys: bool = False
+    has_escaped_keys: bool = False
     #: Memory for `grammar.skip_container`.
     stack: U8 = field(default_factory=new_stack)
     #: The cells counted so far (`decode.limits`).
@@ -195,7 +197,7 @@ class Texts:
         """Refuses the records of the values in `bad`, and adds a mismatch for the first few."""
         rows = np.flatnonzero(bad)
         if self.is_rescuing and path:
-            saved = np.array([faults[int(bad[n])].kind not in _LOST for n in rows], np.bool_)
+            saved = np.array([faults[int(bad[n])].kind not in _NO_TEXT for n in rows], np.bool_)
             self.rescued += [self._mismatch(slices, n, path, faults[int(bad[n])], True) for n in rows[saved].tolist()]
             rows = rows[~saved]
         self.refused[slices.owner[rows]] = True
@@ -213,6 +215,7 @@ class Texts:
 class Members:
     """The members of objects: one Slices per known key."""
 
+    #: The slices of each known key.
     columns: list[Slices]
     #: The unknown keys.
     unknown: list[str]
@@ -228,7 +231,7 @@ class Members:
             self.under[:, faulty] = ABSENT
 
 
-def take_apart(
+def find_members(
     texts: Texts, slices: Slices, fields: Sequence[NestedField], others: Sequence[str], error: U8
 ) -> Members:
     """Returns the members of all objects among `slices`: one column for each of `fields`, then for each of the keys
@@ -243,9 +246,9 @@ def take_apart(
     unknown = np.empty((MAX_UNKNOWN, 4), np.int32)
     found = scan_tree(
         texts.base, slices.start, slices.end, slices.kind, root, tree.keys.ctypes.data, tree.field_table,
-        tree.node_table, tree.index, SEED, texts.spelt_out, sweep.start, sweep.end, sweep.kind, sweep.done, sweep.integers,
-        sweep.doubles, sweep.elements, sweep.element_kind, sweep.counts, sweep.emitted,
-        sweep.odd, error, unknown, texts.stack,
+        tree.node_table, tree.index, SEED, texts.has_canonical_keys, sweep.start, sweep.end, sweep.kind, sweep.done,
+        sweep.integers, sweep.doubles, sweep.elements, sweep.element_kind, sweep.counts, sweep.emitted,
+        sweep.needs_pass, error, unknown, texts.stack,
     )  # fmt: skip
     names = [_unspell(texts.buffer[at : at + length].tobytes()) for _, at, length, _ in unknown[:found].tolist()]
     first, under_last = tree.nodes[root][FIRST], tree.nodes[root][SUBTREE_LAST]
@@ -256,14 +259,14 @@ def take_apart(
     return Members(columns, names, unknown[:found, 0].tolist(), sweep.kind[first:under_last])
 
 
-def take_keys(texts: Texts, slices: Slices, keys: Sequence[str], error: U8) -> list[Slices]:
+def members_under(texts: Texts, slices: Slices, keys: Sequence[str], error: U8) -> list[Slices]:
     """Returns the members under these keys, of all objects among `slices`; those of faulty objects are absent."""
-    members = take_apart(texts, replace(slices, sweep=None), (), keys, error)
+    members = find_members(texts, replace(slices, sweep=None), (), keys, error)
     members.clear(error)
     return members.columns
 
 
-def take_all(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple[list[str], Members]:
+def all_members(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple[list[str], Members]:
     """Returns every key of the objects among `slices`, the `known` ones first, and the members under each.
 
     Keys that are no text, and objects with names beyond MAX_NAMES (in the order of their first occurrence), are faults.
@@ -271,7 +274,7 @@ def take_all(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple
     names = list(known)
     slices = replace(slices, sweep=None)  # A pass that looks for other keys.
     while True:
-        members = take_apart(texts, slices, (), names, error)
+        members = find_members(texts, slices, (), names, error)
         if not members.unknown:
             break
         if len(names) + len(members.unknown) > max(MAX_NAMES, len(known)):

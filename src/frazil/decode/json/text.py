@@ -25,16 +25,16 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.conversions import days_of, times_of
-from frazil.decode.decimals import NO_FIT, NO_NUMBER, read_decimals
+from frazil.decode.decimals import NO_NUMBER, TOO_WIDE, read_decimals
 from frazil.decode.epochs import (
     DIGITS,
     FIRST_US,
     LAST_US,
     cut_texts,
+    find_far_years,
     from_numbers,
     from_texts,
     inside_years,
-    spell_far_years,
 )
 from frazil.decode.json.base64_text import read_base64
 from frazil.decode.json.grammar import DOUBLE, INT, STRING
@@ -72,7 +72,7 @@ class TextReader:
     read: Callable[[TextColumn, IcebergType, U8], pa.Array]
 
 
-def whole_number(text: str) -> int | None:
+def integral_value(text: str) -> int | None:
     """Returns the integer that a JSON number is; None when it has a fraction. 10**40 represents all beyond."""
     number = _number(text, 0)
     return _floor(number) if number == number.to_integral_value() else None
@@ -102,7 +102,7 @@ def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
         fits = np.array([_can_cast(value, target) for value in column.array], np.bool_)
         column.bad[~fits] = UNREADABLE
         if not pa.types.is_integer(target):
-            column.bad[~fits & spell_far_years(column.array)] = OUT_OF_RANGE
+            column.bad[~fits & find_far_years(column.array)] = OUT_OF_RANGE
         return pc.if_else(pa.array(fits), column.array, pa.scalar(None, column.array.type)).cast(target)
 
 
@@ -132,7 +132,7 @@ def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
     assert isinstance(kind, DecimalType)
     found = read_decimals(column.array, kind.precision, kind.scale)
     column.bad[found.state == NO_NUMBER] = UNREADABLE
-    column.bad[found.state == NO_FIT] = OUT_OF_RANGE
+    column.bad[found.state == TOO_WIDE] = OUT_OF_RANGE
     return found.array
 
 
@@ -165,8 +165,8 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
     micros = pc.multiply(pc.if_else(pa.array(outside), pa.scalar(None, pa.int64()), millis), 1000).cast(
         pa.timestamp("us", tz=zone)
     )
-    words = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
-    return pc.coalesce(micros, _cast_times(words, pa.timestamp("us", tz=zone)))
+    texts_only = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
+    return pc.coalesce(micros, _cast_times(texts_only, pa.timestamp("us", tz=zone)))
 
 
 def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> pa.Array:
@@ -174,9 +174,9 @@ def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> 
     zone = "UTC" if isinstance(kind, TimestamptzType) else None
     target = pa.timestamp("us", tz=zone)
     is_number = (kinds == INT) | (kinds == DOUBLE)
-    words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
-    texts = _cast_times(words, target)
-    moments = _whole_moments(column, kinds == INT, unit)
+    texts_only = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
+    texts = _cast_times(texts_only, target)
+    moments = _integer_times(column, kinds == INT, unit)
     if moments is None:
         moments = _slow_moments(column, is_number, unit)
     return pc.coalesce(moments.cast(target), texts) if is_number.any() else texts
@@ -187,9 +187,9 @@ def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, re
     is_number = (kinds == INT) | (kinds == DOUBLE)
     if not is_number.any():
         return reader.read(column, kind, kinds)
-    words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
-    texts = reader.read(words, kind, kinds)
-    numbers = None if (kinds == DOUBLE).any() else _whole_numbers(column, kinds == INT)
+    texts_only = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
+    texts = reader.read(texts_only, kind, kinds)
+    numbers = None if (kinds == DOUBLE).any() else _integers(column, kinds == INT)
     if numbers is None:
         numbers = _slow_numbers(column, is_number)
     found = days_of(numbers) if isinstance(kind, DateType) else times_of(numbers, unit)
@@ -200,20 +200,20 @@ def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, re
 def _slow_numbers(column: TextColumn, is_number: NDArray[np.bool_]) -> pa.Array:
     counts: list[int | None] = [None] * is_number.size
     for row in np.flatnonzero(is_number).tolist():
-        whole = whole_number(column.array[row].as_py())
-        if whole is None:
+        integral = integral_value(column.array[row].as_py())
+        if integral is None:
             column.bad[row] = NOT_INTEGRAL
-        elif not -(2**63) <= whole < 2**63:
+        elif not -(2**63) <= integral < 2**63:
             column.bad[row] = OUT_OF_RANGE
         else:
-            counts[row] = whole
+            counts[row] = integral
     return pa.array(counts, pa.int64())
 
 
-def _whole_numbers(column: TextColumn, is_whole: NDArray[np.bool_]) -> pa.Array | None:
+def _integers(column: TextColumn, is_integral: NDArray[np.bool_]) -> pa.Array | None:
     """Returns the integers; None where one of them is beyond 64 bits."""
     try:
-        return pc.if_else(pa.array(is_whole), column.array, None).cast(pa.int64())
+        return pc.if_else(pa.array(is_integral), column.array, None).cast(pa.int64())
     except pa.ArrowInvalid:
         return None
 
@@ -240,11 +240,11 @@ def read_zoned(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | Non
     return found
 
 
-def _whole_moments(column: TextColumn, is_whole: NDArray[np.bool_], unit: str) -> pa.Array | None:
+def _integer_times(column: TextColumn, is_integral: NDArray[np.bool_], unit: str) -> pa.Array | None:
     """Returns times from integers; None where one of them is beyond 64 bits, or there are other numbers."""
-    if (~is_whole & (column.valid != 0)).any():
+    if (~is_integral & (column.valid != 0)).any():
         return None
-    numbers = _whole_numbers(column, is_whole)
+    numbers = _integers(column, is_integral)
     if numbers is None:
         return None
     moments = from_numbers(numbers, unit)

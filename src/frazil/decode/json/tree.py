@@ -25,17 +25,17 @@ from frazil.decode.json.grammar import (
     skip_container,
     skip_space,
 )
-from frazil.decode.json.scan import DUPLICATE_KEY, MALFORMED, OK, SLOW_KEY, TOO_DEEP
+from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, MALFORMED, OK, TOO_DEEP
 from frazil.decode.memory import COMPILED, I32, U8, high64, load8, load64
 
 # The columns of a tree's two tables. A node is an object; its own fields are consecutive, and so is its whole subtree.
-KEY_AT, KEY_LENGTH, CHILD, WANTED, SLOT = range(5)
+KEY_AT, KEY_LENGTH, CHILD, READ_AS, SLOT = range(5)
 FIRST, LAST, SUBTREE_LAST, NODES_LAST, INDEX_AT, INDEX_MASK = range(6)
 SLICES_ONLY, INTEGERS, DOUBLES, LISTS = range(4)  # The part of a field's value that is read in passing.
 MAX_TREE_DEPTH = 32
-MOST_UNINDEXED = 16
+MAX_UNINDEXED_FIELDS = 16
 """Objects with more fields have an index of their keys: else a text of n keys would take n times as many comparisons."""
-_NO_ROOM = -3
+_NO_CAPACITY = -3
 # Up to here plain arithmetic is exact: below 10**18 an integer is within 64 bits, below 10**15 one division of two
 # exact doubles rounds once.
 _INTEGER_DIGITS, _DOUBLE_DIGITS = 18, 15
@@ -128,7 +128,7 @@ def _find_key(i: int, length: int, end: int, keys: int, fields: I32, first: int,
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _note_unknown(base: int, row: int, i: int, length: int, unknown: I32, count: int, seed: int) -> int:
-    """Records the first occurrence of each unknown key, while there is room: (row, first byte, length, hash)."""
+    """Records the first occurrence of each unknown key, while there is capacity: (row, first byte, length, hash)."""
     if count == unknown.shape[0]:
         return count
     mixed = hash_key(i, length, seed)
@@ -200,7 +200,7 @@ def _forget(nodes: I32, node: int, row: int, kind: U8, done: U8) -> None:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _scan_list(
-    base: int, i: int, end: int, room: int, depth: int, elements: I32, kinds: U8, slot: int, n: int
+    base: int, i: int, end: int, stack_address: int, depth: int, elements: I32, kinds: U8, slot: int, n: int
 ) -> tuple[int, int]:
     """Writes the elements of the array at `i` to their places from `n` on; returns the address after it, and the next
     place.
@@ -210,8 +210,8 @@ def _scan_list(
         return i + 1, n
     while True:
         if n >= kinds.shape[1]:
-            return _NO_ROOM, n
-        j, kind = scan_value(i, end, room, depth + 1)
+            return _NO_CAPACITY, n
+        j, kind = scan_value(i, end, stack_address, depth + 1)
         if j < 0:
             return j, n
         elements[slot, 0, n] = i - base
@@ -241,7 +241,7 @@ def scan_tree(
     nodes: I32,
     index: I32,
     seed: int,
-    spelt_out: bool,
+    has_canonical_keys: bool,
     value_start: I32,
     value_end: I32,
     value_kind: U8,
@@ -252,7 +252,7 @@ def scan_tree(
     element_kinds: U8,
     counts: I32,
     emitted: NDArray[np.int64],
-    odd: U8,
+    needs_pass: U8,
     error: U8,
     unknown: I32,
     stack: U8,
@@ -262,15 +262,15 @@ def scan_tree(
 
     `keys` is the address of the keys, `index` and `seed` are as in `index_keys`. The three `value_*` have the shape
     (fields, rows); kinds are ABSENT on entry. Rows whose kind is not OBJECT, with an `error`, or `done` already are
-    skipped. `ends` may lie after the object when the rest is white space. `spelt_out`: escapes in keys are canonical,
-    so that equal keys are equal bytes. `done` has the shape (nodes, rows): nested objects whose members were found in
-    passing. Numbers of fields that are read as such go to `integers` or `doubles` at once; `odd` is set for a field
-    with a number that plain arithmetic does not read exactly. The elements of lists go to `elements` one after another,
-    `emitted` of each field, `counts` of each row; `odd` is set for a field without more room, or with rows out of
-    order. Each unknown key of the root is recorded once; returns their number.
+    skipped. `ends` may lie after the object when the rest is white space. `has_canonical_keys`: escapes in keys are
+    canonical, so that equal keys are equal bytes. `done` has the shape (nodes, rows): nested objects whose members were
+    found in passing. Numbers of fields that are read as such go to `integers` or `doubles` at once; `needs_pass` is set for
+    a field with a number that plain arithmetic does not read exactly. The elements of lists go to `elements` one after
+    another, `emitted` of each field, `counts` of each row; `needs_pass` is set for a field without more room, or with rows
+    out of order. Each unknown key of the root is recorded once; returns their number.
     """
     unknown_count = 0
-    room = stack.ctypes.data
+    stack_address = stack.ctypes.data
     outer = np.empty((MAX_TREE_DEPTH, 3), np.int64)  # The objects that are open: node, field, first byte.
     for row in range(starts.size):
         if kinds[row] != OBJECT or error[row] != OK or done[root, row] != 0:
@@ -293,7 +293,7 @@ def scan_tree(
                     i = -i
                 else:
                     _forget(nodes, node, row, value_kind, done)
-                    i = skip_container(at, end, room, depth)
+                    i = skip_container(at, end, stack_address, depth)
                 node = outer[depth, 0]
                 first = nodes[node, FIRST]
                 last = nodes[node, LAST]
@@ -322,9 +322,9 @@ def scan_tree(
                 if j < 0:
                     i = 0
                     continue
-                if kind == ESCAPED and not spelt_out:
+                if kind == ESCAPED and not has_canonical_keys:
                     if depth == 0:
-                        fault = SLOW_KEY
+                        fault = ESCAPED_KEY
                     i = 0
                     continue
                 j += 1
@@ -357,35 +357,35 @@ def scan_tree(
                     last = nodes[node, LAST]
                     i = _first_member(i + 1, end)
                     continue
-                j = skip_container(i, end, room, depth)
+                j = skip_container(i, end, stack_address, depth)
                 kind = OBJECT
             elif c == 0x5B:
                 kind = ARRAY
-                if field >= 0 and not again and fields[field, WANTED] == LISTS and odd[field] == 0:
+                if field >= 0 and not again and fields[field, READ_AS] == LISTS and needs_pass[field] == 0:
                     slot = fields[field, SLOT]
                     n = emitted[slot]
-                    j, n = _scan_list(base, i, end, room, depth, elements, element_kinds, slot, n)
+                    j, n = _scan_list(base, i, end, stack_address, depth, elements, element_kinds, slot, n)
                     counts[slot, row] = n - emitted[slot]
                     emitted[slot] = n
-                    if root > 0 or j == _NO_ROOM:
-                        odd[field] = 1
-                        j = skip_container(i, end, room, depth)
+                    if root > 0 or j == _NO_CAPACITY:
+                        needs_pass[field] = 1
+                        j = skip_container(i, end, stack_address, depth)
                 else:
-                    j = skip_container(i, end, room, depth)
-            elif field >= 0 and DOUBLES >= fields[field, WANTED] >= INTEGERS and (c == 0x2D or 48 <= c <= 57):
+                    j = skip_container(i, end, stack_address, depth)
+            elif field >= 0 and DOUBLES >= fields[field, READ_AS] >= INTEGERS and (c == 0x2D or 48 <= c <= 57):
                 j, kind, total, exponent, digits = scan_decimal(i, end)
-                if fields[field, WANTED] == INTEGERS:
+                if fields[field, READ_AS] == INTEGERS:
                     if kind == INT and digits <= _INTEGER_DIGITS:
                         integers[fields[field, SLOT], row] = -total if c == 0x2D else total
                     else:
-                        odd[field] = 1
+                        needs_pass[field] = 1
                 elif digits <= _DOUBLE_DIGITS:
                     number = float(total)
                     if exponent != 0:
                         number = number / _POWERS[exponent]
                     doubles[fields[field, SLOT], row] = -number if c == 0x2D else number
                 else:
-                    odd[field] = 1
+                    needs_pass[field] = 1
             else:
                 j, kind = scan_scalar(i, end)
             if j < 0:

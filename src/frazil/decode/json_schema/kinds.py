@@ -33,6 +33,7 @@ _NUMBERS: Sequence[type[IcebergType]] = (IntegerType, LongType, FloatType, Doubl
 class Open:
     """No single type: the field is left out, and its type is inferred from the records."""
 
+    #: The reason why the type is open.
     reason: str
 
 
@@ -101,7 +102,7 @@ def both(kinds: Sequence[Kind]) -> Kind:
     return next((kind for kind in kinds if kind != ANY), ANY)
 
 
-def _merge(kinds: Sequence[Kind], merge: _Merge, choose: Callable[[Plain, Plain], Plain | None], word: str) -> Kind:
+def _merge(kinds: Sequence[Kind], merge: _Merge, choose: Callable[[Plain, Plain], Plain | None], joiner: str) -> Kind:
     records = [kind for kind in kinds if isinstance(kind, Record)]
     if len(records) == len(kinds):
         return Record(_merge_members(records, merge))
@@ -115,7 +116,7 @@ def _merge(kinds: Sequence[Kind], merge: _Merge, choose: Callable[[Plain, Plain]
     chosen = plain[0] if len(plain) == len(kinds) else None
     for kind in plain:
         chosen = chosen and choose(chosen, kind)
-    return chosen or Open(f"its type is {f' {word} '.join(_words(kinds))}")
+    return chosen or Open(f"its type is {f' {joiner} '.join(_describe(kinds))}")
 
 
 def _merge_members(records: Iterable[Record], merge: _Merge) -> dict[str, Kind]:
@@ -150,10 +151,10 @@ def _ranks(*kinds: Plain) -> dict[type[IcebergType], int]:
     return {kind: _NUMBERS.index(kind) for kind in types} if all(kind in _NUMBERS for kind in types) else {}
 
 
-def _words(kinds: Iterable[Kind]) -> list[str]:
+def _describe(kinds: Iterable[Kind]) -> list[str]:
     names = {Record: "struct", Array: "list", Dictionary: "map"}
-    words = (str(kind.type) if isinstance(kind, Plain) else names.get(type(kind), "null") for kind in kinds)
-    return sorted(set(words))
+    names_found = (str(kind.type) if isinstance(kind, Plain) else names.get(type(kind), "null") for kind in kinds)
+    return sorted(set(names_found))
 
 
 @dataclass

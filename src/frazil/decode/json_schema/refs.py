@@ -21,9 +21,11 @@ _VALUES = ("enum", "const", "default", "examples")
 class Node:
     """A part of a document."""
 
+    #: The part itself.
     schema: Any
     #: The nearest part around it with an `$id` of its own.
     resource: Any
+    #: The document that contains it.
     document: Any
     #: That id as a URI.
     base: str
@@ -46,10 +48,13 @@ class Documents:
         self._by_uri: dict[str, Node] = {}
         self._anchors: dict[tuple[int, str], Node] = {}
         named = list(references)
-        if sum(len(part.encode("utf-8", "replace")) for part in (text, *(held for _, held in named))) > MAX_BYTES:
+        if (
+            sum(len(part.encode("utf-8", "replace")) for part in (text, *(referenced for _, referenced in named)))
+            > MAX_BYTES
+        ):
             raise UnusableSchema(f"it is longer than {MAX_BYTES // 2**20} MiB, its references included")
         self.root = _document(_parse(text, "it"), "")
-        found = {name: _document(_parse(held, f"its reference `{name}`"), name) for name, held in named}
+        found = {name: _document(_parse(referenced, f"its reference `{name}`"), name) for name, referenced in named}
         self._by_uri.update(found)
         for node in (self.root, *found.values()):
             self._index(node)

@@ -75,7 +75,7 @@ def _of_value(reading: Reading, table: IcebergType, written: IcebergType, path: 
         if not reading.may_widen:
             yield path, f"{table} is not widened to {written}"
     elif not ((_written_as(table) | _declared_for(reading, table, path)) & _written_as(written)):
-        yield path, f"{_word(written)} does not fit {_word(table)}"
+        yield path, f"{_type_name(written)} does not fit {_type_name(table)}"
 
 
 def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset[str]:
@@ -92,5 +92,5 @@ def _written_as(kind: IcebergType) -> frozenset[str]:
     return _WRITTEN_AS.get(type(kind), _TEXT)
 
 
-def _word(kind: IcebergType) -> str:
+def _type_name(kind: IcebergType) -> str:
     return str(kind).split("<")[0]

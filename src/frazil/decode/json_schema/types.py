@@ -145,29 +145,29 @@ class _Reading:
         return claims
 
     def _own(self, node: Node, depth: int) -> Kind:
-        words = node.schema.get("type")
-        if words is None:
-            words = _implied(node.schema)
-        if isinstance(words, str):
-            return self._typed(node, words, depth)
-        if isinstance(words, list) and all(isinstance(word, str) for word in words):
-            return either([self._typed(node, word, depth) for word in words]) if words else ANY
-        if words is None:
+        declared = node.schema.get("type")
+        if declared is None:
+            declared = _implied(node.schema)
+        if isinstance(declared, str):
+            return self._typed(node, declared, depth)
+        if isinstance(declared, list) and all(isinstance(name, str) for name in declared):
+            return either([self._typed(node, name, depth) for name in declared]) if declared else ANY
+        if declared is None:
             return _kind_of_values(node.schema)
         raise UnusableSchema("it has a `type` that is neither a word nor a list of words")
 
-    def _typed(self, node: Node, word: str, depth: int) -> Kind:
-        if word in _SIMPLE:
-            return _SIMPLE[word]
-        if word in ("integer", "number"):
-            return _number(node.schema, word)
-        if word == "string":
+    def _typed(self, node: Node, name: str, depth: int) -> Kind:
+        if name in _SIMPLE:
+            return _SIMPLE[name]
+        if name in ("integer", "number"):
+            return _number(node.schema, name)
+        if name == "string":
             return _string(node.schema)
-        if word == "array":
+        if name == "array":
             return self._array(node, depth)
-        if word == "object":
+        if name == "object":
             return self._object(node, depth)
-        return Open(f"its type `{word}` is none of JSON Schema's")
+        return Open(f"its type `{name}` is none of JSON Schema's")
 
     def _array(self, node: Node, depth: int) -> Kind:
         items = node.schema.get("items")
@@ -210,14 +210,14 @@ def _implied(schema: Mapping[str, Any]) -> str | None:
     return "array" if "items" in schema or "prefixItems" in schema else None
 
 
-def _number(schema: Mapping[str, Any], word: str) -> Kind:
+def _number(schema: Mapping[str, Any], name: str) -> Kind:
     title, connect = schema.get("title"), schema.get("connect.type")
     if title == f"{_CONNECT}Decimal" or connect == "bytes":
         return _DECIMAL
-    if title == f"{_CONNECT}Timestamp" and word == "integer":
+    if title == f"{_CONNECT}Timestamp" and name == "integer":
         return Plain(TimestamptzType())  # Milliseconds since 1970, which the JSON decoder reads as a time.
     chosen = _CONNECT_NUMBERS.get(connect) if isinstance(connect, str) else None
-    return Plain(chosen or (LongType() if word == "integer" else DoubleType()))
+    return Plain(chosen or (LongType() if name == "integer" else DoubleType()))
 
 
 def _string(schema: Mapping[str, Any]) -> Kind:

@@ -24,8 +24,11 @@ class Cells:
 
     program: Program
     bodies: Bodies
+    #: The start of each column in `words` and `flags`.
     column_at: I64
+    #: The 64 bits of every cell.
     words: I64
+    #: Whether every cell was written.
     flags: U8
     #: The number of cells per domain.
     used: I64
@@ -61,6 +64,7 @@ class Refusals:
     by_row: dict[int, tuple[Fault, str]] = field(default_factory=dict)
     #: The value by record, where the message shows it.
     values: dict[int, str] = field(default_factory=dict)
+    #: Which map entries have a later entry with the same key, by domain.
     _replaced: dict[int, Flags] = field(default_factory=dict)
 
     def replace(self, domain: int, entries: Flags) -> None:
@@ -106,8 +110,11 @@ class Refusals:
 class Spot:
     """One column of values to be read."""
 
+    #: The field.
     place: Place
+    #: The column of the values.
     column: int
+    #: The domain of the values.
     domain: int
     #: Which of its cells are values; None: all.
     valid: Flags | None

@@ -49,7 +49,7 @@ _TEN, _NONE = np.uint64(10), np.uint64(0)
 _DAY = 86_400
 _NANOS = 1_000_000_000
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-_MOST_SECONDS = 315_576_000_000
+_MAX_SECONDS = 315_576_000_000
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
@@ -279,7 +279,7 @@ def write_timestamp(at: int, i: int, end: int) -> int:
 def write_duration(at: int, i: int, end: int) -> int:
     """Seconds with an `s` behind; 0 where it is to be declined."""
     is_plain, seconds, nanos = _read_seconds(i, end)
-    if not is_plain or seconds < -_MOST_SECONDS or seconds > _MOST_SECONDS or nanos <= -_NANOS or nanos >= _NANOS:
+    if not is_plain or seconds < -_MAX_SECONDS or seconds > _MAX_SECONDS or nanos <= -_NANOS or nanos >= _NANOS:
         return 0
     if (seconds < 0 and nanos > 0) or (seconds > 0 and nanos < 0):
         return 0

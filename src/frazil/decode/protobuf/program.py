@@ -24,7 +24,9 @@ _WIRES = {
 class Place:
     """The positions of the cells of one field."""
 
+    #: The field.
     member: Member
+    #: The path of the field, for messages.
     path: str
     #: Its index in the table of fields.
     number: int
@@ -44,12 +46,19 @@ class Place:
 class Program:
     """The tables of one schema."""
 
+    #: The fields of the record.
     places: tuple[Place, ...]
+    #: The path of each field, for messages.
     paths: tuple[str, ...]
+    #: The table of fields (see `layout`).
     fields: I64
+    #: The table of messages (see `layout`).
     messages: I64
+    #: The field numbers in the index.
     index_numbers: I64
+    #: The field of each entry in the index.
     index_fields: I64
+    #: The domain of each column.
     column_domain: I64
     #: For each domain the domain of its lists and the column with the number of their elements.
     parents: tuple[tuple[int, int], ...]
@@ -61,9 +70,9 @@ class Program:
         """The number of domains, that of the records included."""
         return len(self.parents)
 
-    def place_columns(self, room: I64) -> tuple[I64, int]:
-        """Returns the start of each column when a domain has `room` cells, and the number of cells in all."""
-        sizes = room[self.column_domain] + 1
+    def place_columns(self, capacity: I64) -> tuple[I64, int]:
+        """Returns the start of each column when a domain has `capacity` cells, and the number of cells in all."""
+        sizes = capacity[self.column_domain] + 1
         ends = np.cumsum(sizes)
         return ends - sizes, int(ends[-1]) if ends.size else 0
 

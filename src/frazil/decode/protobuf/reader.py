@@ -27,7 +27,7 @@ from frazil.decode.protobuf.json import fault_of
 from frazil.decode.protobuf.program import compile_program
 from frazil.decode.protobuf.scan import scan_messages
 from frazil.decode.protobuf.schema import load_message, load_rewriter, read_members, struct_of
-from frazil.decode.protobuf.wire_format import plain
+from frazil.decode.protobuf.wire_format import contiguous
 
 _FAULTS = {
     layout.CUT: Fault("malformed", "the message is cut short, or a length goes beyond its end"),
@@ -91,7 +91,7 @@ class ProtobufReader:
         found = _Faults(self._program.paths)
         bodies, cells, slow = records, *self._walk(records, fault, found)
         if slow.any():
-            bodies = self._write_anew(records, np.flatnonzero(slow).tolist(), fault, found)
+            bodies = self._rewrite(records, np.flatnonzero(slow).tolist(), fault, found)
             cells, _ = self._walk(bodies, fault, found)
         while True:
             refusals = Refusals()
@@ -108,34 +108,34 @@ class ProtobufReader:
         records must be rewritten.
         """
         program, rows = self._program, len(bodies)
-        room = np.ceil(self._elements_per_record * rows).astype(np.int64)
-        np.minimum(room, int((bodies.end - bodies.start).sum(dtype=np.int64)) + 1, out=room)
+        capacity = np.ceil(self._elements_per_record * rows).astype(np.int64)
+        np.minimum(capacity, int((bodies.end - bodies.start).sum(dtype=np.int64)) + 1, out=capacity)
         used = np.zeros(program.domain_count, np.int64)
         where = np.full(rows, -1, np.int32)
-        start, end = plain(bodies.start), plain(bodies.end)
-        room[0] = rows
-        if not may_guess(program.place_columns(room)[1]):
-            room[:] = 0  # The numbers of earlier records do not apply: these are counted first.
+        start, end = contiguous(bodies.start), contiguous(bodies.end)
+        capacity[0] = rows
+        if not may_guess(program.place_columns(capacity)[1]):
+            capacity[:] = 0  # The numbers of earlier records do not apply: these are counted first.
         while True:
-            room[0] = rows
-            column_at, size = program.place_columns(room)
+            capacity[0] = rows
+            column_at, size = program.place_columns(capacity)
             check_cells(size)
             words, flags = np.zeros(size, np.int64), np.zeros(size, np.uint8)
             slow = np.zeros(rows, np.uint8)
             scan_messages(
                 bodies.base, start, end, program.place_fields(column_at), program.messages,
-                program.index_numbers, program.index_fields, column_at, program.column_domain, room, used, words, flags,
+                program.index_numbers, program.index_fields, column_at, program.column_domain, capacity, used, words, flags,
                 fault, where, slow,
             )  # fmt: skip
-            if (used <= room).all():
+            if (used <= capacity).all():
                 break
-            room = used.copy()
+            capacity = used.copy()
         if rows:
             self._elements_per_record = np.maximum(used * 1.1 / rows, 1.0)
         found.note(where)
         return Cells(program, bodies, column_at, words, flags, used, fault != layout.OK), slow
 
-    def _write_anew(self, bodies: Bodies, rows: list[int], fault: U8, found: _Faults) -> Bodies:
+    def _rewrite(self, bodies: Bodies, rows: list[int], fault: U8, found: _Faults) -> Bodies:
         """Returns the same records, those of `rows` in the form that Protobuf itself writes."""
         if self._rewriter is None:
             self._rewriter = message_factory.GetMessageClass(load_rewriter(self._descriptors, self._name))

@@ -37,8 +37,8 @@ from frazil.decode.protobuf.program import I64
 # 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and
 # duration.proto allow.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-_MOST_SECONDS = 315_576_000_000
-_MOST_NANOS = 999_999_999
+_MAX_SECONDS = 315_576_000_000
+_MAX_NANOS = 999_999_999
 
 _NO_MOMENT = Fault(
     "out_of_range", "the timestamp {value} is outside of the years 1 to 9999, or its nanos are no part of a second"
@@ -135,8 +135,8 @@ def _read_enum(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
     names = spot.place.member.value.names
     numbers = cells.words_of(spot.column, spot.domain).astype(np.int32)
     codes = _fixed(pa.int32(), numbers, spot.valid).dictionary_encode()
-    words = pa.array([names.get(number, str(number)) for number in codes.dictionary.to_pylist()], pa.string())
-    return pa.DictionaryArray.from_arrays(codes.indices, words).cast(pa.string())
+    texts = pa.array([names.get(number, str(number)) for number in codes.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(codes.indices, texts).cast(pa.string())
 
 
 def _seconds_and_nanos(cells: Cells, spot: Spot) -> tuple[I64, I64]:
@@ -146,7 +146,7 @@ def _seconds_and_nanos(cells: Cells, spot: Spot) -> tuple[I64, I64]:
 
 def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     seconds, nanos = _seconds_and_nanos(cells, spot)
-    bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos > _MOST_NANOS)
+    bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos > _MAX_NANOS)
     if spot.valid is not None:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_MOMENT, (seconds, nanos))
@@ -155,13 +155,13 @@ def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
 
 def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     seconds, nanos = _seconds_and_nanos(cells, spot)
-    bad = (seconds < -_MOST_SECONDS) | (seconds > _MOST_SECONDS) | (nanos < -_MOST_NANOS) | (nanos > _MOST_NANOS)
+    bad = (seconds < -_MAX_SECONDS) | (seconds > _MAX_SECONDS) | (nanos < -_MAX_NANOS) | (nanos > _MAX_NANOS)
     bad |= ((seconds < 0) & (nanos > 0)) | ((seconds > 0) & (nanos < 0))
     if spot.valid is not None:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_DURATION, (seconds, nanos))
-    whole = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
-    return _fixed(pa.int64(), seconds * 1_000_000 + whole, spot.valid)
+    micros = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
+    return _fixed(pa.int64(), seconds * 1_000_000 + micros, spot.valid)
 
 
 def _json_writer(cells: Cells, places: I64, valid: Flags, descriptor: Any) -> tuple[int, WriteValues]:
@@ -172,11 +172,11 @@ def _json_writer(cells: Cells, places: I64, valid: Flags, descriptor: Any) -> tu
     slots = np.empty((int(code.messages[:, SLOTS].max()) * (MAX_LEVELS + 1), 2), np.int64)
     is_there = valid.astype(np.uint8)
 
-    def write(out: int, room: int, row: int, ends: I64, declined: U8) -> int:
+    def write(out: int, capacity: int, row: int, ends: I64, declined: U8) -> int:
         return int(
             write_messages(
                 cells.bodies.base, places, is_there, code.messages, code.fields, code.numbers, code.words,
-                int(code.literals.ctypes.data), entries[0], entries[1], slots, out, room, row, ends, declined,
+                int(code.literals.ctypes.data), entries[0], entries[1], slots, out, capacity, row, ends, declined,
             )
         )  # fmt: skip
 
@@ -192,14 +192,14 @@ def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     def write_one(n: int) -> str | None:
         start, length = int(places[n]) >> 32, int(places[n]) & LENGTH_MASK
         try:
-            told = to_json(make.FromString(cells.bodies.buffer[start : start + length].tobytes()))
+            written = to_json(make.FromString(cells.bodies.buffer[start : start + length].tobytes()))
         except DecodeError as error:
             faulty.setdefault((fault_of(error), True), []).append(n)
             return None
-        if isinstance(told, Fault):
-            faulty.setdefault((told, False), []).append(n)
+        if isinstance(written, Fault):
+            faulty.setdefault((written, False), []).append(n)
             return None
-        return told
+        return written
 
     valid = np.ones(places.size, np.bool_) if spot.valid is None else spot.valid
     texts = write_texts(valid, *_json_writer(cells, places, valid, descriptor), write_one)

@@ -103,7 +103,7 @@ def scan_messages(
     index_fields: I64,
     column_at: I64,
     column_domain: I64,
-    room: I64,
+    capacity: I64,
     used: I64,
     words: I64,
     flags: U8,
@@ -113,13 +113,13 @@ def scan_messages(
 ) -> None:
     """Reads the records from `base + starts[n]` to `base + ends[n]` into `words` and `flags`, which are 0 on entry.
 
-    room: cells per domain; the columns of domains but the first have one more, for values without room. used: cells
-    needed, per domain; where it exceeds `room`, only `used` and `fault` are valid, and the scan must be repeated with
+    capacity: cells per domain; the columns of domains but the first have one more, for values without room. used: cells
+    needed, per domain; where it exceeds `capacity`, only `used` and `fault` are valid, and the scan must be repeated with
     room enough. Records with a `fault` on entry are skipped. fault, where: the fault of a record and its field (-1:
     none); a faulty record leaves nothing in the cells. slow: 1 for a record that this walk reads wrong unless it is
     rewritten (see below).
     """
-    saved = np.zeros(room.size, np.int64)
+    saved = np.zeros(capacity.size, np.int64)
     stack = np.empty((MAX_DEPTH, _STACK_WIDTH), np.int64)
     used[:] = 0
     for row in range(starts.size):
@@ -127,7 +127,7 @@ def scan_messages(
         if fault[row] != OK:
             continue
         saved[0] = row
-        for d in range(1, room.size):
+        for d in range(1, capacity.size):
             saved[d] = used[d]
         i = base + starts[row]
         end = base + ends[row]
@@ -232,7 +232,7 @@ def scan_messages(
                     break
                 stop = i + length
                 element_at = fields[field, ELEMENT_AT]
-                most = room[domain]
+                most = capacity[domain]
                 first = used[domain]
                 element = first
                 if op == VARINT:
@@ -271,8 +271,8 @@ def scan_messages(
                     bad = TOO_LARGE
                     owner = field
                     break
-                if inner > room[domain]:
-                    inner = room[domain]
+                if inner > capacity[domain]:
+                    inner = capacity[domain]
                 at = fields[field, ELEMENT_AT] + inner
             elif fields[field, ONEOF_AT] >= 0:
                 # The last member counts. A message that is replaced would leave its own fields behind.
@@ -366,8 +366,8 @@ def scan_messages(
             slow[row] = 0
             for c in range(column_at.size):
                 d = column_domain[c]
-                for s in range(min(saved[d], room[d]), min(used[d], room[d])):
+                for s in range(min(saved[d], capacity[d]), min(used[d], capacity[d])):
                     words[column_at[c] + s] = 0
                     flags[column_at[c] + s] = 0
-            for d in range(1, room.size):
+            for d in range(1, capacity.size):
                 used[d] = saved[d]

@@ -102,6 +102,7 @@ class Value:
     kind: str
     #: How it is read from the wire.
     op: int
+    #: The Iceberg type.
     type: IcebergType
     #: The fields of a message.
     members: tuple[Member, ...] = ()
@@ -116,12 +117,14 @@ class Member:
     """One field of a message."""
 
     name: str
+    #: The field number.
     number: int
     value: Value
     #: `one`, `list` or `map` (then the value is the entry, with its key and value).
     shape: str = "one"
     #: Whether an absent field differs from one with the default value.
     has_presence: bool = False
+    #: Whether the field is `required` (proto2).
     is_required: bool = False
     #: The name of its oneof; None without one.
     oneof: str | None = None
@@ -321,9 +324,9 @@ class _Tree:
         if name not in self._checking_files:
             file = descriptor_pb2.FileDescriptorProto()
             declared.file.CopyToProto(file)
-            is_told = bool(file.options.features.utf8_validation)
+            is_checked = bool(file.options.features.utf8_validation)
             is_newer = file.syntax not in ("", "proto2")
-            self._checking_files[name] = _is_verified(file.options.features) if is_told else is_newer
+            self._checking_files[name] = _is_verified(file.options.features) if is_checked else is_newer
         return self._checking_files[name]
 
 

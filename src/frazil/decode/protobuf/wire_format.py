@@ -49,7 +49,7 @@ def split_message_indexes(bodies: Bodies) -> Indexed:
     rows = len(bodies)
     fault, size = np.zeros(rows, np.uint8), np.zeros(rows, np.int32)
     spelling = np.zeros(rows, np.uint64)
-    _measure(bodies.base, plain(bodies.start), plain(bodies.end), size, spelling, fault)
+    _measure(bodies.base, contiguous(bodies.start), contiguous(bodies.end), size, spelling, fault)
     rest = Bodies(bodies.buffer, bodies.start + size, bodies.end)
     if not (spelling.any() or fault.any()):
         return Indexed([(0,)] if rows else [], np.zeros(rows, np.int32), rest, fault)
@@ -68,7 +68,7 @@ def split_message_indexes(bodies: Bodies) -> Indexed:
     return Indexed(list(paths), path, rest, fault)
 
 
-def plain(positions: I32) -> I32:
+def contiguous(positions: I32) -> I32:
     """Returns the same positions as a contiguous, writable array: for another kind of array all loops would be compiled
     again.
     """

@@ -60,7 +60,7 @@ def read_marks(
     decoded = decode_values(reading, fields, _columns_of(records), MAX_MISMATCHES)
     found = dict(zip((field.name for field in fields), decoded.columns, strict=True))
     is_change = np.asarray(pc.is_in(found["op"], pa.array(_CHANGES))) & ~decoded.refused
-    is_change &= np.asarray(pc.fill_null(pc.less_equal(found["note"], ROW), False))
+    is_change &= np.asarray(pc.fill_null(pc.less_equal(found["record_kind"], ROW), False))
     ids = found["transaction_id"]
     if not has_events:
         ids = pc.coalesce(ids, found["source_transaction"])

@@ -1,7 +1,7 @@
 """Where a batch may end so that it shows every transaction whole: for each partition the furthest such offset. Pure.
 
 A topic repeats changes when its connector has died, beginning anywhere; so a batch may not end inside of a repetition, where
-rows have gone back. Places (`decode.source_log`) sort as the
+rows have gone back. Places (`cdc.source.commit_order`) sort as the
 source has committed; those of one transaction are beyond those of every earlier one.
 """
 

@@ -22,10 +22,10 @@ from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
 from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, Texts, elements_of, take_all, take_keys
+from frazil.decode.json.slices import Slices, Texts, all_members, elements_of, members_under
 from frazil.decode.protobuf.wire_format import split_message_indexes
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.decode.wire_format import group_rows, guids_of, split_frames, take_bodies
+from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.registry.port import UnusableSchema
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
@@ -159,7 +159,7 @@ def _groups(reading: Reading, records: Mapping[str, pa.Array]) -> Iterator[tuple
     """Yields the id of each schema and the records whose key it describes."""
     keys = records["key"]
     if reading.framing != "none":
-        for number, rows in group_rows(split_frames(keys, reading.framing).ids):
+        for number, rows in group_rows(split_headers(keys, reading.framing).ids):
             yield str(number), rows
     elif reading.is_by_header:
         named = guids_of(records["headers"], reading.header)
@@ -179,7 +179,7 @@ def _messages(
     if schema.kind != "protobuf" or reading.message:
         yield reading.message or "", rows
     elif reading.framing != "none":
-        indexed = split_message_indexes(take_bodies(split_frames(keys, reading.framing).bodies, rows))
+        indexed = split_message_indexes(select_bodies(split_headers(keys, reading.framing).bodies, rows))
         for code, indexes in enumerate(indexed.paths):
             yield indexes, rows[indexed.path == code]
 
@@ -197,8 +197,8 @@ def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int,
 # ---- keys in JSON
 
 
-def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, is_spelt: bool = False) -> KeyFields:
-    texts, roots, error = texts_of(keys, JsonOptions("drop"), is_spelt), text_slices(keys), unreadable(keys)
+def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, has_canonical_keys: bool = False) -> KeyFields:
+    texts, roots, error = texts_of(keys, JsonOptions("drop"), has_canonical_keys), text_slices(keys), unreadable(keys)
     scan.scan_any(texts.base, roots.start, roots.end, roots.kind, error, texts.stack)
     roots = replace(roots, kind=np.where(error == scan.OK, roots.kind, ABSENT).astype(np.uint8))
     bits = np.zeros(len(keys), np.int64)
@@ -211,9 +211,9 @@ def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, is_spelt: bool = False) ->
         columns = _listed(texts, roots)
         _mark(texts, columns, np.zeros(len(columns), np.uint8), "", names, bits)
         has_fields |= roots.kind == ARRAY
-    if (error == scan.SLOW_KEY).any() and not is_spelt:
+    if (error == scan.ESCAPED_KEY).any() and not has_canonical_keys:
         return _of_texts(pa.array([unescape_keys(key) for key in keys.to_pylist()], pa.binary()), is_maxwell, True)
-    bits[~has_fields | (error == scan.SLOW_KEY)] = -1
+    bits[~has_fields | (error == scan.ESCAPED_KEY)] = -1
     encoded = pa.array(bits).dictionary_encode()
     sets = encoded.dictionary.to_pylist()
     names_by_set = [tuple(name for n, name in enumerate(names[: _MAX_NAMES + 1]) if one >> n & 1) for one in sets]
@@ -228,7 +228,7 @@ def _unwrapped(texts: Texts, keys: pa.BinaryArray, roots: Slices, error: NDArray
     """Returns the keys; for keys with their schema embedded, the payloads."""
     if not pc.any(pc.match_substring(keys.cast(pa.binary()), b'"payload"')).as_py():
         return roots
-    schema, payload = take_keys(texts, roots.only(OBJECT), ("schema", "payload"), error)
+    schema, payload = members_under(texts, roots.only(OBJECT), ("schema", "payload"), error)
     return either((schema.kind != ABSENT) & (payload.kind != ABSENT), payload, roots)
 
 
@@ -243,7 +243,7 @@ def _mark(
     texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, names: list[str], bits: NDArray[np.int64]
 ) -> None:
     """Sets the bit of each name with this prefix that the objects of a key contain, and appends new names to `names`."""
-    found, members = take_all(texts, objects, [], error)
+    found, members = all_members(texts, objects, [], error)
     for name, column in zip(found, members.columns, strict=True):
         if name.startswith(prefix):
             bare = name.removeprefix(prefix)

@@ -21,7 +21,7 @@ from pyiceberg.types import (
 
 from frazil.cdc.maxwell_keys import PRIMARY, flat_keys
 from frazil.cdc.mongodb.document_ids import ID, read_ids
-from frazil.decode.cast import Fitting
+from frazil.decode.cast import Conversion
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.envelope import NO_ENVELOPE
@@ -112,7 +112,7 @@ def _with_own(
     """
     if not keys.columns:
         return keys
-    fitting = Fitting(target.reading, "", rows.size, limit)
+    fitting = Conversion(target.reading, "", rows.size, limit)
     own = own_key_columns(fitting, target, records)
     if not own:
         return keys
@@ -378,7 +378,7 @@ def _nested(kind: IcebergType, members: Mapping[Path, pa.Array], values: pa.Arra
     return pa.StructArray.from_arrays(arrays, fields=list(values.type))
 
 
-def own_key_columns(fitting: Fitting, target: TableTarget, records: Mapping[str, pa.Array]) -> dict[Path, pa.Array]:
+def own_key_columns(fitting: Conversion, target: TableTarget, records: Mapping[str, pa.Array]) -> dict[Path, pa.Array]:
     """Returns, by path, key columns that come from constants, headers and record metadata, one value per record. A
     value that does not match its column is a mismatch. A record without a value has them too.
     """

@@ -11,7 +11,7 @@ from frazil.decode.memory import COMPILED, load8, load64
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def mark_same(
+def mark_equal(
     base: int, start: NDArray[np.int32], end: NDArray[np.int32], like: int, code: int, codes: NDArray[np.int32]
 ) -> None:
     """Sets `code` for the texts without one (-1) that equal the one numbered `like`."""
@@ -30,7 +30,7 @@ def mark_same(
             codes[n] = code
 
 
-def group_same(base: int, texts: Slices) -> tuple[NDArray[np.int32], list[int]]:
+def group_equal(base: int, texts: Slices) -> tuple[NDArray[np.int32], list[int]]:
     """Returns the number of the distinct text that each text is, int32 of shape (n_texts,), and the first occurrence of
     each distinct text.
     """
@@ -38,7 +38,7 @@ def group_same(base: int, texts: Slices) -> tuple[NDArray[np.int32], list[int]]:
     firsts: list[int] = []
     place = 0
     while place < len(texts):
-        mark_same(base, texts.start, texts.end, place, len(firsts), codes)
+        mark_equal(base, texts.start, texts.end, place, len(firsts), codes)
         firsts.append(place)
         left = np.flatnonzero(codes[place:] == -1)
         place = place + int(left[0]) if left.size else len(texts)
