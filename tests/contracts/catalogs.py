@@ -177,7 +177,7 @@ class IcebergLake:
         self._table(table).updateSchema().deleteColumn(name).commit()
 
     @contextmanager
-    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # noqa: ARG002  (all commits are alike)
+    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:
         failpoints.arm({failpoints.VARIABLE: f"{point}=reset"})
         try:
             yield

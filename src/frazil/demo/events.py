@@ -1,4 +1,4 @@
-"""The three kinds of events that the demo produces. Event `n` of a kind is the same in every run, times aside."""
+"""The three kinds of events that the demo produces. Event `n` of a kind is the same in every run, except for times."""
 
 from __future__ import annotations
 
@@ -22,18 +22,25 @@ _ROOMS = ("hall", "roof", "cellar", "dock", "lab")
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of event. id_field: numbers its events from 0 on without gaps. measure: a number in each event; its sum
-    tells whether values arrived as they were sent. late_field: the one that only later events have.
-    """
+    """One kind of event."""
 
+    #: Its topic.
     topic: str
+    #: Its table.
     table: str
+    #: Its share of all events.
     share: float
+    #: The number of partitions of its topic.
     partition_count: int
+    #: The field that numbers its events from 0 on without gaps.
     id_field: str
+    #: A number field; its sum shows whether values arrived as they were sent.
     measure: str
+    #: The field that only later events have.
     late_field: str
+    #: Makes an event.
     make: Callable[[Chance, int, str, bool], Event]
+    #: Returns the key of an event.
     key: Callable[[Event], str]
 
 
@@ -108,6 +115,6 @@ KINDS = (
 
 
 def counts(total: int) -> Mapping[str, int]:
-    """`total` events, by topic."""
+    """Returns the number of events per topic, `total` in all."""
     exact = {kind.topic: int(total * kind.share) for kind in KINDS}
     return {**exact, KINDS[-1].topic: total - sum(exact[kind.topic] for kind in KINDS[:-1])}
