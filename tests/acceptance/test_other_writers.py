@@ -20,7 +20,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from frazil.runtime.broker import EmbeddedBroker
-from tests.acceptance.hands import LAKE, Hands, PyIcebergHands, Row, SparkHands
+from tests.acceptance.foreign_writers import LAKE, Hands, PyIcebergHands, Row, SparkHands
 from tests.acceptance.ledger import Place, events
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.points import Points

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.mirrors import Mirror
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
 from tests.acceptance.running import Run
+from tests.acceptance.upsert_tables import Mirror
 from tests.acceptance.verifier import read_newest
 
 pytestmark = pytest.mark.timeout(900)

@@ -9,8 +9,8 @@ import pytest
 from frazil.catalog.layout import Layout
 from frazil.runtime.jvm import Jvm
 from tests.integration.lakes import Lake
-from tests.integration.test_care_of_layouts import Row, Tended, in_order, layout_of
-from tests.integration.test_care_of_mirrors import compacted
+from tests.integration.test_maintenance_layouts import Row, Tended, in_order, layout_of
+from tests.integration.test_upsert_maintenance import compacted
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 

@@ -18,7 +18,7 @@ from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from tests.integration.canal import CanalSource
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.test_change_log import rows
+from tests.integration.test_changelog import rows
 from tests.unit.cdc.mongodb_source import change, key_of, key_with_schema, value_with_schema
 
 pytestmark = pytest.mark.timeout(900)

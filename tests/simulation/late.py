@@ -32,9 +32,9 @@ from frazil.spec.types import parse_type
 from frazil.testing import live_rows
 from frazil.types import DataFile
 from tests.simulation.faults import UnsureSource
-from tests.simulation.mirror import Change, Mirror
 from tests.simulation.replay import Place, Replay
 from tests.simulation.scene import pipeline_of
+from tests.simulation.upsert_model import Change, Mirror
 
 _TABLE, _LETTERS = "lake.a", "lake.a__dead_letters"
 _LARGE = 3_000_000_000

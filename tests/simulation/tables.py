@@ -28,7 +28,7 @@ from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 from tests.fixtures.lineage import COLUMNS, ids_of_file
 from tests.simulation.faults import Fate
-from tests.simulation.mirror import Row
+from tests.simulation.upsert_model import Row
 
 ROW_ID = "_row_id"
 SAID = summary_key("sim", COMMIT_ID)

@@ -24,9 +24,9 @@ from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpe
 from frazil.spec.types import parse_type
 from frazil.types import Progress
 from tests.simulation.forms import UNSENT, Form, draw_form
-from tests.simulation.mirror import Change, Held, Key, Mirror, Row
 from tests.simulation.scene import Place, Scene, arranged, pipeline_of
 from tests.simulation.tables import ROW_ID, Lineage, Meddling, SharedTable, words
+from tests.simulation.upsert_model import Change, Held, Key, Mirror, Row
 
 _TABLE = "lake.u"
 Told = Callable[[Form], tuple[Change, ...]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.mirror import Change, Mirror
+from tests.simulation.upsert_model import Change, Mirror
 
 _A, _B = ("a",), ("b",)
 

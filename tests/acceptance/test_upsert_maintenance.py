@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests.acceptance.mirrors import Mirror
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
+from tests.acceptance.upsert_tables import Mirror
 from tests.acceptance.verifier import unnamed
 
 pytestmark = pytest.mark.timeout(900)

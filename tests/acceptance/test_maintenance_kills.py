@@ -15,8 +15,8 @@ import pytest
 
 from docs.meanings import FAILPOINTS
 from tests.acceptance.ledger import events
+from tests.acceptance.maintenance_backlog import Owing
 from tests.acceptance.operator import Operator
-from tests.acceptance.owing import Owing
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.verifier import unnamed
 

@@ -21,7 +21,7 @@ from frazil.upsert.concurrent_deletes import transfer_deletes
 from frazil.write.target import ChangeReading
 from tests.fixtures.readers import read_with_duckdb
 from tests.integration.lakes import KEEN, Lake
-from tests.integration.test_care_of_layouts import Row, Tended, in_order, layout_of
+from tests.integration.test_maintenance_layouts import Row, Tended, in_order, layout_of
 
 SPECS = [KEEN, KEEN.model_copy(update={"zorder": ("id", "v")}), KEEN.model_copy(update={"sort": ("v desc",)})]
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.acceptance.ledger import events
-from tests.acceptance.mirrors import Mirror
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
+from tests.acceptance.upsert_tables import Mirror
 
 PARTITIONS = 110
 """So many files, each in a manifest of its own, are more than are left alone."""

@@ -18,8 +18,8 @@ import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.disks import full, small_disk
+from tests.acceptance.maintenance_backlog import ROUND_S, Owing
 from tests.acceptance.operator import Operator
-from tests.acceptance.owing import ROUND_S, Owing
 from tests.acceptance.pipelines import opened
 from tests.acceptance.points import Points
 from tests.acceptance.verifier import unnamed

@@ -1,7 +1,7 @@
 """Half an hour of everything at once: records with ever new fields into partitioned tables, changes into a mirror, ingestion
 and table care that are killed at random, a foreign compactor in the same tables. A slice of it is part of the suite.
 
-`make soak-care` runs it; FRAZIL_SOAK_SECONDS says for how long.
+`make soak-maintenance` runs it; FRAZIL_SOAK_SECONDS says for how long.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pytest
 
 from frazil.clock import SystemClock
 from tests.acceptance.ledger import Feed, events
-from tests.acceptance.mirrors import Mirror
 from tests.acceptance.operator import Operator
 from tests.acceptance.operator import Table as JavaTable
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
 from tests.acceptance.soaking import chance, die, live_on, soak_s
+from tests.acceptance.upsert_tables import Mirror
 from tests.acceptance.verifier import unnamed, unnamed_metadata, untidy
 from tests.fixtures.background import repeated
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from pyiceberg.table import StaticTable
 
-from tests.acceptance.mirrors import KeyedFeed
 from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.upsert_tables import KeyedFeed
 
 pytestmark = pytest.mark.timeout(900)
 
