@@ -226,7 +226,7 @@ class Lineage:
         self._now: dict[str, set[int]] = {}
         self._seen: set[int] = set()
 
-    def begin_anew(self) -> None:
+    def recreate(self) -> None:
         """All rows are gone: those that come have other ids."""
         self._now = {}
 

@@ -59,7 +59,7 @@ class Producers:
         # `linger` gathers a tick's records; `acks` and idempotence make the ledger what the topic holds.
         settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
         self._producer = Producer(settings)
-        self._chance = {kind.topic: np.random.default_rng(number) for number, kind in enumerate(KINDS)}
+        self._rng = {kind.topic: np.random.default_rng(number) for number, kind in enumerate(KINDS)}
         self._stopping = threading.Event()
         self._may_be_late = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producers", daemon=True)
@@ -132,7 +132,7 @@ class Producers:
 
     def _send(self, kind: Kind, number: int, sent: Sent) -> None:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
-        event = kind.make(self._chance[kind.topic], number, now, number >= self._course.late_from[kind.topic])
+        event = kind.make(self._rng[kind.topic], number, now, number >= self._course.late_from[kind.topic])
         text = json.dumps(event, separators=(",", ":"))
         try:
             self._producer.produce(kind.topic, text, kind.key(event), on_delivery=self._on_delivery)
