@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-care soak-guard soak-histories \
+.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-maintenance soak-guard soak-histories \
 	soak-decimals lock clean
 
 setup: $(VENV)/.jars
@@ -73,9 +73,9 @@ bench: setup
 soak: test-setup
 	$(BIN)/python -m pytest -m soak
 
-# Half an hour of ingestion, care and other hands, killed at random; FRAZIL_SOAK_SECONDS for another time.
-soak-care: test-setup
-	$(BIN)/python -m pytest -m soak tests/acceptance/test_care_soak.py
+# Half an hour of ingestion, maintenance and other writers, killed at random; FRAZIL_SOAK_SECONDS for another time.
+soak-maintenance: test-setup
+	$(BIN)/python -m pytest -m soak tests/acceptance/test_maintenance_soak.py
 
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup

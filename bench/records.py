@@ -73,14 +73,14 @@ class Pool:
 
 def make_pool(size: int = POOL, apart_us: int = 1000) -> Pool:
     """The pool, the same each time. apart_us: how far apart the times of its records are."""
-    chance = numpy.random.default_rng(7)
-    user_ids = [int(x) for x in chance.integers(0, 1_000_000, size)]
-    cents = [int(x) for x in chance.integers(0, 10_000, size)]
-    oks = [int(x) for x in chance.random(size) < 0.9]
+    rng = numpy.random.default_rng(7)
+    user_ids = [int(x) for x in rng.integers(0, 1_000_000, size)]
+    cents = [int(x) for x in rng.integers(0, 10_000, size)]
+    oks = [int(x) for x in rng.random(size) < 0.9]
     times = [FIRST_TS + number * apart_us for number in range(size)]
-    pages = [f"/p/{x}/view" for x in chance.integers(0, 5000, size)]
-    actions = [_ACTIONS[x] for x in chance.integers(0, len(_ACTIONS), size)]
-    agents = [f"{AGENT}{x}" for x in chance.integers(0, 100, size)]
+    pages = [f"/p/{x}/view" for x in rng.integers(0, 5000, size)]
+    actions = [_ACTIONS[x] for x in rng.integers(0, len(_ACTIONS), size)]
+    agents = [f"{AGENT}{x}" for x in rng.integers(0, 100, size)]
     tails = []
     for index in range(size):
         tail = {

@@ -94,12 +94,12 @@ def _scattered(place: Place) -> Run:
     changes = Changes(place, rows)
     say(f"filling {changes.topic}")
     changes.insert(rows)
-    running, chance = Running(_command(place, changes, _UPSERT)), numpy.random.default_rng(2)
+    running, rng = Running(_command(place, changes, _UPSERT)), numpy.random.default_rng(2)
     try:
         _wait(running, changes)
         around = Surroundings(place)
         for version in range(1, _ROUNDS + 1):
-            for key in chance.choice(rows, _SCATTERED, replace=False).tolist():
+            for key in rng.choice(rows, _SCATTERED, replace=False).tolist():
                 changes.put(key, version)
             changes.flush()
             _wait(running, changes)

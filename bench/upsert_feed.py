@@ -84,10 +84,10 @@ class Changes:
 
     def stream(self, rate: int, seconds: int, seed: int) -> None:
         """At a steady rate: a tenth of the changes are new keys, a tenth deletes, all others updates of keys anywhere."""
-        chance, began_s, keys = numpy.random.default_rng(seed), CLOCK.monotonic_s(), self.keys
+        rng, began_s, keys = numpy.random.default_rng(seed), CLOCK.monotonic_s(), self.keys
         for slot in range(seconds * _SLOTS_PER_S):
-            kinds = chance.random(rate // _SLOTS_PER_S)
-            chosen = chance.integers(0, keys, rate // _SLOTS_PER_S)
+            kinds = rng.random(rate // _SLOTS_PER_S)
+            chosen = rng.integers(0, keys, rate // _SLOTS_PER_S)
             for kind, key in zip(kinds.tolist(), chosen.tolist(), strict=True):
                 if kind < _NEW_SHARE:
                     self.put(self.keys, slot)

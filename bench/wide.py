@@ -15,24 +15,24 @@ import numpy
 from bench.arithmetic import prefix_total
 
 WIDE_POOL = 20_000
-_Chance = numpy.random.Generator
-_Leaf = Callable[[_Chance, int], list[object]]
+_Rng = numpy.random.Generator
+_Leaf = Callable[[_Rng, int], list[object]]
 
 
 def _whole(low: int, high: int) -> _Leaf:
-    return lambda chance, size: [int(x) for x in chance.integers(low, high, size)]
+    return lambda rng, size: [int(x) for x in rng.integers(low, high, size)]
 
 
 def _cents(high: int) -> _Leaf:
-    return lambda chance, size: [int(x) / 100 for x in chance.integers(-high, high, size)]
+    return lambda rng, size: [int(x) / 100 for x in rng.integers(-high, high, size)]
 
 
-def _flag(chance: _Chance, size: int) -> list[object]:
-    return [bool(x) for x in chance.random(size) < 0.5]
+def _flag(rng: _Rng, size: int) -> list[object]:
+    return [bool(x) for x in rng.random(size) < 0.5]
 
 
 def _text(pattern: str, kinds: int) -> _Leaf:
-    return lambda chance, size: [pattern % x for x in chance.integers(0, kinds, size)]
+    return lambda rng, size: [pattern % x for x in rng.integers(0, kinds, size)]
 
 
 _TIME = _whole(1_790_000_000_000, 1_790_000_100_000)
@@ -134,15 +134,15 @@ def weight(value: object) -> int:
     return round(value * 100) if isinstance(value, float) else int(value)  # type: ignore[call-overload]
 
 
-def _build(shape: Any, chance: _Chance, size: int) -> list[Any]:
+def _build(shape: Any, rng: _Rng, size: int) -> list[Any]:
     """So many values of a shape: an object of shapes, a list of one or two, or what makes plain values."""
     if isinstance(shape, Mapping):
-        columns = [_build(member, chance, size) for member in shape.values()]
+        columns = [_build(member, rng, size) for member in shape.values()]
         return [dict(zip(shape, row, strict=True)) for row in zip(*columns, strict=True)]
     if isinstance(shape, Sequence):
-        pairs = zip(_build(shape[0], chance, size), _build(shape[0], chance, size), strict=True)
+        pairs = zip(_build(shape[0], rng, size), _build(shape[0], rng, size), strict=True)
         return [list(pair[: 1 + index % 2]) for index, pair in enumerate(pairs)]
-    return list(shape(chance, size))
+    return list(shape(rng, size))
 
 
 def _leaves(path: str, value: object) -> Iterator[tuple[str, object]]:

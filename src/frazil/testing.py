@@ -1,7 +1,5 @@
 """Frazil's ports in memory, for tests of pipelines: a whole service runs on them, without Kafka, a JVM, threads or
-waiting.
-
-Only Parquet files are real; they go where the MemoryCatalog says.
+waiting. Only Parquet files are real, in the folder of the MemoryCatalog.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _COLUMN_TYPES: dict[str, pa.DataType] = {
 
 
 class FakeClock:
-    """Time that passes when it is told to."""
+    """A clock that advances only by `sleep`."""
 
     def __init__(self, now_ms: int = 1_790_000_000_000) -> None:
         self._start_ms = now_ms
@@ -54,32 +52,32 @@ class FakeClock:
         return self._passed_s
 
     def sleep(self, seconds: float) -> None:
-        """Passes at once."""
+        """Advances the clock and returns at once."""
         self._passed_s += seconds
 
 
 class StepWorkers:
-    """Lanes without threads: every `wait` does one piece of work, or lets the time pass when there is none."""
+    """Workers without threads: every `wait` runs one submitted piece of work, or advances the clock without one."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
         self._waiting: deque[tuple[str, Any, Callable[[], Any]]] = deque()
 
     def is_free(self, pool: str) -> bool:
-        """See Lanes."""
+        """See Workers."""
         return all(busy != pool for busy, _, _ in self._waiting)
 
     @property
     def is_idle(self) -> bool:
-        """See Lanes."""
+        """See Workers."""
         return not self._waiting
 
     def submit(self, pool: str, about: Any, work: Callable[[], Any]) -> None:
-        """See Lanes."""
+        """See Workers."""
         self._waiting.append((pool, about, work))
 
     def wait(self, timeout_s: float) -> list[Done]:
-        """See Lanes. What is no Exception (a crash of the process) is raised here."""
+        """See Workers. A BaseException that is no Exception (a simulated crash) is raised here."""
         if not self._waiting:
             self._clock.sleep(timeout_s)
             return []
@@ -92,16 +90,16 @@ class StepWorkers:
         return [Done(about, future)]
 
     def wake(self) -> None:
-        """Nothing sleeps."""
+        """Does nothing: nothing sleeps."""
 
     def close(self, wait: bool = True) -> None:  # noqa: ARG002
-        """Forgets what was not begun."""
+        """Discards the work that was not started."""
         self._waiting.clear()
 
 
 class MemoryJobs:
-    """Runs tasks on a MemorySource's records: `tasks` per job unless it needs just one, their Arrow batches of so many
-    records.
+    """Runs tasks on the records of a MemorySource: `tasks` tasks per job unless it needs a single one, with Arrow
+    batches of `batch_size` records.
     """
 
     parallelism = 1
@@ -153,7 +151,7 @@ def _batch_of(r: OffsetRange, records: Sequence[MemoryRecord], names: Sequence[s
 
 
 def live_rows(catalog: MemoryCatalog, table: str) -> list[dict[str, Any]]:
-    """The rows of a table as a reader sees it: those that deletes have taken away are not among them."""
+    """Returns the rows of a table without deleted rows, as a reader returns them."""
     state = catalog.load(table)
     assert state is not None
     names = [field.name for field in state.schema.fields]

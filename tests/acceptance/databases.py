@@ -11,7 +11,7 @@ from pyiceberg.table import StaticTable
 
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
-from tests.acceptance.soaking import chance, die, live_on
+from tests.acceptance.soaking import die, live_on, rng
 from tests.fixtures.source import Ends, Source
 from tests.fixtures.workload import SourceTable
 
@@ -21,7 +21,7 @@ _LOG = {"mode": "append", "envelope": "debezium", "changelog": True, "metadata":
 Row = dict[str, Any]
 
 
-class Mirrors:
+class UpsertTables:
     """A pipeline that mirrors all tables of a source by one regular expression."""
 
     def __init__(
@@ -33,15 +33,15 @@ class Mirrors:
         self.pipeline = pipeline
         self.source = source
         self._twice = [table for table in source.tables if table.tells_all] if others is not None else []
-        mirror = {"mode": "upsert", "key": {"format": "json"}, **settings}
+        upsert_table = {"mode": "upsert", "key": {"format": "json"}, **settings}
         del pipeline.document["tables"]
         if others is None:
-            self._select("mirror", source.tables, mirror)
+            self._select("mirror", source.tables, upsert_table)
             return
         log = {**_LOG, **{name: held for name, held in settings.items() if name == "value"}}
         self._select("other", self._twice, {"mode": "upsert", "key": {"format": "json"}, **others})
         pipeline.document["tables"] = {
-            **{self.name(table): {"topic": source.topic(table), **mirror} for table in source.tables},
+            **{self.name(table): {"topic": source.topic(table), **upsert_table} for table in source.tables},
             **{self.name(table, "log"): {"topic": source.topic(table), **log} for table in self._twice},
         }
 
@@ -60,10 +60,10 @@ class Mirrors:
     def check(self) -> None:
         """Every mirror equals `SELECT *` of its table; all readers say so; nothing was put aside."""
         for table in self.source.tables:
-            self._check_mirror(self.name(table), table)
+            self._check_upsert_table(self.name(table), table)
             self.pipeline.check_readers(self.name(table))
         for table in self._twice:
-            self._check_mirror(self.name(table, "other"), table)
+            self._check_upsert_table(self.name(table, "other"), table)
 
     def check_logs(self, ends: Ends) -> None:
         """Every log has each change of the topic once, and the last ones are what is in the table."""
@@ -111,7 +111,7 @@ class Mirrors:
     def _kill_meanwhile(self, run: Run, seed: int, number: int) -> Run:
         """SIGKILL for driver, JVM or both, at a moment that the seed tells and no step does; another run."""
         run.wait_for("batch_committed")
-        live_on(run, chance(seed, number, LONGEST_LIFE_MS) / 1000)
+        live_on(run, rng(seed, number, LONGEST_LIFE_MS) / 1000)
         die(run, number)
         return self.pipeline.run()
 
@@ -123,7 +123,7 @@ class Mirrors:
             "defaults": settings,
         }
 
-    def _check_mirror(self, name: str, table: SourceTable) -> None:
+    def _check_upsert_table(self, name: str, table: SourceTable) -> None:
         assert self.pipeline.metadata(name) is not None, f"there is no {name}"
         assert table.in_words(self._rows(name)) == table.rows(self.source.postgres), name
         dead_letters = (

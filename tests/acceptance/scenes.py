@@ -151,7 +151,7 @@ class Contested:
         """Another run."""
         return self.pipeline.run(failpoints=self._points.declaration)
 
-    def freeze_beside_another(self, step: str, for_s: float = 0.0) -> None:
+    def freeze_while_another_runs(self, step: str, for_s: float = 0.0) -> None:
         """A run is frozen at a step, for so long at least, and another goes on: the first is refused when it wakes."""
         with self._frozen_at(step, for_s) as first:
             second = self.start()
@@ -236,7 +236,7 @@ class Unsure(OneTable):
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__(pipeline, "unsure", *((step, "reset") for step in LOST_AT))
 
-    def lose_answer(self, proxy: Proxy, fault: Fault, times: int = 1) -> None:
+    def lose_response(self, proxy: Proxy, fault: Fault, times: int = 1) -> None:
         """Commits to a catalog behind the proxy get no answer, so many in turn; then all is cleared up."""
         self.run()
         with proxy.faulty(fault, times):

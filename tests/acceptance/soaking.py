@@ -19,7 +19,7 @@ def soak_s(usual_s: float) -> float:
     return float(os.environ.get("FRAZIL_SOAK_SECONDS", usual_s))
 
 
-def chance(seed: int, number: int, below: int) -> int:
+def rng(seed: int, number: int, below: int) -> int:
     """The same for the same seed."""
     return zlib.crc32(f"{seed} {number}".encode()) % below
 

@@ -91,7 +91,7 @@ def sums_by(spark: ForeignSpark, pipeline: Pipeline, table: str) -> Read:
     sums = "count(*) as id, sum(_offset) as _offset, count(distinct _offset) as _partition"
 
     def summed(_: Metadata, snapshot: int) -> pa.Table:
-        spark.start_anew()
+        spark.restart()
         spark.add_local_catalog("frazil", pipeline.folder)
         return pa.Table.from_pylist(spark.sql(f"select {sums} from frazil.{table} version as of {snapshot}"))
 

@@ -1,5 +1,5 @@
-"""Tables of a real PostgreSQL under a random load, and their mirrors: equal after every pause, in every reader, whatever
-was killed meanwhile.
+"""Tables of a real PostgreSQL under a random load, and their upsert tables: equal after every pause, in every reader,
+whatever was killed meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
-from tests.acceptance.databases import Mirrors
+from tests.acceptance.databases import UpsertTables
 from tests.acceptance.pipelines import Pipeline
 from tests.fixtures.debezium import in_avro
 from tests.fixtures.registry import ApicurioRegistry
@@ -52,8 +52,8 @@ def test_mirrors_equal_their_tables_after_every_pause(
         tables.append(_endless())
     made = Source(tmp_path / "connect", broker.bootstrap_servers, seed, _KINDS[kind], tables, moves_alone=True)
     with running(made) as source:
-        mirror = Mirrors(pipeline, source, _IN_ORDER, others=_BY_ARRIVAL)
-        mirror.live_through(rounds, connector_killed_at=rounds - 1, seed=seed)
+        upsert_table = UpsertTables(pipeline, source, _IN_ORDER, others=_BY_ARRIVAL)
+        upsert_table.live_through(rounds, connector_killed_at=rounds - 1, seed=seed)
 
 
 @pytest.mark.soak
@@ -67,8 +67,8 @@ def test_mirrors_of_avro_equal_their_tables_after_every_pause(
     pipeline.document["registry"] = {"url": registry.api}
     avro = {part: {"format": "avro"} for part in ("key", "value")}
     with running(made) as source:
-        mirror = Mirrors(pipeline, source, _IN_ORDER | avro, others=_BY_ARRIVAL | avro)
-        mirror.live_through(2, connector_killed_at=1, seed=9)
+        upsert_table = UpsertTables(pipeline, source, _IN_ORDER | avro, others=_BY_ARRIVAL | avro)
+        upsert_table.live_through(2, connector_killed_at=1, seed=9)
 
 
 @pytest.mark.soak
@@ -82,26 +82,28 @@ def test_mirrors_by_arrival_equal_their_tables_after_every_pause(
     settings = _KINDS["without schemas"]
     made = Source(tmp_path / "connect", broker.bootstrap_servers, 5, settings, moves_alone=not is_repeated)
     with running(made) as source:
-        Mirrors(pipeline, source, _BY_ARRIVAL).live_through(4, connector_killed_at=3 if is_repeated else -1, seed=5)
+        UpsertTables(pipeline, source, _BY_ARRIVAL).live_through(
+            4, connector_killed_at=3 if is_repeated else -1, seed=5
+        )
 
 
 def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path) -> None:
     table = SourceTable("moving", {"id": BIGINT}, {"v": INTEGER, "note": LONG_TEXT})
     made = Source(tmp_path / "connect", broker.bootstrap_servers, 1, _KINDS["without schemas"], [table])
     with running(made, transactions_before=0) as source, source.postgres.connected() as connection:
-        mirror = Mirrors(pipeline, source, _BY_ARRIVAL)
+        upsert_table = UpsertTables(pipeline, source, _BY_ARRIVAL)
         connection.run("insert into moving select n, n, repeat(md5(n::text), 99) from generate_series(1, 40) n")
         ends = source.pause()
         run = pipeline.run()
-        mirror.wait_for(ends, run)
+        upsert_table.wait_for(ends, run)
         with run.frozen():  # So that all of it is one batch.
             connection.run("update moving set v = v + 1 where id % 2 = 0")
             connection.run("update moving set id = id + 100, v = 0 where id <= 10")
             connection.run("update moving set id = id + 100 where id > 100 and id % 3 = 0")
             connection.run("insert into moving values (4, 4, 'anew')")
             ends = source.pause()
-        mirror.wait_for(ends, run)
-        mirror.check()  # Large values went along with their keys.
+        upsert_table.wait_for(ends, run)
+        upsert_table.check()  # Large values went along with their keys.
 
         before = table.rows(source.postgres)
         with run.frozen():
@@ -112,13 +114,13 @@ def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker
             changed += connection.row_count
             connection.run("insert into moving values (4, 99, 'beside')")
             ends = source.pause()
-        mirror.wait_for(ends, run)
+        upsert_table.wait_for(ends, run)
         assert run.stop() == 0, run.tail()
-        assert table.in_words(mirror.rows(table)) == before
-        assert Counter(dead_letter["error_class"] for dead_letter in mirror.dead_letters(table)) == {
+        assert table.in_words(upsert_table.rows(table)) == before
+        assert Counter(dead_letter["error_class"] for dead_letter in upsert_table.dead_letters(table)) == {
             "key_mismatch": changed + 1
         }
 
         pipeline.document["defaults"]["key_columns"] = ["id", "v"]
-        pipeline.command("dead-letters", "replay", mirror.name(table))
-        mirror.check()
+        pipeline.command("dead-letters", "replay", upsert_table.name(table))
+        upsert_table.check()

@@ -37,7 +37,7 @@ def contested(
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_driver_that_wakes_is_refused_when_another_has_gone_on(contested: Contested, step: str) -> None:
-    contested.freeze_beside_another(step, FREEZE_S)
+    contested.freeze_while_another_runs(step, FREEZE_S)
 
 
 @pytest.mark.parametrize("step", STEPS)

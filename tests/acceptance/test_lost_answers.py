@@ -67,7 +67,7 @@ def test_a_commit_that_a_rest_catalog_does_not_answer_is_cleared_up(
     proxied: tuple[Unsure, Proxy], fault: Fault, times: int
 ) -> None:
     unsure, proxy = proxied
-    unsure.lose_answer(proxy, fault, times)
+    unsure.lose_response(proxy, fault, times)
 
 
 def test_a_commit_that_lands_late_is_refused_or_recognised(proxied: tuple[Unsure, Proxy]) -> None:

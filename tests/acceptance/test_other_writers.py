@@ -20,7 +20,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from frazil.runtime.broker import EmbeddedBroker
-from tests.acceptance.hands import LAKE, Hands, PyIcebergHands, Row, SparkHands
+from tests.acceptance.foreign_writers import LAKE, ForeignWriter, PyIcebergWriter, Row, SparkWriter
 from tests.acceptance.ledger import Place, events
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.points import Points
@@ -52,14 +52,14 @@ def _in(numbers: range, column: str = "from_offset") -> str:
     return f"{column} >= {numbers.start} and {column} < {numbers.stop}"
 
 
-class World:
+class Scenario:
     """A pipeline that runs, on a REST catalog that others reach too."""
 
     def __init__(self, pipeline: Pipeline, spark: ForeignSpark, url: str) -> None:
         self.pipeline = pipeline
         self.points = Points(pipeline.folder / "points", ("commit.before", "hold"), ("upsert.resolved", "hold"))
-        self.by_spark = SparkHands(spark, url)
-        self.hands: Mapping[str, Hands] = {"spark": self.by_spark, "pyiceberg": PyIcebergHands(url)}
+        self.by_spark = SparkWriter(spark, url)
+        self.foreign_writer: Mapping[str, ForeignWriter] = {"spark": self.by_spark, "pyiceberg": PyIcebergWriter(url)}
         self.tables = {
             "spark_rows": self._add("spark_rows"),
             "spark_rows_beside": self._add("spark_rows_beside", BESIDE),
@@ -72,14 +72,14 @@ class World:
             "adopted": self._add("adopted"),
             "tidied": self._add("tidied"),
         }
-        self.mirrors = {
-            "vectors": self._add_mirror("vectors", BESIDE),
-            "positions": self._add_mirror(
+        self.upsert_tables = {
+            "vectors": self._add_upsert_table("vectors", BESIDE),
+            "positions": self._add_upsert_table(
                 "positions", {**BESIDE, "write.delete.granularity": "partition"}, format_version=2
             ),
-            "pyiceberg": self._add_mirror("pyiceberg_mirror", format_version=2),
-            "tidied_vectors": self._add_mirror("tidied_vectors"),
-            "tidied_positions": self._add_mirror("tidied_positions", format_version=2),
+            "pyiceberg": self._add_upsert_table("pyiceberg_mirror", format_version=2),
+            "tidied_vectors": self._add_upsert_table("tidied_vectors"),
+            "tidied_positions": self._add_upsert_table("tidied_positions", format_version=2),
         }
         self._make_adopted(self.tables["adopted"])
         self._run: Run | None = None
@@ -107,10 +107,12 @@ class World:
         """Outside the warehouse."""
         return self.pipeline.folder.parent / "elsewhere"
 
-    def _add_mirror(self, name: str, properties: Mapping[str, str] | None = None, **settings: Any) -> SharedMirror:
+    def _add_upsert_table(
+        self, name: str, properties: Mapping[str, str] | None = None, **settings: Any
+    ) -> SharedUpsertTable:
         given = {"mode": "upsert", "key_columns": ["id"], "key": {"format": "json"}, **settings}
         made = self._add(name, properties, **given)
-        return SharedMirror(self, made.table, made.topic)
+        return SharedUpsertTable(self, made.table, made.topic)
 
     def run(self) -> Run:
         """The running pipeline."""
@@ -122,8 +124,8 @@ class World:
 class Shared:
     """A table with its topic, and what must be in it: the row of every record, changed by what others did, and their own."""
 
-    def __init__(self, world: World, table: str, topic: str) -> None:
-        self._world = world
+    def __init__(self, scenario: Scenario, table: str, topic: str) -> None:
+        self._scenario = scenario
         self.table = table
         self.topic = topic
         self._told = 0
@@ -132,24 +134,24 @@ class Shared:
 
     def produce(self, count: int = 50, **more: Any) -> None:
         """Some more records."""
-        self._world.pipeline.feed.produce(self.topic, events(count, self._told, **more))
+        self._scenario.pipeline.feed.produce(self.topic, events(count, self._told, **more))
         self._told += count
 
     def wait(self) -> None:
         """Until all of them are committed."""
-        self._world.pipeline.wait_for_commit_of(self.table, self._world.run())
+        self._scenario.pipeline.wait_for_commit_of(self.table, self._scenario.run())
 
     @contextmanager
     def batch_in_hand(self) -> Iterator[int]:
         """While the block lasts a batch is about to be committed; the first offset that is not committed."""
-        point = self._world.points["commit.before", "hold"]
+        point = self._scenario.points["commit.before", "hold"]
         self.wait()
         with point.armed():
             self.produce()
-            point.wait(self._world.run())
-            yield self._world.pipeline.progress(self.table)[self.topic][0]
+            point.wait(self._scenario.run())
+            yield self._scenario.pipeline.progress(self.table)[self.topic][0]
         self.wait()
-        assert self._world.run().seen("commit_conflict", table=self.table, reason=REFUSED)
+        assert self._scenario.run().seen("commit_conflict", table=self.table, reason=REFUSED)
 
     def has_come(self, rows: list[Row]) -> None:
         """Somebody else has added rows."""
@@ -162,14 +164,14 @@ class Shared:
     @property
     def metadata(self) -> Path:
         """The newest metadata file."""
-        found = self._world.pipeline.metadata(self.table)
+        found = self._scenario.pipeline.metadata(self.table)
         assert found is not None
         return found
 
     @property
-    def by_spark(self) -> SparkHands:
+    def by_spark(self) -> SparkWriter:
         """Another team's Spark."""
-        return self._world.by_spark
+        return self._scenario.by_spark
 
     def rewrites(self) -> set[int]:
         """Snapshots that put files in place of others and are not the pipeline's own."""
@@ -178,7 +180,7 @@ class Shared:
             one["snapshot-id"]
             for one in snapshots
             if one["summary"]["operation"] == "replace"
-            and f"frazil.{self._world.pipeline.name}.maintenance-id" not in one["summary"]
+            and f"frazil.{self._scenario.pipeline.name}.maintenance-id" not in one["summary"]
         }
 
     def check(self) -> None:
@@ -197,12 +199,12 @@ class Shared:
 
     def check_readers(self) -> None:
         """Every reader says the same, and the pipeline has nothing to complain about."""
-        self._world.pipeline.check_readers(self.table)
-        assert not self._world.run().seen("table_stopped")
-        assert not self._world.run().seen("unexpected_error")
+        self._scenario.pipeline.check_readers(self.table)
+        assert not self._scenario.run().seen("table_stopped")
+        assert not self._scenario.run().seen("unexpected_error")
 
     def _expected(self) -> Iterator[tuple[Place, str]]:
-        for place, value in self._world.pipeline.ledger.of(self.topic).items():
+        for place, value in self._scenario.pipeline.ledger.of(self.topic).items():
             assert value is not None
             row: Row | None = json.loads(value)
             for change in self._changes:
@@ -216,11 +218,11 @@ class Shared:
             yield task.file, pq.ParquetFile(local_path(task.file.file_path)).read().to_pylist()
 
 
-class SharedMirror(Shared):
+class SharedUpsertTable(Shared):
     """A table that mirrors the keys of its topic. rows: what must be in it, as the last one left it who changed it."""
 
-    def __init__(self, world: World, table: str, topic: str) -> None:
-        super().__init__(world, table, topic)
+    def __init__(self, scenario: Scenario, table: str, topic: str) -> None:
+        super().__init__(scenario, table, topic)
         self.rows: dict[int, Row] = {}
 
     def put(self, keys: range) -> None:
@@ -228,22 +230,22 @@ class SharedMirror(Shared):
         for key in keys:
             self._told += 1
             row = {"id": key, "text": f"text {self._told}", "told": self._told}
-            self._world.pipeline.feed.send(self.topic, [row], 0, str(key).encode())
+            self._scenario.pipeline.feed.send(self.topic, [row], 0, str(key).encode())
             self.rows[key] = row
-        self._world.pipeline.feed.flush()
+        self._scenario.pipeline.feed.flush()
 
     def drop(self, keys: range) -> None:
         """A record that deletes the row of each of these keys."""
         for key in keys:
-            self._world.pipeline.feed.send(self.topic, [None], 0, str(key).encode())
+            self._scenario.pipeline.feed.send(self.topic, [None], 0, str(key).encode())
             self.rows.pop(key, None)
-        self._world.pipeline.feed.flush()
+        self._scenario.pipeline.feed.flush()
 
-    def change_rows(self, hands: Hands, own: range) -> None:
+    def change_rows(self, foreign_writer: ForeignWriter, own: range) -> None:
         """Somebody else deletes rows, changes rows, and adds rows with these keys."""
-        hands.delete(self.table, _in(GONE, "id"))
-        hands.overwrite(self.table, _in(CHANGED, "id"), "changed")
-        hands.append(self.table, [{"id": key, "text": "theirs"} for key in own])
+        foreign_writer.delete(self.table, _in(GONE, "id"))
+        foreign_writer.overwrite(self.table, _in(CHANGED, "id"), "changed")
+        foreign_writer.append(self.table, [{"id": key, "text": "theirs"} for key in own])
         self.rows = {key: row for key, row in self.rows.items() if key not in GONE}
         self.rows |= {key: {**self.rows[key], "text": "changed"} for key in CHANGED}
         self.rows |= {key: {"id": key, "text": "theirs", "told": None} for key in own}
@@ -256,7 +258,9 @@ class SharedMirror(Shared):
 
 
 @pytest.fixture(scope="module")
-def world(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def scenario(
+    broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scenario]:
     """Nothing is produced yet."""
     folder = tmp_path_factory.mktemp("shared")
     catalog = RestCatalogServer(folder / "catalog", str(folder / "warehouse"))
@@ -265,7 +269,7 @@ def world(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.
         with opened(folder / "pipeline", broker.bootstrap_servers, spark) as pipeline:
             pipeline.document["catalog"] = {"type": "rest", "uri": catalog.url}
             pipeline.catalog_file = folder / "catalog" / "rest.db"
-            yield World(pipeline, spark, catalog.url)
+            yield Scenario(pipeline, spark, catalog.url)
     finally:
         catalog.kill()
 
@@ -273,16 +277,16 @@ def world(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.
 @pytest.mark.parametrize(
     ("name", "writer"), [("spark_rows", "spark"), ("spark_rows_beside", "spark"), ("pyiceberg_rows", "pyiceberg")]
 )
-def test_rows_of_others_come_go_and_change_while_records_arrive(world: World, name: str, writer: str) -> None:
-    table, hands = world.tables[name], world.hands[writer]
+def test_rows_of_others_come_go_and_change_while_records_arrive(scenario: Scenario, name: str, writer: str) -> None:
+    table, foreign_writer = scenario.tables[name], scenario.foreign_writer[writer]
     own = [{"id": -number, "text": f"by {writer}"} for number in range(1, 6)]
     table.produce(100)
     table.wait()
     with repeated(lambda _: table.produce(5), 0.05):
-        hands.append(table.table, own)
-        hands.delete(table.table, _in(GONE))
-        hands.overwrite(table.table, _in(CHANGED), "changed")
-        hands.append(table.table, own)
+        foreign_writer.append(table.table, own)
+        foreign_writer.delete(table.table, _in(GONE))
+        foreign_writer.overwrite(table.table, _in(CHANGED), "changed")
+        foreign_writer.append(table.table, own)
     table.has_come([*own, *own])
     table.has_changed(lambda offset, row: None if offset in GONE else row)
     table.has_changed(lambda offset, row: {**row, "text": "changed"} if offset in CHANGED else row)
@@ -290,29 +294,31 @@ def test_rows_of_others_come_go_and_change_while_records_arrive(world: World, na
 
 
 @pytest.mark.parametrize(("name", "writer"), [("vectors", "spark"), ("positions", "spark"), ("pyiceberg", "pyiceberg")])
-def test_rows_of_a_mirror_are_as_the_last_one_left_them_who_changed_them(world: World, name: str, writer: str) -> None:
-    mirror, hands = world.mirrors[name], world.hands[writer]
-    point = world.points["upsert.resolved", "hold"]
-    mirror.put(range(100))
-    mirror.wait()
-    world.pipeline.wait_until_settled(mirror.table, world.run())
+def test_rows_of_a_mirror_are_as_the_last_one_left_them_who_changed_them(
+    scenario: Scenario, name: str, writer: str
+) -> None:
+    upsert_table, foreign_writer = scenario.upsert_tables[name], scenario.foreign_writer[writer]
+    point = scenario.points["upsert.resolved", "hold"]
+    upsert_table.put(range(100))
+    upsert_table.wait()
+    scenario.pipeline.wait_until_settled(upsert_table.table, scenario.run())
     with point.armed():
-        mirror.put(MEANWHILE)
-        newer = {key: mirror.rows[key] for key in MEANWHILE}
-        point.wait(world.run())
-        mirror.change_rows(hands, range(1000, 1010))
-    mirror.rows |= newer
-    mirror.check()
-    assert world.run().seen("lookup_repeated", table=mirror.table)
-    assert not world.run().seen("commit_conflict", table=mirror.table)
-    mirror.change_rows(hands, range(2000, 2010))
-    mirror.check()
-    mirror.put(range(5, 25))
-    mirror.put(range(1000, 1005))
-    mirror.drop(range(3))
-    mirror.drop(range(30, 35))
-    mirror.drop(range(2000, 2005))
-    mirror.check()
+        upsert_table.put(MEANWHILE)
+        newer = {key: upsert_table.rows[key] for key in MEANWHILE}
+        point.wait(scenario.run())
+        upsert_table.change_rows(foreign_writer, range(1000, 1010))
+    upsert_table.rows |= newer
+    upsert_table.check()
+    assert scenario.run().seen("lookup_repeated", table=upsert_table.table)
+    assert not scenario.run().seen("commit_conflict", table=upsert_table.table)
+    upsert_table.change_rows(foreign_writer, range(2000, 2010))
+    upsert_table.check()
+    upsert_table.put(range(5, 25))
+    upsert_table.put(range(1000, 1005))
+    upsert_table.drop(range(3))
+    upsert_table.drop(range(30, 35))
+    upsert_table.drop(range(2000, 2005))
+    upsert_table.check()
 
 
 def tidy(table: Shared, where: str = "") -> None:
@@ -330,8 +336,8 @@ def tidy(table: Shared, where: str = "") -> None:
     assert expired["deleted_manifest_lists_count"] > 0
 
 
-def test_spark_compacts_a_table_and_expires_its_snapshots_while_records_arrive(world: World) -> None:
-    table = world.tables["tidied"]
+def test_spark_compacts_a_table_and_expires_its_snapshots_while_records_arrive(scenario: Scenario) -> None:
+    table = scenario.tables["tidied"]
     for _ in range(KEPT):
         table.produce(20)
         table.wait()
@@ -341,45 +347,45 @@ def test_spark_compacts_a_table_and_expires_its_snapshots_while_records_arrive(w
 
 
 @pytest.mark.parametrize("name", ["tidied_vectors", "tidied_positions"])
-def test_spark_compacts_a_mirror_and_expires_its_snapshots_while_changes_arrive(world: World, name: str) -> None:
-    mirror, run = world.mirrors[name], world.run()
+def test_spark_compacts_a_mirror_and_expires_its_snapshots_while_changes_arrive(scenario: Scenario, name: str) -> None:
+    upsert_table, run = scenario.upsert_tables[name], scenario.run()
     for number in range(KEPT):
-        mirror.put(range(10 * number, 10 * number + 15))
-        mirror.wait()
+        upsert_table.put(range(10 * number, 10 * number + 15))
+        upsert_table.wait()
     # Whose rows are changed while they are compacted is compacted in vain.
-    with repeated(lambda _: mirror.put(range(1000, 1010)), 0.2):
-        tidy(mirror, where="id < 1000")
-    mirror.check()
-    world.pipeline.wait_until_settled(mirror.table, run)
-    point, before = world.points["upsert.resolved", "hold"], mirror.rewrites()
-    looked = len(run.seen("lookup_repeated", table=mirror.table))
+    with repeated(lambda _: upsert_table.put(range(1000, 1010)), 0.2):
+        tidy(upsert_table, where="id < 1000")
+    upsert_table.check()
+    scenario.pipeline.wait_until_settled(upsert_table.table, run)
+    point, before = scenario.points["upsert.resolved", "hold"], upsert_table.rewrites()
+    looked = len(run.seen("lookup_repeated", table=upsert_table.table))
     with point.armed():
-        mirror.put(range(20, 40))
+        upsert_table.put(range(20, 40))
         point.wait(run)
-        mirror.by_spark.call("rewrite_data_files", mirror.table, options="map('rewrite-all', 'true')")
-        assert mirror.rewrites() - before
-    mirror.check()
-    assert len(run.seen("lookup_repeated", table=mirror.table)) > looked
-    mirror.put(range(30, 50))
-    mirror.drop(range(5))
-    mirror.drop(range(1000, 1005))
-    mirror.check()
+        upsert_table.by_spark.call("rewrite_data_files", upsert_table.table, options="map('rewrite-all', 'true')")
+        assert upsert_table.rewrites() - before
+    upsert_table.check()
+    assert len(run.seen("lookup_repeated", table=upsert_table.table)) > looked
+    upsert_table.put(range(30, 50))
+    upsert_table.drop(range(5))
+    upsert_table.drop(range(1000, 1005))
+    upsert_table.check()
 
 
 @pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
-def test_columns_are_renamed_dropped_and_added_under_a_batch(world: World, writer: str) -> None:
-    table, hands = world.tables[f"{writer}_columns"], world.hands[writer]
+def test_columns_are_renamed_dropped_and_added_under_a_batch(scenario: Scenario, writer: str) -> None:
+    table, foreign_writer = scenario.tables[f"{writer}_columns"], scenario.foreign_writer[writer]
     table.produce()
     with table.batch_in_hand() as renamed_at:
-        hands.rename(table.table, "text", "words")
+        foreign_writer.rename(table.table, "text", "words")
     table.has_changed(lambda offset, row: _renamed(row, "text", "words") if offset < renamed_at else row)
     table.check()
     with table.batch_in_hand() as dropped_at:
-        hands.drop(table.table, "amount")
+        foreign_writer.drop(table.table, "amount")
     table.has_changed(lambda offset, row: {**row, "amount": None} if offset < dropped_at else row)
     table.check()
     with table.batch_in_hand():
-        hands.add(table.table, "note")
+        foreign_writer.add(table.table, "note")
     table.produce(50, note="of a record")
     table.check()
 
@@ -388,11 +394,11 @@ def _renamed(row: Row, column: str, name: str) -> Row:
     return {**row, column: None, name: row[column]}
 
 
-def test_another_partition_spec_counts_for_all_that_comes(world: World) -> None:
-    table = world.tables["parted"]
+def test_another_partition_spec_counts_for_all_that_comes(scenario: Scenario) -> None:
+    table = scenario.tables["parted"]
     table.produce()
     with table.batch_in_hand() as changed_at:
-        world.by_spark.sql(f"alter table {LAKE}.{table.table} add partition field bucket(4, id)")
+        scenario.by_spark.sql(f"alter table {LAKE}.{table.table} add partition field bucket(4, id)")
     table.produce()
     table.check()
     specs = {row["from_offset"] >= changed_at: file.spec_id for file, rows in table.files() for row in rows}
@@ -400,11 +406,11 @@ def test_another_partition_spec_counts_for_all_that_comes(world: World) -> None:
     assert all(len({row["from_offset"] >= changed_at for row in rows}) == 1 for _, rows in table.files())
 
 
-def test_another_sort_order_counts_for_all_that_comes(world: World) -> None:
-    table = world.tables["order"]
+def test_another_sort_order_counts_for_all_that_comes(scenario: Scenario) -> None:
+    table = scenario.tables["order"]
     table.produce()
     with table.batch_in_hand() as changed_at:
-        world.by_spark.sql(f"alter table {LAKE}.{table.table} write locally ordered by id desc")
+        scenario.by_spark.sql(f"alter table {LAKE}.{table.table} write locally ordered by id desc")
     table.produce()
     table.check()
     for _, rows in table.files():
@@ -412,11 +418,11 @@ def test_another_sort_order_counts_for_all_that_comes(world: World) -> None:
         assert ids == sorted(ids, reverse=rows[0]["from_offset"] >= changed_at)
 
 
-def test_a_partition_spec_that_the_file_declares_is_put_back(world: World) -> None:
-    table = world.tables["declared"]
+def test_a_partition_spec_that_the_file_declares_is_put_back(scenario: Scenario) -> None:
+    table = scenario.tables["declared"]
     table.produce()
     with table.batch_in_hand():
-        world.by_spark.sql(f"alter table {LAKE}.{table.table} drop partition field even")
+        scenario.by_spark.sql(f"alter table {LAKE}.{table.table} drop partition field even")
     table.produce()
     table.check()
     assert all(len({row["even"] for row in rows}) == 1 for _, rows in table.files())
@@ -424,8 +430,8 @@ def test_a_partition_spec_that_the_file_declares_is_put_back(world: World) -> No
     assert document["default-spec-id"] == 0
 
 
-def test_a_table_that_was_there_keeps_its_rows_columns_and_place(world: World) -> None:
-    table = world.tables["adopted"]
+def test_a_table_that_was_there_keeps_its_rows_columns_and_place(scenario: Scenario) -> None:
+    table = scenario.tables["adopted"]
     table.produce()
     table.produce(1, id=None)
     table.produce()
@@ -434,12 +440,12 @@ def test_a_table_that_was_there_keeps_its_rows_columns_and_place(world: World) -
     document = json.loads(table.metadata.read_text())
     columns = document["schemas"][-1]["fields"]
     assert [(one["name"], one["required"]) for one in columns[:2]] == [("text", False), ("id", True)]
-    assert document["location"].removeprefix("file:") == str(world.elsewhere)
+    assert document["location"].removeprefix("file:") == str(scenario.elsewhere)
     paths = [local_path(file.file_path) for file, _ in table.files()]
-    assert [path for path in paths if not path.is_relative_to(world.elsewhere)] == []
-    wait_until(lambda: world.pipeline.state(table.table).get("dead_letters") == 1, "its dead letter is there")
-    dead_letters = world.pipeline.metadata(f"{table.table}__dead_letters")
+    assert [path for path in paths if not path.is_relative_to(scenario.elsewhere)] == []
+    wait_until(lambda: scenario.pipeline.state(table.table).get("dead_letters") == 1, "its dead letter is there")
+    dead_letters = scenario.pipeline.metadata(f"{table.table}__dead_letters")
     assert dead_letters is not None
     assert [dead_letter["offset"] for dead_letter in read_newest(dead_letters)] == [50]
-    told = world.run().seen("old_metadata_kept")
+    told = scenario.run().seen("old_metadata_kept")
     assert [one["table"] for one in told] == [table.table], "those that Frazil makes say what becomes of old metadata"

@@ -48,7 +48,7 @@ OWN = ("_key", "sent")
 
 
 @dataclass(frozen=True)
-class Letter:
+class DeadLetter:
     """What a dead letter says of a record."""
 
     value: bytes
@@ -77,9 +77,9 @@ class Stream:
         self.tables: dict[str, Callable[[Row], Row]] = {self.table: lambda row: row}
         self.ids: dict[int, int] = {}
         self.rows: dict[bytes, Row] = {}
-        self.dead_letters: dict[bytes, Letter] = {}
+        self.dead_letters: dict[bytes, DeadLetter] = {}
         self.late: dict[bytes, Row] = {}
-        self.sent: dict[bytes, Letter] = {}
+        self.sent: dict[bytes, DeadLetter] = {}
         self._registry = registry
         self._number = 0
 
@@ -126,7 +126,7 @@ class Stream:
             written = self.writer.write(LATE, self._number)
             value = self.writer.frame(self.ids[LATE], written.body)
             self.late[value] = self._whole(written.row)
-            self.dead_letters[value] = Letter(value, "unknown_schema_id", str(self.ids[LATE]))
+            self.dead_letters[value] = DeadLetter(value, "unknown_schema_id", str(self.ids[LATE]))
             self._send(value)
         self.pipeline.feed.flush()
 
@@ -148,11 +148,11 @@ class Stream:
         for table, row_of in self.tables.items():
             self._check(table, row_of)
 
-    def check_sent(self, letters_topic: str) -> None:
+    def check_sent(self, dead_letters_topic: str) -> None:
         """Whoever reads the topic of a table's letters has seen each of them once, as its record was, those too that a retry
         has made rows of.
         """
-        messages = read_messages(self.pipeline.servers, letters_topic, 0)
+        messages = read_messages(self.pipeline.servers, dead_letters_topic, 0)
         found = dict(map(_sent, messages))
         assert len(found) == len(messages), "a letter was sent twice"
         assert found == {place: self.sent[value] for place, value in self._records().items() if value in self.sent}
@@ -167,7 +167,7 @@ class Stream:
         dead_letters = self._read(f"{table}__dead_letters")
         found = {place_of(row): row for row in rows}
         kept = {
-            (row["topic"], row["partition"], row["offset"]): Letter(
+            (row["topic"], row["partition"], row["offset"]): DeadLetter(
                 bytes(row["value"]), row["error_class"], row["schema_id"]
             )
             for row in dead_letters
@@ -192,16 +192,18 @@ class Stream:
         sent = self.writer.write(1, self._number).row
         return {**row, "_key": sent, "sent": {"id": sent["id"], "o": sent["o"]}}
 
-    def _damaged(self, value: bytes, schema_id: int) -> Letter:
+    def _damaged(self, value: bytes, schema_id: int) -> DeadLetter:
         """Cut short, with another first byte, with an id that nobody has, or with text that is none; the number keeps it
         apart.
         """
         mark, text = str(self._number).encode(), b"o%d" % self._number
         kinds = (
-            Letter(value[:-1], "malformed", str(schema_id)),
-            Letter(b"\x07" + value[1:] + mark, "no_wire_format", None),
-            Letter(value[:1] + NOBODYS + value[5:] + mark, "unknown_schema_id", str(int.from_bytes(NOBODYS, "big"))),
-            Letter(value.replace(text, b"\xff" + text[1:]), "invalid_text", str(schema_id)),
+            DeadLetter(value[:-1], "malformed", str(schema_id)),
+            DeadLetter(b"\x07" + value[1:] + mark, "no_wire_format", None),
+            DeadLetter(
+                value[:1] + NOBODYS + value[5:] + mark, "unknown_schema_id", str(int.from_bytes(NOBODYS, "big"))
+            ),
+            DeadLetter(value.replace(text, b"\xff" + text[1:]), "invalid_text", str(schema_id)),
         )
         return kinds[self._number // DAMAGED_EVERY % len(kinds)]
 
@@ -219,9 +221,9 @@ class History:
         self.streams = [Stream(pipeline, registry, writer) for writer in WRITERS]
         self.frozen, protobuf, _ = self.streams
         protobuf.add("flat", flat, flatten=True)
-        self.letters_topic = pipeline.new_topic("refused", 1)
+        self.dead_letters_topic = pipeline.new_topic("refused", 1)
         no_changes = {"columns": FIRST_COLUMNS, "schema_evolution": "freeze", "rescue": True}
-        self.frozen.add("frozen", put_aside, **no_changes, dead_letters={"topic": self.letters_topic})
+        self.frozen.add("frozen", put_aside, **no_changes, dead_letters={"topic": self.dead_letters_topic})
         self.tables = [table for stream in self.streams for table in stream.tables]
         steps = [step for steps in STRUCK_AT.values() for step in steps]
         self.points = Points(pipeline.folder / "points", *((step, "hold") for step in (*steps, "task.write")))
@@ -267,7 +269,7 @@ class History:
         for stream in self.streams:
             stream.check()
             self.pipeline.check_readers(stream.table)
-        self.frozen.check_sent(self.letters_topic)
+        self.frozen.check_sent(self.dead_letters_topic)
 
     def _lose_registry(self, version: int) -> None:
         """The registry is away while records name schemas that the process has not met, and one that nobody has: every
@@ -355,7 +357,7 @@ def _opened(column: str, value: Any) -> Any:
     return json.loads(value) if column == RESCUED and value is not None else value
 
 
-def _sent(message: Message) -> tuple[Place, Letter]:
+def _sent(message: Message) -> tuple[Place, DeadLetter]:
     """Which record a message of a topic of letters was, and what is wrong with it: its key and headers are as they were, and
     others follow.
     """
@@ -365,7 +367,7 @@ def _sent(message: Message) -> tuple[Place, Letter]:
     words = {name: text.decode() for name, text in own.items() if isinstance(text, bytes)}
     value = message.value()
     assert value is not None
-    dead_letter = Letter(value, words["error_class"], words.get("schema_id"))
+    dead_letter = DeadLetter(value, words["error_class"], words.get("schema_id"))
     return (words["topic"], int(words["partition"]), int(words["offset"])), dead_letter
 
 

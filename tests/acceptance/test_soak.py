@@ -10,7 +10,7 @@ import pytest
 
 from tests.acceptance.ledger import Feed, events
 from tests.acceptance.pipelines import Pipeline
-from tests.acceptance.soaking import chance, die, live_on
+from tests.acceptance.soaking import die, live_on, rng
 from tests.fixtures.background import repeated
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
@@ -47,7 +47,7 @@ def test_kills_at_any_moment_lose_and_double_nothing(pipeline: Pipeline, seed: i
         for number in range(KILLS):
             run = pipeline.run()
             run.wait_for("batch_committed")
-            live_on(run, chance(seed, number, LONGEST_LIFE_MS) / 1000)
+            live_on(run, rng(seed, number, LONGEST_LIFE_MS) / 1000)
             die(run, seed + number)
     assert pipeline.catch_up()
     for table, _ in pairs:

@@ -74,18 +74,18 @@ class Bank:
                 thread.join(PATIENCE_S)
         assert failures == []
 
-    def _transfer(self, chance: np.random.Generator, over: threading.Event) -> None:
+    def _transfer(self, rng: np.random.Generator, over: threading.Event) -> None:
         """Transactions, one after the other; each moves money between a few accounts, in an order that cannot end in a
         deadlock with others'.
         """
         with self.source.postgres.connected() as connection:
             while not over.wait(0.02):
-                rows = sorted(chance.choice(ACCOUNTS, int(chance.integers(2, 7)), replace=False).tolist())
-                left = chance.integers(-20, 20, len(rows) - 1).tolist()
+                rows = sorted(rng.choice(ACCOUNTS, int(rng.integers(2, 7)), replace=False).tolist())
+                left = rng.integers(-20, 20, len(rows) - 1).tolist()
                 connection.run("begin")
                 for row, amount in zip(rows, [*left, -sum(left)], strict=True):
                     connection.run(f"update accounts set balance = balance + {amount} where id = {row + 1}")
-                connection.run("rollback" if chance.random() < 0.05 else "commit")
+                connection.run("rollback" if rng.random() < 0.05 else "commit")
 
     def wait_for_commits(self, run: Run, count: int = 3) -> None:
         """Waits until the mirror has gone on so many times."""

@@ -25,7 +25,7 @@ def contested(shared_pipeline: Pipeline) -> Iterator[Contested]:
 
 @pytest.mark.parametrize("step", [pytest.param(s, marks=[] if s in IN_TIME else [pytest.mark.soak]) for s in STEPS])
 def test_a_driver_that_was_frozen_is_refused_when_another_has_gone_on(contested: Contested, step: str) -> None:
-    contested.freeze_beside_another(step)
+    contested.freeze_while_another_runs(step)
 
 
 def test_a_driver_that_slept_between_batches_is_refused_at_its_next_one(contested: Contested) -> None:

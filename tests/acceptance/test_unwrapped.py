@@ -1,5 +1,5 @@
-"""Tables of a real PostgreSQL whose changes Debezium unwraps, a row and its key each, and their mirrors: equal after every
-pause, whatever was killed meanwhile.
+"""Tables of a real PostgreSQL whose changes Debezium unwraps, a row and its key each, and their upsert tables: equal
+after every pause, whatever was killed meanwhile.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
-from tests.acceptance.databases import Mirrors
+from tests.acceptance.databases import UpsertTables
 from tests.acceptance.pipelines import Pipeline
 from tests.fixtures.source import Source, running
 from tests.fixtures.workload import whole_tables
@@ -31,4 +31,4 @@ def test_mirrors_of_unwrapped_changes_equal_their_tables_after_every_pause(
 ) -> None:
     made = Source(tmp_path / "connect", broker.bootstrap_servers, 20, _UNWRAPPED, whole_tables())
     with running(made) as source:
-        Mirrors(pipeline, source, {}).live_through(rounds=2, connector_killed_at=1, seed=20)
+        UpsertTables(pipeline, source, {}).live_through(rounds=2, connector_killed_at=1, seed=20)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.mirrors import Mirror
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
 from tests.acceptance.running import Run
+from tests.acceptance.upsert_tables import UpsertTable
 from tests.acceptance.verifier import read_newest
 
 pytestmark = pytest.mark.timeout(900)
@@ -65,9 +65,10 @@ class Struck:
             deletes="soft",
             metadata={"deleted": "is_deleted", "deleted_at": "deleted_at"},
         )
-        self.mirrors = {
+        self.upsert_tables = {
             version: [
-                Mirror(pipeline, f"mirror{number}_of_{version}", format_version=version) for number in range(AT_ONCE)
+                UpsertTable(pipeline, f"mirror{number}_of_{version}", format_version=version)
+                for number in range(AT_ONCE)
             ]
             for version in (2, 3)
         }
@@ -75,14 +76,14 @@ class Struck:
 
     def run(self) -> Run:
         """The running pipeline, all that was there committed."""
-        mirrors = [mirror for some in self.mirrors.values() for mirror in some]
-        for mirror in mirrors:
-            mirror.change()
+        upsert_tables = [upsert_table for some in self.upsert_tables.values() for upsert_table in some]
+        for upsert_table in upsert_tables:
+            upsert_table.change()
         if self._run is None or not self._run.is_running:
             self._run = self.pipeline.run(failpoints=self.points.declaration)
-        for mirror in mirrors:
-            mirror.wait(self._run)
-            self.pipeline.wait_until_settled(mirror.table, self._run)
+        for upsert_table in upsert_tables:
+            upsert_table.wait(self._run)
+            self.pipeline.wait_until_settled(upsert_table.table, self._run)
         return self._run
 
 
@@ -95,25 +96,25 @@ def struck(shared_pipeline: Pipeline) -> Struck:
 @pytest.mark.parametrize("blow", CASES)
 def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, blow: Blow) -> None:
     run = struck.run()
-    free = {version: list(mirrors) for version, mirrors in struck.mirrors.items()}
-    mirrors = {step: free[version].pop() for step, version in blow}
-    before = {step: struck.pipeline.progress(mirror.table) for step, mirror in mirrors.items()}
+    free = {version: list(upsert_tables) for version, upsert_tables in struck.upsert_tables.items()}
+    upsert_tables = {step: free[version].pop() for step, version in blow}
+    before = {step: struck.pipeline.progress(upsert_table.table) for step, upsert_table in upsert_tables.items()}
     with ExitStack() as armed:
-        for step, mirror in mirrors.items():
+        for step, upsert_table in upsert_tables.items():
             armed.enter_context(struck.points[step, "hold"].armed())
-            mirror.change()
+            upsert_table.change()
             struck.points[step, "hold"].wait(run)
         run.kill(run.pid, run.jvm_pid)
         wait_until_gone(run)
     assert run.wait() == -signal.SIGKILL
-    for step, mirror in mirrors.items():
-        mirror.check()
-        is_landed = struck.pipeline.progress(mirror.table) != before[step]
+    for step, upsert_table in upsert_tables.items():
+        upsert_table.check()
+        is_landed = struck.pipeline.progress(upsert_table.table) != before[step]
         assert is_landed == (step in LANDED), step
     run = struck.run()
-    for mirror in mirrors.values():
-        mirror.wait(run)
-        mirror.check_all()
+    for upsert_table in upsert_tables.values():
+        upsert_table.wait(run)
+        upsert_table.check_all()
 
 
 def test_every_step_is_struck_in_both_formats() -> None:
@@ -124,44 +125,44 @@ def test_every_step_is_struck_in_both_formats() -> None:
 def test_a_compaction_between_the_look_and_the_commit_makes_the_rows_be_looked_up_again(
     struck: Struck, operator: Operator
 ) -> None:
-    run, mirror = struck.run(), struck.mirrors[3][0]
+    run, upsert_table = struck.run(), struck.upsert_tables[3][0]
     point = struck.points["upsert.resolved", "hold"]
     keys = range(100_000, 100_200)  # Told for the first time: no row of theirs is in a file with deletes.
-    mirror.put(keys)
-    mirror.wait(run)
-    struck.pipeline.wait_until_settled(mirror.table, run)
+    upsert_table.put(keys)
+    upsert_table.wait(run)
+    struck.pipeline.wait_until_settled(upsert_table.table, run)
     with point.armed():
-        mirror.put(keys)
+        upsert_table.put(keys)
         point.wait(run)
-        assert operator.open(struck.pipeline.folder, mirror.table).rewrite_untouched_files() > 0
-    mirror.wait(run)
-    struck.pipeline.wait_until_settled(mirror.table, run)
-    mirror.check_all()
-    assert run.seen("lookup_repeated", table=mirror.table)
-    assert not run.seen("commit_conflict", table=mirror.table)
+        assert operator.open(struck.pipeline.folder, upsert_table.table).rewrite_untouched_files() > 0
+    upsert_table.wait(run)
+    struck.pipeline.wait_until_settled(upsert_table.table, run)
+    upsert_table.check_all()
+    assert run.seen("lookup_repeated", table=upsert_table.table)
+    assert not run.seen("commit_conflict", table=upsert_table.table)
 
 
 def test_two_drivers_of_one_mirror_make_one(pipeline: Pipeline) -> None:
-    mirror = Mirror(pipeline, "contested")
+    upsert_table = UpsertTable(pipeline, "contested")
     points = Points(pipeline.folder / "points", ("upsert.resolved", "hold"))
     point = points["upsert.resolved", "hold"]
-    mirror.change()
+    upsert_table.change()
     first = pipeline.run(failpoints=points.declaration)
-    mirror.wait(first)
+    upsert_table.wait(first)
     with point.armed():
-        mirror.change()
+        upsert_table.change()
         point.wait(first)
         with first.frozen():
             point.disarm()
             second = pipeline.run()
-            mirror.change()
-            mirror.wait(second)
+            upsert_table.change()
+            upsert_table.wait(second)
         assert first.wait() == FENCED, first.tail()
-    mirror.change()
-    mirror.wait(second)
+    upsert_table.change()
+    upsert_table.wait(second)
     assert second.stop() == 0, second.tail()
-    mirror.check_all()
-    pipeline.check_readers(mirror.table)
+    upsert_table.check_all()
+    pipeline.check_readers(upsert_table.table)
 
 
 def test_deleted_rows_stay_in_their_order_under_keys_in_structs(struck: Struck) -> None:

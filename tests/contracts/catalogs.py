@@ -44,7 +44,7 @@ class Lake(Protocol):
     def drop(self, table: str) -> None:
         """Removes a table, its files included."""
 
-    def lose_next_answer(self, point: str = "commit.landed") -> Any:
+    def lose_next_response(self, point: str = "commit.landed") -> Any:
         """A context in which the next commit lands and its answer does not come back. point: where, in the real catalog."""
 
     def send_twice(self, between: Callable[[], None]) -> Any:
@@ -99,7 +99,7 @@ class MemoryLake:
         del self._first._tables[table]
 
     @contextmanager
-    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # noqa: ARG002  (all commits are alike)
+    def lose_next_response(self, point: str = "commit.landed") -> Iterator[None]:  # noqa: ARG002  (all commits are alike)
         self._first.losses.append("answer")
         yield
         assert not self._first.losses
@@ -177,7 +177,7 @@ class IcebergLake:
         self._table(table).updateSchema().deleteColumn(name).commit()
 
     @contextmanager
-    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # all commits are alike
+    def lose_next_response(self, point: str = "commit.landed") -> Iterator[None]:  # all commits are alike
         failpoints.arm({failpoints.VARIABLE: f"{point}=reset"})
         try:
             yield

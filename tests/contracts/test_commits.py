@@ -71,7 +71,7 @@ def test_files_written_for_another_shape_of_the_table_are_refused(lake: Lake, wh
     now = load(mine)
     assert (now.progress, now.shape == state.shape) == (Progress(), False)
     assert mine.commit(replace(commit_of(now, 5), shape=now.shape)).offsets["a"][0] == 5
-    with lake.lose_next_answer():
+    with lake.lose_next_response():
         now = load(mine)
         assert mine.commit(replace(commit_of(now, 7), shape=now.shape)).offsets["a"][0] == 7
 
@@ -128,7 +128,7 @@ def test_two_pipelines_feed_one_table_and_do_not_see_each_other_s_progress(lake:
 def test_a_lost_answer_is_looked_up_in_the_table(catalog: Catalog, lake: Lake) -> None:
     state = create(catalog)
     commit = commit_of(state, 5)
-    with lake.lose_next_answer():
+    with lake.lose_next_response():
         committed = catalog.commit(commit)
     assert plain(committed) == replace(commit.progress, snapshot_id=committed.snapshot_id)
     assert catalog.size(TABLE).row_count == 2

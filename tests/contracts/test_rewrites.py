@@ -85,7 +85,7 @@ def test_a_rewrite_of_a_table_that_was_rolled_back_is_refused(catalog: Catalog, 
 
 def test_a_rewrite_whose_answer_was_lost_is_looked_up(catalog: Catalog, lake: Lake) -> None:
     first, second = begin(catalog)
-    with lake.lose_next_answer("replay.rewrite-landed"):
+    with lake.lose_next_response("replay.rewrite-landed"):
         catalog.rewrite(_rewrite(catalog, first))
     assert paths(catalog) == [second]
 
@@ -120,7 +120,7 @@ def test_files_are_appended_once_under_a_name_and_leave_the_progress_alone(lake:
 
 def test_an_append_whose_answer_was_lost_is_looked_up(catalog: Catalog, lake: Lake) -> None:
     begin(catalog)
-    with lake.lose_next_answer("replay.append-landed"):
+    with lake.lose_next_response("replay.append-landed"):
         catalog.append_once(TABLE, files_of(load(catalog), 8), "replay-id", "r1", head_of(catalog))
     assert len(paths(catalog)) == 3
 

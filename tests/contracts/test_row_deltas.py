@@ -241,7 +241,7 @@ def test_a_stale_progress_is_a_conflict_and_no_move(hand: Hand, lake: Lake) -> N
 def test_a_lost_answer_is_found_in_the_table(hand: Hand, lake: Lake) -> None:
     hand.send(hand.commit(1, 2))
     commit = hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]))
-    with lake.lose_next_answer():
+    with lake.lose_next_response():
         done = hand.catalog.commit(commit)
     assert done.commit_id == commit.progress.commit_id
     assert list(_live(hand, hand.scan()).values()) == [[0], [0]]
@@ -342,7 +342,7 @@ def test_of_two_retries_that_began_together_one_is_refused_also_when_it_was_only
 
 def test_a_replacement_whose_answer_was_lost_is_looked_up(hand: Hand, lake: Lake) -> None:
     hand.send(hand.commit(1, 2))
-    with lake.lose_next_answer("replay.replace-landed"):
+    with lake.lose_next_response("replay.replace-landed"):
         hand.catalog.replace_once(_replacement(hand, 2, delta=hand.delete(hand.scan(), f0=[1])))
     assert lake.column(_TABLE, "id") == [1, 2]
     assert sorted(_live(hand, hand.scan()).values()) == [[0], [0]]
@@ -407,7 +407,7 @@ def test_rows_have_the_ids_that_files_give_them(hand: Hand, lake: Lake) -> None:
 
 
 def test_many_files_and_positions_are_read_alike_by_java(hand: Hand, lake: Lake) -> None:
-    chance = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     ids = [range(start, start + 1000) for start in (0, 10_000, 20_000, 30_000)]
     for one in ids:
         hand.send(hand.commit(*one))
@@ -417,7 +417,7 @@ def test_many_files_and_positions_are_read_alike_by_java(hand: Hand, lake: Lake)
         starts = [int(read_columns(hand.target, file, [("id",)])[0][0].as_py()) for file in scan.files]
         files = sorted(range(4), key=lambda n: -scan.files[n].record_count)
         for name, at in enumerate(files):
-            places = sorted(chance.choice(1000, 230, replace=False).tolist())
+            places = sorted(rng.choice(1000, 230, replace=False).tolist())
             rows[f"f{name}"] = places
             left -= {starts[at] + place for place in places}
         hand.send(hand.commit(delta=hand.delete(scan, **rows)))

@@ -35,7 +35,7 @@ _RANDOM_VALUES = 150
 _MICROS_OF_YEAR = 31_556_952_000_000
 
 
-class Chance:
+class Rng:
     """The same numbers each time, of any size."""
 
     def __init__(self, seed: str) -> None:
@@ -82,34 +82,33 @@ def _edges(kind: str) -> list[Any]:
     return known[word]
 
 
-def _chances(kind: str, chance: Chance) -> list[Any]:
+def _rngs(kind: str, rng: Rng) -> list[Any]:
     """Values by chance."""
     word, _, size = kind.rstrip(")]").replace("[", "(").partition("(")
     many = range(_RANDOM_VALUES)
     if word == "decimal":
         most = 10 ** int(size.split(",")[0]) - 1
-        return [chance.whole(-most, most) // 10 ** chance.whole(0, len(str(most)) - 1) for _ in many]
+        return [rng.whole(-most, most) // 10 ** rng.whole(0, len(str(most)) - 1) for _ in many]
     if word == "fixed":
-        return [chance.raw(int(size)) for _ in many]
+        return [rng.raw(int(size)) for _ in many]
     if word == "string":
         dead_letters = "aZ09 /%é日😀\u0301"
         return [
-            "".join(dead_letters[chance.whole(0, len(dead_letters) - 1)] for _ in range(chance.whole(0, 12)))
-            for _ in many
+            "".join(dead_letters[rng.whole(0, len(dead_letters) - 1)] for _ in range(rng.whole(0, 12))) for _ in many
         ]
-    span = 290_000 * _MICROS_OF_YEAR if chance.whole(0, 4) == 0 else 3000 * _MICROS_OF_YEAR
+    span = 290_000 * _MICROS_OF_YEAR if rng.whole(0, 4) == 0 else 3000 * _MICROS_OF_YEAR
     known: dict[str, list[Any]] = {
         "boolean": [],
-        "int": [chance.whole(-(2**31), 2**31 - 1) >> chance.whole(0, 31) for _ in many],
-        "long": [chance.whole(-(2**63), 2**63 - 1) >> chance.whole(0, 63) for _ in many],
+        "int": [rng.whole(-(2**31), 2**31 - 1) >> rng.whole(0, 31) for _ in many],
+        "long": [rng.whole(-(2**63), 2**63 - 1) >> rng.whole(0, 63) for _ in many],
         "float": [],
         "double": [],
-        "date": [chance.whole(-1_500_000, 3_000_000) for _ in many],
-        "time": [chance.whole(0, 86_399_999_999) for _ in many],
-        "timestamp": [chance.whole(-span, span) for _ in many],
-        "timestamptz": [chance.whole(-span, span) for _ in many],
-        "uuid": [chance.raw(16) for _ in many],
-        "binary": [chance.raw(chance.whole(0, 20)) for _ in many],
+        "date": [rng.whole(-1_500_000, 3_000_000) for _ in many],
+        "time": [rng.whole(0, 86_399_999_999) for _ in many],
+        "timestamp": [rng.whole(-span, span) for _ in many],
+        "timestamptz": [rng.whole(-span, span) for _ in many],
+        "uuid": [rng.raw(16) for _ in many],
+        "binary": [rng.raw(rng.whole(0, 20)) for _ in many],
     }
     return known[word]
 
@@ -178,8 +177,8 @@ def java() -> Iterator[Java]:
 
 @pytest.mark.parametrize("kind", _TYPES)
 def test_partition_values_are_those_of_java(java: Java, kind: str) -> None:
-    chance = Chance(kind)
-    raw = [*_edges(kind), None, *_chances(kind, chance)]
+    rng = Rng(kind)
+    raw = [*_edges(kind), None, *_rngs(kind, rng)]
     iceberg_type = parse_type(kind)
     column = _array(kind, raw)
     schema, identity = java.table(kind, "identity")

@@ -28,13 +28,13 @@ class CanalSource:
     ddl: int = 0
 
     def __post_init__(self) -> None:
-        self._chance = np.random.default_rng(self.seed)
+        self._rng = np.random.default_rng(self.seed)
 
     def work(self, messages: int) -> None:
         """So many messages of one to five rows each, now and then one about the table itself."""
         self._producer = Producer({"bootstrap.servers": self.ledger.servers, "linger.ms": 5})
         for _ in range(messages):
-            step = self._chance.integers(100)
+            step = self._rng.integers(100)
             if step < 2:
                 self._tell("ALTER", None, isDdl=True, sql="alter table t comment 'x'")
                 self.ddl += 1
@@ -57,7 +57,7 @@ class CanalSource:
         for key in self._some(list(self.rows)):
             before = self.rows.pop(key)
             free = [other for other in range(KEYS) if other not in self.rows]
-            moved = int(self._chance.choice(free)) if self._chance.integers(5) == 0 else key
+            moved = int(self._rng.choice(free)) if self._rng.integers(5) == 0 else key
             after = self._row(moved)
             self.rows[moved] = after
             changed = {name: before[name] for name in after if after[name] != before[name]}
@@ -71,13 +71,13 @@ class CanalSource:
         self._say("DELETE", gone, [("d", "before", row) for row in gone])
 
     def _some(self, keys: list[int]) -> list[int]:
-        count = min(len(keys), int(self._chance.integers(1, 6)))
-        return [int(key) for key in self._chance.choice(keys, count, replace=False)] if count else []
+        count = min(len(keys), int(self._rng.integers(1, 6)))
+        return [int(key) for key in self._rng.choice(keys, count, replace=False)] if count else []
 
     def _row(self, key: int) -> dict[str, Any]:
-        cents = int(self._chance.integers(-(10**8) + 1, 10**8))
+        cents = int(self._rng.integers(-(10**8) + 1, 10**8))
         note = None if cents % 7 == 0 else f'n"{cents % 50}ü'
-        return {"id": key, "price": Decimal(cents) / 100, "note": note, "raw": self._chance.bytes(cents % 4)}
+        return {"id": key, "price": Decimal(cents) / 100, "note": note, "raw": self._rng.bytes(cents % 4)}
 
     def _say(self, kind: str, data: list[Any], images: list[tuple[str, str, Any]], old: Any = None) -> None:
         if data:

@@ -11,7 +11,7 @@ from tests.acceptance.ledger import Feed, Ledger
 from tests.acceptance.topics import Topics
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline, Running
-from tests.integration.test_change_log import rows
+from tests.integration.test_changelog import rows
 
 TEXTS = ["before", "a text that is nowhere else", "behind"]
 

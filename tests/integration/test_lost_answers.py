@@ -99,7 +99,7 @@ WORDS = ("cut after", "twice", "twice, with a commit between")
 """What becomes of an answer. When there is little time, each action meets one of them."""
 
 
-def owing(lake: Lake, action: str) -> str:
+def backlog(lake: Lake, action: str) -> str:
     """A new table for which there is something to do."""
     table = f"t.lost_{new_id()[:8]}"
     lake.create(table, format_version=1 if action.endswith("format 1") else 2)
@@ -134,7 +134,7 @@ def missing(lake: Lake, table: str) -> set[str]:
     ],
 )
 def test_care_whose_answer_is_lost_leaves_every_snapshot_whole(lake: ProxiedLake, action: str, word: str) -> None:
-    table = owing(lake, action)
+    table = backlog(lake, action)
     rows, told, before = lake.rows(table), lake.told(table), lake.history(table)
     more = [(77, "between")] if "between" in word else []
 

@@ -235,7 +235,7 @@ def answers(scene: Scene) -> Mapping[str, Ids]:
 
 
 def test_filters_have_the_same_answers_in_spark(scene: Scene, answers: Mapping[str, Ids], spark: ForeignSpark) -> None:
-    spark.start_anew()
+    spark.restart()
     spark.add_local_catalog("frazil", scene.folder)
     for name in (*_LAYOUTS, "adopted"):
         rows = spark.sql(_union(f"frazil.p.{name}", _FILTERS, _for_spark))

@@ -41,7 +41,7 @@ _ROW = """
 @pytest.fixture(scope="module", autouse=True)
 def _lake(spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A catalog of Spark's own in a folder."""
-    spark.start_anew()
+    spark.restart()
     spark.add_catalog("own", {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("lake"))})
 
 

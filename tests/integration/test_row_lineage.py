@@ -9,8 +9,8 @@ import pytest
 from frazil.catalog.layout import Layout
 from frazil.runtime.jvm import Jvm
 from tests.integration.lakes import Lake
-from tests.integration.test_care_of_layouts import Row, Tended, in_order, layout_of
-from tests.integration.test_care_of_mirrors import compacted
+from tests.integration.test_maintenance_layouts import Row, Tended, in_order, layout_of
+from tests.integration.test_upsert_maintenance import compacted
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
@@ -25,7 +25,7 @@ class Lineage:
 
     def __init__(self, lake: Lake, layout: Layout, version: int = 3) -> None:
         self.table = Tended(lake, layout, version)
-        self.mirror: dict[int, Row] = {}
+        self.upsert_table: dict[int, Row] = {}
         self._ids: dict[int, int] = {}
         self._seen: set[int] = set()
 
@@ -34,7 +34,7 @@ class Lineage:
         changes: list[tuple[int, Row | None]] = [(key, self.table.row(key)) for key in keys]
         changes += [(key, None) for key in deleted]
         self.table.change(changes)
-        self.mirror = {key: row for key, row in {**self.mirror, **dict(changes)}.items() if row is not None}
+        self.upsert_table = {key: row for key, row in {**self.upsert_table, **dict(changes)}.items() if row is not None}
         now = self.check()
         number = self.number()
         assert {key for key, (_, updated) in now.items() if updated == number} == set(keys)
@@ -46,7 +46,7 @@ class Lineage:
         rows = [json.loads(str(row)) for row in frame._jdf.toJSON().collectAsList()]
         now = {row["id"]: (row["_row_id"], row["_last_updated_sequence_number"]) for row in rows}
         ids = {key: number for key, (number, _) in now.items()}
-        assert (len(rows), len(set(ids.values()))) == (len(self.mirror), len(self.mirror))
+        assert (len(rows), len(set(ids.values()))) == (len(self.upsert_table), len(self.upsert_table))
         stayed = ids.keys() & self._ids.keys()
         assert {key: ids[key] for key in stayed} == {key: self._ids[key] for key in stayed}
         assert self._seen.isdisjoint(ids[key] for key in ids.keys() - stayed)
@@ -68,7 +68,7 @@ def test_rows_keep_their_ids_over_changes_and_compactions(lake: Lake) -> None:
         assert compacted(rows.table).removed >= 2
         assert rows.check() == before
     rows.change(1, 2, 3, 40)
-    assert rows.table.read() == in_order(list(rows.mirror.values()))
+    assert rows.table.read() == in_order(list(rows.upsert_table.values()))
 
 
 def test_rows_of_a_table_that_was_raised_to_format_3_have_ids_from_then_on(lake: Lake) -> None:
@@ -78,7 +78,7 @@ def test_rows_of_a_table_that_was_raised_to_format_3_have_ids_from_then_on(lake:
     update = lake.java(rows.table.name).updateProperties()
     update.set("format-version", "3").commit()
     rows.table.change([(3, rows.table.row(3))])
-    rows.mirror = {key: rows.table.row(key) for key in (1, 2, 3)}
+    rows.upsert_table = {key: rows.table.row(key) for key in (1, 2, 3)}
     rows.check()
     for keys in ((1, 3), (2, 7), (1, 2, 3, 7)):
         rows.change(*keys)

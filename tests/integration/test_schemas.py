@@ -29,7 +29,7 @@ from tests.acceptance.topics import Topics
 from tests.fixtures.registry import ApicurioRegistry
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline
-from tests.integration.test_change_log import rows
+from tests.integration.test_changelog import rows
 from tests.unit.registry.server import Desk, FakeRegistry, fake_registry, missing
 
 pytestmark = pytest.mark.timeout(900)

@@ -122,7 +122,7 @@ def test_a_shaped_table_is_read_back_as_it_was_asked_for(ran: Ran) -> None:
 @pytest.fixture(scope="module")
 def with_tables(ran: Ran, spark: ForeignSpark) -> ForeignSpark:
     """Another team's Spark that has the pipeline's tables, by docs/how-to/query.md."""
-    spark.start_anew()
+    spark.restart()
     spark.add_local_catalog("frazil", ran.folder)
     return spark
 

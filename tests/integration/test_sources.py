@@ -18,7 +18,7 @@ from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from tests.integration.canal import CanalSource
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.test_change_log import rows
+from tests.integration.test_changelog import rows
 from tests.unit.cdc.mongodb_source import change, key_of, key_with_schema, value_with_schema
 
 pytestmark = pytest.mark.timeout(900)
@@ -38,17 +38,17 @@ class Source:
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._chance = np.random.default_rng(self.seed)
+        self._rng = np.random.default_rng(self.seed)
 
     def work(self, changes: int) -> None:
         """So many changes, each of a row by chance."""
         self._producer = Producer({"bootstrap.servers": self.ledger.servers, "linger.ms": 5})
         is_maxwell = self.form in ("hash", "array")
         for _ in range(changes):
-            key = int(self._chance.integers(KEYS))
+            key = int(self._rng.integers(KEYS))
             before = self.rows.get(key)
-            made = {"v": f'a "{self._chance.integers(1000)}"', "n": int(self._chance.integers(2**40))}
-            if before is not None and self._chance.integers(3) == 0:
+            made = {"v": f'a "{self._rng.integers(1000)}"', "n": int(self._rng.integers(2**40))}
+            if before is not None and self._rng.integers(3) == 0:
                 del self.rows[key]
             else:
                 self.rows[key] = made
@@ -148,6 +148,6 @@ def test_a_table_of_mysql_is_mirrored_and_every_change_is_kept_though_the_proces
     told = [(row["_op"], row["_image"], row["id"], row["price"]) for row in history]
     assert sorted(told, key=str) == sorted(source.images, key=str)
     assert [image[0] for image in source.images] == [row["_op"] for row in history]
-    mirror, log = ran.status["s.mirror"], ran.status["s.history"]
-    assert (mirror["ignored_records"], log["ignored_records"]) == ({"schema_change": source.ddl},) * 2
+    upsert_table, log = ran.status["s.mirror"], ran.status["s.history"]
+    assert (upsert_table["ignored_records"], log["ignored_records"]) == ({"schema_change": source.ddl},) * 2
     assert log["dead_letters"] == 0

@@ -69,12 +69,12 @@ class Bank:
     """accounts: how many; partitions: of their topic. deliver: takes what arrives. sizes: changes of each transaction."""
 
     def __init__(
-        self, chance: np.random.Generator, accounts: int, partitions: int, deliver: Callable[[LoggedSnapshot], None]
+        self, rng: np.random.Generator, accounts: int, partitions: int, deliver: Callable[[LoggedSnapshot], None]
     ) -> None:
         self.balances = dict.fromkeys(range(accounts), EACH)
         self.history = [dict(self.balances)]
         self.sizes: Counter[int] = Counter()
-        self._chance = chance
+        self._rng = rng
         self._partitions = partitions
         self._deliver = deliver
         self._log: list[LoggedSnapshot] = []
@@ -87,14 +87,14 @@ class Bank:
     def transfer(self, most: int = 4) -> None:
         """A transaction that moves money between a few accounts, some of them more than once."""
         count = self.pick(2, most)
-        rows = self._chance.integers(0, len(self.balances), count).tolist()
+        rows = self._rng.integers(0, len(self.balances), count).tolist()
         number = len(self.history)
         before, commit = (number - 1) * _BETWEEN_COMMITS, number * _BETWEEN_COMMITS
         # It may have begun before others were committed: its changes are among theirs in the log.
-        lsns = np.sort(self._chance.integers(max(1, before - 150), commit, count)).tolist()
-        if self._chance.random() < 0.3:  # As the halves of an update that changes a key are.
+        lsns = np.sort(self._rng.integers(max(1, before - 150), commit, count)).tolist()
+        if self._rng.random() < 0.3:  # As the halves of an update that changes a key are.
             lsns[1] = lsns[0]
-        left = self._chance.integers(-20, 20, count - 1).tolist()
+        left = self._rng.integers(-20, 20, count - 1).tolist()
         self._log.append(LoggedSnapshot(number, _OF_EVENTS, before=before, lsn=lsns[0]))
         for order, (account, amount, lsn) in enumerate(zip(rows, [*left, -sum(left)], lsns, strict=True), 1):
             self.balances[account] += amount
@@ -116,7 +116,7 @@ class Bank:
 
     def step(self) -> None:
         """Something is sent, or arrives, or the connector dies."""
-        turn = self._chance.random()
+        turn = self._rng.random()
         if turn < 0.02:
             self._die()
         elif turn < 0.45:
@@ -132,7 +132,7 @@ class Bank:
 
     def pick(self, least: int, most: int) -> int:
         """A number from `least` to `most`."""
-        return int(self._chance.integers(least, most + 1))
+        return int(self._rng.integers(least, most + 1))
 
     def _send(self) -> None:
         if self._next < len(self._log):
@@ -158,7 +158,7 @@ class Bank:
         self._next = max(0, lost - self.pick(0, _MOST_REPEATED))
         self._uncounted = (0, 0)
         at = self._log[self._next] if self._next < len(self._log) else LoggedSnapshot(0, 0)
-        if (at.order or at.is_end) and self._chance.random() < 0.7:
+        if (at.order or at.is_end) and self._rng.random() < 0.7:
             self._uncounted = (at.number, at.order - 1 if at.order else at.count)
             begun = LoggedSnapshot(at.number, _OF_EVENTS, before=at.before, lsn=at.lsn)
             self._on_the_way[_OF_EVENTS].append((self._next, begun))
@@ -176,8 +176,8 @@ def check_shown(entries: Sequence[LoggedSnapshot], counts: Counter[int]) -> dict
         if said.number:
             orders[said.number].add(said.order)
             newest[said.account] = max((said.place, said.order), newest.get(said.account, ("", 0)))
-    halves = {number for number, some in orders.items() if len(some) != counts[number]}
-    assert not halves, f"transactions {sorted(halves)} are shown in part"
+    parts = {number for number, some in orders.items() if len(some) != counts[number]}
+    assert not parts, f"transactions {sorted(parts)} are shown in part"
     late = [s for account, s in last.items() if s.number and (s.place, s.order) != newest[account]]
     assert not late, f"rows have gone back: {late}"
     return {account: said.balance for account, said in last.items()}

@@ -79,7 +79,7 @@ class DatabaseHistory(Scene):
         self.source.create(_TOPIC, partitions)
         self.arrived: list[tuple[int, int, LoggedSnapshot]] = []
         self.shop = Shop(
-            fate.chance,
+            fate.rng,
             fate.pick(2, 12),
             partitions,
             self._deliver,
@@ -106,7 +106,7 @@ class DatabaseHistory(Scene):
             offsets = progress.offsets.get(_TOPIC, {})
             said = [one for partition, offset, one in self.arrived if offset < offsets.get(partition, 0)]
             self._compare(snapshot.id, said)
-            self._check_halves(snapshot.id, said)
+            self._check_parts(snapshot.id, said)
         return progress
 
     def _compare(self, snapshot: int, said: list[LoggedSnapshot]) -> None:
@@ -148,7 +148,7 @@ class DatabaseHistory(Scene):
             return state
         return None if one.op == "t" or (one.op == "d" and not self.has_marks) else one
 
-    def _check_halves(self, snapshot: int, said: list[LoggedSnapshot]) -> None:
+    def _check_parts(self, snapshot: int, said: list[LoggedSnapshot]) -> None:
         """A change of a key whose values are in the old row is there whole or not at all; its insert may be there alone
         where later changes of the row have told its values, or have taken it away.
         """
@@ -157,8 +157,8 @@ class DatabaseHistory(Scene):
         come = {one.lsn: one for one in said if one.since is not None}
         lacking = {one.lsn for one in self.shop.log if one.since is not None and one.lacks_values}
         alone = {lsn for lsn, one in come.items() if lsn not in gone and self._needs_old_row(one, said)}
-        halves = {lsn for lsn in lacking & ((gone - come.keys()) | alone) if lsn > emptied}
-        assert not halves, f"snapshot {snapshot} has half of what was at {sorted(halves)}"
+        parts = {lsn for lsn in lacking & ((gone - come.keys()) | alone) if lsn > emptied}
+        assert not parts, f"snapshot {snapshot} has half of what was at {sorted(parts)}"
 
     @staticmethod
     def _needs_old_row(insert: LoggedSnapshot, said: list[LoggedSnapshot]) -> bool:
@@ -175,9 +175,9 @@ class DatabaseHistory(Scene):
         for _ in range(self.fate.pick(1, 40)):
             self.shop.step()
         if self.fate.maybe(0.1):
-            self._come_to_rest()
+            self._become_idle()
 
-    def _come_to_rest(self) -> None:
+    def _become_idle(self) -> None:
         """All that was said arrives, and nothing else happens for long."""
         self.shop.finish()
         self.clock.pass_long()
@@ -240,8 +240,8 @@ class DatabaseHistory(Scene):
                 self.table.compact()
 
     def _start(self) -> Service:
-        if self.fate.is_calm:
-            self._come_to_rest()
+        if self.fate.is_fault_free:
+            self._become_idle()
         return super()._start()
 
     def _turn(self) -> None:
@@ -262,7 +262,7 @@ class DatabaseHistory(Scene):
         behind = [one for partition, offset, one in self.arrived if offsets.get(partition, 0) <= offset]
         assert not behind, f"not complete: {behind[:5]}"
         for table in service.tables:
-            assert self.bad.keys() == set(self.check_letters(table.name)), f"{table.name} lacks dead letters"
+            assert self.bad.keys() == set(self.check_dead_letters(table.name)), f"{table.name} lacks dead letters"
         newest = self.catalog.ancestors(_TABLE)[0].id
         alive = [row for row in self.table.rows_at(newest) if not row.get("_deleted")]
         shown = {key_of(row): words({name: row.get(name) for name in self.shop.rows[key_of(row)]}) for row in alive}
@@ -288,10 +288,10 @@ class DatabaseHistory(Scene):
             "commit": CommitSpec(interval_s=0.1),
             "columns": self._declared(),
         }
-        mirror = TableSpec(name=_TABLE, key=ValueSpec(format="json"), mode="upsert", **shared, **settings)
+        model = TableSpec(name=_TABLE, key=ValueSpec(format="json"), mode="upsert", **shared, **settings)
         placed = {"op": "_op", "partition": "_partition", "offset": "_offset"}
         log = TableSpec(name=_LOG, changelog=True, metadata=placed, **shared)
-        return pipeline_of(self.root, mirror, *((log,) if self.has_log else ()))
+        return pipeline_of(self.root, model, *((log,) if self.has_log else ()))
 
     def _declared(self) -> tuple[ColumnSpec, ...]:
         """What a table is partitioned by must be known before there are records of it."""

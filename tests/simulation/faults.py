@@ -34,20 +34,20 @@ class Fate:
 
     def __init__(self, seed: int) -> None:
         seed_randomness(seed)
-        self.chance = np.random.default_rng(seed)
-        self.crash = float(self.chance.choice([0.0, 0.005, 0.02, 0.05]))
-        self.outage = float(self.chance.choice([0.0, 0.01, 0.05, 0.2]))
-        self.is_arranged = bool(self.chance.random() < 0.5)
-        self.is_calm = False
+        self.rng = np.random.default_rng(seed)
+        self.crash = float(self.rng.choice([0.0, 0.005, 0.02, 0.05]))
+        self.outage = float(self.rng.choice([0.0, 0.01, 0.05, 0.2]))
+        self.is_arranged = bool(self.rng.random() < 0.5)
+        self.is_fault_free = False
         self.steps: list[str] = []
 
     def maybe(self, probability: float) -> bool:
         """Whether something of this probability happens."""
-        return not self.is_calm and bool(self.chance.random() < probability)
+        return not self.is_fault_free and bool(self.rng.random() < probability)
 
     def pick(self, least: int, most: int) -> int:
         """A number from `least` to `most`."""
-        return int(self.chance.integers(least, most + 1))
+        return int(self.rng.integers(least, most + 1))
 
     def step(self, name: str) -> None:
         """A point between two steps."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from frazil.spec.models import EnvelopeSpec, ValueSpec
 from tests.simulation.faults import Fate
-from tests.simulation.mirror import Change, Key, Place, Row
+from tests.simulation.upsert_model import Change, Key, Place, Row
 
 PLACES = ("_topic", "_partition", "_offset")
 UNSENT = "__debezium_unavailable_value"

@@ -75,7 +75,7 @@ class History(Scene):
 
     def _produce(self) -> None:
         for _ in range(self.fate.pick(1, 15)):
-            topic = str(self.fate.chance.choice(["a", "b", "c"]))
+            topic = str(self.fate.rng.choice(["a", "b", "c"]))
             partition = self.fate.pick(0, len(self.source.by_name[topic].partitions) - 1)
             number = len(self.produced)
             value, is_bad = self._value(number)
@@ -128,7 +128,7 @@ class History(Scene):
                 assert table.status.run_state is not RunState.STOPPED, (
                     f"{table.name} stopped: {table.status.reason} ({table.status.where})"
                 )
-                dead_letters = self.check_letters(table.name)
+                dead_letters = self.check_dead_letters(table.name)
                 missing = set(bad) - set(dead_letters)
                 sent = self.outbox.topics.get("bad", [])
                 assert self.is_read_anew or len(sent) == len(dead_letters), "the topic has not every letter once"
@@ -149,7 +149,7 @@ class History(Scene):
         """Checks every snapshot of the main branch; the newest progress."""
         if self.catalog.load(table) is None:
             return Progress()
-        self.check_letters(table)
+        self.check_dead_letters(table)
         truth = {
             place: _leaves(record if table == "lake.ab" else record["id"])
             for place, record in self.produced.items()

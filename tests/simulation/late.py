@@ -32,11 +32,11 @@ from frazil.spec.types import parse_type
 from frazil.testing import live_rows
 from frazil.types import DataFile
 from tests.simulation.faults import UnsureSource
-from tests.simulation.mirror import Change, Mirror
 from tests.simulation.replay import Place, Replay
 from tests.simulation.scene import pipeline_of
+from tests.simulation.upsert_model import Change, UpsertModel
 
-_TABLE, _LETTERS = "lake.a", "lake.a__dead_letters"
+_TABLE, _DEAD_LETTERS = "lake.a", "lake.a__dead_letters"
 _LARGE = 3_000_000_000
 _BROKEN = (b"{", b"[]", b'{"id": "x"}')
 
@@ -61,7 +61,7 @@ class LateReplay(Replay):
         for row in live_rows(self.catalog, _TABLE) if self.catalog.load(_TABLE) is not None else ():
             assert (0, row["id"]) not in rows, f"{row['id']} is there twice"
             rows[0, row["id"]] = row["n"]
-        for dead_letter in self._read(_LETTERS):
+        for dead_letter in self._read(_DEAD_LETTERS):
             place = (dead_letter["partition"], dead_letter["offset"])
             assert place not in dead_letters, f"{place} is a letter twice"
             assert dead_letter["value"] == self.produced[place]
@@ -69,21 +69,21 @@ class LateReplay(Replay):
         return rows, dead_letters
 
     def _check_end(self) -> None:
-        mirror = Mirror(is_ordered=self.is_ordered)
-        mirror.apply(self.changes)
-        expected = {(0, key[0]): held.row["n"] for key, rows in mirror.rows.items() for held in rows if held.row}
+        model = UpsertModel(is_ordered=self.is_ordered)
+        model.apply(self.changes)
+        expected = {(0, key[0]): held.row["n"] for key, rows in model.rows.items() for held in rows if held.row}
         rows, dead_letters = self.check()
         assert rows == expected
-        reasons = {(row["partition"], row["offset"]): row["error_class"] for row in self._read(_LETTERS)}
+        reasons = {(row["partition"], row["offset"]): row["error_class"] for row in self._read(_DEAD_LETTERS)}
         assert self.broken <= dead_letters.keys()
         assert {reasons[place] for place in dead_letters.keys() - self.broken} <= {"superseded"}
         for (_, name), value in self._marks():
             raise AssertionError(f"a retry was not finished: {name} {value}")
 
     def _marks(self) -> list[tuple[tuple[str, str], str]]:
-        state = self.catalog.load(_LETTERS)
+        state = self.catalog.load(_DEAD_LETTERS)
         marks = state.marks if state is not None else {}
-        return [((_LETTERS, name), value) for name, value in marks.items() if name.startswith("replaying.")]
+        return [((_DEAD_LETTERS, name), value) for name, value in marks.items() if name.startswith("replaying.")]
 
     def _replayer(self, catalog: Catalog) -> Replayer:
         source = UnsureSource(self.source, self.replay_fate)
@@ -99,14 +99,14 @@ class LateReplay(Replay):
 
     def _drop(self, replayer: Replayer) -> None:  # noqa: ARG002  (somebody else is at work on the dead-letter table)
         """A compaction: the same letters in other files."""
-        files = self.catalog.data_files(_LETTERS) if self.catalog.load(_LETTERS) is not None else []
+        files = self.catalog.data_files(_DEAD_LETTERS) if self.catalog.load(_DEAD_LETTERS) is not None else []
         copies = []
         for file in files:
             path = file.path.removesuffix(".parquet") + "c.parquet"
             pq.write_table(pq.read_table(file.path), path)
             copies.append(DataFile(path, file.record_count, file.size_bytes, file.content.replace(file.path, path)))
         if copies:
-            self.catalog.append_foreign(_LETTERS, tuple(copies), frozenset(file.path for file in files))
+            self.catalog.append_foreign(_DEAD_LETTERS, tuple(copies), frozenset(file.path for file in files))
 
     def _produce(self) -> None:
         for _ in range(self.fate.pick(0, 8)):

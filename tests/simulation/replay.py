@@ -29,7 +29,7 @@ from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource
 from tests.simulation.scene import pipeline_of
 
-_TABLE, _LETTERS = "lake.a", "lake.a__dead_letters"
+_TABLE, _DEAD_LETTERS = "lake.a", "lake.a__dead_letters"
 _LARGE = 3_000_000_000
 _BROKEN: tuple[bytes | None, ...] = (None, b"{", b"[]", b'{"id": "x"}')
 Place = tuple[int, int]
@@ -40,7 +40,7 @@ class _Meddling(Fate):
 
     def __init__(self, seed: int, others: Callable[[], None]) -> None:
         super().__init__(seed)
-        self.crash = float(self.chance.choice([0.01, 0.05, 0.1]))
+        self.crash = float(self.rng.choice([0.01, 0.05, 0.1]))
         self._others = others
 
     def step(self, name: str) -> None:
@@ -74,9 +74,9 @@ class Replay:
             self._produce()
             self._others()
             if self.fate.maybe(0.6):
-                self._work_on_letters()
+                self._work_on_dead_letters()
             self.check()
-        self.fate.is_calm = self.replay_fate.is_calm = True
+        self.fate.is_fault_free = self.replay_fate.is_fault_free = True
         self.service = None
         service = self._start()
         assert service is not None
@@ -108,7 +108,7 @@ class Replay:
             assert value is not None
             record = json.loads(value)
             assert {name: row[name] for name in record} == record
-        for dead_letter in self._read(_LETTERS):
+        for dead_letter in self._read(_DEAD_LETTERS):
             place = (dead_letter["partition"], dead_letter["offset"])
             assert place not in dead_letters, f"{place} is a letter twice"
             dead_letters[place] = dead_letter["value"]
@@ -126,7 +126,7 @@ class Replay:
         self.depth += 1
         try:
             if self.depth == 2 and self.fate.maybe(0.15):
-                self._work_on_letters()
+                self._work_on_dead_letters()
             if self.service is None:
                 self._start()
             elif self.fate.maybe(0.02):
@@ -136,7 +136,7 @@ class Replay:
         finally:
             self.depth -= 1
 
-    def _work_on_letters(self) -> None:
+    def _work_on_dead_letters(self) -> None:
         selection = self._selection()
         replayer = self._replayer(UnsureCatalog(self.catalog, self.replay_fate))
         self.depth += 1

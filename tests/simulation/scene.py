@@ -79,7 +79,7 @@ class Scene(ABC):
         for _ in range(rounds):
             self._something()
             self._turn()
-        self.fate.is_calm = True
+        self.fate.is_fault_free = True
         self.services.clear()
         last = self._start()
         for _ in range(3000):
@@ -230,7 +230,7 @@ class Scene(ABC):
             assert len(self.services) > 1 or self.started > 1, "nobody else was there to take over"
             self.services.remove(service)
 
-    def check_letters(self, table: str) -> list[Place]:
+    def check_dead_letters(self, table: str) -> list[Place]:
         """The bad records in the table's dead-letter table: each of them bad, and there once."""
         name = f"{table}__dead_letters"
         if self.catalog.load(name) is None:

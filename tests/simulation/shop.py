@@ -143,7 +143,7 @@ class Shop:
 
     def __init__(
         self,
-        chance: np.random.Generator,
+        rng: np.random.Generator,
         keys: int,
         partitions: int,
         deliver: Callable[[LoggedSnapshot], None],
@@ -153,7 +153,7 @@ class Shop:
         self.versions: dict[int, dict[int, Row | None]] = {key: {} for key in range(keys)}
         self.log: list[LoggedSnapshot] = []
         self._open: list[Transaction] = []
-        self._chance = chance
+        self._rng = rng
         self._partitions = partitions
         self._deliver = deliver
         self._ways = ways
@@ -162,10 +162,10 @@ class Shop:
 
     def change(self, *, can_empty: bool) -> None:
         """Something happens in the source's table."""
-        turn, key = self._chance.random(), self.pick(0, len(self.versions) - 1)
+        turn, key = self._rng.random(), self.pick(0, len(self.versions) - 1)
         if turn < 0.01:
             self._columns += 1
-        if self._open and self._chance.random() < 0.4:
+        if self._open and self._rng.random() < 0.4:
             self._commit(self._open[self.pick(0, len(self._open) - 1)])
         if can_empty and turn > 0.985:
             self._empty()
@@ -191,7 +191,7 @@ class Shop:
 
     def step(self) -> None:
         """Something is sent, or arrives, or the connector dies."""
-        turn = self._chance.random()
+        turn = self._rng.random()
         if turn < 0.01:
             self._die()
         elif turn < 0.5:
@@ -209,11 +209,11 @@ class Shop:
 
     def pick(self, least: int, most: int) -> int:
         """A number from `least` to `most`."""
-        return int(self._chance.integers(least, most + 1))
+        return int(self._rng.integers(least, most + 1))
 
     def _transaction(self) -> Transaction:
         """One that is open, or another; those without a number are over with their change."""
-        turn = self._chance.random()
+        turn = self._rng.random()
         if self._open and turn < 0.5:
             return self._open[self.pick(0, len(self._open) - 1)]
         if len(self._open) > 2 or turn > 0.85:
@@ -258,7 +258,7 @@ class Shop:
 
     def _update(self, mine: Transaction, key: int, old: Row) -> None:
         new = self._row(key)
-        kept = {name: old[name] for name in LARGE if self._chance.random() < 0.7}
+        kept = {name: old[name] for name in LARGE if self._rng.random() < 0.7}
         self._write(mine, "u", key, {**new, **kept}, dict.fromkeys(kept, UNSENT))
 
     def _move(self, mine: Transaction, key: int, old: Row, to: int) -> None:
@@ -268,7 +268,7 @@ class Shop:
             self._update(mine, key, old)
             return
         row = {**self._row(to), **{name: old[name] for name in LARGE}}
-        unsent = {name: UNSENT for name in LARGE if self._chance.random() < 0.7}
+        unsent = {name: UNSENT for name in LARGE if self._rng.random() < 0.7}
         self._delete(mine, key, old, to)
         self._write(mine, "c", to, row, unsent, since=key)
 
@@ -317,7 +317,7 @@ class Shop:
     def _read(self, key: int) -> None:
         """A snapshot reads a row beside the changes. Its place is that of what the connector has said last, or beyond it."""
         self._at += 1
-        lsn = self.log[-1].lsn if self._chance.random() < 0.3 else self._lsn
+        lsn = self.log[-1].lsn if self._rng.random() < 0.3 else self._lsn
         told: dict[str, Any] = {"row": self.rows[key], "is_composite": self._ways.is_composite}
         said = LoggedSnapshot(self._at, lsn, "r", key, key % self._partitions, **told)
         self.log.append(said)

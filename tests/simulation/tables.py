@@ -28,7 +28,7 @@ from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 from tests.fixtures.lineage import COLUMNS, ids_of_file
 from tests.simulation.faults import Fate
-from tests.simulation.mirror import Row
+from tests.simulation.upsert_model import Row
 
 ROW_ID = "_row_id"
 SAID = summary_key("sim", COMMIT_ID)
@@ -226,7 +226,7 @@ class Lineage:
         self._now: dict[str, set[int]] = {}
         self._seen: set[int] = set()
 
-    def begin_anew(self) -> None:
+    def recreate(self) -> None:
         """All rows are gone: those that come have other ids."""
         self._now = {}
 

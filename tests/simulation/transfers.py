@@ -38,7 +38,7 @@ class TransferHistory(Scene):
         self.arrived: dict[tuple[int, int], LoggedSnapshot] = {}
         self.checked: set[int] = set()
         self.table = SharedTable(self.catalog, _TABLE, fate)
-        self.bank = Bank(fate.chance, fate.pick(3, 12), partitions, self._deliver)
+        self.bank = Bank(fate.rng, fate.pick(3, 12), partitions, self._deliver)
         self.spec = self._spec()
 
     def _produce(self) -> None:
@@ -76,7 +76,7 @@ class TransferHistory(Scene):
         super()._something()
 
     def _start(self) -> Service:
-        if self.fate.is_calm:
+        if self.fate.is_fault_free:
             self.bank.finish()
             for account in (*self.bank.balances, 0):  # Each partition has a newest one that nothing is wrong with.
                 self.bank.touch(account)

@@ -2,7 +2,7 @@
 compactions and other writers also between the look for old rows and the commit, trouble between any two steps; then the
 truth.
 
-The truth: every snapshot holds exactly the rows that the plain dictionary of `mirror` has for its offsets, each with the
+The truth: every snapshot holds exactly the rows that the plain dictionary of `model` has for its offsets, each with the
 values of the very record that it came from; every bad record is a dead letter once.
 """
 
@@ -24,12 +24,12 @@ from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpe
 from frazil.spec.types import parse_type
 from frazil.types import Progress
 from tests.simulation.forms import UNSENT, Form, draw_form
-from tests.simulation.mirror import Change, Held, Key, Mirror, Row
 from tests.simulation.scene import Place, Scene, arranged, pipeline_of
 from tests.simulation.tables import ROW_ID, Lineage, Meddling, SharedTable, words
+from tests.simulation.upsert_model import Change, Held, Key, Row, UpsertModel
 
 _TABLE = "lake.u"
-Told = Callable[[Form], tuple[Change, ...]]
+Produced = Callable[[Form], tuple[Change, ...]]
 """What a record asks for, as the file is when it is read."""
 _FURTHEST = 4
 """How far behind a delete that ended a batch its tombstone may be."""
@@ -39,7 +39,7 @@ _FURTHEST = 4
 class Truth:
     """What a table must be at a snapshot. last: the last record that was read, of each partition."""
 
-    mirror: Mirror = field(default_factory=lambda: Mirror(is_ordered=False))
+    model: UpsertModel = field(default_factory=lambda: UpsertModel(is_ordered=False))
     progress: Progress = field(default_factory=Progress)
     lineage: Lineage = field(default_factory=Lineage)
     last: dict[tuple[str, int], Place] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class UpsertHistory(Scene):
         self.spec = self._spec()
         self.count = 0
         self.forms_of_runs: dict[str, Form] = {}
-        self.changes: dict[Place, Told] = {}
+        self.changes: dict[Place, Produced] = {}
         self.foreign: dict[int, tuple[Key, Row]] = {}
         self.taken: dict[int, Key] = {}
         self.deletes: dict[Place, bytes] = {}
@@ -97,25 +97,25 @@ class UpsertHistory(Scene):
 
     def _follow(self, truth: Truth, snapshot: MemorySnapshot) -> None:
         """To the next snapshot."""
-        mirror, before = truth.mirror, truth.progress
+        model, before = truth.model, truth.progress
         truth.progress = progress = from_summary("sim", snapshot.summary) or before
         everywhere = (*self.changes, *self.bad)
         read = {place for place in everywhere if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])}
         for begin, gone in self.compacted:
             read -= gone if snapshot.id >= begin else frozenset()
         form = self.forms_of_runs.get(progress.run_id, self.form)
-        mirror.is_ordered = form.is_ordered
+        model.is_ordered = form.is_ordered
         asked = list(self._asked(self._not_told(read - self._lost(read, progress), truth.last), form))
-        mirror.apply(asked)
+        model.apply(asked)
         if snapshot.id in self.foreign:
             key, row = self.foreign[snapshot.id]
-            mirror.adopt(key, row, row["at"])
+            model.adopt(key, row, row["at"])
         if snapshot.id in self.taken:
-            mirror.rows.pop(self.taken[snapshot.id], None)
+            model.rows.pop(self.taken[snapshot.id], None)
         if any(change.op == "truncate" for change in asked):
-            truth.lineage.begin_anew()
+            truth.lineage.recreate()
         rows = self.table.rows_at(snapshot.id)
-        self._compare(snapshot.id, rows, mirror.rows)
+        self._compare(snapshot.id, rows, model.rows)
         if self.spec.tables[0].format_version > 2:
             truth.lineage.go_on([(self.form.key_of(row), row[ROW_ID]) for row in rows], snapshot.id)
 
@@ -371,7 +371,7 @@ class UpsertHistory(Scene):
         left = [place for place in (*self.changes, *self.bad) if self._is_left(place)]
         behind = [place for place in left if _at(progress, *place[:2]) <= place[2]]
         assert not behind, f"not complete: {behind[:5]}"
-        missing = self.bad.keys() & set(left) - set(self.check_letters(_TABLE))
+        missing = self.bad.keys() & set(left) - set(self.check_dead_letters(_TABLE))
         assert not missing, f"no dead letter of {sorted(missing)[:5]}"
 
     @staticmethod

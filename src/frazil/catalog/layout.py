@@ -131,7 +131,7 @@ def spec_change(terms: Sequence[PartitionTerm], schema: Schema, spec: PartitionS
     """
     wanted = {(bind(term, schema, where).field_id, term.transform): term for term in terms}
     there = {(field.source_id, str(field.transform)): field for field in spec.fields}
-    # A table of format version 1 keeps the place of a field that was removed, as void.
+    # A table of format version 1 keeps a removed field as a void transform.
     removed = [field.name for key, field in there.items() if key not in wanted and key[1] != _VOID]
     added = [term for key, term in wanted.items() if key not in there]
     kept = [field.name for field in spec.fields]

@@ -94,7 +94,7 @@ def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[
         folder = check_local_folder("catalog", file.parent)
         if not (has_catalog(spec) and folder.is_ok):
             yield folder
-    if not has_catalog(spec) and source is not None:  # Its tables are all yet to be made.
+    if not has_catalog(spec) and source is not None:  # None of its tables exists yet.
         unmade = MemoryCatalog(spec.state_dir, spec.pipeline)
         found = [one for one in check_tables(tables, comparison(spec, source, unmade)) if not one.is_ok]
         yield from found

@@ -37,7 +37,7 @@ class Command:
     def load(self) -> Function:
         """Returns the function that implements the command."""
         module, _, function = self.target.partition(":")
-        gc.disable()  # What is imported stays: to look through it each time takes a seventh of a start.
+        gc.disable()  # Imported modules stay: collecting garbage among them takes a seventh of a start.
         try:
             found: Function = getattr(importlib.import_module(module), function)
         finally:

@@ -201,7 +201,7 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
         raise UnavailableError(error.reason, remedy=error.remedy, where=error.where) from None
 
 
-# ---- telling
+# ---- output
 
 
 def class_document(found: DeadLetterClass) -> dict[str, Any]:

@@ -20,7 +20,7 @@ Port = Annotated[
 ]
 Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The folder of the broker's topics.")]
 _CHECK_EVERY_S = 0.5
-# As every broker does unless told otherwise, so that a producer needs no other command before it.
+# The default of every broker, so that a producer needs no other command first.
 _OWN = {"auto.create.topics.enable": "true"}
 
 

@@ -83,7 +83,7 @@ def _known(words: list[str]) -> list[str]:
 
 
 def _wanted_form(words: list[str]) -> OutputFormat:
-    # A command line that cannot be parsed still says which form its reader expects.
+    # Also for a command line that cannot be parsed, which still names the format that its reader expects.
     asked = [after for word, after in pairwise(words) if word == "--output"]
     asked += [word.partition("=")[2] for word in words if word.startswith("--output=")]
     variable = "_".join(["FRAZIL", *_known(words), "OUTPUT"]).upper().replace("-", "_")

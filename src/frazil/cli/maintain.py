@@ -127,7 +127,7 @@ def _round(
         for planned in _plans(runner, [maintained]):
             outcomes = tuple(runner.run(planned.plan, maintained.maintenance)) if planned.plan is not None else ()
             if any(not outcome.failure for outcome in outcomes):
-                with suppress(FrazilError):  # What was done is done, and said.
+                with suppress(FrazilError):  # The actions are done and reported.
                     runner.note_round(planned.name)
             yield TableRound(planned.name, planned.plan, outcomes, planned.failure)
 
@@ -136,7 +136,7 @@ def _is_bad(outcome: Outcome) -> bool:
     return bool(outcome.failure) and not outcome.is_lost
 
 
-# ---- telling
+# ---- output
 
 
 def document_of(rounds: Sequence[TableRound], dry_run: bool) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Output:
             stream.flush()
         except OSError as error:
             if stream is not self._results or self._is_lost:
-                return  # There is no other place to say it.
+                return  # There is no other place to report it.
             self._is_lost = True
             _give_up(stream)
             raise UnavailableError(

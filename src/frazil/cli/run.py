@@ -120,11 +120,11 @@ def _run(
     stopping = Stopping(grace_s)
     state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
     source = open_topics(spec)
-    with suppress(UnavailableError):  # Without a broker the service waits for one, and looks then.
+    with suppress(UnavailableError):  # Without a broker the service waits for one, and checks then.
         tolerate_empty_patterns(spec, topics_for_reading(spec))
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
     with running_jvm(spec) as jvm, named_jvm_death():
-        # The session is the slow part of a start: it comes up while the catalog is asked for the tables.
+        # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
         catalog = wait_for_catalog(jvm, spec, clock, timeouts)
@@ -148,7 +148,7 @@ def _run(
             service.run(until_caught_up, timeouts)
         finally:
             state_file.write(service.tables, ended=True, maintenance=maintenance_scheduler.status())
-            if not stopping.is_urgent:  # Else the JVM takes with it what still runs in it.
+            if not stopping.is_urgent:  # Otherwise the JVM ends together with whatever runs in it.
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)
     return service.tables
@@ -186,7 +186,7 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
 
 
 def _make_session(jvm: Jvm) -> None:
-    with suppress(UnavailableError, Py4JError, OSError):  # The first batch asks again, and says so.
+    with suppress(UnavailableError, Py4JError, OSError):  # The first batch creates it again, and reports the failure.
         jvm.session()
         log.info("spark_session_started")
 
@@ -204,7 +204,7 @@ def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:
 
 
 def _report(output: Output, tables: Sequence[Table], until_caught_up: bool) -> int:
-    # A run that has caught up with all but a table whose topic is missing has not done what it was asked for.
+    # A run that has caught up with all but a table whose topic is missing has not done everything it was asked for.
     failing = {RunState.STOPPED, RunState.BACKING_OFF} if until_caught_up else {RunState.STOPPED}
     stopped = [table for table in tables if table.status.run_state in failing]
     document: dict[str, Any] = {"tables": {table.name: describe(table) for table in tables}}

@@ -43,7 +43,7 @@ def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
     try:
         yield jvm
     except BaseException as error:
-        if not isinstance(error, Exception):  # Asked to end at once: nothing in it is waited for.
+        if not isinstance(error, Exception):  # Stopped at once: nothing in the JVM is waited for.
             jvm.kill()
         raise
     finally:
@@ -73,7 +73,7 @@ def open_schemas(spec: PipelineSpec) -> Schemas | None:
     """Returns the schemas of the registry that the pipeline file names; None without one."""
     if spec.registry is None:
         return None
-    # Its client costs a fifth of a second to import, which pipelines without a registry need not wait for.
+    # Importing its client costs a fifth of a second, which pipelines without a registry save.
     confluent = importlib.import_module("frazil.registry.confluent")
     return Schemas(confluent.ConfluentRegistry(spec.registry), spec.registry.naming)
 
@@ -174,5 +174,5 @@ def _has_tables(file: Path) -> bool:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
             found = database.execute("select 1 from sqlite_master where name = 'iceberg_tables'").fetchone()
     except sqlite3.Error:
-        return True  # Iceberg will say what is wrong with it.
+        return True  # Iceberg will report what is wrong with it.
     return found is not None

@@ -34,7 +34,7 @@ def _of_topic(target: TableTarget, topic: str, suspects: pa.Table) -> dict[Place
     while suspects.num_rows:
         batches = [pa.RecordBatch.from_pydict(_shipped(batch)) for batch in suspects.to_batches()]
         answer = load_found(text for out in search(job, batches) for text in out.column("report").to_pylist())
-        if answer.together:  # Which of them may be read together is not known.
+        if answer.together:  # Nobody knows which of them can be read together.
             return found | dict.fromkeys(places_of(suspects), _mismatch(answer.together[0].reason))
         found |= {(one.topic, one.partition, one.offset): _mismatch(one.reason) for one in answer.records}
         if len(answer.records) < MOST_FOUND:

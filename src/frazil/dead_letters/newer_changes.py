@@ -127,7 +127,7 @@ class NewerChanges:
         return NOT_KNOWN if place not in self._seen or is_doubtful else NOTHING_NEWER
 
     def _take(self, topic: str, number: int, batch: Sequence[ReadRecord]) -> None:
-        # The last one once more: its tombstone may be the first one here.
+        # The last record once more: its tombstone may be the first one here.
         before = self._last.get((topic, number), ())
         batch = [*before, *batch]
         self._last[topic, number] = batch[-1:]
@@ -137,7 +137,7 @@ class NewerChanges:
             p for one, p in zip(batch, places, strict=True) if stamps.get(p) == (one.key, one.timestamp_ms)
         )
         is_taken = [n >= len(before) and place not in self._asked.dead_letters for n, place in enumerate(places)]
-        # The tombstone of a delete says nothing of its own, which only the delete tells, a letter or not.
+        # The tombstone of a delete changes nothing, which only the delete shows, whether it is a dead letter or not.
         followed = [_is_tombstone_of(one, batch[n + 1 : n + 2]) for n, one in enumerate(batch)]
         read = [n for n, p in enumerate(places) if is_taken[n] or (followed[n] and p not in self._asked.unread)]
         others = [batch[n] for n in read]
@@ -146,7 +146,7 @@ class NewerChanges:
         records = _columns(topic, number, others)
         changes, self._target = read_with(self._fetch, self._target, topic, records)
         is_other = np.array(is_taken)[read]
-        # Such a record may have been a change in its time, and which row it was about cannot be read now.
+        # The record may have been a change when it was written, and its row cannot be determined now.
         refused = np.flatnonzero(changes.decoded.refused & is_other).tolist()
         self._doubts.setdefault((topic, number), []).extend((others[n].offset, others[n].key) for n in refused)
         kept = changes.without_refused()

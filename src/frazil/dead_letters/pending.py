@@ -83,7 +83,7 @@ def settle_replays(catalog: Catalog, dead_letters: TableState) -> None:
         read_at = int(mark)
         pending = _find(catalog, dead_letters.name, replay_id, read_at)
         if pending is None:
-            # Whoever announced it may still be about to make it: not after this commit, which stands in its way.
+            # The process that set the property may still be about to commit the replay: this commit prevents it.
             catalog.append_once(dead_letters.name, (), REWRITE_ID, new_id(), dead_letters.head_id)
             catalog.load(dead_letters.name)
             pending = _find(catalog, dead_letters.name, replay_id, read_at)

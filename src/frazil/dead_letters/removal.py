@@ -111,7 +111,7 @@ def _find(
         return None
     removal = _removal_in_history(catalog, dead_letters, table, replay_id, since)
     if removal is None:
-        # Whoever announced it may still be about to commit the rows: not after this commit, which stands in its way.
+        # The process that set the property may still be about to commit the rows: this commit prevents it.
         catalog.append_once(table, (), REPLAY_ID, new_id(), state.head_id)
         catalog.load(table)
         removal = _removal_in_history(catalog, dead_letters, table, replay_id, since)

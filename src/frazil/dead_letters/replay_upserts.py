@@ -190,7 +190,7 @@ class _Replacing:
         self._dead_letters = dead_letters
         self._topics = sorted({topic for topic, _, _ in self._places(dead_letters.files)})
 
-    # ---- letters to changes
+    # ---- dead letters to changes
 
     def draft(self) -> Draft | None:
         """Returns the dead letters as changes; None where something was missing that is there now."""

@@ -62,7 +62,7 @@ def by_table(target: TableTarget, topics: Sequence[str], only_topic: str, keys: 
     if keys.order is not None:
         live = newest_order(target, found, len(keys))
         is_older = _true(pc.less(keys.order, live.order))
-        # Behind a row of a snapshot an older place is no reason: there arrival decides, as where places are equal.
+        # Behind a snapshot row an older position means nothing: order of arrival decides, as between equal positions.
         by_arrival = _true(pc.equal(keys.order, live.order)) | (is_older & live.were_read_in(keys.partition))
         is_ordered = there & np.asarray(keys.order.is_valid()) & ~by_arrival
         verdicts[is_ordered] = ASK_OR_APPLY
@@ -86,10 +86,10 @@ def _without_row(target: TableTarget, keys: Ranked) -> Verdicts:
     """Returns the verdicts for keys without a row, which may have been deleted since."""
     verdicts = np.full(len(keys), ASK, np.int8)
     if keys.order is not None:
-        verdicts[np.asarray(keys.order.is_valid())] = ASK_OR_APPLY  # As any change that comes late.
+        verdicts[np.asarray(keys.order.is_valid())] = ASK_OR_APPLY  # As for any late change.
     assert target.changes is not None
     if target.changes.marks_deletes and target.envelope is None:
-        verdicts[:] = APPLY  # A deleted row would be there.
+        verdicts[:] = APPLY  # A deleted row would still be in the table, marked.
     verdicts[keys.ops == DELETE] = APPLY
     return verdicts
 

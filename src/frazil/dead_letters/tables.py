@@ -37,7 +37,7 @@ from frazil.write.write import FileWriter, file_io
 
 _PLACE = ("topic", "partition", "offset")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
-# Iceberg keeps every old metadata file unless told otherwise: at one commit a second that fills a disk.
+# By default Iceberg keeps every old metadata file: at one commit a second that fills a disk.
 NEW_TABLE_PROPERTIES = {
     DELETES_OLD: "true",
     "write.metadata.previous-versions-max": "20",
@@ -111,8 +111,8 @@ class DeadLetterTables:
                 "restore it: the letters' files are named in the summary of the table's newest snapshot",
                 dead_letters.table,
             )
-        # In this order: whoever commits to the table after us has kept our promise before, and if that happens only now,
-        # the dead-letter table is no longer as we found it, so that our commit is refused.
+        # In this order: another process that commits to the table after us has delivered these dead letters before; if
+        # that happens only now, the dead-letter table has changed since it was loaded, so that our commit is refused.
         newest = self._catalog.load(table)
         if newest is None or newest.progress.commit_id != progress.commit_id:
             return progress
@@ -128,7 +128,7 @@ class DeadLetterTables:
                 self._send(
                     self._outbox, table, dead_letter_table, replace(dead_letters, files=files), progress.commit_id
                 )
-                # The broker forgets what an idle group has committed, after a week unless it is told otherwise.
+                # By default a broker forgets the committed offsets of an idle group after a week.
                 hit("dead_letters.published")
                 self._catalog.mark(dead_letter_table.name, SENT_MARK, progress.commit_id)
         return replace(progress, dead_letters=None)
@@ -138,7 +138,7 @@ class DeadLetterTables:
     ) -> tuple[DataFile, ...]:
         """Adds the dead letters to their table; returns the files that were added."""
         hit("dead_letters.before")
-        # A table that was rolled back goes through its offsets again; its letters never go back.
+        # A table that was rolled back reads its offsets again; its dead letters are never rolled back.
         reached = later(dead_letter_table.progress.offsets, progress.offsets)
         kept = replace(progress, offsets=reached, dead_letters=None, snapshot_id=None, committed_at_ms=None)
         files = (
@@ -149,7 +149,7 @@ class DeadLetterTables:
         try:
             self._catalog.commit(Commit(dead_letters.table, files, kept, dead_letter_table.progress))
         except ConflictError:
-            # Another process of this pipeline has read the same promise and was quicker to keep it.
+            # Another process of this pipeline has delivered the same dead letters first.
             again = self._catalog.load(dead_letters.table)
             if again is None or again.progress.commit_id != progress.commit_id:
                 raise

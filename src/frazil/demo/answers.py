@@ -1,4 +1,4 @@
-"""What the demo prints at its end: what arrived, a query's answer, and how to ask the tables more."""
+"""The demo's final output: what arrived, the result of a query, and how to query the tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PACKAGE = "iceberg-spark-runtime"
 def summarise(
     arrivals: Sequence[Arrival], top_pages: Sequence[tuple[str, int]], lake: Lake
 ) -> tuple[dict[str, Any], str]:
-    """The result as a JSON document and as text. The metadata files it names are those that are current now."""
+    """Returns the result as a JSON document and as text. The metadata files in it are the current ones."""
     is_equal = all(arrival.is_equal for arrival in arrivals)
     document = {
         "ok": is_equal,
@@ -43,13 +43,13 @@ def summarise(
     verdict = "every record arrived once, with its values" if is_equal else "the tables do not hold what was sent"
     parts = ["what arrived: " + verdict, _aligned(_arrivals(arrivals)), TOP_PAGES, _aligned(_pages(top_pages))]
     if arrivals[0].metadata:
-        # The long part comes first, so that what arrived is what the terminal still shows.
+        # The long part comes first, so that the terminal still shows what arrived.
         parts = ["how to query the tables", how_to_query(arrivals[0].metadata).rstrip(), *parts]
     return document, "\n\n".join(parts)
 
 
 def how_to_query(metadata: str) -> str:
-    """Snippets for other engines that read the table from its metadata file."""
+    """Returns snippets for other engines that read the table from its metadata file."""
     return _BODY.format(metadata=metadata.removeprefix("file:"), package=_coordinate())
 
 
@@ -78,7 +78,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _coordinate() -> str:
-    """The package that Spark needs, at the version that Frazil itself uses."""
+    """Returns the package that Spark needs, in the version that Frazil uses."""
     root = ElementTree.fromstring((resources.files("frazil.runtime") / "ivy.xml").read_text())
     found = (dependency.attrib for dependency in root.iter("dependency"))
     return next(f"{d['org']}:{d['name']}:{d['rev']}" for d in found if d["name"].startswith(_PACKAGE))

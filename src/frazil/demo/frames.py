@@ -1,4 +1,4 @@
-"""What the live view shows at one moment, gathered from the state file, the tables and the producers."""
+"""The content of the live view at one moment, from the state file, the tables and the producers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEPT_EVENTS = 8
 
 @dataclass(frozen=True)
 class Row:
-    """One table. None is what is not known yet."""
+    """One table; None for what is not known yet."""
 
     table: str
     state: str
@@ -37,22 +37,28 @@ class Row:
 
 @dataclass(frozen=True)
 class Frame:
-    """The whole view. command: what calls Frazil from the directory. happened: what happened so far, by seconds since the
-    start.
-    """
+    """The whole view."""
 
+    #: What the demo is doing.
     phase: str
+    #: The time since its start.
     elapsed_s: float
+    #: The current time.
     now_ms: int
+    #: The address of the broker.
     servers: str
+    #: The demo's folder.
     directory: str
+    #: How Frazil is called from that folder.
     command: str
+    #: The tables.
     rows: tuple[Row, ...]
+    #: Events of the demo, with the seconds since its start.
     happened: tuple[tuple[float, str], ...]
 
 
 class Watcher:
-    """Makes frames of a session; remembers what is needed for rates and for what is new."""
+    """Makes frames of a session; remembers what rates and news need."""
 
     def __init__(self, session: Session, clock: Clock) -> None:
         self._session = session
@@ -65,14 +71,14 @@ class Watcher:
         self._is_late = False
 
     def happen(self, words: str) -> None:
-        """Adds a line to what happened."""
+        """Adds an event of the demo."""
         self._happened.append((self._clock.monotonic_s() - self._began_s, words))
 
     def frame(self, phase: str) -> Frame:
-        """The view now."""
+        """Returns the current view."""
         now_s = self._clock.monotonic_s()
-        said: dict[str, Any] = self._session.said().get("tables", {})
-        self._history.append((now_s, {name: _size(table, "row_count") for name, table in said.items()}))
+        state: dict[str, Any] = self._session.state().get("tables", {})
+        self._history.append((now_s, {name: _size(table, "row_count") for name, table in state.items()}))
         while len(self._history) > 2 and now_s - self._history[0][0] > _RATE_OVER_S:
             self._history.popleft()
         self._notice()
@@ -83,23 +89,23 @@ class Watcher:
             servers=self._session.broker.bootstrap_servers,
             directory=str(self._session.directory),
             command=command_from(self._session.directory),
-            rows=tuple(self._row(kind, said.get(kind.table, {})) for kind in sorted(KINDS, key=lambda k: k.table)),
+            rows=tuple(self._row(kind, state.get(kind.table, {})) for kind in sorted(KINDS, key=lambda k: k.table)),
             happened=tuple(self._happened),
         )
 
-    def _row(self, kind: Kind, said: Mapping[str, Any]) -> Row:
-        sent, rows = self._session.producers.ledger[kind.topic].records, _size(said, "row_count")
+    def _row(self, kind: Kind, state: Mapping[str, Any]) -> Row:
+        sent, rows = self._session.producers.ledger[kind.topic].records, _size(state, "row_count")
         return Row(
             table=kind.table,
-            state=said.get("state", "starting"),
+            state=state.get("state", "starting"),
             sent=sent,
             rows=rows,
             rows_per_s=self._rate(kind.table),
             lag_records=max(0, sent - rows),
-            freshness_ms=said.get("freshness_ms"),
-            files=_size(said, "file_count"),
-            size_bytes=_size(said, "size_bytes"),
-            last_commit_ms=said.get("last_commit_ms"),
+            freshness_ms=state.get("freshness_ms"),
+            files=_size(state, "file_count"),
+            size_bytes=_size(state, "size_bytes"),
+            last_commit_ms=state.get("last_commit_ms"),
         )
 
     def _rate(self, table: str) -> float:
@@ -119,7 +125,7 @@ class Watcher:
         try:
             now = self._session.lake.columns(metadata)
         except OSError:
-            return  # The pipeline has replaced it meanwhile; the next look finds its successor.
+            return  # The pipeline has replaced it meanwhile; the next frame finds its successor.
         before = self._columns.get(table)
         self._columns[table] = now
         added = [name for name in now if name not in (before or ())]
@@ -130,12 +136,12 @@ class Watcher:
 
 
 def command_from(directory: Path) -> str:
-    """What a shell in the directory calls this program by: `frazil` is not on everybody's path."""
+    """Returns how a shell in the directory calls this program: `frazil` may not be on the path."""
     program = Path(sys.argv[0]).absolute()
     if program.name != "frazil" or shutil.which("frazil"):
         return "frazil"
     return min(str(program), os.path.relpath(program, directory), key=len)
 
 
-def _size(said: Mapping[str, Any], name: str) -> int:
-    return int((said.get("size") or {}).get(name, 0))
+def _size(state: Mapping[str, Any], name: str) -> int:
+    return int((state.get("size") or {}).get(name, 0))

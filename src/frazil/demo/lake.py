@@ -1,4 +1,4 @@
-"""Reads the demo's tables as any other engine would: the catalog names a metadata file, PyIceberg scans from there."""
+"""Reads the demo's tables as any other engine would: the catalog names a metadata file, and PyIceberg reads from there."""
 
 from __future__ import annotations
 
@@ -24,38 +24,47 @@ TOP_PAGES = "SELECT page, count(*) AS views FROM shop.page_views GROUP BY page O
 
 @dataclass(frozen=True)
 class Arrival:
-    """What was sent to a topic and what its table holds."""
+    """What was sent to a topic, and what its table contains."""
 
+    #: The table.
     table: str
+    #: What was sent.
     sent: Sent
+    #: The number of rows.
     rows: int
+    #: The number of records without a row.
     lost: int
+    #: The number of rows in excess.
     doubled: int
+    #: The sum of the measure.
     total: int
+    #: The number of rows with the late field.
     late: int
+    #: The full names of the columns.
     columns: tuple[str, ...]
+    #: The current metadata file.
     metadata: str
 
     @property
     def is_equal(self) -> bool:
-        """Whether the table holds what was sent: every record once, with its values."""
+        """Whether the table contains every record once, with its values."""
         same = (self.sent.records, self.sent.total, self.sent.late) == (self.rows, self.total, self.late)
         return same and not self.lost and not self.doubled
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Returns the JSON of the arrival."""
         return {**asdict(self), "columns": list(self.columns), "equal": self.is_equal}
 
 
 class Lake:
-    """The tables under the catalog in `folder`."""
+    """The tables of the catalog in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.catalog = folder / "catalog.db"
         self.warehouse = folder / "warehouse"
 
     def metadata_files(self) -> dict[str, str]:
-        """By table the metadata file that is current now; empty before the first table."""
+        """Returns the current metadata file by table; empty before the first table."""
         if not self.catalog.exists():
             return {}
         query = "select table_namespace || '.' || table_name, metadata_location from iceberg_tables"
@@ -65,21 +74,21 @@ class Lake:
             ) as database:
                 return dict(database.execute(query).fetchall())
         except sqlite3.OperationalError:
-            return {}  # The pipeline is just making it.
+            return {}  # The pipeline is just creating it.
 
     def columns(self, metadata: str) -> tuple[str, ...]:
-        """The full names of the columns, nested ones after their struct."""
+        """Returns the full names of the columns, nested ones after their struct."""
         document = json.loads(Path(metadata.removeprefix("file:")).read_text())
         schema = next(s for s in document["schemas"] if s["schema-id"] == document["current-schema-id"])
         return tuple(_names(schema["fields"], ""))
 
     def compare(self, ledger: Mapping[str, Sent]) -> list[Arrival]:
-        """Every table beside what was sent to its topic."""
+        """Returns every table compared with what was sent to its topic."""
         files = self.metadata_files()
         return [self._compare(kind, ledger[kind.topic], files.get(kind.table, "")) for kind in KINDS]
 
     def top_pages(self) -> list[tuple[str, int]]:
-        """The answer to TOP_PAGES."""
+        """Returns the result of TOP_PAGES."""
         metadata = self.metadata_files().get("shop.page_views")
         if metadata is None:
             return []

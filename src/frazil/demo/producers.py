@@ -23,29 +23,35 @@ _FLUSH_TIMEOUT_S = 30.0
 
 @dataclass
 class Sent:
-    """What was sent of one kind: records, the sum of their measure, and how many had the late field."""
+    """What was sent of one kind."""
 
+    #: The number of records.
     records: int = 0
+    #: The sum of the measure.
     total: int = 0
+    #: The number of records with the late field.
     late: int = 0
 
 
 @dataclass(frozen=True)
 class Course:
-    """How much is sent, and how fast. limits: events by topic, None without end. late_from: by topic the first event
-    that has the late field.
-    """
+    """How much is sent, and how fast."""
 
+    #: The rate of all kinds together.
     records_per_s: float
+    #: The number of events by topic; None without a limit.
     limits: Mapping[str, int] | None
+    #: By topic, the first event with the late field.
     late_from: Mapping[str, int]
 
 
 class Producers:
-    """One thread for all kinds; it holds before the late events until they are let go. `ledger` by topic."""
+    """One thread for all kinds; it pauses before the late events until they are allowed."""
 
     def __init__(self, servers: str, course: Course, clock: Clock) -> None:
+        #: What was sent, by topic.
         self.ledger = {kind.topic: Sent() for kind in KINDS}
+        #: Why a record was refused; empty without a refusal.
         self.failure = ""
         self._servers = servers
         self._course = course
@@ -53,14 +59,14 @@ class Producers:
         # `linger` gathers a tick's records; `acks` and idempotence make the ledger what the topic holds.
         settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
         self._producer = Producer(settings)
-        self._chance = {kind.topic: np.random.default_rng(number) for number, kind in enumerate(KINDS)}
+        self._rng = {kind.topic: np.random.default_rng(number) for number, kind in enumerate(KINDS)}
         self._stopping = threading.Event()
         self._may_be_late = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producers", daemon=True)
 
     @property
     def is_done(self) -> bool:
-        """Whether all is sent and acknowledged."""
+        """Whether everything is sent and acknowledged."""
         return self._thread.ident is not None and not self._thread.is_alive()
 
     @property
@@ -69,29 +75,35 @@ class Producers:
         return all(self.ledger[topic].records > first for topic, first in self._course.late_from.items())
 
     def let_late_events_go(self) -> None:
-        """From now on events with late fields may be sent."""
+        """Allows events with late fields."""
         self._may_be_late.set()
 
     def make_topics(self) -> None:
-        """Makes the topics, with nothing in them."""
+        """Creates the topics."""
         admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
         for made in admin.create_topics([NewTopic(kind.topic, kind.partition_count) for kind in KINDS]).values():
             made.result(_FLUSH_TIMEOUT_S)
 
     def start(self) -> None:
-        """Begins to send, unless it has begun."""
+        """Starts to send, if it has not started."""
         if self._thread.ident is None:
             self._thread.start()
 
     def stop(self) -> None:
-        """Sends no more, and returns when all that was sent is acknowledged. UnavailableError when it is not."""
+        """Stops sending, and waits until everything is acknowledged.
+
+        Raises: UnavailableError where a record was not acknowledged.
+        """
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(_FLUSH_TIMEOUT_S + 5)
         self.check()
 
     def check(self) -> None:
-        """Raises UnavailableError when a record was refused."""
+        """Checks that no record was refused.
+
+        Raises: UnavailableError where one was.
+        """
         if self.failure:
             raise UnavailableError(f"a record could not be produced: {self.failure}", where=self._servers)
 
@@ -120,7 +132,7 @@ class Producers:
 
     def _send(self, kind: Kind, number: int, sent: Sent) -> None:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
-        event = kind.make(self._chance[kind.topic], number, now, number >= self._course.late_from[kind.topic])
+        event = kind.make(self._rng[kind.topic], number, now, number >= self._course.late_from[kind.topic])
         text = json.dumps(event, separators=(",", ":"))
         try:
             self._producer.produce(kind.topic, text, kind.key(event), on_delivery=self._on_delivery)

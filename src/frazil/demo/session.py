@@ -33,7 +33,7 @@ tables:
 
 
 class Session:
-    """Everything that the demo starts. `start` fills an emptied `directory`, `stop` leaves the tables in it."""
+    """Everything that the demo starts. `start` empties `directory` and fills it, `close` leaves the tables in it."""
 
     def __init__(self, directory: Path, course: Course, clock: Clock) -> None:
         self.directory = directory.absolute()
@@ -49,12 +49,12 @@ class Session:
 
     @property
     def producers(self) -> Producers:
-        """The producers, once they were started."""
+        """The producers, once they are started."""
         assert self._producers is not None
         return self._producers
 
     def start(self) -> None:
-        """Starts broker, producers and pipeline; returns while the pipeline is still coming up."""
+        """Starts broker, pipeline and producers; returns while the pipeline is still starting."""
         self._lock = claim(self.directory)
         self.broker.start()
         (self.directory / FILE).write_text(pipeline_file(self.broker.bootstrap_servers))
@@ -63,30 +63,33 @@ class Session:
         self._producers = Producers(self.broker.bootstrap_servers, self._course, self._clock)
         self._producers.make_topics()
 
-    def said(self) -> dict[str, Any]:
-        """What the pipeline last said of itself."""
+    def state(self) -> dict[str, Any]:
+        """Returns the last state that the pipeline wrote."""
         return self._state_file.read()
 
     def check(self) -> None:
-        """Raises UnavailableError when a part has ended that should run, or a table has stopped."""
+        """Checks that every part runs and no table is stopped.
+
+        Raises: UnavailableError where one is not.
+        """
         self.producers.check()
         if not self.broker.is_running:
             raise UnavailableError("the broker ended", remedy="read its log", where=str(self.broker.log))
         if self._pipeline is not None and self._pipeline.poll() is not None:
             raise UnavailableError("the pipeline ended", remedy="read its log", where=str(self.log))
-        for name, table in self.said().get("tables", {}).items():
+        for name, table in self.state().get("tables", {}).items():
             if table["state"] == "stopped":
                 message = f"table {name} stopped: {table['reason']}"
                 raise UnavailableError(message, remedy=table["remedy"], where=table["where"])
 
     def has_arrived(self) -> bool:
-        """Whether every table has as many rows as records were sent."""
-        tables = self.said().get("tables", {})
+        """Returns whether every table has as many rows as records were sent."""
+        tables = self.state().get("tables", {})
         rows = {name: (table.get("size") or {}).get("row_count", 0) for name, table in tables.items()}
         return all(rows.get(kind.table, 0) >= self.producers.ledger[kind.topic].records for kind in KINDS)
 
     def stop_pipeline(self) -> int:
-        """SIGTERM: the pipeline commits what it has in hand and ends. Its exit code."""
+        """Sends SIGTERM: the pipeline commits its batch and ends. Returns its exit code."""
         process, self._pipeline = self._pipeline, None
         if process is None:
             return 0
@@ -98,7 +101,7 @@ class Session:
             return process.wait()
 
     def close(self) -> None:
-        """Ends all that still runs; the tables stay."""
+        """Ends everything that still runs; the tables stay."""
         try:
             if self._producers is not None and not self._producers.is_done:
                 self._producers.stop()
@@ -118,15 +121,15 @@ class Session:
 
 
 def pipeline_file(servers: str) -> str:
-    """The demo's pipeline file: no more in it than any other needs."""
+    """Returns the demo's pipeline file, which has no more settings than any other needs."""
     tables = "".join(f"  {kind.table}: {{topic: {kind.topic}}}\n" for kind in KINDS)
     return _PIPELINE_FILE.format(pipeline=PIPELINE, servers=servers) + tables
 
 
 def claim(directory: Path) -> TextIO:
-    """Empties the folder of an earlier demo and takes it; whoever closes the answer gives it back.
+    """Empties the folder of an earlier demo and locks it; closing the returned file unlocks it.
 
-    SpecError for a folder that holds anything else, and for one in which a demo runs.
+    Raises: SpecError for a folder with anything else in it, and for one in which a demo runs.
     """
     mark = directory / _MARK
     if directory.exists() and not mark.exists() and any(directory.iterdir()):

@@ -1,4 +1,4 @@
-"""Watches the demo until all that was sent has arrived: redrawn in a terminal, a line every few seconds elsewhere."""
+"""Watches the demo until everything sent has arrived: redrawn in a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -15,32 +15,35 @@ from frazil.demo.view import DONE, draw, line
 from frazil.errors import UnavailableError
 
 _REDRAW_S = 0.25
-_TELL_EVERY_S = 5.0
+_WRITE_EVERY_S = 5.0
 _PATIENCE_S = 180.0
 
 
 class Show:
-    """`tell` writes a line for people. best: the last frame while producers and pipeline both worked."""
+    """Runs the demo's live view. write_line: writes a line for people."""
 
-    def __init__(self, session: Session, clock: Clock, tell: Callable[[str], None]) -> None:
+    def __init__(self, session: Session, clock: Clock, write_line: Callable[[str], None]) -> None:
+        #: The last frame while producers and pipeline both worked.
         self.best: Frame | None = None
         self._session = session
         self._clock = clock
-        self._tell = tell
+        self._write_line = write_line
         self._console = Console(stderr=True)
         self._live: Live | None = None
-        self._told_at_s = float("-inf")
+        self._written_at_s = float("-inf")
         self._watcher = Watcher(session, clock)
         self._signals = 0
 
     def listen(self) -> None:
-        """From now on Ctrl-C, SIGTERM and a closed terminal end the show, not the process."""
+        """Makes Ctrl-C, SIGTERM and a closed terminal end the show and not the process, from now on."""
         for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(kind, self._on_signal)
 
     def run(self) -> None:
-        """Returns when all that was sent has arrived: after the producers' last record, or after the first signal, when
-        they send no more. The next signal ends the waiting too. UnavailableError when a part fails.
+        """Returns when everything sent has arrived: after the producers' last record, or after the first signal, which
+        stops them. The next signal ends the waiting too.
+
+        Raises: UnavailableError where a part fails.
         """
         if not self._console.is_terminal:
             self._run()
@@ -69,11 +72,11 @@ class Show:
             self._clock.sleep(_REDRAW_S)
 
     def _show(self, phase: str, is_last: bool = False) -> Frame:
-        is_up = bool(self._session.said())
+        is_up = bool(self._session.state())
         if is_up and not self._signals:
             self._session.producers.start()
         is_warm = any(
-            (table.get("size") or {}).get("row_count") for table in self._session.said().get("tables", {}).values()
+            (table.get("size") or {}).get("row_count") for table in self._session.state().get("tables", {}).values()
         )
         words = phase if is_warm else "the first batch is on its way" if is_up else "the pipeline is starting"
         frame = self._watcher.frame(words)
@@ -83,9 +86,9 @@ class Show:
         now_s = self._clock.monotonic_s()
         if self._live is not None:
             self._live.update(draw(frame), refresh=True)
-        elif is_last or now_s - self._told_at_s >= _TELL_EVERY_S:
-            self._told_at_s = now_s
-            self._tell(line(frame))
+        elif is_last or now_s - self._written_at_s >= _WRITE_EVERY_S:
+            self._written_at_s = now_s
+            self._write_line(line(frame))
         return frame
 
     def _on_signal(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""Draws a frame of the demo for a terminal of 80 columns or more. Pure: a frame in, something rich can print out."""
+"""Draws a frame of the demo for a terminal of 80 columns or more. Pure: from a frame to a rich renderable."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _FONT_FACES = re.compile(r"@font-face\s*{.*?}\s*", re.DOTALL)
 
 
 def draw(frame: Frame) -> RenderableType:
-    """The live view."""
+    """Returns the live view."""
     happened = [Text(), *_happened(frame)] if frame.happened else []
     foot = [Text(), *_foot(frame)] if frame.phase != DONE else []
     return Group(_head(frame), Text(), _tables(frame), *happened, *foot)
 
 
 def line(frame: Frame) -> str:
-    """The frame in one line, where there is no terminal to redraw."""
+    """Returns the frame in one line, for output that cannot be redrawn."""
     tables = ", ".join(f"{row.table} {row.rows:,} of {row.sent:,}" for row in frame.rows)
     return f"{_clock(frame.elapsed_s)}  {frame.phase}: {tables}"
 
 
 def save_picture(frame: Frame, path: Path) -> None:
-    """Writes the view as an SVG that asks no other machine for fonts."""
+    """Writes the view as an SVG that loads no fonts from the network."""
     console = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(draw(frame))
     svg = console.export_svg(title="frazil demo", unique_id="demo")

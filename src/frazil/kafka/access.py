@@ -13,7 +13,7 @@ _TIMEOUT_S = 10.0
 
 
 def unreadable_topics(properties: Mapping[str, str], topics: Iterable[str]) -> set[str]:
-    """Those of `topics` whose records this client may not read. Where the broker does not say, none."""
+    """Returns the topics that this client may not read; none where the broker does not report rights."""
     names = sorted(topics)
     if not names:
         return set()

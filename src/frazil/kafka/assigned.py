@@ -1,4 +1,6 @@
-"""Exact ranges read by a consumer in the driver: assigned, never subscribed, and nothing is committed."""
+"""Offset ranges read by a consumer in the driver: partitions are assigned, never subscribed, and no offset is
+committed.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +18,31 @@ _POLL_S = 0.5
 
 
 class Silence(Exception):
-    """Records have not come in time."""
+    """Records have not arrived in time."""
 
 
 def open_consumer(properties: Mapping[str, str], group: str, other: Mapping[str, Any] | None = None) -> Consumer:
-    """A consumer that is told at the end of a partition. other: settings of librdkafka, before those that all have.
+    """Returns a consumer that reports the end of a partition. other: settings of librdkafka, overridden by the common
+    ones.
 
-    Raises KafkaException when librdkafka refuses the settings.
+    Raises: KafkaException where librdkafka refuses the settings.
     """
     level = {"isolation.level": properties.get("isolation.level", "read_committed")}
     own = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
-    # Where the first records are gone, what is left of them is read.
+    # Where the first records are gone, the remaining ones are read.
     begin = {"auto.offset.reset": "earliest"}
     return Consumer({**native_properties(properties), **level, **own, **begin, **(other or {})})
 
 
 class AssignedRanges:
-    """One reading of ranges, no two of one partition. is_strict: what a partition does not have yet, as when its new leader
-    has not caught up, is waited for; else it is read to its end. reached: per partition the offset up to which it is read.
+    """One reading of ranges, at most one per partition. is_strict: waits for records that a partition does not have
+    yet, as when its new leader has not caught up; otherwise the partition is read to its end.
     """
 
     def __init__(self, ranges: Iterable[OffsetRange], *, is_strict: bool = False) -> None:
         self._is_strict = is_strict
         asked = {(r.topic, r.partition): r for r in ranges}
+        #: Per partition, the offset up to which it is read.
         self.reached: dict[Partition, int] = {place: r.start for place, r in asked.items()}
         self._left = {place: r for place, r in asked.items() if r.span > 0}
 
@@ -50,10 +54,10 @@ class AssignedRanges:
     def batches(
         self, consumer: Consumer, clock: Clock, timeout_s: float, at_once: int, *, is_for_all: bool = False
     ) -> Iterator[list[ReadRecord]]:
-        """Reads to the ends of the ranges, at most `at_once` records at a time, those of a partition in their order.
+        """Yields records up to the ends of the ranges, at most `at_once` at a time, in order per partition. timeout_s:
+        how long to wait for the next records, or for all of them; the caller's time between batches does not count.
 
-        timeout_s: how long is waited for the next records, or for all of them; the time that the caller takes for a lot does
-        not count as waiting for the next. Raises Silence after it, and KafkaException.
+        Raises: Silence after the timeout; KafkaException.
         """
         deadline = clock.monotonic_s() + timeout_s
         consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._left.values()])
@@ -68,7 +72,7 @@ class AssignedRanges:
                 deadline = clock.monotonic_s() + timeout_s
 
     def _take(self, message: Message) -> ReadRecord | None:
-        """The record, if it was asked for; notes how far its partition is read."""
+        """Returns the record if it belongs to a range, and notes how far its partition is read."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)

@@ -1,4 +1,4 @@
-"""The source's twin in memory: topics as lists of records, for tests."""
+"""The in-memory implementations of the Kafka ports, for tests: topics are lists of records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frazil.kafka.port import OutRecord, Partition, ReadRecord, TopicDescription
 from frazil.types import OffsetRange
 
 _AT_ONCE = 3
-"""Few, so that tests see more than one lot."""
+"""Small, so that tests see more than one batch."""
 
 
 @dataclass(frozen=True)
@@ -28,30 +28,36 @@ class MemoryRecord:
 
 @dataclass
 class MemoryTopic:
-    """Partitions of records; `id` changes when the topic is made anew. ends: the least that the end of a partition is."""
+    """A topic with its partitions."""
 
+    #: The records of each partition.
     partitions: list[list[MemoryRecord]]
+    #: By partition, the first offset that retention has left.
     first: dict[int, int] = field(default_factory=dict)
+    #: By partition, the least value of its end offset.
     ends: dict[int, int] = field(default_factory=dict)
+    #: The topic id, which changes when the topic is deleted and recreated.
     id: str = field(default_factory=new_id)
 
     def end(self, partition: int) -> int:
-        """The offset after the last record, or after what was there behind it."""
+        """Returns the end offset of the partition."""
         records = self.partitions[partition]
         end = records[-1].offset + 1 if records else self.first.get(partition, 0)
         return max(end, self.ends.get(partition, 0))
 
 
 class MemorySource:
-    """See the ports Source and RecordReader; `is_down` makes every answer an outage, `silent` partitions have no leader."""
+    """Implements the ports Source and RecordReader."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, MemoryTopic] = {}
+        #: Whether every request raises UnavailableError.
         self.is_down = False
+        #: Partitions without a leader.
         self.silent: set[Partition] = set()
 
     def create(self, topic: str, partition_count: int = 1) -> MemoryTopic:
-        """Makes a topic, also in place of one that is there."""
+        """Creates a topic, replacing one of this name."""
         self.by_name[topic] = MemoryTopic([[] for _ in range(partition_count)])
         return self.by_name[topic]
 
@@ -64,26 +70,26 @@ class MemorySource:
         gap: int = 0,
         **other: Any,
     ) -> int:
-        """Appends a record after `gap` missing offsets; its offset. other: key and headers, as of MemoryRecord."""
+        """Appends a record after `gap` missing offsets; returns its offset. other: key and headers, see MemoryRecord."""
         log = self.by_name[topic]
         offset = log.end(partition) + gap
         log.partitions[partition].append(MemoryRecord(offset, value, timestamp_ms, **other))
         return offset
 
     def trim(self, topic: str, partition: int, offset: int) -> None:
-        """What retention does: forgets the records before `offset`."""
+        """Deletes the records before `offset`, as retention does."""
         log = self.by_name[topic]
         log.partitions[partition] = [r for r in log.partitions[partition] if r.offset >= offset]
         log.first[partition] = offset
 
     def mark(self, topic: str, partition: int, count: int = 1) -> None:
-        """What transactions leave where they end: offsets that no reader sees a record of."""
+        """Advances the end offset without records, as transaction markers do."""
         log = self.by_name[topic]
         log.ends[partition] = log.end(partition) + count
 
     def compact(self, topic: str, partition: int, end: int, tombstones_end: int = 0) -> frozenset[int]:
-        """What the log cleaner does: of the records before `end` the last one of each key stays, and before
-        `tombstones_end` none that has no value. The offsets of those that go.
+        """Compacts the partition, as the log cleaner does: of the records before `end` the last one of each key stays,
+        and before `tombstones_end` none without a value. Returns the offsets of deleted records.
         """
         log = self.by_name[topic]
         records = [r for r in log.partitions[partition] if r.offset < end and r.key is not None]
@@ -174,14 +180,17 @@ def _read(r: OffsetRange, record: MemoryRecord) -> ReadRecord:
 
 @dataclass
 class MemoryOutbox:
-    """The twin in memory. losses: what goes wrong with the next batches: `question` never arrives, of `answer` it lands."""
+    """Implements the port Outbox."""
 
+    #: The records written, by topic.
     topics: dict[str, list[OutRecord]] = field(default_factory=dict)
+    #: The faults of the next writes: `question`: the request never arrives; `answer`: it succeeds and the response is
+    #: lost.
     losses: list[str] = field(default_factory=list)
     _last: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """What a broker does with the offsets of groups that were idle for long."""
+        """Forgets the last names, as a broker does with the offsets of groups that were idle for long."""
         self._last.clear()
 
     def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:

@@ -1,8 +1,8 @@
-"""Records written to a Kafka topic exactly once per name: each lot in one transaction, with the name that it had beside it.
+"""Writes records to a Kafka topic exactly once per name: each batch in one transaction, together with its name.
 
-The name is the metadata of an offset of a consumer group that nobody consumes with; Kafka commits it in the transaction of
-the records (KIP-98). So after a crash, or an answer that was lost, the group says whether a lot is there. Of two writers
-the later one fences the earlier.
+The name is the metadata of a committed offset of a consumer group that nobody consumes with; Kafka commits it in the
+transaction of the records (KIP-98, transactional `sendOffsetsToTransaction`). After a crash or a lost response the
+group's offset shows whether a batch was written. Of two writers with one name, the later one fences the earlier one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _NOT_READY = (
 
 
 class KafkaOutbox:
-    """On a real cluster; `properties` are Kafka's client properties. A producer is kept for every owner and topic."""
+    """Implements the port on a cluster; `properties` are Kafka's client properties. One producer is kept per owner and
+    topic.
+    """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = native_properties(properties)
@@ -50,7 +52,7 @@ class KafkaOutbox:
 
 
 class _Writer:
-    """One transactional producer; after an error it is thrown away."""
+    """One transactional producer; after an error it is discarded."""
 
     def __init__(self, properties: Mapping[str, str], owner: str, topic: str) -> None:
         self._topic = topic
@@ -58,7 +60,7 @@ class _Writer:
         settings = {**properties, "transactional.id": owner, "message.max.bytes": _LARGEST_RECORD, "log_level": _HIGH}
         self._producer = Producer(settings)
         self._consumer = Consumer({**properties, "group.id": group, "log_level": _HIGH})
-        self._producer.init_transactions(_TIMEOUT_S)  # From here on an earlier writer is refused.
+        self._producer.init_transactions(_TIMEOUT_S)  # From here on an earlier writer is fenced.
         self._last = self._asked_name()
 
     def write(self, name: str, records: Sequence[OutRecord]) -> None:
@@ -82,7 +84,7 @@ class _Writer:
         self._last = name
 
     def _asked_name(self) -> str:
-        """The name that is committed; a broker that has just begun to look after groups is asked again."""
+        """Returns the committed name; retries while the broker is only starting to coordinate groups."""
         left = _TRIES
         while True:
             try:

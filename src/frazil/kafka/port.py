@@ -1,5 +1,5 @@
-"""What Frazil asks of Kafka besides a batch's records: which topics there are, under which ids, and how far they reach; to
-read a few records in the driver; and to write a lot of records once.
+"""The ports of Kafka besides the records of a batch: topics with their ids and offsets, a few records read in the
+driver, and a batch of records written once.
 """
 
 from __future__ import annotations
@@ -16,40 +16,42 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """A topic's id, which changes when it is deleted and created again, and its number of partitions."""
+    """A topic."""
 
+    #: Its name.
     name: str
+    #: Its id, which changes when it is deleted and recreated.
     id: str
+    #: The number of its partitions.
     partition_count: int
 
 
 class Source(Protocol):
-    """The port. Every method raises UnavailableError when no broker answers."""
+    """The port of topics and offsets. Every method raises UnavailableError where no broker answers."""
 
     def cluster_id(self) -> str:
-        """The id of the Kafka cluster."""
+        """Returns the id of the Kafka cluster."""
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """The topics whose names are wanted, fresh from the brokers; what does not exist is absent."""
+        """Returns the topics whose names are wanted, fresh from the brokers, without topics that do not exist."""
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Per partition the offset after the last record that a consumer of our isolation level may read.
-
-        A partition that is gone or has no leader just now is absent.
+        """Returns per partition the offset after the last record that a consumer of the configured isolation level may
+        read, without partitions that do not exist or have no leader now.
         """
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Per partition the first offset that is still there; absent as in `ends`."""
+        """Returns per partition the first offset that still exists, without partitions as in `ends`."""
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Per partition the first offset whose record is not older than the given time (ms); its end when there is
-        none; absent as in `ends`.
+        """Returns per partition the first offset whose record is not older than the given time (ms), or its end;
+        without partitions as in `ends`.
         """
 
 
 @dataclass(frozen=True)
 class OutRecord:
-    """One record to be written."""
+    """A record to be written."""
 
     key: bytes | None
     value: bytes | None
@@ -58,38 +60,42 @@ class OutRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
-    """One record that was read, with all that Kafka has of it. timestamp_ms: None where it has none."""
+    """A record that was read, with everything that Kafka has of it."""
 
     topic: str
     partition: int
     offset: int
     value: bytes | None
+    #: Its timestamp; None without one.
     timestamp_ms: int | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
     key: bytes | None = None
 
 
 class RecordReader(Protocol):
-    """The port by which the driver reads records itself: those that a consumer of our isolation level may read. Every method
-    raises UnavailableError when they do not come in time.
+    """The port by which the driver reads records that a consumer of the configured isolation level may read. Every
+    method raises UnavailableError where they do not arrive in time.
     """
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
-        """The records of `ranges`, those of a partition in their order, and how far it is read: to its range's end, unless
-        there is more than about `enough_bytes`. For what must not have a hole: records that are not there any more are
-        UnavailableError too.
+        """Returns the records of `ranges`, in order per partition, and how far each partition is read: to the end of
+        its range, unless there are more than about `enough_bytes`.
+
+        Raises: UnavailableError also for records that no longer exist: the result must have no gap.
         """
 
     def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
-        """The records of the range that are still there, in their order, some at a time."""
+        """Yields the records of the range that still exist, in order, some at a time."""
 
 
 class Outbox(Protocol):
-    """The port. `owner` names the writer of a topic: of two with one name the later goes on."""
+    """The port of writing records once. `owner` names the writer of a topic; of two with one name the later one fences
+    the earlier.
+    """
 
     def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
-        """Writes the records, unless the owner's last lot in the topic has this name already.
+        """Writes the records, unless the owner's last batch in the topic has this name.
 
-        Raises UnavailableError when it cannot be found out whether they are there (to be called again), ConflictError when
-        another process has taken over.
+        Raises: UnavailableError where the outcome is unknown (to be called again); ConflictError where another process
+        has taken over.
         """

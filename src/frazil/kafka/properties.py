@@ -1,7 +1,7 @@
-"""One set of client properties, two clients: librdkafka in the driver and Java in the tasks.
+"""One set of client properties for two clients: librdkafka in the driver and Java in the tasks.
 
-A pipeline file may use either spelling. What the two call differently (SASL credentials, certificates) is translated;
-what only one of them knows goes to that one.
+A pipeline file may use either spelling. Properties with different names in the two clients (SASL credentials,
+certificates) are translated; a property that only one client knows goes to that client.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-# Known to librdkafka alone; Java would warn about them or, worse, print their value.
+# Known to librdkafka only; Java would warn about them or, worse, print their values.
 _NATIVE_ONLY = {
     "sasl.username", "sasl.password", "sasl.mechanisms", "ssl.ca.location", "ssl.certificate.location",
     "ssl.key.location", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem",
     "enable.ssl.certificate.verification", "broker.address.family", "debug", "log_level",
     "socket.keepalive.enable", "socket.timeout.ms", "topic.metadata.refresh.interval.ms", "queued.max.messages.kbytes",
 }  # fmt: skip
-# Known to Java's consumer alone; librdkafka would refuse to start. What neither knows is left to librdkafka to refuse: it is
-# misspelt.
+# Known to Java's consumer only; librdkafka would refuse to start. A property that neither knows is misspelt, and
+# librdkafka refuses it.
 _JAVA_ONLY_PREFIXES = (
     "sasl.login.", "sasl.client.", "max.poll.rec", "metric.", "metrics.",
     "sasl.oauthbearer.jwks.", "sasl.kerberos.ticket.", "config.providers",
@@ -54,12 +54,12 @@ _JAVA_ONLY = {
 _HOST_CHECK = "ssl.endpoint.identification.algorithm"
 _NATIVE_CA = ("ssl.ca.location", "ssl.ca.pem")
 _NATIVE_KEYS = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem")
-# What reaches the other client under another name.
+# Properties that reach the other client under another name.
 _TRANSLATED = {
     "sasl.username", "sasl.password", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "isolation.level",
     "ssl.truststore.type", "ssl.keystore.type", "enable.ssl.certificate.verification", *_NATIVE_CA, *_NATIVE_KEYS,
 }  # fmt: skip
-# What people set, besides those above.
+# Common properties of both clients, besides those above.
 _OF_BOTH = {
     "bootstrap.servers", "client.id", "client.rack", "security.protocol", "ssl.key.password", "connections.max.idle.ms",
     "socket.connection.setup.timeout.ms", "allow.auto.create.topics", "sasl.kerberos.service.name",
@@ -69,7 +69,7 @@ _CREDENTIAL = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """For librdkafka (the driver's admin client and its sample reader)."""
+    """Returns the properties for librdkafka, used by the driver."""
     native = {
         name: value
         for name, value in properties.items()
@@ -77,7 +77,7 @@ def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
     }
     native |= _native_certificates(properties)
     if _HOST_CHECK in properties:
-        native[_HOST_CHECK] = properties[_HOST_CHECK] or "none"  # Java says it with an empty text.
+        native[_HOST_CHECK] = properties[_HOST_CHECK] or "none"  # Java's value is the empty text.
     jaas = properties.get("sasl.jaas.config")
     if jaas and "sasl.username" not in native:
         found = dict(_CREDENTIAL.findall(jaas))
@@ -93,7 +93,7 @@ def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """For the Java consumers of Spark's Kafka source."""
+    """Returns the properties for the Java consumers of Spark's Kafka source."""
     java = {name: value for name, value in properties.items() if name not in _NATIVE_ONLY}
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms")
     if mechanism:
@@ -118,35 +118,41 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def refused_setting(error: Exception, properties: Mapping[str, str]) -> SpecError:
-    """What librdkafka says of the first setting that it does not take; `where` is that setting, `kafka` if none is named."""
-    [said] = error.args[:1] or [error]
-    words = said.str() if isinstance(said, KafkaError) else str(said)
-    named = (name for name in properties if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", words))
+    """Returns the error for the first setting that librdkafka refuses; `where` is that setting, or `kafka` where none
+    is named.
+    """
+    [cause] = error.args[:1] or [error]
+    message = cause.str() if isinstance(cause, KafkaError) else str(cause)
+    named = (name for name in properties if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message))
     name = max(named, key=len, default="kafka")
-    near = nearest(name, _NATIVE_ONLY | _JAVA_ONLY | _OF_BOTH) if "No such" in words else None
+    near = nearest(name, _NATIVE_ONLY | _JAVA_ONLY | _OF_BOTH) if "No such" in message else None
     remedy = f"did you mean `{near}`?" if near else "correct it or remove it"
-    return SpecError(f"the Kafka client refuses its settings: {words}", remedy=remedy, where=name)
+    return SpecError(f"the Kafka client refuses its settings: {message}", remedy=remedy, where=name)
 
 
 def _native_certificates(properties: Mapping[str, str]) -> dict[str, str]:
-    """Java's stores in librdkafka's words, as far as it can read them (PEM, and PKCS12 for keys) and has none of its own."""
-    said: dict[str, str | None] = {}
+    """Returns Java's key and trust stores as librdkafka's properties, as far as it can read them (PEM, and PKCS12 for
+    keys) and has none of its own.
+    """
+    translated: dict[str, str | None] = {}
     if properties.get("ssl.truststore.type", "").upper() == "PEM" and not _has_any(properties, _NATIVE_CA):
-        said["ssl.ca.location"] = properties.get("ssl.truststore.location")
-        said["ssl.ca.pem"] = properties.get("ssl.truststore.certificates")
+        translated["ssl.ca.location"] = properties.get("ssl.truststore.location")
+        translated["ssl.ca.pem"] = properties.get("ssl.truststore.certificates")
     if _has_any(properties, _NATIVE_KEYS):
         pass
     elif properties.get("ssl.keystore.type", "").upper() == "PEM":
-        said["ssl.certificate.location"] = said["ssl.key.location"] = properties.get("ssl.keystore.location")
-        said["ssl.certificate.pem"] = properties.get("ssl.keystore.certificate.chain")
-        said["ssl.key.pem"] = properties.get("ssl.keystore.key")
+        translated["ssl.certificate.location"] = translated["ssl.key.location"] = properties.get(
+            "ssl.keystore.location"
+        )
+        translated["ssl.certificate.pem"] = properties.get("ssl.keystore.certificate.chain")
+        translated["ssl.key.pem"] = properties.get("ssl.keystore.key")
     elif _is_pkcs12(properties):
-        said |= {name: properties.get(name) for name in ("ssl.keystore.location", "ssl.keystore.password")}
-    return {name: value for name, value in said.items() if value is not None}
+        translated |= {name: properties.get(name) for name in ("ssl.keystore.location", "ssl.keystore.password")}
+    return {name: value for name, value in translated.items() if value is not None}
 
 
 def _java_certificates(properties: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's certificates in Java's words, where it has none of its own."""
+    """Returns librdkafka's certificates as Java's properties, where it has none of its own."""
     java: dict[str, str] = {}
     if not any(name.startswith("ssl.truststore.") for name in properties):
         if "ssl.ca.location" in properties:
@@ -178,7 +184,7 @@ def _has_any(properties: Mapping[str, str], names: Iterable[str]) -> bool:
 
 @cache
 def _say_left_out(client: str, names: frozenset[str]) -> None:
-    """Once for each client and set of names: they are asked for whenever a client is made."""
+    """Logs properties left out, once for each client and set of names."""
     if names:
         log.debug("settings_ignored", client=client, settings=sorted(names))
 

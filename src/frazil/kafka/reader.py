@@ -1,4 +1,4 @@
-"""Records of exact ranges, read by the driver itself from a real cluster."""
+"""Records of offset ranges, read by the driver from a cluster."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from frazil.types import OffsetRange
 _AT_ONCE = 1000
 _BATCH_RECORDS = 5000
 _TIMEOUT_S = 30.0
-# What is fetched ahead is thrown away when enough has been read.
+# Records fetched in advance are discarded when enough has been read.
 _FETCHED_AHEAD_KB = 16 * 1024
 
 
 class KafkaReader:
-    """See the port RecordReader. properties: Kafka's client properties. timeout_s: for the next records. Used by one thread
-    at a time.
+    """Implements the port RecordReader. properties: Kafka's client properties. timeout_s: how long to wait for the next
+    records. To be used by one thread at a time.
     """
 
     def __init__(self, properties: Mapping[str, str], clock: Clock, timeout_s: float = _TIMEOUT_S) -> None:
@@ -32,7 +32,7 @@ class KafkaReader:
         self._consumer: Consumer | None = None
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
-        """See the port. It is asked again and again: the consumer is kept."""
+        """See the port. The consumer is kept for the next call."""
         asked = AssignedRanges(ranges, is_strict=True)
         found: list[ReadRecord] = []
         if asked.is_read:
@@ -69,12 +69,12 @@ class KafkaReader:
             raise UnavailableError(f"records did not come within {self._timeout_s:.0f} s", where=where) from None
 
     def close(self) -> None:
-        """Ends the client; the next read makes another."""
+        """Closes the client; the next read opens another."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
 
     def _open_kept(self) -> Consumer:
-        # What is gone must not be passed over: a part of a transaction would look whole.
+        # Missing records must not be skipped: a part of a transaction would look complete.
         other = {"auto.offset.reset": "error", "queued.max.messages.kbytes": _FETCHED_AHEAD_KB}
         return open_consumer(self._properties, "frazil-look", other)

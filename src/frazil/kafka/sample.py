@@ -1,4 +1,4 @@
-"""Reads a few records in the driver, for `frazil plan`."""
+"""Reads a few records in the driver, for `frazil plan` and `frazil check`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _ENOUGH_BYTES = 64 * 1024 * 1024
 
 
 def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], clock: Clock) -> list[ReadRecord]:
-    """The records of `ranges`, fewer when they are large. UnavailableError when they do not come in time."""
+    """Returns the records of `ranges`, fewer where they are large.
+
+    Raises: UnavailableError where they do not arrive in time.
+    """
     asked = AssignedRanges(ranges)
     found: list[ReadRecord] = []
     if asked.is_read:

@@ -1,4 +1,4 @@
-"""The Spark read of exact offset ranges: the Kafka source's V2 reader, one read for many topics.
+"""The Spark read of offset ranges: the Kafka source's V2 reader, one read for many topics.
 
 The driver asks Kafka nothing. Spark's own batch read describes the topics first, and its admin client asks any broker of the
 cluster, whatever `bootstrap.servers` says: one that is silent would hold every other job for `request.timeout.ms`.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The consumer seeks and asks for both ends of the log at every poll, so that small polls cost round trips.
 _TUNING = {
-    # A consumer that asks for a topic which was deleted must not make it anew.
+    # A consumer of a deleted topic must not create it again.
     "allow.auto.create.topics": "false",
     "max.poll.records": "10000",
     "max.partition.fetch.bytes": str(8 * 1024 * 1024),
@@ -27,12 +27,12 @@ _TUNING = {
     "receive.buffer.bytes": str(1024 * 1024),
     "fetch.max.wait.ms": "5",
 }
-# How long a task waits for records of a broker that has gone silent, where the pipeline file does not say: Spark would for
-# two minutes, and for another one where they end.
+# How long a task waits for records of a silent broker, where the pipeline file sets no time-out: Spark's default is two
+# minutes, and another minute for the end offsets.
 _PATIENCE_MS = "30000"
 _CALL_TIMEOUT = "default.api.timeout.ms"
 
-# A piece costs its task another few round trips to the broker.
+# Each piece costs its task a few more round trips to the broker.
 WORTH_CUTTING = 100_000
 
 
@@ -43,10 +43,11 @@ def read_ranges(
     columns: Sequence[str],
     slices: int,
 ) -> DataFrame:
-    """Records of `ranges` with the source's `columns` (key, value, topic, partition, offset, timestamp, headers).
+    """Returns the records of `ranges` with the source's `columns` (key, value, topic, partition, offset, timestamp,
+    headers).
 
-    slices: how many Spark partitions; fewer than there are ranges share tasks, more split the ranges. Offsets that are
-    gone make the job fail: skipping them is decided before (`on_data_loss`).
+    slices: the number of Spark partitions; with fewer than there are ranges, ranges share a task, with more they are
+    split. Missing offsets fail the job: whether to skip them is decided before (`on_data_loss`).
     """
     chosen = sorted(ranges, key=lambda r: (r.topic, r.partition))
     starts, ends = _by_topic(chosen, "start"), _by_topic(chosen, "end")
@@ -89,8 +90,9 @@ def _planned(spark: SparkSession, options: Mapping[str, str], starts: Offsets, e
 
 
 def pieces_of(ranges: Sequence[OffsetRange], slices: int) -> int:
-    """Into how many pieces the ranges are cut, that is read by `slices` tasks: where there is much to read and the ranges
-    do not divide among the tasks, into so many that they do, or some tasks would have twice as much as others.
+    """Returns the number of pieces that the ranges are cut into, to be read by `slices` tasks. A large read whose
+    ranges do not divide evenly among the tasks is cut into more pieces, or some tasks would read twice as much as
+    others.
     """
     count = len(ranges)
     is_even = count % slices == 0 or slices % count == 0
@@ -100,7 +102,9 @@ def pieces_of(ranges: Sequence[OffsetRange], slices: int) -> int:
 
 
 def _bounded(java: Mapping[str, str]) -> dict[str, str]:
-    """With a bound for every call. Java's admin client wants it no shorter than that for one request."""
+    """Returns the properties with a time-out for every call, which Java's admin client requires to be at least that of
+    one request.
+    """
     return {_CALL_TIMEOUT: java.get("request.timeout.ms", _PATIENCE_MS), **java}
 
 

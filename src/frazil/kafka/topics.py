@@ -1,7 +1,7 @@
-"""The Source port on a real cluster: one long-lived admin client of the driver.
+"""The port Source on a cluster: one long-lived admin client of the driver.
 
-Each broker is asked for the offsets of its own partitions, so that one which is silent is waited for once, and shortly: from
-then on its partitions are absent from answers until it answers again.
+Each broker is asked for the offsets of its own partitions, so that a silent broker is waited for once, and briefly:
+afterwards its partitions are absent from results until it answers again.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from frazil.kafka.port import Partition, TopicDescription
 from frazil.kafka.properties import native_properties, refused_setting
 
 _TIMEOUT_S = 10.0
-# A broker that has not answered within so long is not waited for where another one has. A question that any broker may
-# answer is asked again after so long, of another one perhaps, and after twice as long once more.
+# A broker that has not answered within this time is not waited for once another one has. A question that any broker may
+# answer is repeated after this time, perhaps to another broker, and again after twice this time.
 _PROMPT_S = 1.0
-# So often the brokers are asked for another controller in place of one that does not answer.
+# How often the brokers are asked for another controller in place of one that does not answer.
 _CONTROLLERS = 20
 _CONTROLLER_EVERY_S = 0.02
 _NO_RECORD = -1
@@ -48,7 +48,7 @@ class _Away(UnavailableError):
 
 
 class KafkaTopics:
-    """See the port. properties: the pipeline file's client properties. timeout_s: for one answer."""
+    """Implements the port. properties: the pipeline file's client properties. timeout_s: for one answer."""
 
     def __init__(
         self, properties: Mapping[str, str], timeout_s: float = _TIMEOUT_S, clock: Clock | None = None
@@ -91,11 +91,11 @@ class KafkaTopics:
         return self._of_any(lambda patience_s: self._described(wanted, patience_s))
 
     def _of_any(self, question: Callable[[float], _T]) -> _T:
-        """What any broker may answer, given how long one has to."""
+        """Returns the answer to a question that any broker may answer, given how long one may take."""
         for patience_s in (_PROMPT_S, 2 * _PROMPT_S):
             with suppress(_Away):
                 return self._ask(partial(question, patience_s))
-            # A client asks a broker again and again that it is connected to; a new one begins with another.
+            # A client keeps asking the broker that it is connected to; a new client begins with another.
             self._any = self._client(self.answering())
         return self._ask(partial(question, max(_PROMPT_S, self._timeout_s - 3 * _PROMPT_S)))
 
@@ -115,23 +115,23 @@ class KafkaTopics:
         return found
 
     def _listed(self, patience_s: float) -> Any:
-        """All topics and brokers. With KRaft every answer names a broker at random as the controller, which is asked for ids
-        then: one is taken that is not silent.
+        """Returns all topics and brokers. With KRaft every answer names a random broker as the controller, which is
+        then asked for topic ids: one that is not silent is chosen.
         """
         for _ in range(_CONTROLLERS):
             everything = self._any.list_topics(timeout=patience_s)
             if everything.controller_id not in self._silent:
                 break
             self._clock.sleep(_CONTROLLER_EVERY_S)
-        if self._any is not self._admin:  # It learns of leaders by nothing else.
+        if self._any is not self._admin:  # This client learns of leaders in no other way.
             with suppress(KafkaException):
                 self._admin.list_topics(timeout=_PROMPT_S)
-        # A broker that its cluster gives up is no longer listed, and may still be among those to begin with.
+        # A broker that its cluster has lost is no longer listed, and may still be a bootstrap server.
         self._addresses |= {number: f"{one.host}:{one.port}" for number, one in everything.brokers.items()}
         return everything
 
     def answering(self) -> str:
-        """`bootstrap.servers` without those that do not answer just now, unless none would be left."""
+        """Returns `bootstrap.servers` without those that do not answer now, unless none would be left."""
         away = {self._addresses.get(broker) for broker in self._silent if broker is not None}
         return ",".join(one for one in self._servers.split(",") if one.strip() not in away) or self._servers
 
@@ -154,11 +154,13 @@ class KafkaTopics:
         return known | self.ends(missing)
 
     def _offsets(self, specs: Mapping[Partition, OffsetSpec], *, is_ends: bool = False) -> dict[Partition, int]:
-        """The offsets that brokers answer. is_ends: silent brokers are asked as well, and may answer the next call."""
+        """Returns the offsets that brokers answer. is_ends: silent brokers are asked as well, and may answer the next
+        call.
+        """
         groups: dict[int | None, _Specs] = defaultdict(dict)
         for partition, spec in specs.items():
             groups[self._leaders.get(partition)][partition] = spec
-        # Where nobody else can answer, the silent ones are waited for.
+        # Where no other broker can answer, the silent ones are waited for.
         heard = {leader: group for leader, group in groups.items() if leader not in self._silent} or groups
         asked = {leader: self._asked(group) for leader, group in heard.items()}
         _wait(asked.values(), self._timeout_s)
@@ -178,7 +180,9 @@ class KafkaTopics:
         )
 
     def _answers_of_silent(self, groups: Mapping[int | None, _Specs]) -> dict[Partition, int]:
-        """The ends that brokers have answered at last; those that have not, and said why, are asked again."""
+        """Returns the ends that silent brokers have answered meanwhile; those that answered with an error are asked
+        again.
+        """
         offsets: dict[Partition, int] = {}
         for leader, group in groups.items():
             futures = self._silent[leader]
@@ -195,7 +199,7 @@ class KafkaTopics:
         return offsets
 
     def _asked(self, specs: _Specs) -> _Asked:
-        """The question for offsets, as it is sent."""
+        """Sends the question for offsets; returns its futures."""
         request = {TopicPartition(topic, number): spec for (topic, number), spec in specs.items()}
         futures = self._ask(
             lambda: self._admin.list_offsets(request, isolation_level=self._isolation, request_timeout=self._timeout_s)
@@ -203,14 +207,20 @@ class KafkaTopics:
         return {(one.topic, one.partition): future for one, future in futures.items()}
 
     def _answers(self, futures: _Asked) -> dict[Partition, int]:
-        """What was answered. Raises _Away where that is not all."""
+        """Returns the offsets answered.
+
+        Raises: _Away where a broker has not answered.
+        """
         answers = {partition: self._result(future, 0) for partition, future in futures.items()}
-        # A broker that has just come back answers with -1001 for a partition it does not lead yet; -1 alone means
-        # something: no record is as young as the time asked for.
+        # A broker that has just restarted answers -1001 for a partition that it does not lead yet; only -1 has a
+        # meaning: no record is as young as the requested time.
         return {p: int(one.offset) for p, one in answers.items() if one is not None and one.offset >= _NO_RECORD}
 
     def _result(self, future: Future[Any], patience_s: float | None = None) -> Any:
-        """The answer, None for what is gone. Raises UnavailableError for anything else, _Away where there is none."""
+        """Returns the answer; None for what does not exist.
+
+        Raises: UnavailableError for any other error; _Away without an answer.
+        """
         try:
             return future.result(self._timeout_s + 5 if patience_s is None else patience_s)
         except KafkaException as error:
@@ -247,7 +257,7 @@ def _wait(asked: Collection[_Asked], timeout_s: float) -> None:
 
 
 class _Silent:
-    """librdkafka's own log lines repeat what the errors say."""
+    """Discards librdkafka's log lines, which repeat the errors."""
 
     def log(self, *_: object, **__: object) -> None:
-        """Says nothing."""
+        """Discards the line."""

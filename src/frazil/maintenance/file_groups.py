@@ -102,7 +102,7 @@ def choose(small: Mapping[str, Sequence[int]], packing: Packing) -> Chosen | Non
     """
     chosen = _choose(small, packing)
     if chosen is None and packing.mode == "thorough":
-        # No two small files of a partition fit into one of the target size any more: two make one half as large again.
+        # No two small files of a partition fit into one file of the target size: two make a file half as large again.
         of_two = 2 * int(packing.target_bytes * SMALL_SHARE_OF_TARGET)
         chosen = _choose(small, replace(packing, target_bytes=of_two, group_bytes=of_two))
     return chosen

@@ -45,7 +45,7 @@ def merge_of(state: TableState) -> Merge | None:
     keeps_ids = state.format_version >= LINEAGE_SINCE
     try:
         is_written = bool(target.arrow_schema) and (not keeps_ids or has_lineage(target, state.format_version))
-    except KeyError:  # Of a type.
+    except KeyError:  # A type is unknown.
         is_written = False
     return partial(merge_files, target, keeps_ids) if is_written and not target.sorting.fields else None
 
@@ -62,7 +62,7 @@ def merge_files(target: TableTarget, keeps_ids: bool, merging: Merging) -> list[
             for rows in _rows(target, schema, file, number):
                 writer.write(rows)
         return writer.finish()
-    except (_Differs, OSError, ValueError, pa.ArrowException):  # ValueError: such as of text that is no UTF-8.
+    except (_Differs, OSError, ValueError, pa.ArrowException):  # ValueError: for example text that is not UTF-8.
         writer.abandon()
         return None
     except BaseException:
@@ -88,7 +88,8 @@ def _rows(target: TableTarget, schema: pa.Schema, file: LiveFile, number: int) -
     Raises: _Differs; OSError where the store fails.
     """
     with file_io(target).new_input(file.path).open() as stream:
-        parquet = pq.ParquetFile(stream, pre_buffer=True)  # Else a store is asked for one column after the other.
+        # Otherwise the store is asked for one column after the other.
+        parquet = pq.ParquetFile(stream, pre_buffer=True)
         if parquet.metadata.num_rows != file.record_count:
             raise _Differs
         places = _places(target, parquet.schema_arrow)
@@ -127,7 +128,7 @@ def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:
     """
     by_id = {field_id_of(field): place for place, field in enumerate(found)}
     if -1 in by_id:
-        raise _Differs  # A file that was not written for Iceberg: its columns go by their names.
+        raise _Differs  # The file was not written for Iceberg: its columns are matched by name.
     fixed = {field.source_id for field in target.partitioning.fields}
     places: list[int | None] = []
     for field, wanted in zip(target.schema.fields, target.arrow_schema, strict=True):

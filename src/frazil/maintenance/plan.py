@@ -239,7 +239,7 @@ def _compaction(
         reasons.append(f"{_files(worn)} with more than {most * 100:g}% of their rows deleted")
     loose = sum(_is_worn(file, MOST_DELETED[mode], file.loosely_deleted) for file in metadata.files)
     if loose:
-        # The share of one file's rows that such deletes take is not known to Iceberg's planner.
+        # Iceberg's planner does not know the share of one file's rows that such deletes delete.
         options["delete-file-threshold"] = "1"
         share = f"about {MOST_DELETED[mode]:.0%} of their rows deleted, or more"
         reasons.append(f"{_files(loose)} with {share}, by deletes that name no file")
@@ -249,7 +249,7 @@ def _compaction(
     takes_all = health.equality_deletes or loose
     others = [f.size_bytes for f in metadata.files if _is_worn(f, most, f.deleted) or (takes_all and f.has_deletes)]
     options |= _limit([*files, *others], maintenance, 2 if files else 1)
-    # The options are the table's: what is worth it in one partition must not be what others are rewritten for.
+    # Options apply to the whole table: files of other partitions must not be rewritten because of one partition.
     partitions = chosen.partitions if chosen is not None and not (health.equality_deletes or worn or loose) else None
     compaction = Compaction(
         options, maintenance.spec.sort, maintenance.spec.zorder, health.equality_deletes > 0, partitions
@@ -286,7 +286,7 @@ def _limit(files: list[int], maintenance: MaintenanceTask, least: int) -> dict[s
     if maintenance.most_bytes is None or not files:
         return {}
     affordable = max(least, int(maintenance.most_bytes / max(1.0, sum(files) / len(files))))
-    # Of the last two that belong together not one: it would be written anew as it is.
+    # Not one file of the last pair: it would be rewritten unchanged.
     affordable -= affordable % least
     return {"max-files-to-rewrite": str(affordable)}
 
@@ -297,13 +297,13 @@ def _common(maintenance: MaintenanceTask, largest_bytes: int, group_bytes: int) 
         # A file that is large enough is never chosen for its size.
         "min-file-size-bytes": "0",
         "max-file-size-bytes": str(max(largest_bytes + 1, int(1.8 * maintenance.target_bytes))),
-        # Groups are committed soon, and lost alone if they are.
+        # Groups are committed soon, and discarded one by one after a conflict.
         "max-file-group-size-bytes": str(group_bytes),
         "rewrite-job-order": "files-desc",
     }
 
 
-# ---- forgetting
+# ---- expiry
 
 
 def _carrying(

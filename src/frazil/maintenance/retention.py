@@ -96,10 +96,10 @@ def _unbroken(line: Sequence[Snapshot], count: int, oldest_ms: int, keep_back_to
     """Returns how many of the newest snapshots are kept without a gap."""
     young = next((n for n, snapshot in enumerate(line) if snapshot.at_ms < oldest_ms), len(line))
     places = {snapshot.id: n for n, snapshot in enumerate(line)}
-    # Where one of these is no longer there, nobody knows how far back is far enough.
+    # Where one of these snapshots no longer exists, everything is kept.
     asked = [places.get(snapshot, len(line) - 1) + 1 for snapshot in keep_back_to]
     held = max(1, min(young, count), _progress_depth(line), *asked)
-    # A table that is rolled back to the oldest of them must still find progress.
+    # A table that is rolled back to the oldest kept snapshot must still have progress.
     return next((n for n in range(held, len(line) + 1) if line[n - 1].progress), held)
 
 

@@ -37,7 +37,7 @@ log = structlog.get_logger("frazil")
 
 _MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|replaying\.[^.]+)")
 _DELETES_BYTES = str(64 * 1024 * 1024)
-# Without partial progress: it would take a failed write or commit for a success. A group is one file, so one task's.
+# Without partial progress, which would report a failed write or commit as success. A group is one file: one task.
 DELETES_OPTIONS = {
     "rewrite-all": "true",
     "max-concurrent-file-group-rewrites": "1",
@@ -177,7 +177,7 @@ class MaintenanceRunner:
 
     def _remove_orphans(self, plan: Plan, maintenance: MaintenanceTask) -> Rewritten:
         table, now_ms = plan.table, self._clock.now_ms()
-        # A process that was stopped for days has files that are as old, and may commit them next.
+        # A process that was stopped for days has files of that age, and may commit them next.
         oldest_ms = plan.files_since_ms if plan.files_since_ms is not None else now_ms
         found = self._table_maintenance.orphans(
             table, min(oldest_ms, now_ms - int(maintenance.spec.orphan_age_s * 1000))
@@ -189,7 +189,7 @@ class MaintenanceRunner:
         self._table_maintenance.note(table, ORPHANS_NOTE, str(now_ms))
         return Rewritten(removed=len(orphans))
 
-    # ---- what must stay
+    # ---- what must be kept
 
     def _holds(self, metadata: TableMetadata, maintained: MaintainedTable) -> Holds:
         """Returns what dead-letter tables and unfinished replays still need (docs/decisions/0009, 0010, 0019)."""

@@ -50,7 +50,7 @@ MOST_APART = 64.0
 _NAP_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 _IDLE_PAUSES = 40
-# So many lost rounds are as far apart as commits may be; a power of a number without a limit would outgrow its type.
+# Commits are as far apart as allowed after this many discarded rounds; an unbounded power would overflow.
 _MOST_LOSSES = 16
 
 
@@ -153,7 +153,7 @@ class MaintenanceScheduler:
                 known = self._known.get(activity.maintained.name)
                 since_ms = _files_since_ms(activity, known, now_ms, now_s)
                 if known is None:
-                    # All that was there before is worth one thorough look.
+                    # Everything that was in the table before deserves one thorough check.
                     known = _Known(activity, now_s, thorough_s=now_s, regular_s=now_s, checked_s=now_s, ended_s=now_s)
                     known.idle_at = activity.version
                     self._known[activity.maintained.name] = known
@@ -162,7 +162,7 @@ class MaintenanceScheduler:
                         known.pauses.append((now_s, now_s - known.changed_s))
                     known.changed_s = now_s
                     if known.inspected is not None:
-                        # What care itself has put together is no reason to look again.
+                        # Files that maintenance itself has compacted are no reason for another check.
                         left = max(0, known.inspected.files - known.fewer_files)
                         known.inspected, known.fewer_files = replace(known.inspected, files=left), 0
                 known.activity, known.files_since_ms = activity, since_ms
@@ -198,8 +198,8 @@ class MaintenanceScheduler:
         _, name, mode = min(due)
         known, are_all_small = self._known[name], all(_is_small(self._known[each]) for _, each, _ in due)
         self._maintain(known, mode)
-        # As much rest as work: care takes half of what it was given at most. What can hardly owe anything, as hundreds of
-        # tables that a start finds, waits longer for its look.
+        # A pause as long as the work: maintenance takes at most half of its capacity. Tables that hardly need it, such
+        # as the hundreds that a start finds, wait longer.
         times = _IDLE_PAUSES if are_all_small and known.plan is not None and not known.plan.actions else 1
         return min(_LONGEST_PAUSE_S, max(_NAP_S, times * (self._clock.monotonic_s() - now_s)))
 
@@ -235,7 +235,7 @@ class MaintenanceScheduler:
                 known.plan, known.is_behind = replace(plan, health=health), bool(health.above_cap)
         except FrazilError as error:
             self._postpone(known, error.message, mode)
-        except Exception as error:  # noqa: BLE001  (care must never end the pipeline)
+        except Exception as error:  # noqa: BLE001  (maintenance must never end the pipeline)
             if not self._stopping.is_set():
                 log.error("unexpected_error", table=maintained.name, error=f"{type(error).__name__}: {error}")
                 self._postpone(known, f"{type(error).__name__}: {error}", mode)
@@ -279,7 +279,7 @@ def _due(known: _Known, now_s: float, now_ms: int, is_spare: bool) -> Mode | Non
     if now_s < known.not_before_s or now_s - known.checked_s < CHECK_INTERVAL_S:
         return None
     if not spec.is_on:
-        # Somebody else may care for it, and its commits are slowed while they cannot keep up.
+        # Another process may maintain it, and its commits are slowed while that process cannot keep up.
         is_time = now_s - known.checked_s >= WATCHED_EVERY_S
         return "busy" if activity.maintained.is_upsert and is_time and _has_changed(known) else None
     if mode := _thorough_or_regular(known, now_s):
@@ -289,11 +289,11 @@ def _due(known: _Known, now_s: float, now_ms: int, is_spare: bool) -> Mode | Non
         return usual
     if known.again is not None:
         return known.again
-    # What time alone makes due: snapshots, orphans, of which the last round noted when it was done; and what the window has
-    # kept waiting.
+    # Due by time alone: snapshots and orphan files, by the notes of the last round, and actions that the window
+    # postponed.
     if now_s - known.ended_s >= min(DAILY_S, spec.orphan_age_s) or (known.is_shut and is_open(spec.window, now_ms)):
         return "thorough"
-    # A look right after the last commit, as one among others, has not done what is worth it at rest.
+    # A check right after the last commit, one among many, has not done what is worth doing for an idle table.
     is_new = then is not None and known.idle_at != activity.version
     return "idle" if is_new and _is_idle(known, now_s, _idle_s(activity), 2) else None
 
@@ -319,7 +319,7 @@ def _idle_s(activity: TableActivity) -> float:
 def _is_idle(known: _Known, now_s: float, least_s: float, times: int) -> bool:
     """Returns whether the table has been without a commit for `least_s`, and for `times` its usual pause."""
     pauses_s = [length_s for over_s, length_s in known.pauses if known.changed_s - over_s <= _HABIT_TIMES * length_s]
-    # One pause is no habit: it may be that after a first load.
+    # A single pause is no habit: it may be the one after an initial load.
     usual_s = median(pauses_s) if len(pauses_s) > 1 else 0.0
     return now_s - known.changed_s >= max(least_s, min(_LONGEST_USUAL_S, times * usual_s))
 

@@ -161,7 +161,7 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
             yield _describe(name, tried, table)
         except (FrazilError, TableStopped) as error:
             yield failed(name, tried, error)
-        except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are looked at)
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are checked)
             yield failed(name, tried, unforeseen(error, table.name))
 
 

@@ -250,7 +250,7 @@ def action_of(table: Table, draft: _Draft, ends: Mapping[Partition, int], commit
 
 def _unread(table: Table, ends: Mapping[Partition, int]) -> list[OffsetRange]:
     position = table.position()
-    placed = {*table.partitions()} - {*table.unplaced()}  # A partition may have lost its leader between two questions.
+    placed = {*table.partitions()} - {*table.unplaced()}  # A partition may have lost its leader between two requests.
     return [
         OffsetRange(topic, partition, position[topic][partition], end)
         for (topic, partition), end in sorted(ends.items())
@@ -355,7 +355,7 @@ def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Sche
             after, decoded = _without_clashes(table, schema, decoded)
         if after == schema or shaping_of(table.spec) is None:
             break
-        schema = after  # A declared column may have found its field: what else there is shows when it is read.
+        schema = after  # A declared column may have found its field: other fields become visible when it is read.
     return after, decoded
 
 

@@ -86,7 +86,7 @@ def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iter
             except UnavailableError as error:
                 yield failed("registry", "asked it for the newest schemas", error)
                 return
-        # Decoded keys become columns too, which no schema of values has.
+        # Decoded keys become columns too, which no schema of values contains.
         has_more = table.spec.key.format not in ("raw", "text")
         if table.state is None and gate.found and len(gate.found) == gate.inspected and not has_more:
             yield from _check_layout(table, gate.found, file)
@@ -155,7 +155,7 @@ def _check_value(gate: _Gate, subject: str, schema: WriterSchema) -> Finding:
         return unusable
     before = _schema_before(table)
     after, refusals = _become(table, before, schema, subject)
-    if after is not None and schema.kind != "json_schema":  # Its records may have fields that it does not name.
+    if after is not None and schema.kind != "json_schema":  # Its records may have fields that it does not declare.
         gate.found.append(after)
     return _compared_finding(name, tried, table, (before, after), refusals)
 
@@ -215,7 +215,7 @@ def _fitted(
     renames: Renames | None = None,
     envelope: Envelope | None = None,
 ) -> Decoded:
-    if written.kind == "json_schema":  # What the records hold is text, of which columns take more than of such types.
+    if written.kind == "json_schema":  # The records contain text, from which columns accept more than from such types.
         requested_fields = (
             find_missing_fields(StructType(*fields), struct, reading.may_widen)
             if reading.unknown_fields == "add"
@@ -242,7 +242,7 @@ def _format_of_keys(table: Table) -> ValueSpec | None:
     uses_keys = spec.mode == "upsert"
     if spec.key.needs_registry:
         return spec.key if uses_keys or key_column_of(spec) else None
-    # Keys of envelopes are as their values are, where the file does not say.
+    # Without a declared format, keys of envelopes have the format of their values.
     if uses_keys and spec.envelope is not None and spec.key.format == "raw" and spec.value.needs_registry:
         return spec.value.model_copy(update={"message": None, "subject": None})
     return None
@@ -252,7 +252,7 @@ def _check_keys(gate: _Gate, topic: str, key: ValueSpec) -> Iterator[Finding]:
     table = gate.table
     for subject, written in _newest(gate, topic, key, is_key=True):
         if written is None:
-            continue  # Types of keys are not remembered.
+            continue  # The types of keys are not kept in the progress.
         schema = as_read(written, key)
         name, tried = f"schema {subject}", f"compared the newest version with the keys of table {table.name}"
         unusable = _unusable(name, tried, subject, schema, key, "key")

@@ -84,7 +84,7 @@ def is_process_alive(document: dict[str, Any]) -> bool | None:
         pid = int(document["pid"])
         os.kill(pid, 0)
     except PermissionError:
-        return _is_the_same(document)  # It is another user's.
+        return _is_the_same(document)  # The process belongs to another user.
     except (OSError, KeyError):
         return False
     return _is_the_same(document)
@@ -103,7 +103,7 @@ def started_at(pid: int) -> str | None:
     """Returns when a process was started, as boot id and clock ticks since boot; None where the system does not say."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        # The name of the program, in parentheses, may hold anything.
+        # The name of the program, in parentheses, may contain anything.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return f"{boot} {fields[19]}"
     except (OSError, IndexError):

@@ -99,7 +99,7 @@ def problem_of(error: FrazilError | TableStopped) -> Problem:
     return Problem(reason, _REMEDY if remedy == UnavailableError().remedy else remedy, where)
 
 
-# ---- looking
+# ---- loading
 
 
 def _collect(
@@ -132,7 +132,7 @@ def _collect(
         known = {topic for table in discovery.tables.values() for topic in table.offsets.topics}
         literals = (selector.literal for selector in spec.topics if selector.literal not in known)
         problems += [_missing(topic, advice) for topic in literals if topic]
-        with suppress(UnavailableError):  # It has just answered; if it no longer does, that is said already.
+        with suppress(UnavailableError):  # It has just answered; if it no longer does, that is already reported.
             problems += map(problem_of, empty_patterns(spec, source))
     return found
 
@@ -144,9 +144,9 @@ def _maintenance_status(
     for name, held in found.items():
         if held.is_reached and held.table.state is not None:
             recorded = known_state.get("tables", {}).get(name, {}).get("maintenance") or {}
-            if is_over:  # What troubled a care that is no more is in its log; what it left undone is due.
+            if is_over:  # The failures of an ended process are in its log; actions that it left are due.
                 recorded = {"last_ms": recorded.get("last_ms")}
-            with suppress(UnavailableError):  # The table has just been loaded: what is missing is its figures alone.
+            with suppress(UnavailableError):  # The table has just been loaded: only its figures are missing.
                 held.maintenance = maintenance_status(catalog, held.table, recorded)
 
 
@@ -215,7 +215,7 @@ def _load_all(discovery: Discovery, catalog: Catalog, found: Mapping[str, _Found
             failures += 1
         except FrazilError as error:
             held.problem = problem_of(error)
-        except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are looked at)
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are loaded)
             held.problem = problem_of(unforeseen(error, held.table.name))
 
 
@@ -251,7 +251,7 @@ def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> i
     return lag_records(table.position(), ends)
 
 
-# ---- telling
+# ---- report
 
 
 def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms: int) -> TableReport:
@@ -302,7 +302,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
 def _state(found: _Found, known_state: Mapping[str, Any], process: Process, said_at_ms: int) -> str:
     if process.is_running:
         return str(known_state.get("state", RunState.WAITING.value))
-    # What stopped a table stops the next run too, unless another process has gone on with it since.
+    # What stopped a table stops the next run too, unless another process has committed to it since.
     has_moved_on = (found.table.progress.committed_at_ms or 0) > said_at_ms
     return RunState.STOPPED.value if known_state.get("state") == RunState.STOPPED and not has_moved_on else NOT_RUNNING
 

@@ -1,1 +1,3 @@
-"""The schema registry: what is asked of it (`port`), the real one, its twin in memory, and what schemas mean."""
+"""The schema registry: its port, the implementation on Confluent's API, the in-memory twin, and references between
+schemas.
+"""

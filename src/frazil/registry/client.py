@@ -1,8 +1,9 @@
-"""Confluent's own client of the registry, kept within bounds of time and size.
+"""Confluent's client of the schema registry, bounded in time and size.
 
-The client alone has neither: a server that sends a byte a second, or a gigabyte, would hold the driver for ever. So
-questions are asked in threads that are given up on, and answers are read through a stream that stops. What the client
-makes of an answer is not used: it refuses schemas with tags, and rules of kinds that are younger than it.
+The client has no bounds of its own: a server that sends a byte a second, or a gigabyte, would block the driver for
+ever. Requests therefore run in threads that are abandoned after a time-out, and responses are read through a stream
+that stops. The client's own interpretation of schemas is not used: it refuses schemas with tags, and rules of newer
+kinds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
-from confluent_kafka.schema_registry.common._httpx_compat import httpx  # The very module that the client uses.
+from confluent_kafka.schema_registry.common._httpx_compat import httpx  # The module that the client uses.
 from confluent_kafka.schema_registry.error import OAuthTokenError
 
 from frazil.errors import SpecError, UnavailableError
@@ -23,17 +24,17 @@ from frazil.registry.port import UnusableSchema
 from frazil.spec.models import RegistrySpec
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
-# Of subjects, versions and schemas: not found, or deleted. A 404 without one of them comes from something else.
+# Subjects, versions and schemas that do not exist or are deleted. A 404 without such a code comes from another server.
 _GONE = range(40401, 40407)
 _TROUBLES = (httpx.HTTPError, httpx.InvalidURL, OAuthTokenError, OSError, ValueError, RuntimeError)
 _Result = TypeVar("_Result")
 
 
 class RegistryClient:
-    """Asks the servers of `spec`, one after another, until one answers; several threads may ask at a time. timeout_s: for
-    all that one question takes.
+    """Requests data from the servers of `spec`, one after another until one answers. Thread-safe. timeout_s: for one
+    question in total.
 
-    Raises SpecError for settings that no client can be made of.
+    Raises: SpecError for settings that the client refuses.
     """
 
     def __init__(self, spec: RegistrySpec, timeout_s: float) -> None:
@@ -44,16 +45,19 @@ class RegistryClient:
         self._mine = threading.local()
 
     def within_time(self, what: str, question: Callable[[], _Result]) -> _Result:
-        """What `question`, which asks for `what`, answers or raises; UnavailableError when it takes too long."""
+        """Returns, or raises, the outcome of `question`, which requests `what`.
+
+        Raises: UnavailableError where it takes too long.
+        """
         future: Future[_Result] = Future()
-        # A client of its own: to give up on one question ends no other's connection.
+        # A client of its own: abandoning one question closes no other question's connection.
         client = self._take()
 
         def run() -> None:
             self._mine.client = client
             try:
                 future.set_result(question())
-            except Exception as error:  # noqa: BLE001  (raised where it is waited for)
+            except Exception as error:  # noqa: BLE001  (raised where the result is waited for)
                 future.set_exception(error)
 
         threading.Thread(target=run, name="registry", daemon=True).start()
@@ -61,7 +65,7 @@ class RegistryClient:
             answer = future.result(self._timeout_s)
         except TimeoutError:
             if not future.done():
-                client.close()  # The thread ends at its next byte, for its connection is closed.
+                client.close()  # The thread ends at its next byte, because its connection is closed.
                 raise self.outage(what, f"no answer within {self._timeout_s:g} s") from None
             self._idle.append(client)
             raise
@@ -78,8 +82,10 @@ class RegistryClient:
             return _connect(self._settings)
 
     def get(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """The answer's JSON; None when the registry says that there is no such thing. Raises UnavailableError. To be called
-        by a question that `within_time` asks.
+        """Returns the JSON of the response; None where the registry reports that it does not exist. To be called by a
+        question of `within_time`.
+
+        Raises: UnavailableError.
         """
         try:
             answer = self._mine.client._rest_client.get(path, dict(query or {}))
@@ -94,18 +100,18 @@ class RegistryClient:
         return answer
 
     def outage(self, what: str, reason: str, status: int = 0) -> UnavailableError:
-        """Why there is no answer, and what to do. status: the HTTP status, if there was one."""
+        """Returns the error without a response, with its remedy. status: the HTTP status, if any."""
         message = f"the schema registry does not give {what}: {reason}"
         return UnavailableError(message, remedy=_remedy(status, reason), where=self._hosts)
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         while self._idle:
             self._idle.pop().close()
 
 
 class _Limited(httpx.SyncByteStream):
-    """An answer's body that raises when it grows too long."""
+    """The body of a response; raises where it grows too long."""
 
     def __init__(self, stream: Any, is_good: bool) -> None:
         self._stream = stream
@@ -127,38 +133,42 @@ class _Limited(httpx.SyncByteStream):
 def _connect(settings: dict[str, Any]) -> SchemaRegistryClient:
     try:
         client = SchemaRegistryClient(settings)
-    except OSError as error:  # What OpenSSL says of certificates is one.
+    except OSError as error:  # OpenSSL's errors about certificates are OSErrors.
         remedy = "see `registry.tls`: certificate, key and key_password must belong together"
         raise SpecError(f"the registry's TLS files cannot be used: {error}", remedy=remedy) from None
     except (TypeError, ValueError) as error:
         message = f"the registry's client refuses its settings: {error}"
         raise SpecError(message, remedy="see `registry.properties`") from None
     session = client._rest_client.session
-    # Questions are rare: a connection that was kept would mostly be one that the other side has closed.
+    # Questions are rare: a kept connection would mostly have been closed by the server.
     session.headers.update({"Accept-Encoding": "identity", "Connection": "close"})
     session.event_hooks = {"request": [_drop_empty_cluster], "response": [_limit]}
     return client
 
 
 def _limit(response: Any) -> None:
-    """Bounds an answer before it is read. Compressed it could grow without end, and it was asked for as it is."""
+    """Bounds a response before it is read. A compressed one, which was not requested, could grow without end."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise RuntimeError("the answer is compressed, which was not asked for")
     response.stream = _Limited(response.stream, response.is_success)
 
 
 def _drop_empty_cluster(request: Any) -> None:
-    """The client insists on Confluent Cloud's cluster with every bearer token; elsewhere there is none."""
+    """Removes Confluent Cloud's cluster header, which the client requires with every bearer token, where there is no
+    cluster.
+    """
     if request.headers.get("target-sr-cluster") == "":
         del request.headers["target-sr-cluster"]
 
 
 def _settings(spec: RegistrySpec, timeout_s: float) -> dict[str, Any]:
-    """The client's own settings. Its timeout is for one step of one request to one server: all servers get a turn."""
+    """Returns the client's settings. Its time-out applies to one step of one request to one server: every server gets a
+    share.
+    """
     settings: dict[str, Any] = {
         "url": ",".join(spec.urls),
         "timeout": 0.9 * timeout_s / len(spec.urls),
-        "max.retries": 0,  # Frazil tries again itself, with back-off.
+        "max.retries": 0,  # Frazil retries itself, with back-off.
         **spec.properties,
     }
     if spec.auth.username is not None:
@@ -189,14 +199,14 @@ def _check_file(name: str, path: str) -> None:
 
 
 def _words(error: SchemaRegistryError) -> str:
-    """What a registry says of its refusal; other servers that stand before it say it in pages."""
+    """Returns the registry's message of a refusal; other servers in front of it answer with whole pages."""
     if error.error_code == SchemaRegistryError.UNKNOWN:
         return "without a word of a registry"
     return " ".join(str(error.error_message or "").split())[:200]
 
 
 def _reason(error: Exception) -> str:
-    """An error of the client in words that mean something to a reader."""
+    """Returns the client's error in readable words."""
     if isinstance(error, httpx.TimeoutException):
         return "no answer in time"
     words = " ".join(str(error).split())[:200] or type(error).__name__

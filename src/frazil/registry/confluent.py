@@ -1,4 +1,4 @@
-"""The registry on the network, through Confluent's API, which Apicurio, Karapace and others speak too."""
+"""The schema registry on the network, through Confluent's API, which Apicurio, Karapace and others implement too."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _KINDS: Mapping[str, SchemaKind] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSO
 
 
 class ConfluentRegistry:
-    """See the port. timeout_s: for one question, the schemas it refers to included, whatever the servers do.
+    """Implements the port. timeout_s: for one question, referenced schemas included, whatever the servers do. Schemas
+    are cached for good (an id never changes its meaning), the latest version of a subject for a minute.
 
-    Schemas are kept for good (an id never changes its meaning), the latest of a subject for a minute. Raises SpecError
-    for settings that no client can be made of.
+    Raises: SpecError for settings that the client refuses.
     """
 
     def __init__(self, spec: RegistrySpec, timeout_s: float = _TIMEOUT_S, clock: Clock | None = None) -> None:
@@ -38,7 +38,7 @@ class ConfluentRegistry:
     def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:
         """See the port."""
         if not 0 < schema_id <= _MAX_ID:
-            return None  # A registry would refuse the question itself, and that would look like an outage.
+            return None  # A registry would refuse the request itself, which would look like an outage.
         context = context_of(subject, self._context)
         place = qualified(subject, context)
         return self._remember(
@@ -65,15 +65,17 @@ class ConfluentRegistry:
 
     def subjects(self, prefix: str) -> tuple[str, ...]:
         """See the port."""
-        what, whole = f"the subjects that begin with {prefix}", qualified(prefix, self._context)
-        answer = self._client.within_time(what, lambda: self._client.get(what, "subjects", {"subjectPrefix": whole}))
+        what, full_prefix = f"the subjects that begin with {prefix}", qualified(prefix, self._context)
+        answer = self._client.within_time(
+            what, lambda: self._client.get(what, "subjects", {"subjectPrefix": full_prefix})
+        )
         if not isinstance(answer, list) or not all(isinstance(name, str) for name in answer):
             raise self._client.outage(what, "the answer is no list of names")
-        cut = len(whole) - len(prefix)
-        return tuple(sorted(name[cut:] for name in answer if name.startswith(whole)))
+        cut = len(full_prefix) - len(prefix)
+        return tuple(sorted(name[cut:] for name in answer if name.startswith(full_prefix)))
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         self._client.close()
 
     def _remember(
@@ -89,7 +91,7 @@ class ConfluentRegistry:
     def _complete(
         self, what: str, path: str, query: Mapping[str, str], context: str, key: int | str | None = None
     ) -> RegisteredSchema | None:
-        """The schema with all that it refers to. key: the id or GUID that was asked for, None for the latest."""
+        """Returns the schema with everything it refers to. key: the requested id or GUID; None for the latest version."""
         answer = self._client.get(what, path, query)
         if answer is None:
             return None
@@ -105,7 +107,7 @@ class ConfluentRegistry:
         return RegisteredSchema(schema_id, _KINDS[word], found.text, tuple(gathering.texts.items()))
 
     def _version(self, subject: str, number: int) -> Version | None:
-        """One version, also when it is soft-deleted: who refers to it still needs it."""
+        """Returns one version, also where it is soft-deleted: schemas that refer to it still need it."""
         known = self._versions.get((subject, number))
         if known is None:
             what, path = (
@@ -119,7 +121,10 @@ class ConfluentRegistry:
         return known
 
     def _read(self, what: str, answer: Any) -> Version:
-        """What came back, if it is a schema at all."""
+        """Returns the schema in the response.
+
+        Raises: UnavailableError where the response has none.
+        """
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
             raise self._client.outage(what, "the answer is no schema")
         references = [_reference(held) for held in _list(answer.get("references"))]

@@ -1,4 +1,4 @@
-"""The registry's twin in memory, for tests."""
+"""The in-memory implementation of the registry port, for tests."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from frazil.registry.port import RegisteredSchema, SchemaKind
 
 
 class MemoryRegistry:
-    """See the port.
-
-    is_down: every question is an outage. outages: so many questions still are. asked: every question, in order, as
-    `id 7`, `guid …`, `latest t-value` or `subjects t-`, also those that were not answered.
-    """
+    """Implements the port."""
 
     def __init__(self) -> None:
+        #: Whether every request raises UnavailableError.
         self.is_down = False
+        #: The number of next requests that raise UnavailableError.
         self.outages = 0
+        #: Every request in order, also failed ones: `id 7`, `guid …`, `latest t-value` or `subjects t-`.
         self.asked: list[str] = []
         self._by_id: dict[int, RegisteredSchema] = {}
         self._versions: dict[str, list[RegisteredSchema]] = {}
@@ -26,7 +25,9 @@ class MemoryRegistry:
     def register(
         self, kind: SchemaKind, text: str, references: tuple[tuple[str, str], ...] = (), *, subject: str = ""
     ) -> int:
-        """The id of a schema, the old one when the same was registered before; with a subject its newest version."""
+        """Returns the id of a schema, the same for a schema registered before; with a subject it becomes its newest
+        version.
+        """
         schema = self._find(kind, text, references)
         if schema is None:
             self._last_id += 1
@@ -38,15 +39,15 @@ class MemoryRegistry:
         return schema.id
 
     def guid_of(self, schema_id: int) -> str:
-        """The GUID of a registered schema."""
+        """Returns the GUID of a registered schema."""
         return next(guid for guid, held in self._guids.items() if held == schema_id)
 
     def delete(self, subject: str) -> None:
-        """Deletes a subject softly: its ids stay."""
+        """Soft-deletes a subject: its ids stay."""
         del self._versions[subject]
 
     def forget(self, schema_id: int) -> None:
-        """Deletes a schema for good."""
+        """Deletes a schema permanently."""
         del self._by_id[schema_id]
         for versions in self._versions.values():
             versions[:] = [held for held in versions if held.id != schema_id]

@@ -1,7 +1,7 @@
-"""What Frazil asks of a schema registry: a schema by the id in a record, by the GUID in a header, or a subject's latest.
+"""The port of the schema registry: a schema by the id in a record, by the GUID in a header, or the latest of a subject.
 
-Only the driver asks. An id that nobody knows is an answer (None), an outage is an UnavailableError: the first may
-become a dead letter, the second never.
+Only the driver uses it. An unknown id is an answer (None), an outage is an UnavailableError: the first may make a dead
+letter, the second never does.
 """
 
 from __future__ import annotations
@@ -14,61 +14,59 @@ from frazil.errors import SpecError
 
 SchemaKind = Literal["avro", "protobuf", "json_schema"]
 Naming = Literal["topic", "record", "topic_record"]
-"""How producers name subjects: after the topic, after the record's type, or after both."""
+"""How producers name subjects: by topic, by record type, or by both."""
 
 NO_ID = -1
-"""The id of a schema that was found by its GUID, where the registry names no id."""
+"""The id of a schema found by its GUID, where the registry returns no id."""
 
 _CONTEXT = re.compile(r":\.([^:]*):")
 
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """A schema as it was registered: it never changes.
+    """A registered schema, which never changes."""
 
-    text: what the registry holds, word for word or made canonical by it. references: name and text of every schema
-    that it refers to, directly or not, each after those that it needs itself.
-    """
-
+    #: Its id.
     id: int
+    #: Its format.
     kind: SchemaKind
+    #: Its text, verbatim or in the registry's canonical form.
     text: str
+    #: Name and text of every schema that it refers to, directly or not, each after those it needs itself.
     references: tuple[tuple[str, str], ...] = ()
 
 
 class UnusableSchema(Exception):
-    """The registry has the schema, and nothing can be read with it: asking again does not help.
-
-    The message says why, lower case, without the schema's id: the caller knows that.
+    """The registry has the schema, and nothing can be read with it; another request does not help. The message gives
+    the reason in lower case, without the schema's id.
     """
 
 
 class SchemaRegistry(Protocol):
-    """The port. Whatever is no plain answer (refused logins included) raises UnavailableError, within about ten
-    seconds; a schema that is there and cannot be used raises UnusableSchema.
+    """The port. A response that is no plain answer (such as a refused login) raises UnavailableError, within about ten
+    seconds; an existing schema that cannot be used raises UnusableSchema.
     """
 
     def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:
-        """The schema of an id, also when its version is soft-deleted; None when the registry knows no such id.
-
-        subject: whose schema it should be, for registries whose ids belong to contexts.
+        """Returns the schema of an id, also where its version is soft-deleted; None where the registry does not know
+        the id. subject: where the schema should be, for registries whose ids belong to contexts.
         """
 
     def by_guid(self, guid: str) -> RegisteredSchema | None:
-        """The schema of a GUID (hexadecimal with hyphens); None when the registry knows no such GUID."""
+        """Returns the schema of a GUID (hexadecimal with hyphens); None where the registry does not know it."""
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest version of a subject, at most a minute old; None when there is no such subject."""
+        """Returns the newest version of a subject, at most a minute old; None where the subject does not exist."""
 
     def subjects(self, prefix: str) -> tuple[str, ...]:
-        """The names of all subjects that begin so, in order."""
+        """Returns the names of all subjects with this prefix, sorted."""
 
 
 def subject_of(topic: str, is_key: bool, record_name: str = "", naming: Naming = "topic") -> str:
-    """The subject of a topic's keys or values.
-
-    record_name: full name of the record's type; SpecError where the naming needs one and none is known. Source:
+    """Returns the subject of a topic's keys or values. record_name: the full name of the record's type. Source:
     Confluent's TopicNameStrategy, RecordNameStrategy and TopicRecordNameStrategy.
+
+    Raises: SpecError where the strategy needs the record's type and it is unknown.
     """
     if naming == "topic":
         return f"{topic}-key" if is_key else f"{topic}-value"
@@ -81,11 +79,11 @@ def subject_of(topic: str, is_key: bool, record_name: str = "", naming: Naming =
 
 
 def qualified(subject: str, context: str) -> str:
-    """The subject's name inside `context`; one that names its context itself (`:.other:name`) stays as it is."""
+    """Returns the subject's name in `context`; a name with a context of its own (`:.other:name`) stays unchanged."""
     return subject if not context or _CONTEXT.match(subject) else f":.{context}:{subject}"
 
 
 def context_of(subject: str, default: str = "") -> str:
-    """The context that a subject's name begins with, or the default."""
+    """Returns the context at the beginning of a subject's name, or the default."""
     match = _CONTEXT.match(subject)
     return match[1] if match else default

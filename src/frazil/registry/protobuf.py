@@ -1,6 +1,6 @@
-"""Texts of .proto files to descriptors, by protoc: it runs on the driver, tasks get what it wrote.
+"""Compiles .proto files to descriptors with protoc, in the driver; tasks receive the descriptors.
 
-A schema's text comes from outside: protoc sees only the texts it was given, in a directory of their own, the files that come
+The text of a schema is untrusted: protoc reads only the given texts, in a directory of their own, the files shipped
 with Protobuf, and those in `protos`, which clients of a registry take for granted too.
 """
 
@@ -27,12 +27,14 @@ _KNOWN_PROTOS = Path(__file__).parent / "protos"
 
 
 def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> bytes:
-    """The serialized FileDescriptorSet of one schema, itself last, everything that it imports before it.
+    """Returns the serialized FileDescriptorSet of one schema: everything that it imports, then the schema.
 
-    text: a .proto file (proto2, proto3 or an edition), or base64 of its FileDescriptorProto, which is what some clients
-    register. references: pairs of an import name and the text that it stands for. google/protobuf/*.proto and those in
-    `protos` need not be among them. Raises UnusableSchema for what protoc refuses, for names that lead out of a directory,
-    for texts of more than MAX_TEXT_BYTES together, UnavailableError when COMPILE_TIMEOUT_S have passed.
+    text: a .proto file (proto2, proto3 or an edition), or base64 of its FileDescriptorProto, which some clients
+    register. references: pairs of an import name and its text. google/protobuf/*.proto and the files in `protos` are
+    known.
+
+    Raises: UnusableSchema for a text that protoc refuses, for names that lead out of a directory, and for more than
+    MAX_TEXT_BYTES in total; UnavailableError after COMPILE_TIMEOUT_S.
     """
     files = dict(references)
     _check_references(references, files)
@@ -52,14 +54,14 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> by
 
 
 def _described(texts: Mapping[str, str]) -> dict[str, FileDescriptorProto]:
-    """The files that are there as base64 of their descriptors, under the names that they are imported by."""
+    """Returns the files given as base64 of their descriptors, by their import names."""
     found = {}
     for name, text in texts.items():
         try:
             raw = base64.b64decode(text, validate=True)
             described = FileDescriptorProto.FromString(raw)
         except (ValueError, binascii.Error, DecodeError):
-            continue  # It is a text: these have blanks, brackets or semicolons in them.
+            continue  # It is a .proto text, which contains blanks, brackets or semicolons.
         if raw:
             described.name = name
             found[name] = described
@@ -67,7 +69,7 @@ def _described(texts: Mapping[str, str]) -> dict[str, FileDescriptorProto]:
 
 
 def _put_down(place: str, described: Mapping[str, FileDescriptorProto]) -> Path | None:
-    """Writes descriptors to a file for protoc; None where there are none."""
+    """Writes descriptors to a file for protoc; returns its path, None without descriptors."""
     if not described:
         return None
     path = Path(place, "described")
@@ -98,7 +100,7 @@ def _write(sources: Path, files: dict[str, str]) -> None:
 
 
 def _run_protoc(sources: Path, target: Path, own_name: str, described: Path | None) -> None:
-    # -P: Python must not look for modules where it is started.
+    # -P: Python must not import modules from the working directory.
     command = [
         sys.executable, "-P", "-m", "grpc_tools.protoc", f"--proto_path={sources}", f"--proto_path={_KNOWN_PROTOS}",
         "--include_imports", f"--descriptor_set_out={target}", own_name,
@@ -110,14 +112,14 @@ def _run_protoc(sources: Path, target: Path, own_name: str, described: Path | No
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMPILE_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        # It takes milliseconds: the machine is overloaded, and nothing is wrong with the schema.
+        # protoc takes milliseconds: the machine is overloaded, and the schema is not at fault.
         raise UnavailableError(f"protoc has not read a schema within {COMPILE_TIMEOUT_S} s", where="protoc") from None
     if done.returncode or not target.exists():
         raise UnusableSchema(_complaint(done, sources))
 
 
 def _complaint(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
-    """What protoc says, without warnings and without the directory it was run in."""
+    """Returns protoc's message, without warnings and without its directory."""
     words = done.stderr.decode("utf-8", "replace").replace(f"{sources}/", "").replace(str(sources), "")
     lines = [line.strip() for line in words.splitlines() if line.strip() and "warning:" not in line]
     return f"protoc refuses it: {'; '.join(lines)[:_MAX_MESSAGE] or f'it ended with code {done.returncode}'}"

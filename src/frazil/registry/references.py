@@ -1,4 +1,4 @@
-"""What a schema refers to, and what that refers to: every text once, each after those that it needs."""
+"""The schemas that a schema refers to, directly or not: every text once, each after those it needs."""
 
 from __future__ import annotations
 
@@ -13,29 +13,35 @@ MAX_CHARACTERS = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Reference:
-    """What a schema's text calls `name` is a version of a subject."""
+    """A reference in a schema's text."""
 
+    #: The name used in the text.
     name: str
+    #: The subject that it refers to.
     subject: str
+    #: The version of that subject.
     version: int
 
 
 @dataclass(frozen=True)
 class Version:
-    """A schema's text, and what it refers to."""
+    """A version of a subject."""
 
+    #: The text of the schema.
     text: str
+    #: Its references.
     references: tuple[Reference, ...] = ()
 
 
 class Gathering:
-    """Visits references depth first. texts: what was found, by name, dependencies first.
+    """Collects referenced schemas depth first. look_up: returns a version of a subject.
 
-    Raises UnusableSchema for references that are missing, go in a circle, are too many, or give one name to two texts:
-    no reader could tell which of them the producer meant.
+    Raises: UnusableSchema for references that are missing, circular, too many, or give one name to two texts: no reader
+    could tell which of them the producer meant.
     """
 
     def __init__(self, look_up: Callable[[str, int], Version | None]) -> None:
+        #: The schemas found, by name, dependencies first.
         self.texts: dict[str, str] = {}
         self._look_up = look_up
         self._visited: dict[tuple[str, int], str] = {}
@@ -43,7 +49,7 @@ class Gathering:
         self._size = 0
 
     def visit(self, references: Iterable[Reference]) -> None:
-        """Adds what `references` name, and all that it needs."""
+        """Adds the schemas of `references`, and everything they need."""
         for reference in references:
             text = self._text((reference.subject, reference.version))
             if self.texts.setdefault(reference.name, text) != text:

@@ -1,1 +1,1 @@
-"""What Frazil stands on and does not write itself: Java, jars, the Spark session, the embedded broker."""
+"""The platform: Java, jars, the Spark session and the embedded Kafka broker."""

@@ -1,7 +1,7 @@
 """A real Kafka broker on this machine: one node, KRaft, loopback only, for `frazil dev broker`, the demo and the tests.
 
-It runs in a JVM of its own that ends with this process, however this process ends. A broker that is started again on
-the same directory and port has its topics, its offsets and its cluster id again.
+It runs in a JVM of its own that ends with this process, however this process ends. A broker that is started again with
+the same directory and port has its topics, offsets and cluster id again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class EmbeddedBroker:
-    """One broker in `directory`; port 0 takes a free one at the first start and keeps it. `properties` are Kafka's own
-    and win over Frazil's.
+    """One broker in `directory`. Port 0 chooses a free port at the first start and keeps it. `properties` are Kafka's
+    own and override Frazil's.
     """
 
     def __init__(
@@ -57,28 +57,28 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client puts into `bootstrap.servers`."""
+        """The value of `bootstrap.servers` for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def log(self) -> Path:
-        """What the broker prints."""
+        """The file with the broker's output."""
         return self.directory / "broker.log"
 
     @property
     def pid(self) -> int:
-        """The id of the broker's process, which `start` started."""
+        """The process id of the started broker."""
         if self._process is None:
             raise UnavailableError("the broker is not running", remedy="start it first", where=str(self.directory))
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the broker's process is there."""
+        """Whether the broker's process runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Returns when the broker answers; does nothing when it runs already."""
+        """Starts the broker, if it does not run, and waits until it answers."""
         if self.is_running:
             return
         chosen = self.port
@@ -95,11 +95,11 @@ class EmbeddedBroker:
                     raise
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL for a broker that does not end; does nothing when it is not running."""
+        """Sends SIGTERM, and SIGKILL to a broker that does not end; does nothing without a running broker."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: what a crash of the broker looks like."""
+        """Sends SIGKILL, as in a crash."""
         self._end(signal.SIGKILL)
 
     def __enter__(self) -> EmbeddedBroker:
@@ -138,7 +138,7 @@ class EmbeddedBroker:
 
     def _wait_until_it_answers(self) -> None:
         deadline = self._clock.monotonic_s() + _START_TIMEOUT_S
-        # Another broker may sit on the port and answer in this one's place; the cluster id tells them apart.
+        # Another broker may listen on the port and answer; the cluster id distinguishes them.
         cluster = _cluster_id(self._data / "meta.properties")
         while not (_accepts_connections(self.port) and _answering_cluster(self.bootstrap_servers) == cluster):
             if not self.is_running:

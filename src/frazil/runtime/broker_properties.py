@@ -1,4 +1,4 @@
-"""The configuration of a single-node KRaft broker that starts fast, stays small and listens on the loopback only."""
+"""The configuration of a single-node KRaft broker that starts quickly, stays small and listens on the loopback only."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _MESSAGE_MAX_BYTES = 20 * 1024 * 1024
 
 
 def broker_properties(directory: Path, port: int, controller_port: int, overrides: Mapping[str, str]) -> dict[str, str]:
-    """The properties of the broker in `directory`; `overrides` wins over what is chosen here."""
+    """Returns the properties of the broker in `directory`; `overrides` win."""
     return {**_network(port, controller_port), **_storage(directory), **_single_node(), **overrides}
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """The text of a Java properties file, in ASCII: Java takes its bytes for Latin-1."""
+    """Returns the text of a Java properties file in ASCII: Java reads its bytes as Latin-1."""
     text = "".join(f"{key}={value}\n" for key, value in properties.items())
     return "".join(one if one.isascii() else _units(one) for one in text.replace("\\", "\\\\"))
 
 
 def _units(letter: str) -> str:
-    """A letter as the one or two units of UTF-16 that Java counts."""
+    """Returns a character as one or two escaped UTF-16 units."""
     raw = letter.encode("utf-16-be")
     return "".join(f"\\u{raw[at : at + 2].hex()}" for at in range(0, len(raw), 2))
 
@@ -43,7 +43,7 @@ def _network(port: int, controller_port: int) -> dict[str, str]:
 
 
 def _storage(directory: Path) -> dict[str, str]:
-    # Kafka maps every index of every partition at its full size: 10 MiB each, by default, is too much for 200 topics.
+    # Kafka maps every index of every partition at its full size: the default of 10 MiB each is too much for 200 topics.
     return {
         "log.dirs": str(directory / "data"),
         "log.index.size.max.bytes": str(1024 * 1024),

@@ -1,8 +1,8 @@
-"""Starts the JVM that PySpark talks to, with an archive of its loaded classes where there is one.
+"""Starts the JVM that PySpark uses, with an archive of loaded classes where there is one.
 
-PySpark would start it by a shell script and a second JVM that only puts the command together. Starting it here saves that
-second, keeps settings off the command line (other users of the machine can read those), and lets the classes come from
-an archive (Java's application class-data sharing), which halves the CPU a start takes: 18 to 11.6 seconds up to the first
+PySpark would start it by a shell script and a second JVM that only assembles the command. Starting it here saves that
+second, keeps settings off the command line (which other users of the machine can read), and loads classes from an
+archive (Java's application class-data sharing), which halves the CPU of a start: 18 to 11.6 seconds up to the first
 job. The JVM ends when its standard input closes, so it never outlives this process.
 """
 
@@ -27,7 +27,7 @@ from frazil.runtime.java import find_java, with_one_collector
 RECORD_VARIABLE = "FRAZIL_RECORD_CLASSES"
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 10.0
-# It writes the archive of its classes before it ends.
+# A recording JVM writes the archive of its classes before it ends.
 _RECORDED_TIMEOUT_S = 300.0
 MINIMUM_FILES = 1024
 _WANTED_FILES = 65536
@@ -49,9 +49,10 @@ _SPARK_OPTIONS = (
 def start_jvm(
     settings: Mapping[str, str], classpath: Sequence[Path], options: Sequence[str], last: Sequence[Path] = ()
 ) -> subprocess.Popen[bytes]:
-    """Starts the JVM and tells PySpark where it listens; UnavailableError when it does not come up.
+    """Starts the JVM and passes its address to PySpark. settings: Spark's properties. classpath: jars before Spark's
+    own. last: jars behind them. options: of the JVM.
 
-    settings: Spark's properties. classpath: jars before Spark's own, last: behind them. options: of the JVM.
+    Raises: UnavailableError where it does not start.
     """
     raise_file_limit()
     spark_home = _spark_home()
@@ -87,7 +88,7 @@ def start_jvm(
 
 @contextmanager
 def options_file(options: Sequence[str]) -> Iterator[Path]:
-    """A file with options for `java @FILE`, while the block runs: they may hold secrets, and every user of the
+    """Writes options to a file for `java @FILE` while the block runs: they may contain secrets, and every user of the
     machine can read command lines.
     """
     folder = Path(tempfile.mkdtemp(prefix="frazil-"))
@@ -105,7 +106,7 @@ def _write_options(file: Path, options: Sequence[str]) -> None:
 
 
 def wait_for_end(process: subprocess.Popen[bytes]) -> None:
-    """Waits until a JVM that was asked to end has ended; one that does not within some seconds is killed."""
+    """Waits for a JVM that was asked to end; kills it after some seconds."""
     try:
         process.wait(_RECORDED_TIMEOUT_S if os.environ.get(RECORD_VARIABLE) else _END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -114,8 +115,9 @@ def wait_for_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def raise_file_limit() -> None:
-    """Lets this process, and the JVM that it starts, open as many files as the system allows it. Raises UnavailableError
-    where these are too few: a JVM opens hundreds of jars.
+    """Raises the limit of open files, for this process and its JVM, as far as the system allows.
+
+    Raises: UnavailableError where it is too low: a JVM opens hundreds of jars.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
@@ -132,15 +134,15 @@ def raise_file_limit() -> None:
 
 
 def forget_address() -> None:
-    """Takes out of the environment what `start_jvm` told PySpark, once it knows: a process started later, which may be
-    another Spark, would take this JVM for its own, and has no use for its secret.
+    """Removes the JVM's address from the environment once PySpark has read it: a process started later, which may be
+    another Spark, would use this JVM and its secret.
     """
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
         os.environ.pop(name, None)
 
 
 def class_archive(classpath: Sequence[Path], options: Sequence[str]) -> Path:
-    """Where the archive of classes for this Java, these jars and these options lies, or would lie."""
+    """Returns the path of the class archive for this Java, these jars and these options; it may not exist."""
     java = find_java()
     named = [java.version, str(java.path), str(_spark_home()), *map(str, classpath), *options, *_SPARK_OPTIONS]
     return cache_directory() / "classes" / f"{hashlib.sha256('|'.join(map(str, named)).encode()).hexdigest()[:12]}.jsa"
@@ -160,7 +162,7 @@ def _command(
         sharing = [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     else:
         sharing = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
-    # An archive of classes is good only for a path that begins like the one it was made with.
+    # A class archive fits only a class path that begins like the one it was recorded with.
     hadoop = filter(None, [os.environ.get("HADOOP_CONF_DIR"), os.environ.get("YARN_CONF_DIR")])
     path = os.pathsep.join(map(str, [*classpath, *jars, *last, *hadoop]))
     memory = settings.get("spark.driver.memory", "1g")
@@ -196,7 +198,7 @@ def _wait_for(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]
 
 
 def _escaped(value: str) -> str:
-    """A value in Java's properties format."""
+    """Returns the value in Java's properties format."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 

@@ -1,8 +1,8 @@
-"""The jars of one use (`spark`, `s3`, `broker`, `rest`), as ivy.xml declares them, fetched once and kept in the cache.
+"""The jars of one use (`spark`, `s3`, `broker`, `rest`), as ivy.xml declares them, fetched once and cached.
 
-A folder of the cache is complete or absent: jars are fetched beside it, under a lock, and renamed into place. It is
-trusted only while every jar still has the size it was fetched with, so a file that a cleaner took or a full disk cut
-short is fetched again. A warm call reads one small file and starts no JVM.
+A folder of the cache is complete or absent: jars are fetched next to it, under a lock, and renamed into place. It is
+trusted only while every jar has the size it was fetched with, so a deleted or truncated file is fetched again. A warm
+call reads one small file and starts no JVM.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _MISSING = re.compile(r":: ([\w.\-]+#[^\s:]+): (.+)|\[(?:FAILED|NOT FOUND)\s*\] 
 
 
 def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """Where Frazil keeps what it can fetch again: FRAZIL_CACHE, or `frazil` under the user's cache folder."""
+    """Returns the folder for everything that can be fetched again: FRAZIL_CACHE, or `frazil` in the user's cache
+    folder.
+    """
     variables = os.environ if environment is None else environment
     if variables.get("FRAZIL_CACHE"):
         return Path(variables["FRAZIL_CACHE"])
@@ -43,7 +45,10 @@ def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def jars(use: Use) -> list[Path]:
-    """The jars of `use`, fetched first where the cache lacks them; UnavailableError where they cannot be had."""
+    """Returns the jars of `use`, fetched first where the cache lacks them.
+
+    Raises: UnavailableError where they cannot be fetched.
+    """
     directory = _directory(use)
     found = _complete(directory)
     if found is None:
@@ -54,14 +59,15 @@ def jars(use: Use) -> list[Path]:
 
 
 def known_sums() -> dict[str, str]:
-    """The SHA-256 sums of the jars by name, as `jars.sha256` beside this module lists them."""
+    """Returns the SHA-256 sums of jars by name, from `jars.sha256` next to this module."""
     lines = (resources.files("frazil.runtime") / "jars.sha256").read_text().splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
 def check_sums(found: Sequence[Path]) -> None:
-    """Raises UnavailableError for a jar that is another than the listed one of its name: it was changed on its way, or
-    since. A file is read once in a process.
+    """Checks the jars against the known sums. A file is read once in a process.
+
+    Raises: UnavailableError for a jar with another sum than the listed one.
     """
     sums = known_sums()
     for jar in found:
@@ -83,7 +89,7 @@ def check_sums(found: Sequence[Path]) -> None:
 
 
 def are_jars_present(use: Use) -> bool:
-    """Whether `jars(use)` would answer without fetching."""
+    """Returns whether `jars(use)` would return without fetching."""
     return _complete(_directory(use)) is not None
 
 
@@ -122,7 +128,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _fetch(use: Use, directory: Path) -> list[Path]:
-    # Ivy's own files stay when a fetch fails, so that the next try goes on where this one stopped.
+    # Ivy's own files stay when a fetch fails, so that the next try continues there.
     work = directory.with_suffix(".fetching")
     fresh = work / "jars"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -162,8 +168,8 @@ def _ivy() -> Path:
 
 def _reasons(text: str) -> list[str]:
     named = (match[3] or f"{match[1]} {match[2]}" for match in _MISSING.finditer(text))
-    last_words = [line.strip() for line in text.splitlines() if line.strip()][-1:]
-    return list(dict.fromkeys(named)) or last_words
+    last_line = [line.strip() for line in text.splitlines() if line.strip()][-1:]
+    return list(dict.fromkeys(named)) or last_line
 
 
 def _cannot_fetch(use: Use, reasons: list[str]) -> UnavailableError:

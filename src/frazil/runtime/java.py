@@ -1,8 +1,8 @@
-"""Finds the Java that Spark, Ivy and the embedded broker run on, without starting a JVM for longer than `-version`.
-`python -m frazil.runtime.java` says what is wrong with it; any Python runs that, before anything is installed.
+"""Finds the Java that Spark, Ivy and the embedded broker run on; starts a JVM only for `-version`. `python -m
+frazil.runtime.java` reports what is wrong with it; any Python runs that, before anything is installed.
 
-JAVA_HOME wins over PATH, as it does for Spark itself: a JAVA_HOME that points nowhere is an error, not a reason to look
-further, or Spark would start another Java than the one that was checked.
+JAVA_HOME wins over PATH, as in Spark: a JAVA_HOME that does not exist is an error and no reason to search further, or
+Spark would start another Java than the checked one.
 """
 
 from __future__ import annotations
@@ -30,12 +30,17 @@ _FOR_EVERY_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 class Java:
     """A Java that Spark 4.1 runs on."""
 
+    #: The path of the program.
     path: Path
+    #: The major version.
     version: int
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The Java of `environment` (the process's own when not given); UnavailableError where there is none to use."""
+    """Returns the Java of `environment` (default: the process's own).
+
+    Raises: UnavailableError where there is none that can be used.
+    """
     path = _locate(os.environ if environment is None else environment)
     version = _read_version(path)
     if version not in SUPPORTED_VERSIONS:
@@ -44,8 +49,8 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def with_one_collector(options: Sequence[str], own: Sequence[str] = ()) -> list[str]:
-    """The options of a JVM, without a garbage collector where the user's own, or the environment's for every Java, name
-    another: Java takes one.
+    """Returns JVM options, without a garbage collector where the user's options, or the environment's for every Java,
+    choose another: Java accepts one.
     """
     named = [*own, *(word for name in _FOR_EVERY_JAVA for word in os.environ.get(name, "").split())]
     if not any(map(_COLLECTOR.fullmatch, named)):

@@ -1,7 +1,7 @@
-"""Names of Java classes that py4j asks the JVM for once.
+"""Makes py4j look up each name of a Java class once.
 
-`jvm.org.apache.iceberg.Table` is five questions to the JVM, which for each tries to load classes of such names by several
-loaders, and py4j keeps none of the answers. In a stream of small batches that was a tenth of all CPU.
+`jvm.org.apache.iceberg.Table` makes five requests to the JVM, each of which tries to load classes by several loaders,
+and py4j caches no answer. With small batches that took a tenth of all CPU.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
 
 def remember_names() -> None:
-    """From now on what is known of packages, classes and static methods is kept, in this process, with the view of the JVM
-    that told it; static fields are read each time.
+    """Makes py4j cache packages, classes and static methods, per view of a JVM, from now on; static fields are read
+    each time.
     """
     for kind in (JVMView, JavaPackage, JavaClass):
         if not hasattr(kind.__getattr__, "asks"):
@@ -24,10 +24,11 @@ def remember_names() -> None:
 def _remembering(ask: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def look_up(owner: Any, name: str) -> Any:
         found = ask(owner, name)
-        # Any name that is not a class is a package to py4j: a class that is only imported later must be asked for again.
+        # To py4j any name that is not a class is a package: a class that is imported only later must be looked up
+        # again.
         is_package = isinstance(found, JavaPackage) and name.islower()
         if is_package or isinstance(found, (JavaClass, JavaMember)):
-            vars(owner)[name] = found  # Python does not come here for what an object has itself.
+            vars(owner)[name] = found  # Python calls `__getattr__` only for attributes that the object lacks.
         return found
 
     look_up.asks = ask  # type: ignore[attr-defined]

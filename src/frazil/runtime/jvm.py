@@ -1,7 +1,7 @@
-"""The one JVM of a process, and the Spark session in it.
+"""The JVM of this process, and the Spark session in it.
 
-The JVM comes up first (about a second); catalogs can be used from then on, while the session is still being made. Commands
-that only look at tables never make a session.
+The JVM starts first (about a second); catalogs can be used while the session is still being created. Commands that only
+read tables never create a session.
 """
 
 from __future__ import annotations
@@ -62,10 +62,13 @@ JVM_OPTIONS = (
 
 
 class Jvm:
-    """A running JVM with Spark's and Iceberg's classes. `close` ends it and all that runs in it."""
+    """A running JVM with the classes of Spark and Iceberg."""
 
     def __init__(self, conf: Mapping[str, str], master: str, needs_s3: bool = False) -> None:
-        """Starts it. conf: the user's Spark properties, which win over Frazil's. Raises UnavailableError without Java."""
+        """Starts the JVM. conf: the user's Spark properties, which override Frazil's.
+
+        Raises: UnavailableError without Java.
+        """
         from pyspark import SparkConf  # noqa: PLC0415  (a third of a second that other commands need not pay)
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
@@ -85,7 +88,7 @@ class Jvm:
 
     @property
     def gateway(self) -> Any:
-        """py4j's way into it."""
+        """py4j's gateway."""
         return self._gateway
 
     @property
@@ -95,9 +98,10 @@ class Jvm:
         return {name.removeprefix(prefix): value for name, value in self._settings.items() if name.startswith(prefix)}
 
     def session(self) -> SparkSession:
-        """The Spark session, made at the first call and again when it has ended, as it does when a cluster gives it up.
+        """Returns the Spark session, created at the first call, and again after it has ended, as when a cluster gives
+        it up. Thread-safe.
 
-        Any thread may call. Raises UnavailableError when the master gives none.
+        Raises: UnavailableError where the master gives no session.
         """
         with self._making:
             if self._session is not None and self._session.sparkContext._jsc.sc().isStopped():
@@ -137,14 +141,12 @@ class Jvm:
         _note_gateway(None)
 
     def kill(self) -> None:
-        """Ends the JVM at once, with all that runs in it."""
+        """Kills the JVM."""
         self._process.kill()
 
 
 def _note_gateway(gateway: Any) -> None:
-    """Tells PySpark which JVM is the one of this process: it asks that one about exceptions, before there is a session too.
-    None: the JVM has ended.
-    """
+    """Sets the JVM that PySpark uses to translate exceptions, also before there is a session. None: the JVM has ended."""
     from pyspark import SparkContext  # noqa: PLC0415  (PySpark's, which is imported late)
 
     SparkContext._gateway = gateway
@@ -152,7 +154,7 @@ def _note_gateway(gateway: Any) -> None:
 
 
 def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict[str, str]:
-    """Every property the session is made with."""
+    """Returns every property of the session."""
     settings = {**_DEFAULTS, **conf, "spark.master": _master(master), "spark.app.name": "frazil"}
     if is_local(master):
         settings.setdefault("spark.driver.host", "127.0.0.1")
@@ -166,8 +168,8 @@ def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict
 
 
 def leave_out_checksums(gateway: Any) -> None:
-    """Lets this JVM write local files without a `.crc` file beside each: a table's folder is for the table alone. Hadoop's
-    file system without checksums is of no use, as Iceberg's reader asks it for its scheme, which it does not know.
+    """Makes this JVM write local files without a `.crc` file: a table's folder contains nothing else. Hadoop's file
+    system without checksums cannot be used: Iceberg's reader asks it for its scheme, which it does not know.
     """
     hadoop = gateway.jvm.org.apache.hadoop
     local = hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration())
@@ -176,23 +178,23 @@ def leave_out_checksums(gateway: Any) -> None:
 
 
 def own_jars(needs_s3: bool) -> list[Path]:
-    """The jars besides Spark's own."""
+    """Returns the jars besides Spark's own."""
     uses: tuple[Use, ...] = ("spark", "s3") if needs_s3 else ("spark",)
     return [path for use in uses for path in jars(use)]
 
 
 def is_local(master: str) -> bool:
-    """Whether tasks run in this process's own JVM."""
+    """Returns whether tasks run in this process's own JVM."""
     return master.startswith("local")
 
 
 def _master(master: str) -> str:
-    """`local[*]` gets two slots more than there are cores, so that a small batch never waits for a catch-up's tasks, nor
-    for a task that hangs beside them.
+    """Returns the master; `local[*]` with two slots more than cores, so that a small batch never waits for the tasks of
+    a catch-up, or for a task that hangs.
     """
     return f"local[{core_count() + 2}]" if master == "local[*]" else master
 
 
 def core_count() -> int:
-    """Cores this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

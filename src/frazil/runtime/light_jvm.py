@@ -1,6 +1,5 @@
-"""A small JVM with Iceberg's classes and without Spark, for commands that read no topic.
-
-It starts in a fraction of the time that spark-submit takes and in a quarter of the memory. It ends with this process.
+"""A small JVM with Iceberg's classes and without Spark, for commands that read no topic. It starts in a fraction of the
+time of spark-submit, with a quarter of the memory, and ends with this process.
 """
 
 from __future__ import annotations
@@ -17,15 +16,18 @@ from frazil.runtime.jars import Use, jars
 from frazil.runtime.java import find_java, with_one_collector
 
 _OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-# What Iceberg needs of the jars that PySpark ships; opening all of them doubles the time.
+# The jars of PySpark that Iceberg needs; opening all of them doubles the time.
 _NEEDED = ("hadoop-client-", "slf4j-api", "jcl-over-", "log4j-", "commons-", "py4j-")
 
 
 class LightJvm:
-    """A running JVM; `close` ends it."""
+    """A running JVM without Spark."""
 
     def __init__(self, conf: Mapping[str, str], needs_s3: bool = False) -> None:
-        """Starts it. conf: Spark's properties, of which Hadoop's and the jars count. UnavailableError without Java."""
+        """Starts the JVM. conf: Spark's properties, of which Hadoop's and the jars are used.
+
+        Raises: UnavailableError without Java.
+        """
         from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # noqa: PLC0415
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
@@ -54,7 +56,7 @@ class LightJvm:
 
     @property
     def gateway(self) -> Any:
-        """py4j's way into it."""
+        """py4j's gateway."""
         return self._gateway
 
     @property
@@ -64,9 +66,8 @@ class LightJvm:
         return {name.removeprefix(prefix): value for name, value in self._conf.items() if name.startswith(prefix)}
 
     def listen(self) -> None:
-        """Lets Java call Python, as a commit does: its validators are written in it. To be called before `gateway` is used.
-
-        By a second way in: the first one cannot prove to Python that it may call.
+        """Makes Java able to call Python, as a commit does: its validators are written in Python. To be called before
+        `gateway` is used. A second gateway is opened: the first cannot authenticate calls to Python.
         """
         from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway  # noqa: PLC0415
 
@@ -84,7 +85,7 @@ class LightJvm:
         server.resetCallbackClient(address, self._gateway.get_callback_server().get_listening_port())
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the JVM."""
         self._gateway.shutdown()
         self._process.stdin.close()
         wait_for_end(self._process)

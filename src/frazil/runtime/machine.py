@@ -1,4 +1,4 @@
-"""What this machine has and lacks for Frazil: one check each, with what to do where one fails. Changes nothing."""
+"""What this machine has and lacks for Frazil: one check each, with a remedy where one fails. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,16 +22,20 @@ MINIMUM_DISK_BYTES = 2 * 1024**3
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at; `remedy` is empty when it is well."""
+    """The result of one check."""
 
+    #: What was checked.
     name: str
+    #: Whether it is in order.
     is_ok: bool
+    #: The result.
     found: str
+    #: What to do; empty where it is in order.
     remedy: str = ""
 
 
 def checks() -> list[Check]:
-    """Every check, in the order in which a person would mend them."""
+    """Returns every check, in the order in which problems should be solved."""
     return [
         check_python(),
         check_java(),
@@ -43,6 +47,7 @@ def checks() -> list[Check]:
 
 
 def check_python(version: tuple[int, int, int] = sys.version_info[:3]) -> Check:
+    """Checks the version of Python."""
     found = ".".join(map(str, version))
     if version < MINIMUM_PYTHON:
         return Check("python", False, found, "run Frazil with Python 3.11 or newer")
@@ -50,6 +55,7 @@ def check_python(version: tuple[int, int, int] = sys.version_info[:3]) -> Check:
 
 
 def check_java() -> Check:
+    """Checks the version of Java."""
     try:
         java = find_java()
     except UnavailableError as error:
@@ -58,19 +64,20 @@ def check_java() -> Check:
 
 
 def check_jars(use: Use) -> Check:
+    """Checks whether the jars of one use are fetched."""
     if are_jars_present(use):
         return Check(f"jars for {use}", True, f"in {cache_directory()}")
     return Check(f"jars for {use}", False, "not fetched yet", "run frazil doctor --fetch")
 
 
 def _too_few_files() -> list[Check]:
-    """The limit of open files, where it is too low."""
+    """Returns the check of open files, where it fails."""
     files = check_files()
     return [] if files.is_ok else [files]
 
 
 def check_files() -> Check:
-    """How many files a process may open."""
+    """Checks the limit of open files."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         raise_file_limit()
@@ -80,6 +87,7 @@ def check_files() -> Check:
 
 
 def check_memory(total_bytes: int | None = None) -> Check:
+    """Checks the size of the memory."""
     total = _memory_bytes() if total_bytes is None else total_bytes
     found = f"{total / 1024**3:.1f} GiB"
     if total < MINIMUM_MEMORY_BYTES:
@@ -98,7 +106,7 @@ def check_disk(free_bytes: int | None = None) -> Check:
 
 
 def _memory_bytes() -> int:
-    # A container's limit counts before the machine's memory.
+    # The limit of a container takes precedence over the machine's memory.
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()

@@ -1,4 +1,4 @@
-"""Files and folders that are for this user alone: they hold what records say, or how services are reached."""
+"""Files and folders for this user alone: they contain record contents, or credentials of services."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def make_private_directory(path: Path) -> None:
-    """Makes a folder with the mode 0700, those above it as well; one that is there and is Frazil's own gets that mode.
+    """Creates a folder with the mode 0700, and its parents; an existing folder of Frazil's own gets that mode.
 
-    Raises OSError where it cannot be made.
+    Raises: OSError where it cannot be created.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
@@ -19,13 +19,16 @@ def make_private_directory(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Makes an empty file with the mode 0600, unless it is there: then it gets that mode. Raises OSError."""
+    """Creates an empty file with the mode 0600; an existing file gets that mode.
+
+    Raises: OSError where that is impossible.
+    """
     path.touch(mode=0o600)
     _tighten(path, 0o600)
 
 
 def _tighten(path: Path, mode: int) -> None:
-    """Takes rights away from others; adds none. A file of another user stays as it is."""
+    """Removes rights of other users and adds none. Another user's file stays unchanged."""
     with suppress(OSError):
         found = path.stat().st_mode & 0o777
         if found & ~mode:
@@ -33,4 +36,4 @@ def _tighten(path: Path, mode: int) -> None:
 
 
 _OWN = ("frazil-data", "state", "frazil-demo", "broker")
-"""Names of the folders that Frazil makes, whose rights it may take away."""
+"""Names of the folders that Frazil creates and whose rights it may remove."""

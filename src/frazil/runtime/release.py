@@ -1,4 +1,4 @@
-"""Memory that is free in this process, and another one needs next."""
+"""Returns freed memory of this process to the system."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 
 
 def release_memory() -> None:
-    """Gives the system what Arrow and the C library keep of freed memory. Tasks, Spark and the driver have their turns at a
-    batch: what one of them kept would lie beside what the next one takes.
+    """Returns to the system what Arrow and the C library keep of freed memory. Tasks, Spark and the driver work on a
+    batch in turn: memory that one of them kept would add to what the next one needs.
     """
     pa.default_memory_pool().release_unused()
     if sys.platform == "linux":

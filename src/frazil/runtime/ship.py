@@ -1,8 +1,8 @@
-"""What a cluster's executors get from Frazil: the Python packages that tasks need, as archives that Spark hands out.
+"""The Python packages that a cluster's executors need for tasks, as archives that Spark distributes.
 
-The workers need Spark and a Python of the driver's version, and no package. There are two archives, the packages
-(large, made again only when one of them changes) and Frazil itself, with its loops compiled. Spark unpacks both into the
-executor's working directory, and the Python worker finds them there. PySpark is the cluster's own.
+The workers need Spark and a Python of the driver's version, and no package. There are two archives: the packages
+(large, built again only when one of them changes) and Frazil itself, with its compiled loops. Spark unpacks both into
+the executor's working directory, where the Python worker finds them. PySpark is the cluster's own.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from frazil.runtime.jars import cache_directory
 log = structlog.get_logger("frazil")
 
 PYTHON_VARIABLE = "FRAZIL_PYTHON"
-"""Tells the daemon on the executor which Python the packages are for."""
+"""Environment variable of executors: the Python version that the packages are for."""
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 _ROOTS = ("numba", "numpy", "pandas", "protobuf", "pyarrow", "pydantic", "pyiceberg", "pyiceberg-core", "pyyaml")
-# They are asked for by PyIceberg's command line alone.
+# Only PyIceberg's command line needs them.
 _NOT_SHIPPED = {"click", "rich"}
 _LEFT_OUT_FOLDERS = {"__pycache__", "tests", "include", "bin"}
 _LEFT_OUT_FILES = re.compile(r".*\.(pyx|pxd|pyi|hpp|h|a)$|(libarrow)?_flight\b")
@@ -47,9 +47,8 @@ _LOOPBACK = re.compile(r"^\w+://(127\.[\d.]+|localhost|\[::1\])[:/]")
 
 
 def ship_settings(conf: Mapping[str, str], master: str) -> dict[str, str]:
-    """Spark's properties for a cluster: the archives, and an environment in which executors find them.
-
-    conf: the properties so far; the user's own archives and paths stay. Builds an archive that the cache lacks.
+    """Returns Spark's properties for a cluster: the archives, and an environment in which executors find them. conf:
+    the properties so far; the user's own archives and paths stay. Builds archives that the cache lacks.
     """
     archives = [f"{packages_archive()}#{_PACKAGES}", f"{code_archive()}#{_CODE}"]
     paths = [f"./{_CODE}", f"./{_PACKAGES}"]
@@ -65,12 +64,12 @@ def ship_settings(conf: Mapping[str, str], master: str) -> dict[str, str]:
 
 
 def executor_python(conf: Mapping[str, str]) -> str:
-    """The Python that executors run: the one that the user names, or one of the driver's version on their PATH."""
+    """Returns the Python that executors run: the user's choice, or one of the driver's version on their PATH."""
     return conf.get("spark.pyspark.python") or f"python{PYTHON_VERSION}"
 
 
 def packages_archive() -> Path:
-    """The packages that tasks import, with all that those need."""
+    """Returns the archive of the packages that tasks import, with everything these need."""
     found = _closure(_ROOTS)
     key = hashlib.sha256(f"{PYTHON_VERSION} {platform.platform()} {_LEFT_OUT_FILES.pattern}".encode())
     for distribution in found:
@@ -80,10 +79,11 @@ def packages_archive() -> Path:
 
 
 def code_archive() -> Path:
-    """Frazil itself, also where it runs from a checkout, with its loops compiled for processors like this one.
+    """Returns the archive of Frazil itself, also where it runs from a checkout, with its loops compiled for processors
+    like this one.
 
-    What is compiled lies where numba looks for it, beside its source, under a hash of the source and the name and features
-    of the processor: an executor on another kind of processor does not find it, and compiles.
+    Compiled loops are stored where numba looks for them, next to their source, under a hash of the source and the name
+    and features of the processor: an executor on another kind of processor does not find them, and compiles.
     """
     root = Path(frazil.__file__).parent
     files = sorted((f"frazil/{path.relative_to(root).as_posix()}", path) for path in root.rglob("*.py"))
@@ -102,7 +102,7 @@ def code_archive() -> Path:
 
 
 def _compiled_for() -> str:
-    """What compiled loops depend on besides their source."""
+    """Returns what compiled loops depend on besides their source."""
     from llvmlite import binding  # noqa: PLC0415  (the compiler: commands that ship nothing need not load it)
 
     made_by = [f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite")]
@@ -111,15 +111,17 @@ def _compiled_for() -> str:
 
 
 def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
-    """The files, and what the compiler makes of copies of them: never what it once made of others that called the same."""
+    """Yields the files, and compiled loops of copies of them: never loops once compiled from other files of the same
+    names.
+    """
     yield from files
     with tempfile.TemporaryDirectory(prefix="frazil-compiled-") as folder:
         for name, path in files:
             copy = Path(folder, name)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
-        # As on any executor: with none of this process's settings for the compiler, its folder for example, and without
-        # Intel's library of functions, which may be on this machine alone.
+        # As on any executor: without this process's settings of the compiler, such as its folder, and without Intel's
+        # library of functions, which other machines may lack.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
         paths = filter(None, [folder, environment.get("PYTHONPATH")])
         environment |= {"NUMBA_DISABLE_INTEL_SVML": "1", "PYTHONPATH": os.pathsep.join(paths)}
@@ -137,7 +139,7 @@ def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
 
 
 def _closure(roots: Iterable[str]) -> list[importlib.metadata.Distribution]:
-    """The distributions of `roots` and of everything they require here, by name."""
+    """Returns the distributions of `roots` and everything they require here, by name."""
     found: dict[str, importlib.metadata.Distribution] = {}
     waiting = list(roots)
     while waiting:
@@ -150,7 +152,7 @@ def _closure(roots: Iterable[str]) -> list[importlib.metadata.Distribution]:
             if name in _ROOTS:
                 remedy = "install Frazil's requirements"
                 raise UnavailableError(f"a package is not installed: package={name}", remedy=remedy) from None
-            continue  # Required on other machines only.
+            continue  # Required on other platforms only.
         waiting += [match[0] for match in map(_NAME.match, found[name].requires or ()) if match and not match["extra"]]
     return [found[name] for name in sorted(found)]
 
@@ -169,7 +171,9 @@ def _is_shipped(path: PurePosixPath) -> bool:
 
 
 def _cached(name: str, key: str, files: Callable[[], Iterable[tuple[str, Path]]]) -> Path:
-    """The archive of that content, made where it is not there. Two that make it at once make the same."""
+    """Returns the archive with this content, built where it does not exist. Two processes that build it at once build
+    the same.
+    """
     archive = cache_directory() / "shipped" / f"{name}-{key[:16]}.tar.gz"
     if archive.exists():
         return archive

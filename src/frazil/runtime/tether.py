@@ -1,9 +1,9 @@
-"""Starts a child process that dies with this one, also when this one is killed with SIGKILL.
+"""Starts a child process that ends with this process, also when this process is killed by SIGKILL.
 
 Linux sends the parent-death signal when the *thread* that started the child ends, so a thread of its own starts the
-child and then waits for it. The signal is asked for by a short script that replaces itself with the command (the pid
-stays), not in a `preexec_fn`: that would run Python between fork and exec in a process with threads. Elsewhere than on
-Linux the child survives a SIGKILL of its parent.
+child and waits for it. A short script requests the signal and replaces itself with the command (the pid stays); a
+`preexec_fn` would run Python between fork and exec in a process with threads. On other systems than Linux the child
+survives a SIGKILL of its parent.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ os.execv(sys.argv[2], sys.argv[2:])
 def spawn_tethered(
     command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None, directory: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """Starts `command` (its first word an absolute path) in a session of its own, so that a Ctrl-C in the terminal does
-    not reach it; what it prints is appended to `log`. directory: where it runs, this process's own when not given.
+    """Starts `command` (its first word is an absolute path) in a session of its own, so that Ctrl-C in the terminal
+    does not reach it; its output is appended to `log`. directory: its working directory; default: this process's own.
     """
     words = list(command)
     if sys.platform == "linux":

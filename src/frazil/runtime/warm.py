@@ -1,7 +1,7 @@
-"""`python -m frazil.runtime.warm`: all that a first start would otherwise wait for, done once.
+"""`python -m frazil.runtime.warm`: does once everything that a first start would otherwise wait for.
 
-Fetches every jar of `ivy.xml`, compiles the loops of the decoder, which are kept, then runs a small pipeline on a broker
-of its own: the JVM records the classes it loaded (see `gateway`).
+Fetches every jar of `ivy.xml`, compiles the decoder's loops, which are kept, and runs a small pipeline on a broker of
+its own, so that the JVM records the classes it loads (see `gateway`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ tables: {{warm.events: {{topic: events, metadata: [offset], columns: {{n: long, 
 
 
 def fetch_all() -> None:
-    """Fills the cache; says on standard error what it is at, as the first time takes a minute or two."""
+    """Fetches all jars, with progress on standard error: the first time takes a minute or two."""
     for use in USES:
         _say(f"jars for {use}: ", end="")
         _say(str(len(jars(use))))
 
 
 def compile_all() -> None:
-    """Compiles the loops that few pipelines need too, by a process of its own, which may import what this one may not."""
+    """Compiles also the loops that few pipelines need, in a process of its own, which may import what this module may
+    not.
+    """
     _say("loops that read records: ", end="")
     command = [sys.executable, "-c", "from frazil.ingest.warm_up import warm_up; warm_up(compiles_all=True)"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -45,7 +47,7 @@ def compile_all() -> None:
 
 
 def record_start() -> None:
-    """Runs the small pipeline, unless the archive of classes is there."""
+    """Runs the small pipeline, unless the class archive exists."""
     archive = class_archive(own_jars(needs_s3=False), JVM_OPTIONS)
     if archive.exists():
         return

@@ -126,8 +126,10 @@ class ChangeRows:
             part = replace(part, marks=np.asarray(changes.own["deleted"]))
         self._parts.append(part)
         self._pending += count
-        self._is_kept |= ranked.order is not None and bool(waits)  # Which change gave a value is known for one fold.
-        # What is left of a fold is in the next one again: where most keys are new, ever larger lots keep the sum small.
+        # The provider of a value is known within one deduplication only.
+        self._is_kept |= ranked.order is not None and bool(waits)
+        # The result of a deduplication enters the next one: with mostly new keys, growing lots keep the total work
+        # small.
         if self._pending >= max(_DEDUPLICATE_AT, len(self._parts[0].ranked)) and not self._is_kept:
             self._deduplicate()
 
@@ -144,7 +146,7 @@ class ChangeRows:
         for mask in part.waits.values():
             waiting |= mask
         if part.ranked.order is not None:
-            # One row of a key is written; what may come to decide in its place is held as well.
+            # One row per key is written; other rows that may come to decide are buffered as well.
             is_last = np.zeros(waiting.size, np.bool_)
             is_last[deduplicate(part.ranked).last] = True
             waiting |= ~is_last
@@ -158,7 +160,7 @@ class ChangeRows:
         if waiting.any():
             buffered = dump_table(_buffered(part, np.flatnonzero(waiting)))
         ranked, count = part.ranked, part.count
-        # The rows are written, and the text of the keys takes memory of its own.
+        # The rows are written, and the serialized keys need memory of their own.
         self._parts = []
         del part, complete
         return dump_ranked(ranked), buffered, count
@@ -173,7 +175,7 @@ class ChangeRows:
         latest = deduplicate(merged.ranked, np.logical_or.reduce(list(merged.waits.values())) if merged.waits else None)
         self._pending = 0
         if latest.kept.size == len(merged.ranked) and not merged.waits and latest.cut < 0:
-            self._parts = [merged]  # No key was there twice.
+            self._parts = [merged]  # No key occurred twice.
             return
         filled = _fill(merged, latest, self._key_updates(merged))
         self.lost |= {self._place(merged.ranked, place) for place in filled.lost}
@@ -271,7 +273,7 @@ def _fill(part: _Part, latest: LatestChanges, key_updates: KeyUpdates) -> _Fille
         updated = walked.updated.items()
         lost |= {int(kept[n]) for n, walk in updated if walk.is_lost or (walk.at < 0 and latest.cut >= 0)}
         for n, walk in updated:
-            # One that goes further passes all that the others do.
+            # The longer walk passes every row that the others pass.
             if (walk.at < 0 or providers[n] >= 0) and (
                 n not in asked or len(walk.key_changes) > len(asked[n].key_changes)
             ):

@@ -79,7 +79,7 @@ def commit_changes(
     batch = merge_changes(target, report, commit.progress.emptied)
     judge = _by_order(target, commit.progress.emptied)
     for number in range(_TRIES):
-        # No more than this: table care waits for it, and the next batch for table care.
+        # Nothing more than this under the lock: maintenance waits for it, and maintenance makes the next batch wait.
         with catalog.lock(state.name):
             attempt = _attempt(catalog, target, state, batch, judge)
             full_commit = replace(commit, files=attempt.files(commit.files), delta=attempt.delta)

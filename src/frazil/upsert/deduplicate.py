@@ -177,7 +177,7 @@ def _deduplicate_by_arrival(changes: Ranked) -> LatestChanges:
     codes = key_codes(changes.keys)
     places = np.argsort(_sequence(changes)) if not _is_in_order(changes) else np.arange(len(changes))
     last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
-    last[codes[places]] = places  # Of equal ones the last assignment stays.
+    last[codes[places]] = places  # Of equal indexes the last assignment is kept.
     last.sort()
     return LatestChanges(last, np.zeros(last.size, np.bool_), last, last)
 
@@ -228,7 +228,7 @@ class _State:
     """
 
     def __init__(self, changes: Ranked) -> None:
-        # A table that does not know its key yet can be emptied all the same.
+        # A table that does not know its key columns yet can be truncated all the same.
         #: A number per distinct key, int64 `(n_changes,)`.
         self.codes = key_codes(changes.keys) if changes.keys else np.zeros(len(changes), np.int64)
         self.sequence = sequence = _sequence(changes)
@@ -382,7 +382,7 @@ def dump_ranked(changes: Ranked) -> str:
     """Returns the changes serialized as text, to be sent to the driver."""
     columns: dict[str, pa.Array] = {f"k{n}": key for n, key in enumerate(changes.keys)}
     columns |= {name: pa.array(getattr(changes, _ATTRIBUTES[name])) for name in _FIXED[:-1]}
-    # From one change to the next, which is mostly one: as they are, offsets would be half of the text.
+    # Differences between consecutive offsets, mostly one: absolute offsets would be half of the text.
     columns["offset"] = pa.array(np.diff(changes.offset, prepend=0))
     if changes.order is not None:
         columns["order"] = changes.order

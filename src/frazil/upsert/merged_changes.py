@@ -60,7 +60,7 @@ def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") ->
     parts = [load_ranked(touched.keys) for touched in report.changes.touched]
     sizes = [len(part) for part in parts]
     ranked = concat_ranked(parts)
-    parts.clear()  # What they hold is as large again.
+    parts.clear()  # The parts are as large again.
     by_path = {file.path: LiveFile(file.path, file.record_count, file.content) for file in report.written.data}
     return MergedChanges(
         target,

@@ -74,7 +74,8 @@ def classify_own_files(batch: MergedChanges, late: Bools, ids: Ints | None) -> O
         own = OwnFiles()
     else:
         own = OwnFiles(ids=ids)
-    # Of a key with a row in a file and a held one, only the first is looked for: a file's keys must be distinct.
+    # Of a key with a row in a file and a buffered row, only the first is looked up: the keys of a file must be
+    # distinct.
     for file, rows, places in _find_own_rows(batch, (lost | (ids != NO_ID)) & ~buffered):
         gone = rows[lost[places]]
         if (ids[places] == NO_ID).all():

@@ -16,7 +16,7 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.upsert.changes import Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
-MIRROR = Envelope("debezium", is_upsert=True, keys=(("id",),))
+UPSERT_ENVELOPE = Envelope("debezium", is_upsert=True, keys=(("id",),))
 LOG = Envelope("debezium", is_log=True)
 AVRO: dict[str, Any] = {
     "type": "record",

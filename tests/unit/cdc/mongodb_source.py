@@ -12,7 +12,7 @@ import fastavro
 
 from frazil.ingest.table import Table
 from frazil.spec.models import ValueSpec
-from tests.unit.upsert.upsert_source import MirrorWorld
+from tests.unit.upsert.upsert_source import UpsertSource
 
 FORMS = ("plain", "schema", "avro", "json_schema")
 _SOURCE = {"connector": "string", "ts_ms": "int64", "collection": "string"}
@@ -71,7 +71,7 @@ def _json_schema(kinds: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": members}
 
 
-class DocumentWorld(MirrorWorld):
+class DocumentScenario(UpsertSource):
     """A table of topic `a`, to which Debezium writes the changes of a collection. form: how, one of FORMS."""
 
     def __init__(self, root: Path, form: str, tasks: int = 1, **settings: Any) -> None:

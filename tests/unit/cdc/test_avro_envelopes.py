@@ -8,7 +8,7 @@ from pyiceberg.types import ListType, StringType
 from frazil.cdc.changes import read_envelope
 from frazil.decode.envelope import PLACEHOLDER, Envelope
 from frazil.upsert.changes import DELETE, UPSERT
-from tests.unit.cdc.envelope_messages import MIRROR, avro, bad_records
+from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro, bad_records
 from tests.unit.cdc.envelope_reference import target_for
 
 
@@ -23,7 +23,7 @@ def test_avro_is_read_as_json_is() -> None:
         {"op": "?", "before": None, "after": rows[0]},
         {"op": "m", "before": None, "after": None},
     )
-    target = target_for(MIRROR, {"id": "long", "v": "string"}, ("position",), reading=reading)
+    target = target_for(UPSERT_ENVELOPE, {"id": "long", "v": "string"}, ("position",), reading=reading)
     changes = read_envelope(target, records)
     assert changes.ops.tolist() == [UPSERT, UPSERT, DELETE, UPSERT, DELETE]
     assert changes.columns[0].to_pylist() == [1, 1, 1, 2, 2]
@@ -37,7 +37,7 @@ def test_avro_is_read_as_json_is() -> None:
 def test_an_avro_schema_that_is_no_envelope_makes_bad_records() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
     reading, records = avro({"id": 1}, {"id": 2}, schema=schema)
-    changes = read_envelope(target_for(MIRROR, {"id": "long"}, reading=reading), records)
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "long"}, reading=reading), records)
     assert bad_records(changes) == [(0, "not_an_envelope", ""), (1, "not_an_envelope", "")]
 
 
@@ -45,7 +45,7 @@ def test_an_avro_schema_that_is_no_envelope_makes_bad_records() -> None:
     ("envelope", "names"),
     [
         (Envelope("operation", "ops", ("I",), ("U",), ("D",), is_upsert=True, keys=(("id",),)), ("ops", "I", "U", "D")),
-        (MIRROR, ("__op", "c", "u", "d")),
+        (UPSERT_ENVELOPE, ("__op", "c", "u", "d")),
     ],
 )
 def test_a_field_of_an_avro_row_names_the_operation(envelope: Envelope, names: tuple[str, ...]) -> None:

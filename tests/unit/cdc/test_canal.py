@@ -27,7 +27,7 @@ from tests.unit.cdc.envelope_reference import records_of, target_for
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "canal.md"
 LOG = Envelope("canal", is_log=True)
-MIRROR = Envelope("canal", is_upsert=True, keys=(("id",),))
+UPSERT_ENVELOPE = Envelope("canal", is_upsert=True, keys=(("id",),))
 BY_PRIMARY_KEY = ChangeReading(Reading(), is_key_of_record=True)
 OF_SOURCE: tuple[Any, ...] = ("op", "image", "source_ts", "connector_ts", "unavailable")
 
@@ -185,7 +185,7 @@ def test_without_types_values_are_texts() -> None:
 
 def test_rows_of_a_message_are_changes_in_their_order() -> None:
     rows = [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}, {"id": "1", "name": "c"}]
-    changes = _read(MIRROR, _insert(*rows), Message("DELETE", rows[1:]))
+    changes = _read(UPSERT_ENVELOPE, _insert(*rows), Message("DELETE", rows[1:]))
     assert changes.records.tolist() == [0, 0, 0, 1, 1]
     assert changes.ops.tolist() == [UPSERT] * 3 + [DELETE] * 2
     assert changes.columns[0].to_pylist() == [1, 2, 1, 2, 1]
@@ -193,7 +193,7 @@ def test_rows_of_a_message_are_changes_in_their_order() -> None:
 
 def test_a_key_that_changes_is_a_delete_and_an_insert() -> None:
     message = Message("UPDATE", [{"id": "2", "name": "a"}, {"id": "3", "name": "b"}], [{"id": "1"}, {"name": "a"}])
-    changes = _read(MIRROR, message)
+    changes = _read(UPSERT_ENVELOPE, message)
     assert list(zip(changes.ops.tolist(), changes.columns[0].to_pylist(), strict=True)) == [
         (DELETE, 1), (UPSERT, 2), (UPSERT, 3),
     ]  # fmt: skip
@@ -211,7 +211,7 @@ def test_a_change_log_has_what_the_message_tells_of_each_row() -> None:
 
 def test_a_column_that_an_update_leaves_out_was_not_sent() -> None:
     update = Message("UPDATE", [{"id": "1"}], [{"id": "1"}])
-    changes = _read(MIRROR, update, _insert({"id": "2"}))
+    changes = _read(UPSERT_ENVELOPE, update, _insert({"id": "2"}))
     assert {n: flags.tolist() for n, flags in changes.unavailable.items()} == {1: [True, False]}
     changes = _read(LOG, update, metadata=("unavailable",))
     assert changes.own["unavailable"].to_pylist() == [None, ["name"]]
@@ -231,7 +231,7 @@ def test_what_is_no_change_of_a_row_is_counted_by_message() -> None:
 
 
 def test_a_truncate_takes_all_rows_away() -> None:
-    changes = _read(MIRROR, _insert({"id": "1"}), Message("TRUNCATE", None, more={"isDdl": True}))
+    changes = _read(UPSERT_ENVELOPE, _insert({"id": "1"}), Message("TRUNCATE", None, more={"isDdl": True}))
     assert (changes.ops.tolist(), changes.ignored_records) == ([UPSERT, TRUNCATE], {})
 
 
@@ -261,7 +261,7 @@ def test_a_truncate_takes_all_rows_away() -> None:
 )
 def test_a_message_that_lies_is_one_bad_record_and_changes_no_other(message: Message, kind: str, path: str) -> None:
     good = _insert({"id": "1", "name": "a"}, {"id": "2", "name": "b"})
-    changes = _read(MIRROR, good, message, good, metadata=("source_ts",))
+    changes = _read(UPSERT_ENVELOPE, good, message, good, metadata=("source_ts",))
     assert _bad(changes) == [(1, kind, path)]
     assert changes.decoded.refused.tolist() == [False, True, False]
     assert (changes.records.tolist(), changes.columns[0].to_pylist()) == ([0, 0, 2, 2], [1, 2, 1, 2])
@@ -270,7 +270,7 @@ def test_a_message_that_lies_is_one_bad_record_and_changes_no_other(message: Mes
 @pytest.mark.parametrize("value", [b"{", b"[1]", b'{"type":"INSERT","type":"INSERT"}', b'{"a":1}', b"\xff"])
 def test_what_is_no_message_is_a_bad_record(value: bytes) -> None:
     good = _insert({"id": "1", "name": "a"}).value()
-    changes = read_envelope(target_for(MIRROR, {"id": "int"}), records_of([good, value, None, good]))
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "int"}), records_of([good, value, None, good]))
     assert (changes.decoded.refused.tolist(), changes.records.tolist()) == ([False, True, False, False], [0, 3])
     assert changes.ignored_records == {"tombstone": 1}
 
@@ -278,20 +278,20 @@ def test_what_is_no_message_is_a_bad_record(value: bytes) -> None:
 def test_a_message_that_is_too_large_is_a_bad_record() -> None:
     reading = Reading(max_record_bytes=600, on_bad="dead_letter")
     rows = [_insert({"id": "1", "name": "x" * 999}), _insert({"id": "2"})]
-    changes = _read(MIRROR, *rows, reading=reading)
+    changes = _read(UPSERT_ENVELOPE, *rows, reading=reading)
     assert (_bad(changes), changes.columns[0].to_pylist()) == ([(0, "too_large", "")], [2])
 
 
 def test_a_row_that_has_a_name_twice_is_a_bad_record() -> None:
     raw = _insert({"id": "1"}).value().replace(b'{"id":"1"}', b'{"id":"1","id":"2"}')
-    changes = read_envelope(target_for(MIRROR, {"id": "int"}), records_of([raw]))
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "int"}), records_of([raw]))
     assert _bad(changes) == [(0, "duplicate_key", "data")]
 
 
 def test_names_with_escapes_are_the_same_names() -> None:
     plain = [_insert({"id": n}, mysqlType={"id": "int(11)"}).value() for n in "12"]
     raw = plain[0].replace(b'{"id":"1"}', b'{"i\\u0064":"1"}').replace(b'"data"', b'"d\\u0061ta"')
-    changes = read_envelope(target_for(MIRROR, {"id": "int"}), records_of([raw, plain[1]]))
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "int"}), records_of([raw, plain[1]]))
     assert (changes.columns[0].to_pylist(), changes.decoded.requested_fields) == ([1, 2], {})
 
 
@@ -340,10 +340,10 @@ def test_the_key_is_the_primary_key_that_messages_name() -> None:
 @pytest.mark.parametrize("names", [None, [], [1]])
 def test_a_message_without_a_primary_key_has_no_row_to_find(names: Any) -> None:
     known = ChangeReading(Reading(), ("id",), is_key_of_record=True)
-    changes = _read(MIRROR, _insert({"id": "1"}, pkNames=names), _insert({"id": "2"}), changes=known)
+    changes = _read(UPSERT_ENVELOPE, _insert({"id": "1"}, pkNames=names), _insert({"id": "2"}), changes=known)
     assert (_bad(changes), changes.key_columns, changes.records.tolist()) == ([(0, "no_key", "")], (), [1])
     named = ChangeReading(Reading(), ("id",))
-    assert _bad(_read(MIRROR, _insert({"id": "1"}, pkNames=names), changes=named)) == []
+    assert _bad(_read(UPSERT_ENVELOPE, _insert({"id": "1"}, pkNames=names), changes=named)) == []
 
 
 def test_bytes_are_found_in_texts_of_any_length() -> None:

@@ -18,7 +18,7 @@ import pytest
 from frazil.spec.models import ValueSpec
 from tests.unit.cdc.debezium_reference import Row as TypedRow
 from tests.unit.cdc.test_source_messages import SOURCES, Column, Source
-from tests.unit.upsert.upsert_source import MirrorWorld, Row, Told
+from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource
 
 _AVRO = ValueSpec(format="avro")
 _ASKED = {name: f"_{name}" for name in ("source_order", "source_ts", "transaction_id", "total_order")}
@@ -39,7 +39,7 @@ def _record(name: str, kinds: dict[str, Any]) -> Row:
     return {"type": "record", "name": name, "fields": fields}
 
 
-class AvroSource(MirrorWorld):
+class AvroSource(UpsertSource):
     """A mirror of a source's changes in Avro. is_flat: without their envelope."""
 
     def __init__(self, root: Path, source: Source, *, is_flat: bool, **settings: Any) -> None:
@@ -58,7 +58,7 @@ class AvroSource(MirrorWorld):
         self.schemas_of = {"key": _record("Key", {source.key: "int"}), "value": row if is_flat else whole}
         self.ids = {part: self.registry.register("avro", json.dumps(text)) for part, text in self.schemas_of.items()}
 
-    def tell_all(self, *told: Told) -> None:
+    def tell_all(self, *told: SourceRecord) -> None:
         """Records as JSON without schemas has them."""
         for key, value in told:
             self.source.produce("a", 0, self._framed("value", value), key=self._framed("key", key))
@@ -85,18 +85,18 @@ def _kinds(block: Row) -> dict[str, str]:
     return {name: _OTHER_KINDS.get(name, "string") for name in block}
 
 
-class JsonSource(MirrorWorld):
+class JsonSource(UpsertSource):
     """The same in JSON. has_schema: beside each message."""
 
     def __init__(self, root: Path, source: Source, *, is_flat: bool, has_schema: bool, **settings: Any) -> None:
         super().__init__(root, **settings)
         self.before_key, self.is_flat, self.has_schema = source, is_flat, has_schema
 
-    def tell_all(self, *told: Told) -> None:
+    def tell_all(self, *told: SourceRecord) -> None:
         """See AvroSource."""
         self.say(*(map(self._wrapped, told) if self.has_schema else told))
 
-    def _wrapped(self, told: Told) -> Told:
+    def _wrapped(self, told: SourceRecord) -> SourceRecord:
         if not self.is_flat:
             return self.before_key.with_schema(told)
         own = {"type": "int32", "optional": False, "field": self.before_key.key}
@@ -109,7 +109,7 @@ class JsonSource(MirrorWorld):
         return wrapped, {"schema": {"type": "struct", "fields": [*columns, *beside]}, "payload": value}
 
 
-def _flat(told: Told) -> Told:
+def _flat(told: SourceRecord) -> SourceRecord:
     """A message as the transform leaves it, with `delete.tombstone.handling.mode=rewrite-with-tombstone`."""
     key, value = told
     if value is None:
@@ -119,7 +119,9 @@ def _flat(told: Told) -> Told:
     return key, {**row, "__op": value["op"], "__deleted": "true" if is_gone else "false"}
 
 
-def _world(root: Path, source: Source, form: str, *, is_flat: bool = False, **settings: Any) -> AvroSource | JsonSource:
+def _scenario(
+    root: Path, source: Source, form: str, *, is_flat: bool = False, **settings: Any
+) -> AvroSource | JsonSource:
     if form == "avro":
         return AvroSource(root, source, is_flat=is_flat, **settings)
     return JsonSource(root, source, is_flat=is_flat, has_schema=form == "schema", **settings)
@@ -131,27 +133,30 @@ def _shown(source: Source, form: str) -> Row:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.connector)
 def test_whole_messages_in_avro_become_the_rows_of_their_source(tmp_path: Path, source: Source) -> None:
-    world = _world(tmp_path, source, "avro", metadata=_ASKED, order_by="_source_order")
+    scenario = _scenario(tmp_path, source, "avro", metadata=_ASKED, order_by="_source_order")
     told = source.messages()
-    world.tell_all(*told, (told[-1][0], None))
+    scenario.tell_all(*told, (told[-1][0], None))
     facts = {
         "_source_order": source.order,
         "_source_ts": datetime.fromtimestamp(1_767_323_045.680, UTC),
         "_transaction_id": "transaction 2",
         "_total_order": 2,
     }
-    assert (world.mirror(), world.dead_letters()) == ([{source.key: 1, **_shown(source, "avro"), **facts}], [])
+    assert (scenario.upsert_table(), scenario.dead_letters()) == (
+        [{source.key: 1, **_shown(source, "avro"), **facts}],
+        [],
+    )
 
 
 @pytest.mark.parametrize("form", ["plain", "schema", "avro"])
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.connector)
 def test_unwrapped_messages_become_the_rows_of_their_source(tmp_path: Path, source: Source, form: str) -> None:
-    world = _world(tmp_path, source, form, is_flat=True)
+    scenario = _scenario(tmp_path, source, form, is_flat=True)
     told = [_flat(one) for one in source.messages()]
-    world.tell_all(*told[:3])
-    assert len(world.mirror()) == 2
-    world.tell_all(told[3], (told[3][0], None))
-    assert (world.mirror(), world.dead_letters()) == ([{source.key: 1, **_shown(source, form)}], [])
+    scenario.tell_all(*told[:3])
+    assert len(scenario.upsert_table()) == 2
+    scenario.tell_all(told[3], (told[3][0], None))
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([{source.key: 1, **_shown(source, form)}], [])
 
 
 @pytest.mark.parametrize("form", ["plain", "schema", "avro"])
@@ -164,14 +169,14 @@ def test_what_lies_is_a_letter_in_every_form_and_its_neighbours_are_rows(tmp_pat
         _with(gone, before=None),
         _with(changed, after={**(changed[1] or {})["after"], "Id": None}),
     ]
-    world = _world(tmp_path, source, form)
-    world.tell_all(read, lies[0], made, *lies[1:], changed)
-    assert [row["Id"] for row in world.mirror("Id")] == [1, 2]
-    kinds = [kind for kind, _ in world.dead_letters()]
+    scenario = _scenario(tmp_path, source, form)
+    scenario.tell_all(read, lies[0], made, *lies[1:], changed)
+    assert [row["Id"] for row in scenario.upsert_table("Id")] == [1, 2]
+    kinds = [kind for kind, _ in scenario.dead_letters()]
     assert kinds == ["missing_image", "missing_image", "missing_key", "unknown_operation"]
 
 
-def _with(told: Told, **members: Any) -> Told:
+def _with(told: SourceRecord, **members: Any) -> SourceRecord:
     key, value = told
     assert value is not None
     return key, {**value, **members}

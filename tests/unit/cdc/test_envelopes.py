@@ -16,7 +16,7 @@ from frazil.decode.settings import Reading
 from frazil.schema.projection import Shaping
 from frazil.spec.models import MetadataField
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT
-from tests.unit.cdc.envelope_messages import LOG, MIRROR, avro, bad_records, debezium, read_changes
+from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "debezium_messages.jsonl"
@@ -33,7 +33,7 @@ def _samples(topic: str) -> dict[str, pa.Array]:
 
 def test_a_real_table_of_postgresql_is_mirrored_with_its_key_changes_and_what_was_not_sent() -> None:
     records = _samples("fz.public.orders")
-    changes = read_envelope(target_for(MIRROR, {"id": "long", "qty": "long", "big": "string"}), records)
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "long", "qty": "long", "big": "string"}), records)
     assert changes.ops.tolist() == [UPSERT, UPSERT, UPSERT, DELETE, DELETE, TRUNCATE, UPSERT]
     assert changes.records.tolist() == [0, 1, 2, 3, 5, 7, 8]
     assert changes.columns[0].to_pylist() == [1, 2, 2, 2, 1, None, 3]
@@ -45,7 +45,7 @@ def test_a_real_table_of_postgresql_is_mirrored_with_its_key_changes_and_what_wa
 def test_a_row_that_moved_to_a_new_key_without_a_large_value_is_a_bad_record_while_its_old_key_is_not_known() -> None:
     records = _samples("fz.public.orders")
     del records["headers"]
-    changes = read_envelope(target_for(MIRROR, {"id": "long", "qty": "long", "big": "string"}), records)
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "long", "qty": "long", "big": "string"}), records)
     assert bad_records(changes) == [(8, "unavailable_value", "big")]
     assert changes.records.tolist() == [0, 1, 2, 3, 5, 7]
 
@@ -126,14 +126,14 @@ def test_a_row_that_is_in_no_envelope_is_no_heartbeat_or_the_like(value: dict[st
 )
 def test_an_envelope_that_lies_is_one_bad_record_and_changes_no_other(value: bytes, kind: str, path: str) -> None:
     good = debezium("c", after={"id": 1, "v": "a"})
-    changes = read_changes(MIRROR, good, value, good)
+    changes = read_changes(UPSERT_ENVELOPE, good, value, good)
     assert bad_records(changes) == [(1, kind, path)]
     assert changes.decoded.refused.tolist() == [False, True, False]
     assert (changes.records.tolist(), changes.columns[1].to_pylist()) == ([0, 2], ["a", "a"])
 
 
 def test_the_reason_names_the_operation() -> None:
-    changes = read_changes(MIRROR, debezium("x", after={"id": 1}), debezium("y", after={"id": 1}))
+    changes = read_changes(UPSERT_ENVELOPE, debezium("x", after={"id": 1}), debezium("y", after={"id": 1}))
     reason = "the operation is none that the envelope has"
     assert [one.reason for one in changes.decoded.mismatches] == [f'{reason}: "x"', f'{reason}: "y"']
 
@@ -141,7 +141,7 @@ def test_the_reason_names_the_operation() -> None:
 def test_a_record_whose_key_changes_takes_the_old_row_away_and_keeps_what_was_not_sent() -> None:
     moved = debezium("u", {"id": 1, "v": "big"}, {"id": 2, "v": PLACEHOLDER})
     same = debezium("u", {"id": 2, "v": "x"}, {"id": 2, "v": "y"})
-    changes = read_changes(MIRROR, moved, same, debezium("u", {"id": None}, {"id": 3, "v": "z"}))
+    changes = read_changes(UPSERT_ENVELOPE, moved, same, debezium("u", {"id": None}, {"id": 3, "v": "z"}))
     assert changes.ops.tolist() == [DELETE, UPSERT, UPSERT, UPSERT]
     assert changes.records.tolist() == [0, 0, 1, 2]
     assert changes.columns[0].to_pylist() == [1, 2, 2, 3]
@@ -183,8 +183,8 @@ def test_a_delete_of_mongodb_is_known_by_the_id_in_the_records_key() -> None:
     values = [debezium("c", after='{"_id":7,"v":"a"}', source=source), *[debezium("d", source=source)] * 4]
     values.append(debezium("d", source={"connector": "mysql"}))
     keys = [b'{"id":"7"}', b'{"id":"7"}', b'{"schema":{},"payload":{"id":"8"}}', b"no key", None, b'{"id":"9"}']
-    mirror = Envelope("debezium", is_upsert=True, keys=(("_id",),))
-    target = target_for(mirror, {"_id": "long", "v": "string"})
+    upsert_table = Envelope("debezium", is_upsert=True, keys=(("_id",),))
+    target = target_for(upsert_table, {"_id": "long", "v": "string"})
     changes = read_envelope(target, {**records_of(values), "key": pa.array(keys, pa.binary())})
     assert (changes.ops.tolist(), changes.columns[0].to_pylist()) == ([UPSERT, DELETE, DELETE], [7, 7, 8])
     assert bad_records(changes) == [(n, "missing_image", "") for n in (3, 4, 5)]
@@ -203,7 +203,7 @@ def test_what_the_table_takes_and_how_it_names_it_counts_for_the_row_in_the_enve
     plain = Shaping(include=(("id",), ("inner",)), exclude=(("inner", "secret"),))
     columns = {"id": "long", "inner": "struct<a: long>"}
     changes = read_envelope(
-        target_for(MIRROR, columns, shaping=plain),
+        target_for(UPSERT_ENVELOPE, columns, shaping=plain),
         records_of([debezium("u", {"id": 2}, row), debezium("d", {"id": 1})]),
     )
     assert changes.columns[0].to_pylist() == [2, 1, 1]
@@ -229,7 +229,7 @@ def test_values_that_do_not_fit_are_put_aside_where_the_table_rescues() -> None:
     ("envelope", "values"),
     [
         (LOG, [debezium("u", {"id": 1}, {"id": 1, "v": "a"}), debezium("c", after={"id": 2}), b"{"]),
-        (MIRROR, [debezium("c", after={"id": 1, "v": "a"}), debezium("c", after={"id": 2}), b"{"]),
+        (UPSERT_ENVELOPE, [debezium("c", after={"id": 1, "v": "a"}), debezium("c", after={"id": 2}), b"{"]),
     ],
 )
 def test_headers_that_do_not_fit_are_put_aside_too(envelope: Envelope, values: list[bytes]) -> None:
@@ -251,10 +251,10 @@ def test_headers_that_do_not_fit_are_put_aside_too(envelope: Envelope, values: l
 def test_a_tombstone_is_passed_over_and_a_value_that_is_too_large_is_a_bad_record() -> None:
     reading, records = avro({"op": "c", "before": None, "after": {"id": 1, "v": "a", "tags": None}})
     records = records_of([None, records["value"][0].as_py()])
-    changes = read_envelope(target_for(MIRROR, {"id": "long", "v": "string"}, reading=reading), records)
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "long", "v": "string"}, reading=reading), records)
     assert (changes.ignored_records, changes.records.tolist()) == ({"tombstone": 1}, [1])
     small = Reading(max_record_bytes=60, on_bad="dead_letter")
-    changes = read_changes(MIRROR, None, debezium("c", after={"id": 1, "v": "x" * 99}), reading=small)
+    changes = read_changes(UPSERT_ENVELOPE, None, debezium("c", after={"id": 1, "v": "x" * 99}), reading=small)
     assert (changes.ignored_records, bad_records(changes)) == ({"tombstone": 1}, [(1, "too_large", "")])
 
 

@@ -14,7 +14,7 @@ from frazil.cdc.changes import read_envelope
 from frazil.decode.envelope import PLACEHOLDER, Envelope
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.upsert.changes import DELETE, UPSERT
-from tests.unit.cdc.envelope_messages import LOG, MIRROR, bad_records, debezium
+from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, bad_records, debezium
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
 _JSON_ROW: dict[str, Any] = {
@@ -55,10 +55,10 @@ def test_an_envelope_behind_the_frame_of_a_json_schema_is_read_as_json_is() -> N
         b"{",
     ]
     reading, records = _framed(JSON_ENVELOPE, *values)
-    changes = read_envelope(target_for(MIRROR, {}, reading=reading), records)
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, {}, reading=reading), records)
     requested_fields = changes.decoded.requested_fields[()]
     assert {name: str(kind) for name, kind in requested_fields.items()} == {"id": "int", "v": "string", "n": "float"}
-    changes = read_envelope(target_for(MIRROR, requested_fields, ("position",), reading=reading), records)
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, requested_fields, ("position",), reading=reading), records)
     assert changes.ops.tolist() == [UPSERT, DELETE, UPSERT, DELETE]
     assert changes.columns[0].to_pylist() == [1, 2, 1, 1]
     assert changes.unavailable[1].tolist() == [False, False, True, False]
@@ -81,7 +81,7 @@ def test_a_json_schema_tells_the_columns_that_a_table_of_rows_may_not_get() -> N
 @pytest.mark.parametrize(
     ("envelope", "value"),
     [
-        (MIRROR, b'{"id":1,"v":"a","__op":"c"}'),
+        (UPSERT_ENVELOPE, b'{"id":1,"v":"a","__op":"c"}'),
         (Envelope("operation", "ops", ("I",), is_upsert=True, keys=(("id",),)), b'{"id":1,"v":"a","ops":"I"}'),
     ],
 )
@@ -107,6 +107,6 @@ def test_a_delete_of_mongodb_behind_a_frame_is_known_by_its_key() -> None:
     schema = {"type": "object", "properties": {"op": {"type": "string"}, "after": {"type": "string"}}}
     reading, records = _framed(schema, debezium("d", source={"connector": "mongodb"}))
     records["key"] = pa.array([b'{"id":"7"}'], pa.binary())
-    mirror = Envelope("debezium", is_upsert=True, keys=(("_id",),))
-    changes = read_envelope(target_for(mirror, {"_id": "long"}, reading=reading), records)
+    upsert_table = Envelope("debezium", is_upsert=True, keys=(("_id",),))
+    changes = read_envelope(target_for(upsert_table, {"_id": "long"}, reading=reading), records)
     assert (changes.ops.tolist(), changes.columns[0].to_pylist()) == ([DELETE], [7])

@@ -17,7 +17,7 @@ from frazil.decode.settings import Reading
 from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type
-from tests.unit.cdc.mongodb_source import FORMS, DocumentWorld, change
+from tests.unit.cdc.mongodb_source import FORMS, DocumentScenario, change
 from tests.unit.upsert.upsert_source import MARKS
 
 _OID = "596e275826f08b2730779e{:02x}"
@@ -56,9 +56,9 @@ def key(kind: str, number: int) -> str:
     [(form, kind) for form in FORMS for kind in KINDS if form == "plain" or kind in ("object id", "long")],
 )
 def test_documents_are_found_by_their_id(tmp_path: Path, form: str, kind: str) -> None:
-    world = DocumentWorld(tmp_path, form)
-    world.tell(*((key(kind, n), change("r", document(kind, n, "a"))) for n in range(5)))
-    world.tell(
+    scenario = DocumentScenario(tmp_path, form)
+    scenario.tell(*((key(kind, n), change("r", document(kind, n, "a"))) for n in range(5)))
+    scenario.tell(
         (key(kind, 1), change("u", document(kind, 1, "b"))),
         (key(kind, 2), change("d")),
         (key(kind, 2), None),
@@ -68,19 +68,19 @@ def test_documents_are_found_by_their_id(tmp_path: Path, form: str, kind: str) -
     whole = {n: json.loads(document(kind, n, "b" if n == 1 else "a")) for n in (0, 1, 4, 5)}
     if kind in HELD:
         whole = {n: {**row, "_id": HELD[kind](n)} for n, row in whole.items()}
-    assert world.dead_letters() == []
-    assert sorted(world.mirror(), key=str) == sorted(whole.values(), key=str)
-    world.tell((key(kind, 4), None), (key(kind, 0), change("d")), (key(kind, 9), change("d")))
-    assert world.dead_letters() == []
-    assert sorted(world.mirror(), key=str) == sorted((whole[n] for n in (1, 5)), key=str)
+    assert scenario.dead_letters() == []
+    assert sorted(scenario.upsert_table(), key=str) == sorted(whole.values(), key=str)
+    scenario.tell((key(kind, 4), None), (key(kind, 0), change("d")), (key(kind, 9), change("d")))
+    assert scenario.dead_letters() == []
+    assert sorted(scenario.upsert_table(), key=str) == sorted((whole[n] for n in (1, 5)), key=str)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_deletes_of_documents_are_marked(tmp_path: Path, form: str) -> None:
-    world = DocumentWorld(tmp_path, form, **MARKS)
-    world.tell(*((key("object id", n), change("c", document("object id", n, "a"))) for n in (1, 2)))
-    world.tell((key("object id", 1), change("d")), (key("object id", 1), None))
-    assert sorted((row["_id"], row["v"], row["_deleted"]) for row in world.mirror()) == [
+    scenario = DocumentScenario(tmp_path, form, **MARKS)
+    scenario.tell(*((key("object id", n), change("c", document("object id", n, "a"))) for n in (1, 2)))
+    scenario.tell((key("object id", 1), change("d")), (key("object id", 1), None))
+    assert sorted((row["_id"], row["v"], row["_deleted"]) for row in scenario.upsert_table()) == [
         (_OID.format(1), "a", True),
         (_OID.format(2), "a", False),
     ]
@@ -89,10 +89,12 @@ def test_deletes_of_documents_are_marked(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_change_log_of_documents_has_the_id_of_those_that_are_gone(tmp_path: Path, form: str) -> None:
     names = ("op", "image")
-    world = DocumentWorld(tmp_path, form, mode="append", changelog=True, metadata={name: f"_{name}" for name in names})
+    scenario = DocumentScenario(
+        tmp_path, form, mode="append", changelog=True, metadata={name: f"_{name}" for name in names}
+    )
     told = [("c", document("object id", 1, "a")), ("u", document("object id", 1, "b")), ("d", None)]
-    world.tell(*((key("object id", 1), change(op, text)) for op, text in told), (key("object id", 1), None))
-    rows = [(row["_op"], row["_image"], row["_id"], row["v"]) for row in world.mirror()]
+    scenario.tell(*((key("object id", 1), change(op, text)) for op, text in told), (key("object id", 1), None))
+    rows = [(row["_op"], row["_image"], row["_id"], row["v"]) for row in scenario.upsert_table()]
     identity = _OID.format(1)
     assert sorted(rows, key=str) == [
         ("c", "after", identity, "a"),
@@ -103,19 +105,24 @@ def test_a_change_log_of_documents_has_the_id_of_those_that_are_gone(tmp_path: P
 
 @pytest.mark.parametrize("form", FORMS)
 def test_ids_in_columns_of_their_own(tmp_path: Path, form: str) -> None:
-    world = DocumentWorld(tmp_path, form, flatten=FlattenSpec(), exclude=(("noise",),))
+    scenario = DocumentScenario(tmp_path, form, flatten=FlattenSpec(), exclude=(("noise",),))
     text = '{"_id": {"$oid": "596e275826f08b2730779e01"},"inner": {"a": 1},"noise": 2}'
-    world.tell((key("object id", 1), change("c", text)), (key("object id", 2), change("c", text.replace("01", "02"))))
-    world.tell((key("object id", 1), change("u", text.replace('"a": 1', '"a": 5'))))
-    assert [(row["_id"], row["inner_a"]) for row in world.mirror()] == [(_OID.format(1), 5), (_OID.format(2), 1)]
-    world.tell((key("object id", 1), change("d")), (key("object id", 2), None))
-    assert (world.mirror(), world.dead_letters()) == ([], [])
+    scenario.tell(
+        (key("object id", 1), change("c", text)), (key("object id", 2), change("c", text.replace("01", "02")))
+    )
+    scenario.tell((key("object id", 1), change("u", text.replace('"a": 1', '"a": 5'))))
+    assert [(row["_id"], row["inner_a"]) for row in scenario.upsert_table()] == [
+        (_OID.format(1), 5),
+        (_OID.format(2), 1),
+    ]
+    scenario.tell((key("object id", 1), change("d")), (key("object id", 2), None))
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([], [])
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_documents_that_do_not_hold_together_are_dead_letters_and_change_no_other(tmp_path: Path, form: str) -> None:
     columns = (ColumnSpec(name="v", type=parse_type("string")),)
-    world = DocumentWorld(tmp_path, form, columns=columns)
+    scenario = DocumentScenario(tmp_path, form, columns=columns)
     good = (key("int", 1), change("c", document("int", 1, "a")))
     odd = [
         (key("int", 2), change("c", '{"_id": 2,"v": 7}')),
@@ -124,19 +131,19 @@ def test_documents_that_do_not_hold_together_are_dead_letters_and_change_no_othe
         (key("int", 5), change("c")),
         ("no json", change("d")),
     ]
-    world.tell(good)
-    world.tell(*odd, (key("int", 6), change("c", document("int", 6, "b"))))
-    assert [row["_id"] for row in world.mirror()] == [1, 6]
+    scenario.tell(good)
+    scenario.tell(*odd, (key("int", 6), change("c", document("int", 6, "b"))))
+    assert [row["_id"] for row in scenario.upsert_table()] == [1, 6]
     kinds = ["malformed", "malformed", "missing_image", "not_an_object", "type_mismatch"]
-    assert [kind for kind, _ in world.dead_letters()] == kinds
+    assert [kind for kind, _ in scenario.dead_letters()] == kinds
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_fields_of_documents_that_a_table_lacks_are_put_aside_where_it_rescues(tmp_path: Path, form: str) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("_id", "v"))
-    world = DocumentWorld(tmp_path, form, columns=columns, unknown_fields="rescue", rescue=True)
-    world.tell((key("int", 1), change("c", '{"_id": 1,"v": "text","more": {"a": [1]}}')))
-    (row,) = world.mirror()
+    scenario = DocumentScenario(tmp_path, form, columns=columns, unknown_fields="rescue", rescue=True)
+    scenario.tell((key("int", 1), change("c", '{"_id": 1,"v": "text","more": {"a": [1]}}')))
+    (row,) = scenario.upsert_table()
     assert (row["_id"], row["v"]) == (1, None)
     rescued = json.loads(row["_rescued"])
     assert {name: one["value"] for name, one in rescued.items()} == {"after.v": "text", "after.more": {"a": [1]}}
@@ -144,12 +151,12 @@ def test_fields_of_documents_that_a_table_lacks_are_put_aside_where_it_rescues(t
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_field_of_a_document_that_no_table_can_have_makes_a_dead_letter(tmp_path: Path, form: str) -> None:
-    world = DocumentWorld(tmp_path, form, metadata={"offset": "_offset"})
+    scenario = DocumentScenario(tmp_path, form, metadata={"offset": "_offset"})
     told = [(key("int", n), change("c", document("int", n, "a"))) for n in (1, 3)]
-    table = world.tell(told[0], (key("int", 2), change("c", '{"_id": 2,"v": "a","_offset": 9}')), told[1])
+    table = scenario.tell(told[0], (key("int", 2), change("c", '{"_id": 2,"v": "a","_offset": 9}')), told[1])
     assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
-    assert [row["_id"] for row in world.mirror()] == [1, 3]
-    assert [kind for kind, _ in world.dead_letters()] == ["name_conflict"]
+    assert [row["_id"] for row in scenario.upsert_table()] == [1, 3]
+    assert [kind for kind, _ in scenario.dead_letters()] == ["name_conflict"]
 
 
 @pytest.mark.parametrize("text", ['{"$date": "2020-01-01"}', '"\\ud800"', '{"$date": {"$numberLong": "x"}}', "{"])
@@ -161,36 +168,36 @@ def test_an_id_that_means_nothing_stays_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_names_of_a_documents_fields_may_have_escapes(tmp_path: Path, form: str) -> None:
-    world = DocumentWorld(tmp_path, form)
-    world.tell((key("int", 1), change("c", '{"_id": 1,"a\\"b": 1,"in": {"c\\\\d": "x"}}')))
-    world.tell((key("int", 1), change("u", '{"_\\u0069d": 1,"a\\u0022b": 2,"in": {"c\\u005cd": "y"}}')))
-    assert (world.mirror(), world.dead_letters()) == ([{"_id": 1, 'a"b': 2, "in": {"c\\d": "y"}}], [])
+    scenario = DocumentScenario(tmp_path, form)
+    scenario.tell((key("int", 1), change("c", '{"_id": 1,"a\\"b": 1,"in": {"c\\\\d": "x"}}')))
+    scenario.tell((key("int", 1), change("u", '{"_\\u0069d": 1,"a\\u0022b": 2,"in": {"c\\u005cd": "y"}}')))
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([{"_id": 1, 'a"b': 2, "in": {"c\\d": "y"}}], [])
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_mirror_whose_first_record_is_a_delete_of_a_document(tmp_path: Path, form: str) -> None:
-    world = DocumentWorld(tmp_path, form)
-    world.tell((key("object id", 1), change("d")), (key("object id", 1), None))
-    world.tell((key("object id", 2), change("c", document("object id", 2, "a"))))
-    assert (world.mirror("v"), world.dead_letters()) == ([{"v": "a"}], [])
+    scenario = DocumentScenario(tmp_path, form)
+    scenario.tell((key("object id", 1), change("d")), (key("object id", 1), None))
+    scenario.tell((key("object id", 2), change("c", document("object id", 2, "a"))))
+    assert (scenario.upsert_table("v"), scenario.dead_letters()) == ([{"v": "a"}], [])
 
 
 def test_a_document_without_an_id_names_no_key(tmp_path: Path) -> None:
-    world = DocumentWorld(tmp_path, "plain")
-    world.tell((key("int", 1), change("c", '{"v": "a"}')))
-    assert world.dead_letters() == [("no_key", "the document has no `_id`, and its row is found by it")]
-    table = world.catch_up()
+    scenario = DocumentScenario(tmp_path, "plain")
+    scenario.tell((key("int", 1), change("c", '{"v": "a"}')))
+    assert scenario.dead_letters() == [("no_key", "the document has no `_id`, and its row is found by it")]
+    table = scenario.catch_up()
     assert table.status.run_state is RunState.WAITING
-    world.tell((key("int", 1), change("c", document("int", 1, "a"))))
-    assert world.mirror() == [{"_id": 1, "v": "a"}]
+    scenario.tell((key("int", 1), change("c", document("int", 1, "a"))))
+    assert scenario.upsert_table() == [{"_id": 1, "v": "a"}]
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_key_columns_may_be_named(tmp_path: Path, form: str) -> None:
-    world = DocumentWorld(tmp_path, form, key_columns=("_id",))
-    world.tell(*((key("object id", n), change("c", document("object id", n, "a"))) for n in (1, 2, 3)))
-    world.tell((key("object id", 1), change("d")), (key("object id", 2), None))
-    assert [row["_id"] for row in world.mirror()] == [_OID.format(3)]
+    scenario = DocumentScenario(tmp_path, form, key_columns=("_id",))
+    scenario.tell(*((key("object id", n), change("c", document("object id", n, "a"))) for n in (1, 2, 3)))
+    scenario.tell((key("object id", 1), change("d")), (key("object id", 2), None))
+    assert [row["_id"] for row in scenario.upsert_table()] == [_OID.format(3)]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -198,10 +205,10 @@ def test_key_columns_may_be_named(tmp_path: Path, form: str) -> None:
 def test_a_struct_that_a_table_has_of_an_id_stays_what_it_is(tmp_path: Path, form: str, kind: str) -> None:
     name, of = {"object id": ("$oid", "string"), "long": ("$numberLong", "string"), "date": ("$date", "long")}[kind]
     columns = (ColumnSpec(name="_id", type=parse_type(f"struct<{name}: {of}>")),)
-    world = DocumentWorld(tmp_path, form, columns=columns, key_columns=(f"_id.{name}",))
-    world.tell(*((key(kind, n), change("c", document(kind, n, "a"))) for n in (1, 2, 3)))
-    world.tell((key(kind, 1), change("d")), (key(kind, 2), None))
-    assert ([row["_id"] for row in world.mirror()], world.dead_letters()) == (
+    scenario = DocumentScenario(tmp_path, form, columns=columns, key_columns=(f"_id.{name}",))
+    scenario.tell(*((key(kind, n), change("c", document(kind, n, "a"))) for n in (1, 2, 3)))
+    scenario.tell((key(kind, 1), change("d")), (key(kind, 2), None))
+    assert ([row["_id"] for row in scenario.upsert_table()], scenario.dead_letters()) == (
         [json.loads(document(kind, 3, "a"))["_id"]],
         [],
     )
@@ -212,48 +219,48 @@ _LARGE = '{"$numberLong": "5000000000"}'
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_number_that_outgrows_its_size_stays_in_its_column(tmp_path: Path, form: str) -> None:
-    world = DocumentWorld(tmp_path, form)
-    world.tell((key("int", 1), change("c", '{"_id": 1,"n": 5,"list": [1],"in": {"n": 5}}')))
+    scenario = DocumentScenario(tmp_path, form)
+    scenario.tell((key("int", 1), change("c", '{"_id": 1,"n": 5,"list": [1],"in": {"n": 5}}')))
     text = '{"_id": 1,"n": %s,"list": [%s, 2],"in": {"n": %s}}'
-    world.tell((key("int", 1), change("u", text.replace("%s", _LARGE))))
+    scenario.tell((key("int", 1), change("u", text.replace("%s", _LARGE))))
     large = 5_000_000_000
     row = {"_id": 1, "n": large, "list": [large, 2], "in": {"n": large}}
-    assert (world.mirror(), world.dead_letters()) == ([row], [])
-    world.tell((key("int", large), change("c", f'{{"_id": {_LARGE},"n": 1}}')), (key("int", 1), change("d")))
-    assert ([(row["_id"], row["n"]) for row in world.mirror()], world.dead_letters()) == ([(large, 1)], [])
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([row], [])
+    scenario.tell((key("int", large), change("c", f'{{"_id": {_LARGE},"n": 1}}')), (key("int", 1), change("d")))
+    assert ([(row["_id"], row["n"]) for row in scenario.upsert_table()], scenario.dead_letters()) == ([(large, 1)], [])
 
 
 def test_times_and_ids_of_documents_are_times_and_texts_wherever_they_are(tmp_path: Path) -> None:
-    world = DocumentWorld(tmp_path, "plain")
+    scenario = DocumentScenario(tmp_path, "plain")
     time, oid = '{"$date": 1795305600250}', f'{{"$oid": "{_OID.format(7)}"}}'
-    world.tell((key("int", 1), change("c", f'{{"_id": 1,"at": {time},"in": {{"at": [{time}], "of": {oid}}}}}')))
+    scenario.tell((key("int", 1), change("c", f'{{"_id": 1,"at": {time},"in": {{"at": [{time}], "of": {oid}}}}}')))
     at = datetime(2026, 11, 22, 0, 0, 0, 250_000, tzinfo=UTC)
-    assert world.mirror() == [{"_id": 1, "at": at, "in": {"at": [at], "of": _OID.format(7)}}]
-    world.tell((key("int", 2), change("c", '{"_id": 2,"at": {"$date": {"$numberLong": "-1"}}}')))
-    world.tell((key("int", 3), change("c", '{"_id": 3,"at": "2026-11-22"}')))
-    assert [row["at"].year for row in world.mirror("at")] == [1969, 2026]
-    assert [kind for kind, _ in world.dead_letters()] == ["type_mismatch"]
+    assert scenario.upsert_table() == [{"_id": 1, "at": at, "in": {"at": [at], "of": _OID.format(7)}}]
+    scenario.tell((key("int", 2), change("c", '{"_id": 2,"at": {"$date": {"$numberLong": "-1"}}}')))
+    scenario.tell((key("int", 3), change("c", '{"_id": 3,"at": "2026-11-22"}')))
+    assert [row["at"].year for row in scenario.upsert_table("at")] == [1969, 2026]
+    assert [kind for kind, _ in scenario.dead_letters()] == ["type_mismatch"]
 
 
 def test_changes_of_documents_are_ordered_by_a_time_of_theirs(tmp_path: Path) -> None:
-    world = DocumentWorld(tmp_path, "plain", order_by="at")
+    scenario = DocumentScenario(tmp_path, "plain", order_by="at")
     text = '{{"_id": 1,"at": {{"$date": {}}}}}'
     for millis in (1000, 20_000, 3000):
-        world.tell((key("int", 1), change("u", text.format(millis))))
-    assert world.mirror() == [{"_id": 1, "at": datetime(1970, 1, 1, 0, 0, 20, tzinfo=UTC)}]
+        scenario.tell((key("int", 1), change("u", text.format(millis))))
+    assert scenario.upsert_table() == [{"_id": 1, "at": datetime(1970, 1, 1, 0, 0, 20, tzinfo=UTC)}]
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("word", ['{"$numberDouble": "NaN"}', "NaN"])
 def test_doubles_that_are_not_finite_are_doubles_in_every_form(tmp_path: Path, form: str, word: str) -> None:
     shape = '{{"_id": {}, "x": {}, "l": [{}, 1.5], "d": {{"e": {}}}}}'
-    world = DocumentWorld(tmp_path, form)
-    world.tell(("1", change("r", shape.format(1, *[word] * 3))))
+    scenario = DocumentScenario(tmp_path, form)
+    scenario.tell(("1", change("r", shape.format(1, *[word] * 3))))
     endless = word.replace("NaN", "-Infinity")
-    world.tell(
+    scenario.tell(
         ("10", change("c", shape.format(10, *["0.5"] * 3))), ("11", change("c", shape.format(11, *[endless] * 3)))
     )
-    assert world.dead_letters() == []
+    assert scenario.dead_letters() == []
     numbers = {1: math.nan, 10: 0.5, 11: -math.inf}
     told = [{"_id": n, "x": x, "l": [x, 1.5], "d": {"e": x}} for n, x in numbers.items()]
-    assert str(sorted(world.mirror(), key=lambda row: int(row["_id"]))) == str(told)
+    assert str(sorted(scenario.upsert_table(), key=lambda row: int(row["_id"]))) == str(told)

@@ -19,7 +19,7 @@ from frazil.rows.decoder import decode_values
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import ValueSpec
 from frazil.spec.types import parse_type
-from tests.unit.upsert.upsert_source import MirrorWorld
+from tests.unit.upsert.upsert_source import UpsertSource
 
 Row = dict[str, Any]
 _HEAD = """syntax = "proto3";
@@ -76,7 +76,7 @@ def _after(micros: int) -> Any:
     return pa.scalar(micros, pa.timestamp("us")).as_py()
 
 
-class ProtobufWorld(MirrorWorld):
+class ProtobufScenario(UpsertSource):
     """A mirror of rows whose changes are Protobuf messages."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
@@ -110,18 +110,18 @@ _FULL: Row = {
 
 
 def test_a_mirror_follows_inserts_updates_and_deletes_in_protobuf(tmp_path: Path) -> None:
-    world = ProtobufWorld(tmp_path)
-    world.change("c", None, _FULL)
-    world.change("r", None, {"id": 2, "v": "b"})
-    world.change("c", None, {"id": 3})
-    world.catch_up()
-    world.change("u", {"id": 1}, {**_FULL, "v": "a2"})
-    world.change("u", {"id": 2}, {"id": 4, "v": "moved"})
-    world.change("d", {"id": 3}, None)
-    world.send(3, None)
-    world.catch_up()
+    scenario = ProtobufScenario(tmp_path)
+    scenario.change("c", None, _FULL)
+    scenario.change("r", None, {"id": 2, "v": "b"})
+    scenario.change("c", None, {"id": 3})
+    scenario.catch_up()
+    scenario.change("u", {"id": 1}, {**_FULL, "v": "a2"})
+    scenario.change("u", {"id": 2}, {"id": 4, "v": "moved"})
+    scenario.change("d", {"id": 3}, None)
+    scenario.send(3, None)
+    scenario.catch_up()
     empty = dict.fromkeys(_FULL)
-    assert world.by_id() == [
+    assert scenario.by_id() == [
         {
             "id": 1,
             "v": "a2",
@@ -137,38 +137,38 @@ def test_a_mirror_follows_inserts_updates_and_deletes_in_protobuf(tmp_path: Path
         },
         {**empty, "id": 4, "v": "moved", "seen": _after(0), "days": [], "prices": []},
     ]
-    assert world.dead_letters() == []
+    assert scenario.dead_letters() == []
 
 
 def test_what_an_envelope_in_protobuf_tells_besides_the_row(tmp_path: Path) -> None:
     names = ("op", "source_ts", "connector_ts", "transaction_id", "total_order", "position")
-    world = ProtobufWorld(tmp_path, metadata={name: f"_{name}" for name in names})
-    world.change("c", None, {"id": 1}, ts_ms=9, transaction={"id": "t", "total_order": 3})
-    world.catch_up()
-    (row,) = world.by_id()
+    scenario = ProtobufScenario(tmp_path, metadata={name: f"_{name}" for name in names})
+    scenario.change("c", None, {"id": 1}, ts_ms=9, transaction={"id": "t", "total_order": 3})
+    scenario.catch_up()
+    (row,) = scenario.by_id()
     times = [dt.datetime(1970, 1, 1, 0, 0, 0, milli * 1000, tzinfo=dt.UTC) for milli in (5, 9)]
     assert [row[f"_{name}"] for name in names] == ["c", *times, "t", 3, f"{7:020}"]
 
 
 def test_a_value_that_was_not_sent_in_protobuf_stays(tmp_path: Path) -> None:
-    world = ProtobufWorld(tmp_path)
-    world.change("c", None, {"id": 1, "v": "large"})
-    world.catch_up()
-    world.change("u", None, {"id": 1, "v": PLACEHOLDER, "big": "6"})
-    world.catch_up()
-    assert [(row["v"], row["big"]) for row in world.by_id()] == [("large", 6)]
+    scenario = ProtobufScenario(tmp_path)
+    scenario.change("c", None, {"id": 1, "v": "large"})
+    scenario.catch_up()
+    scenario.change("u", None, {"id": 1, "v": PLACEHOLDER, "big": "6"})
+    scenario.catch_up()
+    assert [(row["v"], row["big"]) for row in scenario.by_id()] == [("large", 6)]
 
 
 @pytest.mark.parametrize(
     "day", [{"year": 2024, "month": 2}, {"year": 2023, "month": 2, "day": 29}, {"year": 10000, "month": 1, "day": 1}]
 )
 def test_a_message_that_is_no_day_makes_a_bad_record(tmp_path: Path, day: Row) -> None:
-    world = ProtobufWorld(tmp_path)
-    world.change("c", None, {"id": 1, "day": {"year": 2024, "month": 1, "day": 1}})
-    world.change("c", None, {"id": 2, "day": day})
-    world.catch_up()
-    assert [row["day"] for row in world.by_id()] == [dt.date(2024, 1, 1)]
-    assert [(kind, "no Date" in words) for kind, words in world.dead_letters()] == [("type_mismatch", True)]
+    scenario = ProtobufScenario(tmp_path)
+    scenario.change("c", None, {"id": 1, "day": {"year": 2024, "month": 1, "day": 1}})
+    scenario.change("c", None, {"id": 2, "day": day})
+    scenario.catch_up()
+    assert [row["day"] for row in scenario.by_id()] == [dt.date(2024, 1, 1)]
+    assert [(kind, "no Date" in words) for kind, words in scenario.dead_letters()] == [("type_mismatch", True)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.ingest.state.status import RunState
-from tests.unit.upsert.upsert_source import MirrorWorld, Row, Told
+from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource
 
 _TIME, _CONNECT, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."
 _AT_MS = 1_767_323_045_678
@@ -83,7 +83,7 @@ class Source:
     order: str
     unsent: str = ""
 
-    def messages(self) -> list[Told]:
+    def messages(self) -> list[SourceRecord]:
         """Each as key and value: a row of a snapshot, another row that comes, the first one changed, the other one gone."""
         first, other = self._row(1), self._row(2)
         changed = {**first, **({self.unsent: self._placeholder} if self.unsent else {})}
@@ -93,7 +93,7 @@ class Source:
             for step, (op, before, after) in enumerate(said)
         ]
 
-    def with_schema(self, told: Told) -> Told:
+    def with_schema(self, told: SourceRecord) -> SourceRecord:
         """The same with the schemas of key and value."""
         key, value = told
         own: Row = {"type": "int32", "optional": False, "field": self.key}
@@ -246,10 +246,10 @@ _ASKED = {name: f"_{name}" for name in ("source_order", "source_ts", "transactio
 @pytest.mark.parametrize("has_schema", [True, False], ids=["with schemas", "without"])
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.connector)
 def test_whole_messages_of_a_source_become_its_rows(tmp_path: Path, source: Source, has_schema: bool) -> None:
-    world = MirrorWorld(tmp_path, metadata=_ASKED, order_by="_source_order")
+    scenario = UpsertSource(tmp_path, metadata=_ASKED, order_by="_source_order")
     told = source.messages()
     said = [*told, (told[-1][0], None)]
-    world.say(*(map(source.with_schema, said) if has_schema else said))
+    scenario.say(*(map(source.with_schema, said) if has_schema else said))
     shown = {name: column.shown(has_schema) for name, column in source.columns.items()}
     facts = {
         "_source_order": source.order,
@@ -257,11 +257,11 @@ def test_whole_messages_of_a_source_become_its_rows(tmp_path: Path, source: Sour
         "_transaction_id": "transaction 2",
         "_total_order": 2,
     }
-    assert (world.mirror(), world.dead_letters()) == ([{source.key: 1, **shown, **facts}], [])
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([{source.key: 1, **shown, **facts}], [])
 
 
 def test_a_schema_change_of_mysql_is_no_row(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
+    scenario = UpsertSource(tmp_path)
     column = {"name": "id", "jdbcType": 4, "typeName": "INT", "length": None, "scale": None, "position": 1,
               "optional": False, "autoIncremented": True, "generated": True}  # fmt: skip
     table = {"defaultCharsetName": "utf8mb4", "primaryKeyColumnNames": ["id"], "columns": [column], "comment": None}
@@ -271,16 +271,16 @@ def test_a_schema_change_of_mysql_is_no_row(tmp_path: Path) -> None:
     event = {"source": block, "ts_ms": _AT_MS, "databaseName": "shop", "schemaName": None,
              "ddl": "ALTER TABLE orders ADD COLUMN note TEXT", "tableChanges": [change]}  # fmt: skip
     source = SOURCES[0]
-    told = world.say(*source.messages()[:2], ({"databaseName": "shop"}, event))
-    assert (told.status.run_state, told.bad_records.ignored_records, world.dead_letters()) == (
+    told = scenario.say(*source.messages()[:2], ({"databaseName": "shop"}, event))
+    assert (told.status.run_state, told.bad_records.ignored_records, scenario.dead_letters()) == (
         RunState.WAITING,
         {"schema_change": 1},
         [],
     )
-    assert [row["id"] for row in world.by_id()] == [1, 2]
+    assert [row["id"] for row in scenario.by_id()] == [1, 2]
 
 
-def _streamed(op: str, key: int, v: str, lsn: int) -> Told:
+def _streamed(op: str, key: int, v: str, lsn: int) -> SourceRecord:
     row = {"id": key, "v": v}
     images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
     source = {"connector": "postgresql", "snapshot": "incremental" if op == "r" else "false", "lsn": lsn, "ts_ms": lsn}
@@ -313,8 +313,8 @@ def test_a_snapshot_that_a_signal_has_asked_for_is_read_beside_the_stream(
         ({"id": 5}, None),
         _streamed("c", 5, "anew", 9),
     ]
-    world = MirrorWorld(tmp_path, metadata={"source_order": "_source_order"}, **settings)
+    scenario = UpsertSource(tmp_path, metadata={"source_order": "_source_order"}, **settings)
     for start in range(0, len(said), at_once):
-        world.say(*said[start : start + at_once])
-    rows = [(row["id"], row["v"]) for row in world.by_id()]
-    assert (rows, world.dead_letters()) == ([(1, "b"), (3, "b"), (4, "b"), (5, "anew")], [])
+        scenario.say(*said[start : start + at_once])
+    rows = [(row["id"], row["v"]) for row in scenario.by_id()]
+    assert (rows, scenario.dead_letters()) == ([(1, "b"), (3, "b"), (4, "b"), (5, "anew")], [])

@@ -12,7 +12,7 @@ from frazil.cdc.changes import read_envelope
 from frazil.cdc.source.positions import format_position
 from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Reading
-from tests.unit.cdc.envelope_messages import AVRO, LOG, MIRROR, avro, debezium, read_changes
+from tests.unit.cdc.envelope_messages import AVRO, LOG, UPSERT_ENVELOPE, avro, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
 
@@ -43,8 +43,8 @@ from tests.unit.cdc.envelope_reference import records_of, target_for
 )
 def test_the_place_in_the_log_of_every_source_sorts_as_text(source: dict[str, Any], position: str | None) -> None:
     value = debezium("c", after={"id": 1}, source=source)
-    mirror = Envelope("debezium", is_upsert=True, keys=(("id",),))
-    changes = read_changes(mirror, value, metadata=("position",))
+    upsert_table = Envelope("debezium", is_upsert=True, keys=(("id",),))
+    changes = read_changes(upsert_table, value, metadata=("position",))
     assert changes.own["position"].to_pylist() == [position]
 
 
@@ -78,7 +78,7 @@ def test_rows_of_a_snapshot_have_a_place_before_the_changes_there(is_avro: bool,
         else:
             reading = Reading(on_bad="dead_letter")
             records = records_of([debezium("c", after={"id": 1}, source=source) for source in sources])
-        changes = read_envelope(target_for(MIRROR, {"id": "long"}, ("position",), reading=reading), records)
+        changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "long"}, ("position",), reading=reading), records)
         found += changes.own["position"].to_pylist()
     assert found == sorted(_SERVER_PLACES) == _SERVER_PLACES
 
@@ -113,7 +113,7 @@ def test_the_place_of_a_change_among_all_says_the_same_whatever_is_read_beside_i
     value = debezium("c", after={"id": 1}, source=source, transaction=transaction)
     other = debezium("c", after={"id": 1}, source={"lsn": 1, "row": 1}, transaction={"total_order": 9})
     for values in ([value], [value, other]):
-        changes = read_changes(MIRROR, *values, metadata=("source_order",))
+        changes = read_changes(UPSERT_ENVELOPE, *values, metadata=("source_order",))
         assert changes.own["source_order"].to_pylist()[0] == order
 
 

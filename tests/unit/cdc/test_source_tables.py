@@ -13,9 +13,9 @@ from frazil.decode.envelope import Envelope
 from frazil.errors import SpecError
 from frazil.spec import load_spec
 from frazil.spec.models import METADATA_COLUMNS, MetadataField
-from tests.unit.cdc.envelope_messages import LOG, MIRROR, avro, debezium
+from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, debezium
 from tests.unit.cdc.envelope_reference import records_of, target_for
-from tests.unit.cdc.test_protobuf_envelopes import ProtobufWorld
+from tests.unit.cdc.test_protobuf_envelopes import ProtobufScenario
 
 FIELDS: tuple[MetadataField, ...] = ("source_database", "source_schema", "source_table")
 _ROW = {"id": 1, "v": "a"}
@@ -72,7 +72,7 @@ def test_both_images_and_a_delete_tell_where_they_are_from() -> None:
     source = {"db": "d", "schema": "s", "table": "t"}
     values = [debezium("u", _ROW, {**_ROW, "v": "b"}, source=source), debezium("d", _ROW, source=source)]
     assert _told(LOG, *values) == [("d", "s", "t")] * 3
-    assert _told(MIRROR, values[0]) == [("d", "s", "t")]
+    assert _told(UPSERT_ENVELOPE, values[0]) == [("d", "s", "t")]
 
 
 def test_other_envelopes_tell_it_by_their_own_members() -> None:
@@ -106,11 +106,14 @@ def test_an_envelope_in_avro_tells_where_it_is_from() -> None:
 
 
 def test_an_envelope_in_protobuf_tells_where_it_is_from(tmp_path: Path) -> None:
-    world = ProtobufWorld(tmp_path, metadata={name: METADATA_COLUMNS[name] for name in FIELDS})
-    world.change("c", None, {"id": 1})
-    world.send(2, {"after": {"id": 2}, "op": "c", "source": {"db": "shop"}})
-    world.catch_up()
-    assert [(row["_source_database"], row["_source_table"]) for row in world.by_id()] == [(None, None), ("shop", None)]
+    scenario = ProtobufScenario(tmp_path, metadata={name: METADATA_COLUMNS[name] for name in FIELDS})
+    scenario.change("c", None, {"id": 1})
+    scenario.send(2, {"after": {"id": 2}, "op": "c", "source": {"db": "shop"}})
+    scenario.catch_up()
+    assert [(row["_source_database"], row["_source_table"]) for row in scenario.by_id()] == [
+        (None, None),
+        ("shop", None),
+    ]
 
 
 @pytest.mark.parametrize(

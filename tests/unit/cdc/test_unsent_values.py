@@ -9,13 +9,13 @@ import pytest
 
 from frazil.cdc.source.placeholders import find_unsent, json_forms
 from frazil.decode.envelope import PLACEHOLDER, Envelope
-from tests.unit.cdc.envelope_messages import MIRROR, debezium, read_changes
+from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, debezium, read_changes
 
 
 @pytest.mark.parametrize("form", json_forms(PLACEHOLDER), ids=lambda form: form[:30].decode())
 def test_a_value_that_was_not_sent_is_known_in_every_form_that_json_has_for_it(form: bytes) -> None:
     values = [b'{"op":"u","after":{"id":1,"v":%s}}' % form, debezium("u", after={"id": 1, "v": "sent"})]
-    changes = read_changes(MIRROR, *values)
+    changes = read_changes(UPSERT_ENVELOPE, *values)
     assert changes.unavailable[1].tolist() == [True, False]
     assert changes.columns[1].to_pylist() == [None, "sent"]
 
@@ -29,7 +29,7 @@ def test_the_text_that_stands_for_what_was_not_sent_is_the_connectors_to_choose(
 
 def test_a_value_that_was_not_sent_is_known_where_somebody_has_written_the_message_anew() -> None:
     after = {"id": 1, "v": {PLACEHOLDER: PLACEHOLDER}}
-    changes = read_changes(MIRROR, json.dumps({"op": "u", "before": None, "after": after}).encode())
+    changes = read_changes(UPSERT_ENVELOPE, json.dumps({"op": "u", "before": None, "after": after}).encode())
     assert (changes.unavailable[1].tolist(), changes.decoded.requested_fields) == ([True], {})
 
 

@@ -14,7 +14,7 @@ from frazil.cdc.changes import read_envelope
 from frazil.decode.envelope import Envelope
 from frazil.spec.models import MetadataField
 from frazil.upsert.changes import DELETE, UPSERT
-from tests.unit.cdc.envelope_messages import LOG, MIRROR, avro, bad_records, read_changes
+from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, read_changes
 from tests.unit.cdc.envelope_reference import target_for
 
 
@@ -26,7 +26,7 @@ def test_rows_that_debezium_unwrapped_are_read_by_what_it_left_beside_them() -> 
         b'{"id":2,"v":null,"__deleted":true}',
         None,
     ]
-    changes = read_changes(MIRROR, *values, metadata=("op",))
+    changes = read_changes(UPSERT_ENVELOPE, *values, metadata=("op",))
     assert changes.ops.tolist() == [UPSERT, DELETE, UPSERT, DELETE]
     assert changes.own["op"].to_pylist() == ["r", "d", "u", "d"]
     assert changes.decoded.requested_fields == {(): {"__lsn": LongType()}}
@@ -71,7 +71,7 @@ def test_a_field_of_a_row_that_is_called_as_a_time_and_is_no_number_says_nothing
 
 @pytest.mark.parametrize("beside", ['"__deleted":"yes"', '"__deleted":"TRUE","__op":"u"', '"__deleted":""'])
 def test_what_is_neither_true_nor_false_of_a_deletion_is_an_unknown_operation(beside: str) -> None:
-    changes = read_changes(MIRROR, b'{"id":1,"v":"a","__op":"u"}', f'{{"id":1,"v":"b",{beside}}}'.encode())
+    changes = read_changes(UPSERT_ENVELOPE, b'{"id":1,"v":"a","__op":"u"}', f'{{"id":1,"v":"b",{beside}}}'.encode())
     assert [(row, kind) for row, kind, *_ in bad_records(changes)] == [(1, "unknown_operation")]
 
 
@@ -88,7 +88,7 @@ _OF_ROWS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("envelope", [MIRROR, LOG], ids=["mirror", "log"])
+@pytest.mark.parametrize("envelope", [UPSERT_ENVELOPE, LOG], ids=["mirror", "log"])
 @pytest.mark.parametrize("row", _OF_ROWS, ids=",".join)
 def test_an_unwrapped_row_may_have_fields_with_the_names_of_an_envelopes(
     envelope: Envelope, row: dict[str, Any]
@@ -105,7 +105,7 @@ def test_an_unwrapped_row_may_have_fields_with_the_names_of_an_envelopes(
     assert (bad_records(changes), changes.ignored_records) == ([], {})
 
 
-@pytest.mark.parametrize("envelope", [Envelope("debezium"), LOG, MIRROR], ids=["rows", "log", "mirror"])
+@pytest.mark.parametrize("envelope", [Envelope("debezium"), LOG, UPSERT_ENVELOPE], ids=["rows", "log", "mirror"])
 def test_an_unwrapped_row_with_its_schema_may_have_them_too(envelope: Envelope) -> None:
     names = {"id": "int64", "op": "string", "after": "string", "v": "string", "__op": "string"}
     fields = [{"field": name, "type": kind} for name, kind in names.items()]

@@ -121,11 +121,11 @@ def test_retry_says_how_many_letters_are_rows_now(frazil: Command, scene: Scene)
 def test_retry_asks_the_topics_where_records_replace_rows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    mirrored = Mirrored(tmp_path / "m").tell((1, 10), (1, LARGE), (2, LARGE), (2, 20), (3, LARGE)).cure()
-    monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: mirrored.pipeline)
-    monkeypatch.setattr(dead_letters, "catalog_to_change", lambda _spec: nullcontext(mirrored.catalog))
-    monkeypatch.setattr(dead_letters, "topics_for_reading", lambda _spec: mirrored.source)
-    monkeypatch.setattr(dead_letters, "KafkaReader", lambda _properties, _clock: mirrored.source)
+    upserted = Mirrored(tmp_path / "m").tell((1, 10), (1, LARGE), (2, LARGE), (2, 20), (3, LARGE)).cure()
+    monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: upserted.pipeline)
+    monkeypatch.setattr(dead_letters, "catalog_to_change", lambda _spec: nullcontext(upserted.catalog))
+    monkeypatch.setattr(dead_letters, "topics_for_reading", lambda _spec: upserted.source)
+    monkeypatch.setattr(dead_letters, "KafkaReader", lambda _properties, _clock: upserted.source)
     capsys.readouterr()
 
     def run(*words: str) -> Any:
@@ -133,7 +133,7 @@ def test_retry_asks_the_topics_where_records_replace_rows(
         return json.loads(capsys.readouterr().out.splitlines()[-1])["tables"][TABLE]
 
     assert run("replay") == {"replayed": 2, "remaining": 1}
-    assert mirrored.mirror() == {1: LARGE, 2: 20, 3: LARGE}
+    assert upserted.upsert_table() == {1: LARGE, 2: 20, 3: LARGE}
     assert [(one["error_class"], one["count"]) for one in run("list")["classes"]] == [("superseded", 1)]
     assert [(dead_letter["offset"], dead_letter["retries"]) for dead_letter in run("show")] == [(2, 1)]
     assert run("drop", "--yes", "--error-class", "superseded") == {"dead_letters": 1}

@@ -15,7 +15,7 @@ from frazil.cli.main import main
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, table
 from tests.unit.maintenance.test_scheduler import MemoryMaintenance
-from tests.unit.ops.conftest import World
+from tests.unit.ops.conftest import Scenario
 
 Command = Callable[..., Any]
 SIZES = "t.a 1 file × 1.0 MiB (median), 0% small, 1 snapshot "
@@ -25,15 +25,15 @@ SIZES = "t.a 1 file × 1.0 MiB (median), 0% small, 1 snapshot "
 def frazil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs the command on a file whose table `t.a` has these settings: its JSON document, or with form="text" its words."""
     monkeypatch.chdir(tmp_path)
-    world, table_maintenance = World(tmp_path), MemoryMaintenance(table(line(1), {"": [MIB]}), FakeClock())
-    monkeypatch.setattr(maintain, "topics_for_reading", lambda _spec: world.source)
+    scenario, table_maintenance = Scenario(tmp_path), MemoryMaintenance(table(line(1), {"": [MIB]}), FakeClock())
+    monkeypatch.setattr(maintain, "topics_for_reading", lambda _spec: scenario.source)
     monkeypatch.setattr(maintain, "has_catalog", lambda _spec: True)
     monkeypatch.setattr(maintain, "light_jvm", lambda _spec: nullcontext())
     monkeypatch.setattr(maintain, "open_catalog_for_reading", lambda _jvm, _spec: None)
     monkeypatch.setattr(maintain, "IcebergMaintenance", lambda _catalog: table_maintenance)
 
     def run(settings: str = "", form: str = "json") -> Any:
-        world.spec(f"tables: {{t.a: {{topic: a, {settings}}}}}\n")
+        scenario.spec(f"tables: {{t.a: {{topic: a, {settings}}}}}\n")
         assert main(["maintain", "--dry-run", "-f", str(tmp_path / "frazil.yaml"), "--output", form]) == 0
         said = capsys.readouterr().out
         return json.loads(said) if form == "json" else " ".join(said.split())

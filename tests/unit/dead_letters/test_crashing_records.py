@@ -119,6 +119,6 @@ def test_where_letters_replace_rows_nobody_reads_such_a_record(
     with monkeypatch.context() as patch:
         _plant(patch)
         assert scene.replay(Selection(offset=offset)) == (ReplayResult(1, 2) if offset is None else ReplayResult(1, 0))
-        assert scene.mirror() == {1: 1, 3: 3_000_000_000}
+        assert scene.upsert_table() == {1: 1, 3: 3_000_000_000}
     scene.replay()
-    assert (scene.mirror(), scene.reasons()) == ({1: 1, 3: 3_000_000_000, 4: 4}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({1: 1, 3: 3_000_000_000, 4: 4}, ["superseded"])

@@ -52,7 +52,7 @@ def test_a_truncate_behind_a_letter_is_newer_and_the_letter_of_one_stays(tmp_pat
     scene.catch_up()
     scene.cure()
     assert scene.replay() == ReplayResult(1, 1)
-    assert (scene.mirror(), scene.reasons()) == ({2: 20, 3: LARGE}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({2: 20, 3: LARGE}, ["superseded"])
 
 
 def test_a_truncate_from_before_an_order_was_declared_is_newer_than_a_letter_before_it(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_truncate_from_before_an_order_was_declared_is_newer_than_a_letter_bef
     scene.catch_up()
     scene.cure(order_by="_source_order")
     assert scene.replay() == ReplayResult(0, 1)
-    assert (scene.mirror(), scene.reasons()) == ({2: 20}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({2: 20}, ["superseded"])
 
 
 def test_the_letter_of_a_truncate_stays(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_letter_of_a_truncate_stays(tmp_path: Path) -> None:
     scene.catch_up()
     assert scene.reasons() == ["type_mismatch"]
     scene.cure(envelope=words)
-    assert (scene.replay(), scene.reasons(), scene.mirror()) == (ReplayResult(0, 1), ["order_unknown"], {1: 10})
+    assert (scene.replay(), scene.reasons(), scene.upsert_table()) == (ReplayResult(0, 1), ["order_unknown"], {1: 10})
 
 
 def test_a_row_that_got_another_key_and_lacks_a_value_stays(tmp_path: Path) -> None:
@@ -90,7 +90,11 @@ def test_a_row_that_got_another_key_and_lacks_a_value_stays(tmp_path: Path) -> N
     assert scene.reasons() == ["incomplete_primary_key_update", "out_of_range"]
     scene.cure()
     left = ["incomplete_primary_key_update"]
-    assert (scene.replay(), scene.reasons(), scene.mirror()) == (ReplayResult(1, 1), left, {3: LARGE})
+    assert (scene.replay(), scene.reasons(), scene.upsert_table()) == (
+        ReplayResult(1, 1),
+        left,
+        {3: LARGE},
+    )
     scene.check_files()
 
 
@@ -100,7 +104,7 @@ def test_a_value_that_was_not_sent_comes_from_the_row_that_is_there(tmp_path: Pa
     scene.row("u", 1, LARGE, 2, big=PLACEHOLDER)
     scene.catch_up()
     scene.cure()
-    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 0), {1: LARGE})
+    assert (scene.replay(), scene.upsert_table()) == (ReplayResult(1, 0), {1: LARGE})
     assert [row["big"] for row in live_rows(scene.catalog, TABLE)] == ["of 1"]
 
 
@@ -114,7 +118,7 @@ def test_a_letter_from_before_a_truncate_of_another_partition_is_superseded(tmp_
     scene.catch_up()
     scene.cure()
     assert scene.replay() == ReplayResult(1, 1)
-    assert (scene.mirror(), scene.reasons()) == ({2: LARGE}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({2: LARGE}, ["superseded"])
 
 
 @pytest.mark.parametrize("knows", ["columns", "topic", "both"])
@@ -129,10 +133,10 @@ def test_a_letter_behind_a_row_of_a_snapshot_counts_though_its_place_is_before_i
     scene.row("u", 2, LARGE, lsn=101)
     scene.row("u", 2, 20, lsn=102)
     scene.catch_up()
-    assert scene.mirror() == {1: 10, 2: 20, 3: 10}
+    assert scene.upsert_table() == {1: 10, 2: 20, 3: 10}
     scene.cure()
     assert scene.replay() == ReplayResult(1, 2)
-    assert (scene.mirror(), scene.reasons()) == ({1: LARGE, 2: 20, 3: 10}, ["superseded"] * 2)
+    assert (scene.upsert_table(), scene.reasons()) == ({1: LARGE, 2: 20, 3: 10}, ["superseded"] * 2)
 
 
 @pytest.mark.parametrize("knows", ["topic", "both"])
@@ -148,10 +152,10 @@ def test_the_tombstone_of_a_delete_is_no_change_behind_its_letter(tmp_path: Path
         if key == 2:
             scene.send(name, {"op": "c", "before": None, "after": {"id": key, "v": key}, "source": {}})
     scene.catch_up()
-    assert (sorted(scene.mirror()), scene.reasons()) == ([1, 2, 3, 4, 5], ["key_mismatch"] * 4)
+    assert (sorted(scene.upsert_table()), scene.reasons()) == ([1, 2, 3, 4, 5], ["key_mismatch"] * 4)
     scene.cure(key_columns=("id", "v"))
     assert scene.replay() == ReplayResult(4, 0)
-    assert sorted(scene.mirror()) == [2, 3, 5]
+    assert sorted(scene.upsert_table()) == [2, 3, 5]
     scene.check_files()
 
 
@@ -165,4 +169,4 @@ def test_the_tombstone_of_a_delete_that_came_too_late_is_no_change_behind_a_lett
     scene.send(json.dumps({"id": 1}), None)
     scene.catch_up()
     scene.cure()
-    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 0), {1: LARGE, 2: 20})
+    assert (scene.replay(), scene.upsert_table()) == (ReplayResult(1, 0), {1: LARGE, 2: 20})

@@ -51,7 +51,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
 ) -> None:
     scene = _struck(tmp_path)
     _die_at(step, scene)
-    assert scene.mirror() == {1: LARGE if step in LANDED else 10, 2: 20}
+    assert scene.upsert_table() == {1: LARGE if step in LANDED else 10, 2: 20}
     if who == "run":
         scene.catch_up()
     elif who == "drop":
@@ -59,7 +59,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     else:
         scene.replay()
     is_in = who == "retry" or step in LANDED
-    assert scene.mirror() == {1: LARGE if is_in else 10, 2: 20}
+    assert scene.upsert_table() == {1: LARGE if is_in else 10, 2: 20}
     left = [*([] if is_in else [1]), 2, *([] if who == "drop" else [4])]
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == left
     state = scene.catalog.load(LETTERS)
@@ -67,7 +67,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     assert [name for name in state.marks if name.startswith("replaying")] == []
     if step in LANDED:
         scene.check_files()
-    assert (scene.replay().replayed, scene.mirror()) == (0 if is_in else 1, {1: LARGE, 2: 20})
+    assert (scene.replay().replayed, scene.upsert_table()) == (0 if is_in else 1, {1: LARGE, 2: 20})
 
 
 @pytest.mark.parametrize("loss", ["question", "answer", "outcome"])
@@ -81,7 +81,7 @@ def test_a_lost_question_or_answer_changes_nothing_in_the_end(tmp_path: Path, lo
         with pytest.raises(UnavailableError):
             scene.replay()
     scene.replay()
-    assert (scene.mirror(), sorted(dead_letter["offset"] for dead_letter in scene.dead_letters())) == (
+    assert (scene.upsert_table(), sorted(dead_letter["offset"] for dead_letter in scene.dead_letters())) == (
         {1: LARGE, 2: 20},
         [2, 4],
     )
@@ -115,7 +115,7 @@ def test_what_is_ingested_between_the_look_and_the_commit_is_newer(tmp_path: Pat
     scene = Mirrored(tmp_path, knows).tell((1, 10), (1, LARGE), (2, 20), (2, LARGE)).cure()
     catalog = Between.of(scene, lambda: scene.tell((1, 11)), lambda: scene.tell((8, 80)))
     assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 1)
-    assert (scene.mirror(), scene.reasons()) == ({1: 11, 2: LARGE, 8: 80}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({1: 11, 2: LARGE, 8: 80}, ["superseded"])
     scene.check_files()
 
 
@@ -123,7 +123,7 @@ def test_a_delete_that_leaves_no_trace_between_the_look_and_the_commit_is_newer(
     scene = Mirrored(tmp_path).tell((9, 90), (1, LARGE)).cure()
     catalog = Between.of(scene, lambda: scene.tell((1, None)))
     assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(0, 1)
-    assert (scene.mirror(), scene.reasons()) == ({9: 90}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({9: 90}, ["superseded"])
     scene.check_files()
 
 
@@ -131,7 +131,7 @@ def test_a_retry_that_a_quicker_one_overtakes_starts_over(tmp_path: Path) -> Non
     scene = Mirrored(tmp_path).tell((9, 90), (1, LARGE), (2, LARGE)).cure()
     catalog = Between.of(scene, lambda: scene.replay(Selection(offset=1)))
     assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 0)
-    assert (scene.mirror(), scene.dead_letters()) == ({9: 90, 1: LARGE, 2: LARGE}, [])
+    assert (scene.upsert_table(), scene.dead_letters()) == ({9: 90, 1: LARGE, 2: LARGE}, [])
     scene.check_files()
 
 
@@ -139,7 +139,7 @@ def test_letters_that_were_dropped_or_compacted_before_they_are_taken_out(tmp_pa
     scene = _struck(tmp_path)
     catalog = Between.of(scene, rewrites=(lambda: _compact_letters(scene),))
     assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 2)
-    assert (scene.mirror(), sorted(dead_letter["offset"] for dead_letter in scene.dead_letters())) == (
+    assert (scene.upsert_table(), sorted(dead_letter["offset"] for dead_letter in scene.dead_letters())) == (
         {1: LARGE, 2: 20},
         [2, 4],
     )
@@ -191,7 +191,7 @@ def test_a_slow_retry_that_was_given_up_is_refused_and_starts_over(tmp_path: Pat
     scene = _struck(tmp_path)
     catalog = Between.of(scene, lambda: scene.replayer.settled(scene.table))
     assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 2)
-    assert scene.mirror() == {1: LARGE, 2: 20}
+    assert scene.upsert_table() == {1: LARGE, 2: 20}
     scene.check_files()
 
 
@@ -206,7 +206,7 @@ def test_retries_that_are_refused_for_ever_say_so(tmp_path: Path) -> None:
     vars(busy).update(_tables=scene.catalog._tables)
     with pytest.raises(ConflictError, match="other retries of dead letters are in the way"):
         scene.replayer_on(busy).replay(scene.table, ALL)
-    assert scene.mirror() == {1: 10, 2: 20}
+    assert scene.upsert_table() == {1: 10, 2: 20}
     scene.check_files()
 
 
@@ -223,4 +223,4 @@ def test_letters_are_listed_and_dropped_as_everywhere(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     assert scene.replayer.drop(scene.table, Selection(offset=1)) == 1
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == [2, 4]
-    assert scene.mirror() == {1: 10, 2: 20}
+    assert scene.upsert_table() == {1: 10, 2: 20}

@@ -33,35 +33,35 @@ def test_a_row_that_the_letter_of_a_delete_takes_away_does_not_come_back(tmp_pat
     scene = _told(Mirrored(tmp_path, knows, envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1))
     scene.cure(envelope=_MORE_WORDS)
     assert scene.replay(_FIRST) == ReplayResult(0, 1)
-    assert (scene.mirror(), scene.reasons()) == ({9: 9}, ["newer_dead_letter", "unknown_operation"])
+    assert (scene.upsert_table(), scene.reasons()) == ({9: 9}, ["newer_dead_letter", "unknown_operation"])
     scene.check_files()
-    assert (scene.replay(), scene.mirror(), scene.dead_letters()) == (ReplayResult(2, 0), {9: 9}, [])
+    assert (scene.replay(), scene.upsert_table(), scene.dead_letters()) == (ReplayResult(2, 0), {9: 9}, [])
 
 
 def test_when_the_delete_is_no_letter_any_more_it_is_newer_still(tmp_path: Path) -> None:
     scene = _told(Mirrored(tmp_path, envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1))
     scene.cure(envelope=_MORE_WORDS)
     assert (scene.replay(_NEXT), scene.replay(_FIRST)) == (ReplayResult(1, 0), ReplayResult(0, 1))
-    assert (scene.mirror(), scene.reasons()) == ({9: 9}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({9: 9}, ["superseded"])
 
 
 def test_a_letter_that_cannot_be_read_or_is_older_or_of_another_row_is_in_nobodys_way(tmp_path: Path) -> None:
     scene = _told(Mirrored(tmp_path / "a", envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1)).cure()
-    assert (scene.replay(_FIRST), scene.mirror()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
+    assert (scene.replay(_FIRST), scene.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
     for n, other in enumerate(((1, "GONE", 1), (2, "GONE", 1))):
         scene = _told(Mirrored(tmp_path / f"b{n}", envelope=_WORDS), (9, "I", 9), other, (1, "I", LARGE)).cure(
             envelope=_MORE_WORDS
         )
-        assert (scene.replay(_NEXT), scene.mirror()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
+        assert (scene.replay(_NEXT), scene.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
 
 
 def test_letters_of_one_row_that_stays_may_come_one_by_one(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((9, 9), (1, LARGE), (1, LARGE + 1)).cure()
-    assert (scene.replay(_FIRST), scene.mirror()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
-    assert (scene.replay(_NEXT), scene.mirror()) == (ReplayResult(1, 0), {9: 9, 1: LARGE + 1})
+    assert (scene.replay(_FIRST), scene.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
+    assert (scene.replay(_NEXT), scene.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE + 1})
     with_delete = Mirrored(tmp_path / "b", envelope=_WORDS)
     _told(with_delete, (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1), (1, "I", LARGE)).cure(envelope=_MORE_WORDS)
-    assert (with_delete.replay(_FIRST), with_delete.mirror()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
+    assert (with_delete.replay(_FIRST), with_delete.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
 
 
 @pytest.mark.parametrize(("at", "stays"), [(4, 0), (6, 1)])
@@ -70,14 +70,14 @@ def test_the_ordering_column_tells_which_letter_is_newer(tmp_path: Path, at: int
     _told(scene, (9, "I", 9), (1, "I", LARGE), at=5)
     _told(scene, (1, "GONE", 1), at=at).cure(envelope=_MORE_WORDS)
     assert scene.replay(_FIRST) == ReplayResult(1 - stays, stays)
-    assert scene.mirror() == ({9: 9} if stays else {9: 9, 1: LARGE})
+    assert scene.upsert_table() == ({9: 9} if stays else {9: 9, 1: LARGE})
 
 
 def test_a_marked_delete_that_waits_is_newer_too(tmp_path: Path) -> None:
     marks: dict[MetadataField, str] = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
     scene = Mirrored(tmp_path, "both", envelope=_WORDS, deletes="soft", metadata=marks)
     _told(scene, (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1)).cure(envelope=_MORE_WORDS)
-    assert (scene.replay(_FIRST), scene.mirror()) == (ReplayResult(0, 1), {9: 9})
+    assert (scene.replay(_FIRST), scene.upsert_table()) == (ReplayResult(0, 1), {9: 9})
     assert scene.replay() == ReplayResult(2, 0)
     assert [(row["v"], row["_deleted"]) for row in live_rows(scene.catalog, TABLE) if row["id"] == 1] == [(LARGE, True)]
 
@@ -92,8 +92,8 @@ def test_a_letter_whose_row_gets_another_key_later_waits_as_a_whole(tmp_path: Pa
     scene.catch_up()
     scene.cure()
     assert scene.replay(_FIRST) == ReplayResult(0, 1)
-    assert (scene.mirror(), scene.reasons()) == ({1: 10}, ["newer_dead_letter", "out_of_range"])
-    assert (scene.replay(), scene.mirror()) == (ReplayResult(2, 0), {3: LARGE})
+    assert (scene.upsert_table(), scene.reasons()) == ({1: 10}, ["newer_dead_letter", "out_of_range"])
+    assert (scene.replay(), scene.upsert_table()) == (ReplayResult(2, 0), {3: LARGE})
 
 
 def test_the_tombstone_of_a_delete_that_cannot_be_read_is_newer_than_a_letter_before_it(tmp_path: Path) -> None:
@@ -104,5 +104,5 @@ def test_the_tombstone_of_a_delete_that_cannot_be_read_is_newer_than_a_letter_be
     scene.send(json.dumps({"id": 1}), None)
     scene.catch_up()
     scene.cure()
-    assert (scene.replay(_FIRST), scene.mirror()) == (ReplayResult(0, 1), {9: 9})
+    assert (scene.replay(_FIRST), scene.upsert_table()) == (ReplayResult(0, 1), {9: 9})
     assert scene.reasons() == ["superseded", "type_mismatch"]

@@ -17,7 +17,7 @@ def test_a_record_that_retention_has_taken_tells_nothing(tmp_path: Path) -> None
     scene = Mirrored(tmp_path).tell((9, 90), (1, LARGE), (2, LARGE), (1, None), (9, 91)).cure()
     scene.source.trim("a", 0, 2)
     assert scene.replay() == ReplayResult(1, 1)
-    assert (scene.mirror(), scene.reasons()) == ({9: 91, 2: LARGE}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({9: 91, 2: LARGE}, ["superseded"])
     scene.source.trim("a", 0, 4)
     assert (scene.replay(), scene.reasons()) == (ReplayResult(0, 1), ["order_unknown"])
 
@@ -26,7 +26,7 @@ def test_a_record_that_compaction_has_taken_tells_nothing(tmp_path: Path) -> Non
     scene = Mirrored(tmp_path).tell((9, 90), (1, LARGE), (1, None), (9, 91)).cure()
     log = scene.source.by_name["a"].partitions
     log[0] = [record for record in log[0] if record.offset == 3]
-    assert (scene.replay(), scene.reasons(), scene.mirror()) == (ReplayResult(0, 1), ["order_unknown"], {9: 91})
+    assert (scene.replay(), scene.reasons(), scene.upsert_table()) == (ReplayResult(0, 1), ["order_unknown"], {9: 91})
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
@@ -57,13 +57,13 @@ def test_kafka_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError):
         scene.replay()
     scene.source.is_down = False
-    assert (scene.dead_letters(), scene.mirror()) == (before, {1: 10})
+    assert (scene.dead_letters(), scene.upsert_table()) == (before, {1: 10})
     scene.check_files()
 
 
 def test_a_key_in_another_partition_is_nobodys_order(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path, "both").tell((1, 10), partition=1).tell((1, LARGE)).cure()
-    assert (scene.replay(), scene.reasons(), scene.mirror()) == (ReplayResult(0, 1), ["order_unknown"], {1: 10})
+    assert (scene.replay(), scene.reasons(), scene.upsert_table()) == (ReplayResult(0, 1), ["order_unknown"], {1: 10})
 
 
 @pytest.mark.parametrize("knows", KNOWERS)
@@ -72,10 +72,10 @@ def test_a_letter_that_a_table_has_yet_to_reach_again_waits(tmp_path: Path, know
     scene.tell((1, LARGE), (2, 20))
     scene.catalog.roll_back(TABLE, scene.catalog.ancestors(TABLE)[-1].id)
     scene.cure()
-    assert (scene.replay(), scene.reasons(), scene.mirror()) == (ReplayResult(0, 1), ["order_unknown"], {1: 10})
+    assert (scene.replay(), scene.reasons(), scene.upsert_table()) == (ReplayResult(0, 1), ["order_unknown"], {1: 10})
     scene.catch_up()
-    assert scene.mirror() == {1: LARGE, 2: 20}
-    assert (scene.replay(), scene.mirror(), scene.dead_letters()) == (ReplayResult(1, 0), {1: LARGE, 2: 20}, [])
+    assert scene.upsert_table() == {1: LARGE, 2: 20}
+    assert (scene.replay(), scene.upsert_table(), scene.dead_letters()) == (ReplayResult(1, 0), {1: LARGE, 2: 20}, [])
 
 
 @pytest.mark.parametrize("knows", KNOWERS)
@@ -84,4 +84,4 @@ def test_another_record_at_the_place_of_a_letter_tells_nothing(tmp_path: Path, k
     partition = scene.source.by_name["a"].partitions[0]
     partition[1] = replace(partition[1], timestamp_ms=7)
     done = scene.replay()
-    assert (done.replayed, scene.mirror()) == ((0, {1: 10}) if knows == "topic" else (1, {1: LARGE}))
+    assert (done.replayed, scene.upsert_table()) == ((0, {1: 10}) if knows == "topic" else (1, {1: LARGE}))

@@ -47,7 +47,7 @@ def test_a_row_from_before_a_truncate_that_stays_does_not_come_back(
     scene = _Unwrapped(tmp_path, knows=knows, partitions=partitions).told(("c", 1), _TRUNCATE)
     for selection in (ALL, _FIRST, _NEXT, ALL):
         assert scene.replay(selection) == ReplayResult(0, 2 if selection == ALL else 1)
-        assert scene.mirror() == {}
+        assert scene.upsert_table() == {}
     assert scene.reasons() == ["newer_dead_letter", "order_unknown"]
     scene.check_files()
 
@@ -56,12 +56,12 @@ def test_a_truncate_whose_letter_was_dropped_is_newer_still(tmp_path: Path) -> N
     scene = _Unwrapped(tmp_path).told(("c", 1), _TRUNCATE)
     assert scene.replay() == ReplayResult(0, 2)
     assert scene.replayer.drop(scene.table, Selection(error_class="order_unknown")) == 1
-    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {}, ["superseded"])
+    assert (scene.replay(), scene.upsert_table(), scene.reasons()) == (ReplayResult(0, 1), {}, ["superseded"])
 
 
 def test_rows_from_behind_the_last_truncate_come(tmp_path: Path) -> None:
     scene = _Unwrapped(tmp_path).told(("c", 1), _TRUNCATE, ("c", 2), ("c", 1), _TRUNCATE, ("c", 3), ("c", 1))
-    assert (scene.replay(), scene.mirror()) == (ReplayResult(4, 3), {3: 6, 1: 7})
+    assert (scene.replay(), scene.upsert_table()) == (ReplayResult(4, 3), {3: 6, 1: 7})
     assert scene.reasons() == ["newer_dead_letter", "order_unknown", "order_unknown"]
 
 
@@ -70,7 +70,7 @@ def test_a_row_that_is_there_takes_an_update_from_before_the_truncate(tmp_path: 
     scene = _Unwrapped(tmp_path)
     scene.tell((5, 50))
     scene.told(("u", 5), ("c", 1), _TRUNCATE)
-    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 2), {5: 1})
+    assert (scene.replay(), scene.upsert_table()) == (ReplayResult(1, 2), {5: 1})
 
 
 @pytest.mark.parametrize("knows", ["topic", "both"])
@@ -94,9 +94,9 @@ def test_nobody_knows_which_rows_a_truncate_of_another_partition_takes_away(
         scene.send(None, {"op": op, "before": None, "after": image, "source": {}}, partition)
     scene.understand()
     scene.replay(selection)
-    assert scene.mirror() == ({} if is_first else {0: 1})
+    assert scene.upsert_table() == ({} if is_first else {0: 1})
     scene.replay(Selection(partition=1))
-    assert (scene.mirror(), scene.reasons()) == ({} if is_first else {0: 1}, ["order_unknown"] * 2)
+    assert (scene.upsert_table(), scene.reasons()) == ({} if is_first else {0: 1}, ["order_unknown"] * 2)
 
 
 @pytest.mark.parametrize("selection", [ALL, Selection(partition=0)])
@@ -108,9 +108,9 @@ def test_the_place_of_a_truncate_tells_it_where_the_source_has_given_one(tmp_pat
         scene.row("c", key, lsn, lsn)
     scene.understand(**_IN_ORDER)
     scene.replay(selection)
-    assert scene.mirror() == {2: 4, 3: 5}
+    assert scene.upsert_table() == {2: 4, 3: 5}
     scene.replay()
-    assert (scene.mirror(), scene.reasons()) == ({2: 4, 3: 5}, ["newer_dead_letter", "order_unknown"])
+    assert (scene.upsert_table(), scene.reasons()) == ({2: 4, 3: 5}, ["newer_dead_letter", "order_unknown"])
 
 
 def test_what_is_newer_by_a_column_and_from_before_the_truncate_is_no_row(tmp_path: Path) -> None:
@@ -119,6 +119,6 @@ def test_what_is_newer_by_a_column_and_from_before_the_truncate_is_no_row(tmp_pa
     scene.row("t", None)
     scene.row("c", 1, 3, at=5)
     scene.understand(order_by="at")
-    assert (scene.replay(), scene.replay(_FIRST), scene.mirror()) == (ReplayResult(0, 3), ReplayResult(0, 1), {})
+    assert (scene.replay(), scene.replay(_FIRST), scene.upsert_table()) == (ReplayResult(0, 3), ReplayResult(0, 1), {})
     assert scene.replayer.drop(scene.table, _FIRST) == 1
-    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 1), {1: 3})
+    assert (scene.replay(), scene.upsert_table()) == (ReplayResult(1, 1), {1: 3})

@@ -20,7 +20,7 @@ OPS = EnvelopeSpec(kind="operation", operation="op", insert=("I",), update=("U",
 def test_a_letter_takes_the_place_of_an_older_row(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((1, 10), (2, 20), (1, LARGE)).cure()
     assert scene.replay() == ReplayResult(1, 0)
-    assert (scene.mirror(), scene.dead_letters()) == ({1: LARGE, 2: 20}, [])
+    assert (scene.upsert_table(), scene.dead_letters()) == ({1: LARGE, 2: 20}, [])
     scene.check_files()
 
 
@@ -28,7 +28,7 @@ def test_a_letter_takes_the_place_of_an_older_row(tmp_path: Path, knows: str) ->
 def test_a_letter_never_takes_the_place_of_a_newer_row(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((1, 10), (1, LARGE)).tell((1, 11)).cure()
     assert scene.replay() == ReplayResult(0, 1)
-    assert (scene.mirror(), scene.reasons()) == ({1: 11}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({1: 11}, ["superseded"])
     assert [dead_letter["retries"] for dead_letter in scene.dead_letters()] == [1]
     scene.check_files()
 
@@ -37,32 +37,32 @@ def test_a_letter_never_takes_the_place_of_a_newer_row(tmp_path: Path, knows: st
 def test_a_letter_of_a_key_without_a_row_becomes_one_unless_it_was_deleted_since(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((9, 90), (1, LARGE), (2, LARGE), (2, None)).cure()
     assert scene.replay() == ReplayResult(1, 1)
-    assert (scene.mirror(), scene.reasons()) == ({1: LARGE, 9: 90}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({1: LARGE, 9: 90}, ["superseded"])
 
 
 def test_a_row_that_was_deleted_and_made_again_is_newer(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (1, LARGE)).tell((1, None)).tell((1, 12)).cure()
-    assert (scene.replay(), scene.mirror()) == (ReplayResult(0, 1), {1: 12})
+    assert (scene.replay(), scene.upsert_table()) == (ReplayResult(0, 1), {1: 12})
 
 
 @pytest.mark.parametrize("knows", ["columns", "none"])
 def test_where_nobody_can_tell_a_letter_without_a_row_stays(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((9, 90), (1, LARGE)).cure()
-    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {9: 90}, ["order_unknown"])
+    assert (scene.replay(), scene.upsert_table(), scene.reasons()) == (ReplayResult(0, 1), {9: 90}, ["order_unknown"])
     scene.check_files()
     scene.knows = "topic"
-    assert (scene.replay(), scene.mirror()) == (ReplayResult(1, 0), {9: 90, 1: LARGE})
+    assert (scene.replay(), scene.upsert_table()) == (ReplayResult(1, 0), {9: 90, 1: LARGE})
 
 
 def test_where_nobody_can_tell_a_row_stays_as_it_is(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path, "none").tell((1, 10), (1, LARGE)).cure()
-    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {1: 10}, ["order_unknown"])
+    assert (scene.replay(), scene.upsert_table(), scene.reasons()) == (ReplayResult(0, 1), {1: 10}, ["order_unknown"])
 
 
 def test_letters_of_one_key_are_taken_in_their_order_and_go_together(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (1, LARGE), (2, LARGE), (1, LARGE + 1)).cure()
     assert scene.replay() == ReplayResult(3, 0)
-    assert scene.mirror() == {1: LARGE + 1, 2: LARGE}
+    assert scene.upsert_table() == {1: LARGE + 1, 2: LARGE}
 
 
 @pytest.mark.parametrize("first", [1, 2])
@@ -70,7 +70,7 @@ def test_letters_of_one_key_may_also_be_retried_one_by_one(tmp_path: Path, first
     scene = Mirrored(tmp_path, "both").tell((1, 10), (1, LARGE), (1, LARGE + 1)).cure()
     assert scene.replay(Selection(offset=first)) == ReplayResult(1, 0)
     done = scene.replay()
-    assert (done, scene.mirror()) == (ReplayResult(1, 0) if first == 1 else ReplayResult(0, 1), {1: LARGE + 1})
+    assert (done, scene.upsert_table()) == (ReplayResult(1, 0) if first == 1 else ReplayResult(0, 1), {1: LARGE + 1})
     assert scene.reasons() == ([] if first == 1 else ["superseded"])
 
 
@@ -79,12 +79,12 @@ def test_a_newer_letter_that_cannot_be_read_yet_is_not_in_the_way(tmp_path: Path
     scene.source.produce("a", 0, b"{", 1000, key=b"1")
     scene.catch_up()
     scene.cure()
-    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(1, 1), {1: LARGE}, ["malformed"])
+    assert (scene.replay(), scene.upsert_table(), scene.reasons()) == (ReplayResult(1, 1), {1: LARGE}, ["malformed"])
 
 
 def test_what_fails_again_stays_with_its_reason(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (2, LARGE))
-    assert (scene.replay(), scene.reasons(), scene.mirror()) == (ReplayResult(0, 1), ["out_of_range"], {1: 10})
+    assert (scene.replay(), scene.reasons(), scene.upsert_table()) == (ReplayResult(0, 1), ["out_of_range"], {1: 10})
     assert [dead_letter["retries"] for dead_letter in scene.dead_letters()] == [1]
     scene.check_files()
 
@@ -94,7 +94,7 @@ def test_only_letters_that_are_meant_are_tried_and_all_others_stay_as_they_were(
     before = scene.dead_letters()
     assert scene.replay(Selection(offset=2)) == ReplayResult(1, 0)
     assert scene.dead_letters() == [dead_letter for dead_letter in before if dead_letter["offset"] != 2]
-    assert scene.mirror() == {1: 10, 2: LARGE}
+    assert scene.upsert_table() == {1: 10, 2: LARGE}
 
 
 @pytest.mark.parametrize("knows", KNOWERS)
@@ -105,7 +105,7 @@ def test_the_letter_of_a_delete_deletes_an_older_row_and_no_newer_one(tmp_path: 
     scene.catch_up()
     scene.cure(envelope=OPS.model_copy(update={"delete": ("D", "GONE")}))
     assert scene.replay() == ReplayResult(2, 1)
-    assert (scene.mirror(), scene.reasons()) == ({2: 2}, ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == ({2: 2}, ["superseded"])
     assert [json.loads(dead_letter["key"]) for dead_letter in scene.dead_letters()] == [2]
 
 
@@ -128,7 +128,10 @@ def test_keys_of_records_that_nobody_could_read_before(tmp_path: Path) -> None:
 def test_the_ordering_column_tells_which_of_two_is_newer(tmp_path: Path, knows: str, there: int, is_put: bool) -> None:
     scene = Mirrored(tmp_path, knows, order_by="at").tell((1, LARGE), at=5).tell((1, 10), at=there).cure()
     assert scene.replay() == (ReplayResult(1, 0) if is_put else ReplayResult(0, 1))
-    assert (scene.mirror(), scene.reasons()) == ({1: LARGE} if is_put else {1: 10}, [] if is_put else ["superseded"])
+    assert (scene.upsert_table(), scene.reasons()) == (
+        {1: LARGE} if is_put else {1: 10},
+        [] if is_put else ["superseded"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,7 @@ def test_the_ordering_column_tells_which_of_two_is_newer(tmp_path: Path, knows: 
 )
 def test_of_equal_ordering_values_the_later_record_counts(tmp_path: Path, knows: str, reason: str) -> None:
     scene = Mirrored(tmp_path, knows, order_by="at").tell((1, LARGE), (1, 10), at=5).cure()
-    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {1: 10}, [reason])
+    assert (scene.replay(), scene.upsert_table(), scene.reasons()) == (ReplayResult(0, 1), {1: 10}, [reason])
     other = Mirrored(tmp_path / "other", knows, order_by="at").tell((1, 10), (1, LARGE), at=5).cure()
     assert other.replay() == (ReplayResult(0, 1) if knows == "none" else ReplayResult(1, 0))
 
@@ -150,7 +153,7 @@ def test_the_order_may_be_that_of_the_records_timestamps(tmp_path: Path, at_ms: 
     scene.catch_up()
     scene.cure()
     assert scene.replay().replayed == int(is_put)
-    assert scene.mirror() == {1: LARGE if is_put else 10}
+    assert scene.upsert_table() == {1: LARGE if is_put else 10}
 
 
 @pytest.mark.parametrize(("knows", "is_put"), [("none", True), ("topic", False)])
@@ -159,9 +162,9 @@ def test_after_a_delete_a_late_change_makes_the_row_again_unless_the_topic_knows
 ) -> None:
     scene = Mirrored(tmp_path, knows, order_by="at").tell((9, 90), (1, LARGE), (1, None), at=5).cure()
     assert scene.replay() == (ReplayResult(1, 0) if is_put else ReplayResult(0, 1))
-    assert scene.mirror() == ({9: 90, 1: LARGE} if is_put else {9: 90})
+    assert scene.upsert_table() == ({9: 90, 1: LARGE} if is_put else {9: 90})
 
 
 def test_a_delete_between_a_letter_and_the_row_makes_the_row_count(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path, order_by="at").tell((1, LARGE), at=5).tell((1, None)).tell((1, 10), at=3).cure()
-    assert (scene.replay(), scene.mirror(), scene.reasons()) == (ReplayResult(0, 1), {1: 10}, ["superseded"])
+    assert (scene.replay(), scene.upsert_table(), scene.reasons()) == (ReplayResult(0, 1), {1: 10}, ["superseded"])

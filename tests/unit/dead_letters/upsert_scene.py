@@ -64,7 +64,7 @@ class Mirrored(Scene):
         """One retry."""
         return self.replayer.replay(self.table, selection)
 
-    def mirror(self) -> dict[int, int]:
+    def upsert_table(self) -> dict[int, int]:
         """The rows: value by key; a key that is there twice is seen."""
         rows = live_rows(self.catalog, TABLE)
         assert len({row["id"] for row in rows}) == len(rows)

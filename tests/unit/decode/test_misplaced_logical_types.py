@@ -16,13 +16,13 @@ from frazil.decode.avro.schema import parse_avro
 from frazil.ingest.schemas import Schemas
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec.models import ValueSpec
-from tests.unit.ingest.test_schemas import World
-from tests.unit.ops.conftest import World as OpsWorld
-from tests.unit.ops.conftest import world as ops_world
+from tests.unit.ingest.test_schemas import Scenario
+from tests.unit.ops.conftest import Scenario as OpsScenario
+from tests.unit.ops.conftest import scenario as ops_scenario
 from tests.unit.ops.test_gate import look
 from tests.unit.ops.test_plan import columns, plan, produce
 
-__all__ = ["ops_world"]
+__all__ = ["ops_scenario"]
 _MILLIS = {"logicalType": "timestamp-millis"}
 _WORDS = (
     "field ts: the logicalType timestamp-millis stands beside the type long, where Avro ignores it; write"
@@ -102,7 +102,7 @@ _BESIDE = _record({"name": "ts", "type": "long", **_MILLIS})
 
 
 def test_what_is_ignored_is_logged_once_for_each_schema(tmp_path: Path, logs: list[Any]) -> None:
-    world = World(tmp_path)
+    world = Scenario(tmp_path)
     number = world.register(_BESIDE)
     for n in range(3):
         world.produce(number, _BESIDE, {"ts": n})
@@ -115,7 +115,7 @@ def test_what_is_ignored_is_logged_once_for_each_schema(tmp_path: Path, logs: li
 
 
 def test_a_table_reads_it_as_meant_where_the_file_says_so(tmp_path: Path, logs: list[Any]) -> None:
-    world = World(tmp_path, value={"format": "avro", "logical_types": "lenient"})
+    world = Scenario(tmp_path, value={"format": "avro", "logical_types": "lenient"})
     world.produce(world.register(_BESIDE), _BESIDE, {"ts": 1000})
     world.settle()
     assert world.rows() == [{"ts": dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)}]
@@ -132,21 +132,21 @@ def test_two_tables_of_one_registry_may_read_it_differently() -> None:
     assert registry.asked == [f"id {number}"]
 
 
-def test_check_tells_what_a_schema_says_in_vain_and_follows_the_setting(ops_world: OpsWorld) -> None:
+def test_check_tells_what_a_schema_says_in_vain_and_follows_the_setting(ops_scenario: OpsScenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", _BESIDE, subject="a-value")
-    [finding] = look(ops_world, registry)
+    [finding] = look(ops_scenario, registry)
     assert (finding.is_ok, finding.found) == (True, f"a run adds ts: long; mind: {_WORDS.format('value')}")
-    [finding] = look(ops_world, registry, form="avro, logical_types: lenient")
+    [finding] = look(ops_scenario, registry, form="avro, logical_types: lenient")
     assert (finding.is_ok, finding.found) == (True, "a run adds ts: timestamptz")
 
 
-def test_plan_tells_what_a_schema_says_in_vain(ops_world: OpsWorld) -> None:
+def test_plan_tells_what_a_schema_says_in_vain(ops_scenario: OpsScenario) -> None:
     registry = MemoryRegistry()
     number = registry.register("avro", _BESIDE)
-    produce(ops_world, "a", b"\0" + number.to_bytes(4, "big") + b"\2")
+    produce(ops_scenario, "a", b"\0" + number.to_bytes(4, "big") + b"\2")
     text = "registry: {url: http://r}\ntables: {s.a: {topic: a, value: {format: avro%s}}}\n"
-    table = plan(ops_world, text % "", Schemas(registry))["s.a"]
+    table = plan(ops_scenario, text % "", Schemas(registry))["s.a"]
     assert (columns(table), table.warnings) == ([("ts", "long", "registry")], (_WORDS.format("value"),))
-    table = plan(ops_world, text % ", logical_types: lenient", Schemas(registry))["s.a"]
+    table = plan(ops_scenario, text % ", logical_types: lenient", Schemas(registry))["s.a"]
     assert (columns(table), table.warnings) == ([("ts", "timestamptz", "registry")], ())

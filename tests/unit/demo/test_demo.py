@@ -38,8 +38,8 @@ ARRIVAL = Arrival(
 
 
 def events(kind: Kind, count: int, is_late: bool) -> list[Event]:
-    chance = np.random.default_rng(0)
-    return [kind.make(chance, number, "2026-01-01T00:00:00Z", is_late) for number in range(count)]
+    rng = np.random.default_rng(0)
+    return [kind.make(rng, number, "2026-01-01T00:00:00Z", is_late) for number in range(count)]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.topic)

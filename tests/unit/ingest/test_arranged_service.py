@@ -18,7 +18,7 @@ from frazil.spec.models import LimitsSpec
 from frazil.spec.partitioning import PartitionTerm, parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
-from tests.unit.rows.test_shaped_service import World
+from tests.unit.rows.test_shaped_service import Scenario
 
 _ID = ColumnSpec(name="id", type=parse_type("long"))
 
@@ -27,59 +27,62 @@ def _terms(*texts: str) -> tuple[Any, ...]:
     return tuple(map(parse_term, texts))
 
 
-def _words(world: World) -> list[str]:
-    state = world.catalog.load("n.t")
+def _words(scenario: Scenario) -> list[str]:
+    state = scenario.catalog.load("n.t")
     assert state is not None
     return list(partition_terms(state.partitioning, state.schema))
 
 
-def _partitions(world: World) -> list[list[Any]]:
-    files = [file for snapshot in reversed(world.catalog.ancestors("n.t")) for file in snapshot.files]
+def _partitions(scenario: Scenario) -> list[list[Any]]:
+    files = [file for snapshot in reversed(scenario.catalog.ancestors("n.t")) for file in snapshot.files]
     return sorted((list(json.loads(file.content)["partition"]) for file in files), key=str)
 
 
-def _again(world: World, **settings: Any) -> None:
+def _again(scenario: Scenario, **settings: Any) -> None:
     """The file is written anew; the next run reads it."""
-    table = world.spec.tables[0].model_copy(update=settings)
-    world.spec = world.spec.model_copy(update={"tables": (table,)})
+    table = scenario.spec.tables[0].model_copy(update=settings)
+    scenario.spec = scenario.spec.model_copy(update={"tables": (table,)})
 
 
 def test_inferred_columns_may_be_partitioned_by_and_the_file_may_change(tmp_path: Path) -> None:
-    world = World(tmp_path, partition_by=_terms("truncate(id, 10)", "r.z"), sort_by=(parse_sort("id desc"),))
-    world.run(*({"id": n, "r": {"z": f"z{n % 2}"}} for n in range(20)))
-    assert _partitions(world) == [[0, "z0"], [0, "z1"], [10, "z0"], [10, "z1"]]
-    _again(world, partition_by=_terms("r.z"))
-    world.run({"id": 50, "r": None})
-    assert (_words(world), _partitions(world)[-1]) == (["r.z"], [None])
-    _again(world, partition_by=None)
-    world.run({"id": 60, "r": {"z": "z9"}})
-    assert _words(world) == ["r.z"]
-    assert ["z9"] in _partitions(world)
-    assert sorted(row["id"] for row in world.rows()) == [*range(20), 50, 60]
+    scenario = Scenario(tmp_path, partition_by=_terms("truncate(id, 10)", "r.z"), sort_by=(parse_sort("id desc"),))
+    scenario.run(*({"id": n, "r": {"z": f"z{n % 2}"}} for n in range(20)))
+    assert _partitions(scenario) == [[0, "z0"], [0, "z1"], [10, "z0"], [10, "z1"]]
+    _again(scenario, partition_by=_terms("r.z"))
+    scenario.run({"id": 50, "r": None})
+    assert (_words(scenario), _partitions(scenario)[-1]) == (["r.z"], [None])
+    _again(scenario, partition_by=None)
+    scenario.run({"id": 60, "r": {"z": "z9"}})
+    assert _words(scenario) == ["r.z"]
+    assert ["z9"] in _partitions(scenario)
+    assert sorted(row["id"] for row in scenario.rows()) == [*range(20), 50, 60]
 
 
 def test_a_table_waits_for_the_columns_that_it_is_partitioned_by(tmp_path: Path) -> None:
     """The declared ones alone would do to make it."""
-    world = World(tmp_path, columns=(_ID,), partition_by=_terms("region"))
-    assert world.catch_up().state is None
-    world.run({"id": 1, "region": "eu"}, {"id": 2})
-    assert (_words(world), _partitions(world)) == (["region"], [["eu"], [None]])
+    scenario = Scenario(tmp_path, columns=(_ID,), partition_by=_terms("region"))
+    assert scenario.catch_up().state is None
+    scenario.run({"id": 1, "region": "eu"}, {"id": 2})
+    assert (_words(scenario), _partitions(scenario)) == (["region"], [["eu"], [None]])
 
 
 def test_a_table_waits_for_the_columns_that_its_properties_name(tmp_path: Path) -> None:
     """The declared ones alone would do to make it, but for Iceberg."""
     properties = {METRICS_OF + "region": "none", METRICS_OF + "id": "full"}
-    world = World(tmp_path, columns=(_ID,), properties=properties)
-    assert world.catch_up().state is None
-    table = world.run({"id": 1, "region": "eu"})
+    scenario = Scenario(tmp_path, columns=(_ID,), properties=properties)
+    assert scenario.catch_up().state is None
+    table = scenario.run({"id": 1, "region": "eu"})
     assert table.state is not None
-    assert (table.state.properties.items() >= properties.items(), world.rows()) == (True, [{"id": 1, "region": "eu"}])
+    assert (table.state.properties.items() >= properties.items(), scenario.rows()) == (
+        True,
+        [{"id": 1, "region": "eu"}],
+    )
 
 
 def test_a_property_of_a_column_that_is_not_there_stops_the_table(tmp_path: Path) -> None:
-    world = World(tmp_path, columns=(_ID,), properties={METRICS_OF + "regions": "none"})
-    table = world.run({"id": 1, "region": "eu"})
-    assert (table.status.run_state, world.catalog.load("n.t")) == (RunState.STOPPED, None)
+    scenario = Scenario(tmp_path, columns=(_ID,), properties={METRICS_OF + "regions": "none"})
+    table = scenario.run({"id": 1, "region": "eu"})
+    assert (table.status.run_state, scenario.catalog.load("n.t")) == (RunState.STOPPED, None)
     assert table.status.reason == f"`{METRICS_OF}regions`: the table has no column `regions`"
     assert table.status.remedy == "declare it under `columns`, or correct the name: did you mean `region`?"
 
@@ -91,78 +94,80 @@ def test_a_property_of_a_column_that_is_not_there_stops_the_table(tmp_path: Path
 def test_a_first_batch_that_does_not_allow_the_partitions_stops_the_table(
     tmp_path: Path, terms: tuple[str, ...], message: str
 ) -> None:
-    table = (world := World(tmp_path, partition_by=_terms(*terms))).run({"region": "eu"})
-    assert (table.status.run_state, world.catalog.load("n.t")) == (RunState.STOPPED, None)
+    table = (scenario := Scenario(tmp_path, partition_by=_terms(*terms))).run({"region": "eu"})
+    assert (table.status.run_state, scenario.catalog.load("n.t")) == (RunState.STOPPED, None)
     assert message in table.status.reason
 
 
 def test_a_table_that_is_there_and_lacks_the_column_stops_with_the_line_of_the_file(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.run({"id": 1})
-    _again(world, partition_by=(PartitionTerm("region", line=12),))
-    table = world.run({"id": 2, "region": "eu"})
+    scenario = Scenario(tmp_path)
+    scenario.run({"id": 1})
+    _again(scenario, partition_by=(PartitionTerm("region", line=12),))
+    table = scenario.run({"id": 2, "region": "eu"})
     assert (table.status.run_state, table.status.where) == (RunState.STOPPED, f"{tmp_path / 'f'}:12")
     assert "no column `region`" in table.status.reason
 
 
 def test_more_partitions_than_a_batch_may_write_stop_the_table_and_leave_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path, columns=(_ID,), partition_by=_terms("id"), limits=LimitsSpec(partitions=5))
-    world.run(*({"id": n} for n in range(5)))
-    table = world.run(*({"id": n} for n in range(6)))
+    scenario = Scenario(tmp_path, columns=(_ID,), partition_by=_terms("id"), limits=LimitsSpec(partitions=5))
+    scenario.run(*({"id": n} for n in range(5)))
+    table = scenario.run(*({"id": n} for n in range(6)))
     assert table.status.run_state is RunState.STOPPED
     assert "more than 5 partitions, id=0 and id=5 among them" in table.status.reason
-    assert len(world.rows()) == 5 == len(list(tmp_path.rglob("*.parquet")))
-    _again(world, limits=LimitsSpec(partitions=6))
-    world.catch_up()
-    assert len(world.rows()) == 11
+    assert len(scenario.rows()) == 5 == len(list(tmp_path.rglob("*.parquet")))
+    _again(scenario, limits=LimitsSpec(partitions=6))
+    scenario.catch_up()
+    assert len(scenario.rows()) == 11
 
 
 def test_tasks_that_exceed_the_limit_only_together_stop_the_table_and_leave_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path, columns=(_ID,), partition_by=_terms("id"), limits=LimitsSpec(partitions=5))
-    world.jobs = MemoryJobs(world.source, batch_size=1, tasks=2)
-    world.run(*({"id": n % 5} for n in range(10)))
-    assert len(world.rows()) == 10 == len(list(tmp_path.rglob("*.parquet"))), "a file of each partition by either task"
-    table = world.run(*({"id": n} for n in range(6)))
+    scenario = Scenario(tmp_path, columns=(_ID,), partition_by=_terms("id"), limits=LimitsSpec(partitions=5))
+    scenario.jobs = MemoryJobs(scenario.source, batch_size=1, tasks=2)
+    scenario.run(*({"id": n % 5} for n in range(10)))
+    assert len(scenario.rows()) == 10 == len(list(tmp_path.rglob("*.parquet"))), (
+        "a file of each partition by either task"
+    )
+    table = scenario.run(*({"id": n} for n in range(6)))
     assert (table.status.run_state, table.status.reason) == (
         RunState.STOPPED,
         "a batch has rows of more than 5 partitions",
     )
-    assert len(world.rows()) == 10 == len(list(tmp_path.rglob("*.parquet")))
-    _again(world, limits=LimitsSpec(partitions=6))
-    world.catch_up()
-    assert len(world.rows()) == 16
+    assert len(scenario.rows()) == 10 == len(list(tmp_path.rglob("*.parquet")))
+    _again(scenario, limits=LimitsSpec(partitions=6))
+    scenario.catch_up()
+    assert len(scenario.rows()) == 16
 
 
 def test_a_field_with_the_name_of_a_partition_field_stops_the_table(tmp_path: Path) -> None:
-    world = World(tmp_path, columns=(_ID,), partition_by=_terms("bucket(id, 4)"))
-    table = world.run({"id": 1, "id_bucket_4": 2})
+    scenario = Scenario(tmp_path, columns=(_ID,), partition_by=_terms("bucket(id, 4)"))
+    table = scenario.run({"id": 1, "id_bucket_4": 2})
     assert table.status.run_state is RunState.STOPPED
     assert "a field `id_bucket_4`, and the table has a partition field of this name" in table.status.reason
-    _again(world, exclude=(("id_bucket_4",),))
-    world.catch_up()
-    assert [row["id"] for row in world.rows()] == [1]
+    _again(scenario, exclude=(("id_bucket_4",),))
+    scenario.catch_up()
+    assert [row["id"] for row in scenario.rows()] == [1]
 
 
 def test_a_table_that_others_partitioned_is_kept_to(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    scenario = Scenario(tmp_path)
     layout = Layout(_terms("bucket(id, 2)"), (parse_sort("id"),))
-    world.catalog.create("n.t", new_schema([("id", parse_type("long"))]), {}, 2, layout)
-    world.run(*({"id": n} for n in (5, 3, 8, 1)))
-    assert len(_partitions(world)) == 2
-    files = [file for snapshot in world.catalog.ancestors("n.t") for file in snapshot.files]
+    scenario.catalog.create("n.t", new_schema([("id", parse_type("long"))]), {}, 2, layout)
+    scenario.run(*({"id": n} for n in (5, 3, 8, 1)))
+    assert len(_partitions(scenario)) == 2
+    files = [file for snapshot in scenario.catalog.ancestors("n.t") for file in snapshot.files]
     assert {json.loads(file.content)["sort-order-id"] for file in files} == {1}
 
 
 def test_a_transform_of_a_later_iceberg_stops_the_table_until_the_file_says_another(tmp_path: Path) -> None:
-    world = World(tmp_path, columns=(_ID,))
-    world.catch_up()
-    _give_spec(world.catalog, "zigzag[2]")
-    table = world.run({"id": 1})
+    scenario = Scenario(tmp_path, columns=(_ID,))
+    scenario.catch_up()
+    _give_spec(scenario.catalog, "zigzag[2]")
+    table = scenario.run({"id": 1})
     assert table.status.run_state is RunState.STOPPED
     assert "arranged by zigzag[2], a transform that is not known here" in table.status.reason
-    _again(world, partition_by=_terms("id"))
-    world.catch_up()
-    assert (_words(world), _partitions(world)) == (["id"], [[1]])
+    _again(scenario, partition_by=_terms("id"))
+    scenario.catch_up()
+    assert (_words(scenario), _partitions(scenario)) == (["id"], [[1]])
 
 
 def _give_spec(catalog: MemoryCatalog, transform: str) -> None:

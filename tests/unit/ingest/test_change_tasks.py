@@ -127,11 +127,11 @@ def test_records_that_are_all_passed_over_make_no_file_and_hold_nothing_up(tmp_p
 def test_stretches_without_a_change_are_no_part_of_what_a_task_folds(
     tmp_path: Path, values: tuple[bytes | None, ...]
 ) -> None:
-    mirror = Envelope("debezium", is_upsert=True, keys=(("id",),))
+    upsert_table = Envelope("debezium", is_upsert=True, keys=(("id",),))
     changes = ChangeReading(Reading(format="json"), ("id",))
     dead_letters = target_of(tmp_path, {name: str(kind) for name, kind in _letter_columns()}, name="lake.letters")
     target = target_of(
-        tmp_path, {"id": "long"}, envelope=mirror, changes=changes, reading=READING, dead_letters=dead_letters
+        tmp_path, {"id": "long"}, envelope=upsert_table, changes=changes, reading=READING, dead_letters=dead_letters
     )
     keyed: list[dict[str, Any]] = [
         {"topic": "a", "offset": n, "key": None, "headers": [], "value": value} for n, value in enumerate(values)

@@ -44,7 +44,7 @@ class AskedPace:
         return self.factor
 
 
-class World:
+class Scenario:
     """Two tables of one pipeline, the second begun ten seconds after the first; when each of their commits came."""
 
     def __init__(self, root: Path, pace: Pace | None = None, a: Mapping[str, Any] | None = None) -> None:
@@ -90,45 +90,47 @@ def gaps(times: list[float]) -> list[float]:
 
 
 def test_answers_that_are_slow_for_a_while_make_no_commit_late(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.live(10, "a")
-    world.live(45, "a", "b")
-    world.source.answer_s = 0.2
-    world.live(20, "a", "b")
-    world.source.answer_s = 0.0
-    world.live(80, "a", "b")
-    for times in world.commits.values():
+    scenario = Scenario(tmp_path)
+    scenario.live(10, "a")
+    scenario.live(45, "a", "b")
+    scenario.source.answer_s = 0.2
+    scenario.live(20, "a", "b")
+    scenario.source.answer_s = 0.0
+    scenario.live(80, "a", "b")
+    for times in scenario.commits.values():
         assert len(times) >= 4
         assert max(gaps(times)) <= INTERVAL_S + LONGEST_POLL_S
 
 
 def test_tables_with_nothing_to_read_are_asked_for_no_more_than_it_costs(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.source.answer_s = 0.03
-    world.live(60)
-    began_s, asked = world.clock.monotonic_s(), 0
-    while world.clock.monotonic_s() < began_s + 60:
-        world.service.turn()
+    scenario = Scenario(tmp_path)
+    scenario.source.answer_s = 0.03
+    scenario.live(60)
+    began_s, asked = scenario.clock.monotonic_s(), 0
+    while scenario.clock.monotonic_s() < began_s + 60:
+        scenario.service.turn()
         asked += 1
-    assert asked * world.source.answer_s <= 0.04 * 60
+    assert asked * scenario.source.answer_s <= 0.04 * 60
 
 
 def test_a_mirror_commits_less_often_while_its_care_asks_for_it_and_other_tables_do_not(tmp_path: Path) -> None:
     pace = AskedPace()
-    world = World(tmp_path, pace=pace, a={"mode": "upsert", "key_columns": ("x",), "key": ValueSpec(format="json")})
-    world.live(100, "a", "b")
+    scenario = Scenario(
+        tmp_path, pace=pace, a={"mode": "upsert", "key_columns": ("x",), "key": ValueSpec(format="json")}
+    )
+    scenario.live(100, "a", "b")
     pace.factor = 1.5
-    world.live(30, "a", "b")
-    before = {name: len(times) for name, times in world.commits.items()}
-    world.live(180, "a", "b")
-    slowed, usual = (gaps(world.commits[name][before[name] :]) for name in ("n.a", "n.b"))
+    scenario.live(30, "a", "b")
+    before = {name: len(times) for name, times in scenario.commits.items()}
+    scenario.live(180, "a", "b")
+    slowed, usual = (gaps(scenario.commits[name][before[name] :]) for name in ("n.a", "n.b"))
     assert min(slowed) == pytest.approx(43, abs=LONGEST_POLL_S)
     assert max(usual) == pytest.approx(28, abs=LONGEST_POLL_S)
     pace.factor = 1.0
-    world.live(60, "a", "b")
-    before = {name: len(times) for name, times in world.commits.items()}
-    world.live(100, "a")
-    assert max(gaps(world.commits["n.a"][before["n.a"] :])) <= INTERVAL_S
+    scenario.live(60, "a", "b")
+    before = {name: len(times) for name, times in scenario.commits.items()}
+    scenario.live(100, "a")
+    assert max(gaps(scenario.commits["n.a"][before["n.a"] :])) <= INTERVAL_S
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from frazil.spec.models import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from frazil.types import OffsetRange
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import World, avro
-from tests.unit.schema.test_name_case import columns_of, letters_of
+from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.schema.test_name_case import columns_of, dead_letters_of
 
 RECORDS: list[Any] = [
     {"late": None, "id": 1, "tags": [], "o": {}},
@@ -45,7 +45,7 @@ def outcome(scene: Scene, with_empty: bool = True) -> tuple[dict[str, str], list
     """The columns in order, the rows as they read with the newest columns, and the dead letters."""
     columns = columns_of(scene)
     rows = [{name: _filled(row.get(name), with_empty) for name in columns} for row in scene.rows("n.a")]
-    return columns, sorted(rows, key=str), [dead_letter[0] for dead_letter in letters_of(scene)]
+    return columns, sorted(rows, key=str), [dead_letter[0] for dead_letter in dead_letters_of(scene)]
 
 
 def _filled(value: Any, with_empty: bool) -> Any:
@@ -128,14 +128,14 @@ def test_avro_schemas_become_the_same_table_wherever_batches_end(
     for size in (1000, 1, 2, 3):
         monkeypatch.setattr(plan, "FIRST_BATCH_RECORDS", size)
         monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", size)
-        world = World(tmp_path / str(size))
-        ids = [world.register(text, f"s{n}") for n, text in enumerate(texts)]
+        scenario = Scenario(tmp_path / str(size))
+        ids = [scenario.register(text, f"s{n}") for n, text in enumerate(texts)]
         for n in order:
             record = {"id": n, "x": n, "z": "t", "more": [0.5], "aa": True}
-            world.produce(ids[n], texts[n], record)
-        world.settle()
-        columns = columns_of(world, "n.t")
-        found.append((columns, [{name: row.get(name) for name in columns} for row in world.rows()]))
+            scenario.produce(ids[n], texts[n], record)
+        scenario.settle()
+        columns = columns_of(scenario, "n.t")
+        found.append((columns, [{name: row.get(name) for name in columns} for row in scenario.rows()]))
         assert found[-1] == found[0]
     assert found[0][0] == {"id": "long", "more": "list<double>", "x": "double", "z": "string", "aa": "boolean"}
 
@@ -166,7 +166,7 @@ def test_a_fraction_beyond_the_sample_is_a_letter_whose_remedies_work(tmp_path: 
     scene.feed("a", {"a": 1.5}, {"o": {"n": 2.5}}, {"l": [3.5]})
     scene.settings = {"dead_letters": {"stop_above": 1.0}}
     scene.catch_up("a")
-    messages = [dead_letter[3] for dead_letter in letters_of(scene)]
+    messages = [dead_letter[3] for dead_letter in dead_letters_of(scene)]
     assert messages[0] == (
         "number 1.5 is not a whole number, as long needs: a new table with `numbers: double` takes it, and here another"
         " column, `columns: {NAME: {type: double, field: a}}`"
@@ -203,4 +203,4 @@ def test_all_numbers_become_the_type_that_is_asked_for(tmp_path: Path) -> None:
         "t": "string",
         "m": "list<struct<x: decimal(20, 2)>>",
     }
-    assert [(dead_letter[0], dead_letter[2]) for dead_letter in letters_of(scene)] == [(1, "a")]
+    assert [(dead_letter[0], dead_letter[2]) for dead_letter in dead_letters_of(scene)] == [(1, "a")]

@@ -122,7 +122,7 @@ class HangingSource(MemorySource):
         return super().topics(wanted)
 
 
-class Crowd:
+class ManyTables:
     """A table of plain JSON beside tables that need what hangs, in a running service."""
 
     def __init__(self, root: Path, kind: str = "avro") -> None:
@@ -192,71 +192,75 @@ class Crowd:
 
 
 @pytest.fixture
-def crowds(tmp_path: Path) -> Iterator[Callable[[str], Crowd]]:
-    made: list[Crowd] = []
+def make_tables_service(tmp_path: Path) -> Iterator[Callable[[str], ManyTables]]:
+    made: list[ManyTables] = []
 
-    def make(kind: str) -> Crowd:
-        made.append(Crowd(tmp_path, kind))
+    def make(kind: str) -> ManyTables:
+        made.append(ManyTables(tmp_path, kind))
         return made[-1]
 
     yield make
-    for crowd in made:
-        crowd.end()
+    for tables_service in made:
+        tables_service.end()
 
 
 @pytest.mark.parametrize("hung", ["registry", "protoc"])
 def test_a_table_that_does_not_need_what_hangs_stays_as_fresh_as_before(
-    crowds: Callable[[str], Crowd], monkeypatch: pytest.MonkeyPatch, hung: str
+    make_tables_service: Callable[[str], ManyTables], monkeypatch: pytest.MonkeyPatch, hung: str
 ) -> None:
-    crowd = crowds("avro" if hung == "registry" else "protobuf")
+    tables_service = make_tables_service("avro" if hung == "registry" else "protobuf")
 
     def compile_late(text: str, references: tuple[tuple[str, str], ...] = ()) -> bytes:
-        crowd.registry.waiting.release()
-        crowd.registry.gate.wait(PATIENCE_S)
+        tables_service.registry.waiting.release()
+        tables_service.registry.gate.wait(PATIENCE_S)
         return compile_proto(text, references)
 
     if hung == "protoc":
         monkeypatch.setattr("frazil.ingest.schemas.compile_proto", compile_late)
-    crowd.start()
-    undisturbed = crowd.freshness()
-    one = crowd.registry.register("avro" if hung == "registry" else "protobuf", V1 if hung == "registry" else PROTO)
-    crowd.registry.gate.clear()
+    tables_service.start()
+    undisturbed = tables_service.freshness()
+    one = tables_service.registry.register(
+        "avro" if hung == "registry" else "protobuf", V1 if hung == "registry" else PROTO
+    )
+    tables_service.registry.gate.clear()
     for number in range(TABLES_IN_NEED):
         value = framed(one, WriterSchema("avro", V1), {"id": 1})[0] if hung == "registry" else _proto(one)
-        crowd.source.produce(f"n.t{number}", 0, value)
-    assert crowd.registry.waiting.acquire(timeout=PATIENCE_S), "the service that hangs was asked"
-    disturbed = crowd.freshness()
+        tables_service.source.produce(f"n.t{number}", 0, value)
+    assert tables_service.registry.waiting.acquire(timeout=PATIENCE_S), "the service that hangs was asked"
+    disturbed = tables_service.freshness()
     assert disturbed[-1] <= max(2 * undisturbed[-1], FLOOR_S)
-    crowd.registry.gate.set()
-    crowd.wait(lambda: all(crowd.catalog.load(f"n.t{number}") is not None for number in range(TABLES_IN_NEED)))
+    tables_service.registry.gate.set()
+    tables_service.wait(
+        lambda: all(tables_service.catalog.load(f"n.t{number}") is not None for number in range(TABLES_IN_NEED))
+    )
 
 
 @pytest.mark.parametrize("hung", ["catalog", "commits", "store", "broker"])
 def test_a_table_in_another_store_or_led_by_another_broker_stays_as_fresh_as_before(
-    crowds: Callable[[str], Crowd], monkeypatch: pytest.MonkeyPatch, hung: str
+    make_tables_service: Callable[[str], ManyTables], monkeypatch: pytest.MonkeyPatch, hung: str
 ) -> None:
     """More tables are in need than there are places: each of them hangs."""
     monkeypatch.setattr("frazil.ingest.load.RELOAD_IDLE_EVERY_S", 1.0)
     monkeypatch.setattr("frazil.ingest.service.TOPICS_EVERY_S", 0.5)
-    crowd, others = crowds("json"), [f"n.t{number}" for number in range(TABLES_IN_NEED)]
-    crowd.start()
+    tables_service, others = make_tables_service("json"), [f"n.t{number}" for number in range(TABLES_IN_NEED)]
+    tables_service.start()
     for topic in others:
-        crowd.source.produce(topic, 0, b'{"id": 1}')
-    crowd.wait(lambda: all(crowd.committed(topic) == 1 for topic in others))
-    undisturbed = crowd.freshness()
-    gate = crowd.gates[hung]
+        tables_service.source.produce(topic, 0, b'{"id": 1}')
+    tables_service.wait(lambda: all(tables_service.committed(topic) == 1 for topic in others))
+    undisturbed = tables_service.freshness()
+    gate = tables_service.gates[hung]
     gate.shut()
     if hung == "broker":
-        crowd.source.silent |= {(topic, 0) for topic in others}
+        tables_service.source.silent |= {(topic, 0) for topic in others}
     for topic in others if hung != "catalog" else ():
-        crowd.source.produce(topic, 0, b'{"id": 2}')
+        tables_service.source.produce(topic, 0, b'{"id": 2}')
     assert gate.waiting.acquire(timeout=PATIENCE_S), "the service that hangs was asked"
-    disturbed = crowd.freshness()
+    disturbed = tables_service.freshness()
     assert disturbed[-1] <= max(2 * undisturbed[-1], FLOOR_S)
-    crowd.source.silent.clear()
+    tables_service.source.silent.clear()
     gate.open()
     end = 1 if hung == "catalog" else 2
-    crowd.wait(lambda: all(crowd.committed(topic) == end for topic in others))
+    tables_service.wait(lambda: all(tables_service.committed(topic) == end for topic in others))
 
 
 def _proto(schema_id: int) -> bytes:
@@ -264,21 +268,23 @@ def _proto(schema_id: int) -> bytes:
 
 
 def test_one_schema_that_the_registry_cannot_serve_holds_up_the_tables_alone_that_need_it(
-    crowds: Callable[[str], Crowd],
+    make_tables_service: Callable[[str], ManyTables],
 ) -> None:
-    crowd = crowds("avro")
-    bad, good = crowd.registry.register("avro", avro(x="int")), crowd.registry.register("avro", V1)
-    crowd.registry.broken = {bad}
-    crowd.start()
-    crowd.source.produce("n.t0", 0, framed(bad, WriterSchema("avro", avro(x="int")), {"x": 1})[0])
-    crowd.wait(lambda: "500 it fell over" in {t.name: t.status.reason for t in crowd.service.tables}["n.t0"])
+    tables_service = make_tables_service("avro")
+    bad, good = tables_service.registry.register("avro", avro(x="int")), tables_service.registry.register("avro", V1)
+    tables_service.registry.broken = {bad}
+    tables_service.start()
+    tables_service.source.produce("n.t0", 0, framed(bad, WriterSchema("avro", avro(x="int")), {"x": 1})[0])
+    tables_service.wait(
+        lambda: "500 it fell over" in {t.name: t.status.reason for t in tables_service.service.tables}["n.t0"]
+    )
     for number in range(1, TABLES_IN_NEED):
-        crowd.source.produce(f"n.t{number}", 0, framed(good, WriterSchema("avro", V1), {"id": 1})[0])
+        tables_service.source.produce(f"n.t{number}", 0, framed(good, WriterSchema("avro", V1), {"id": 1})[0])
     others = [f"n.t{number}" for number in range(1, TABLES_IN_NEED)]
-    crowd.wait(lambda: all(crowd.catalog.load(name) is not None for name in others))
-    reasons = {table.name: table.status.reason for table in crowd.service.tables}
+    tables_service.wait(lambda: all(tables_service.catalog.load(name) is not None for name in others))
+    reasons = {table.name: table.status.reason for table in tables_service.service.tables}
     assert "500 it fell over" in reasons.pop("n.t0")
     assert set(reasons.values()) == {""}
-    assert crowd.catalog.load("n.t0") is None
-    crowd.registry.broken = set()
-    crowd.wait(lambda: crowd.catalog.load("n.t0") is not None)
+    assert tables_service.catalog.load("n.t0") is None
+    tables_service.registry.broken = set()
+    tables_service.wait(lambda: tables_service.catalog.load("n.t0") is not None)

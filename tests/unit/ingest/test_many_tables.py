@@ -115,7 +115,7 @@ class NoJobs:
         ]
 
 
-class Crowd:
+class ManyTables:
     """The service, and when each table has committed."""
 
     def __init__(self, root: Path, count: int = TABLES, interval_s: float = INTERVAL_S, broken: str = "") -> None:
@@ -169,37 +169,37 @@ class Crowd:
 
 
 def test_after_the_first_round_every_commit_is_on_time_though_jobs_take_longer_now_and_then(tmp_path: Path) -> None:
-    crowd = Crowd(tmp_path)
-    crowd.live(30)
-    crowd.workers.slow_s = SLOW_S
-    began_s = crowd.clock.monotonic_s()
-    crowd.live(65)
-    gaps = crowd.gaps(began_s)
+    tables_service = ManyTables(tmp_path)
+    tables_service.live(30)
+    tables_service.workers.slow_s = SLOW_S
+    began_s = tables_service.clock.monotonic_s()
+    tables_service.live(65)
+    gaps = tables_service.gaps(began_s)
     assert len(gaps) >= TABLES
     assert max(gaps) <= INTERVAL_S + LATE_S
     assert min(gaps) >= INTERVAL_S - 5 * LATE_S
 
 
 def test_a_job_that_stalls_makes_one_round_late_and_no_other(tmp_path: Path) -> None:
-    crowd = Crowd(tmp_path)
-    crowd.live(30)
-    crowd.workers.stall_s = 8.0
-    crowd.live(40)
-    began_s = crowd.clock.monotonic_s()
-    crowd.live(65)
-    gaps = crowd.gaps(began_s)
+    tables_service = ManyTables(tmp_path)
+    tables_service.live(30)
+    tables_service.workers.stall_s = 8.0
+    tables_service.live(40)
+    began_s = tables_service.clock.monotonic_s()
+    tables_service.live(65)
+    gaps = tables_service.gaps(began_s)
     assert len(gaps) >= TABLES
     assert max(gaps) <= INTERVAL_S + LATE_S
 
 
 def test_a_table_whose_reads_fail_takes_its_neighbours_down_once_and_leaves_their_commits_alone(tmp_path: Path) -> None:
-    crowd = Crowd(tmp_path, count=64, interval_s=1.0, broken="n.t007")
+    tables_service = ManyTables(tmp_path, count=64, interval_s=1.0, broken="n.t007")
     with capture_logs() as logged:
-        crowd.live(90)
+        tables_service.live(90)
     backed_off = Counter(event["table"] for event in logged if event["event"] == "table_backing_off")
-    assert crowd.commits.pop("n.t007") == []
+    assert tables_service.commits.pop("n.t007") == []
     assert backed_off.pop("n.t007") >= 4
     assert max(backed_off.values()) == 1
-    gaps = crowd.gaps(0.0)
-    assert min(len(times) for times in crowd.commits.values()) >= 10
+    gaps = tables_service.gaps(0.0)
+    assert min(len(times) for times in tables_service.commits.values()) >= 10
     assert max(gaps) <= 15

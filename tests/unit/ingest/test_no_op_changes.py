@@ -22,7 +22,7 @@ from frazil.spec.models import LimitsSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryCatalog
 from frazil.types import Progress
-from tests.unit.dead_letters import scene as letter_scene
+from tests.unit.dead_letters import scene as dead_letter_scene
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
 _SAID = "records ask for a change of the table that leaves it as it is: field "
@@ -91,9 +91,9 @@ def test_a_change_that_another_process_has_just_made_stops_nothing(tmp_path: Pat
     assert scene.rows("n.a") == [_FIRST, _SECOND]
 
 
-def _scene_of_letters(root: Path, no_op_change: int) -> letter_scene.Scene:
+def _scene_of_dead_letters(root: Path, no_op_change: int) -> dead_letter_scene.Scene:
     """A letter with a field that the table lacks."""
-    scene = letter_scene.Scene(root, {}, limits=LimitsSpec(record_bytes=20))
+    scene = dead_letter_scene.Scene(root, {}, limits=LimitsSpec(record_bytes=20))
     scene.catalog = catalog = _Unmoved(root, "p")
     scene.feed({"o": {"p": 1}}, {"o": {"p": 2, "q": 3}})
     scene.declare({}, limits=LimitsSpec())
@@ -102,14 +102,14 @@ def _scene_of_letters(root: Path, no_op_change: int) -> letter_scene.Scene:
 
 
 def test_letters_that_ask_for_a_change_that_changes_nothing_twice_stay(tmp_path: Path) -> None:
-    scene = _scene_of_letters(tmp_path, no_op_change=2)
+    scene = _scene_of_dead_letters(tmp_path, no_op_change=2)
     with pytest.raises(SpecError, match=f"{_SAID}o.q"):
         scene.replayer.replay(scene.table, Selection())
     assert len(scene.dead_letters()) == 1
 
 
 def test_letters_that_ask_for_a_change_that_changes_nothing_once_become_rows(tmp_path: Path) -> None:
-    scene = _scene_of_letters(tmp_path, no_op_change=1)
+    scene = _scene_of_dead_letters(tmp_path, no_op_change=1)
     assert scene.replayer.replay(scene.table, Selection()).replayed == 1
     assert sorted(row["o"]["p"] for row in scene.rows()) == [1, 2]
 

@@ -11,7 +11,7 @@ from frazil.spec.models import Start
 from tests.unit.ingest.service_scene import Scene, turn_until
 
 
-def make_anew(scene: Scene, service: Service, is_seen_away: bool) -> None:
+def recreate(scene: Scene, service: Service, is_seen_away: bool) -> None:
     """The topic `a`, of which the service may get to know that it was away."""
     del scene.source.by_name["a"]
     if is_seen_away:
@@ -30,7 +30,7 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(tmp_path: Path, st
     service = scene.start()
     turn_until(service, lambda: False, 10)
     assert service.tables[0].offsets.first == {"a": {0: 50}}
-    make_anew(scene, service, is_seen_away)
+    recreate(scene, service, is_seen_away)
     scene.feed("a", *({"x": number} for number in range(60)))
     scene.clock.sleep(TOPICS_EVERY_S)
     assert turn_until(service, lambda: scene.catalog.load("n.a") is not None and len(scene.rows("n.a")) >= 60)
@@ -45,7 +45,7 @@ def test_a_topic_that_is_made_anew_with_fewer_records_is_read_from_its_beginning
         scene.source.trim("a", 0, 50)
     service = scene.start()
     turn_until(service, lambda: False, 10)
-    make_anew(scene, service, is_seen_away=False)
+    recreate(scene, service, is_seen_away=False)
     scene.feed("a", *({"x": number} for number in range(5)))
     service.turn()  # Before the topics are looked at again.
     scene.clock.sleep(TOPICS_EVERY_S)
@@ -62,7 +62,7 @@ def test_what_was_passed_over_of_the_old_topic_is_forgotten(tmp_path: Path) -> N
     assert turn_until(service, lambda: service.tables[0].schedule.failures)
     scene.clock.sleep(TOPICS_EVERY_S)
     assert turn_until(service, lambda: service.tables[0].offsets.skipped)
-    make_anew(scene, service, is_seen_away=False)
+    recreate(scene, service, is_seen_away=False)
     scene.feed("a", *({"x": number} for number in range(60)))
     scene.clock.sleep(TOPICS_EVERY_S)
     assert turn_until(service, lambda: scene.catalog.load("n.a") is not None and len(scene.rows("n.a")) >= 60)

@@ -34,7 +34,7 @@ def avro(**fields: Any) -> str:
     return json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields.items()]})
 
 
-class World:
+class Scenario:
     """A topic `a` of Avro records, its table, a registry, and services one after another."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
@@ -91,66 +91,66 @@ V1, V2 = avro(id="int"), avro(id="long", name="string")
 
 
 def test_schemas_are_asked_for_once_and_the_table_follows_them(tmp_path: Path, logs: list[Any]) -> None:
-    world = World(tmp_path)
-    one = world.register(V1)
-    world.produce(one, V1, {"id": 1})
-    world.settle()
-    two = world.register(V2)
-    service = world.start()
-    world.produce(two, V2, {"id": 2**40, "name": "b"})
-    world.produce(one, V1, {"id": 3})
-    world.settle(service)
-    assert world.rows() == [{"id": 1}, {"id": 2**40, "name": "b"}, {"id": 3, "name": None}]
+    scenario = Scenario(tmp_path)
+    one = scenario.register(V1)
+    scenario.produce(one, V1, {"id": 1})
+    scenario.settle()
+    two = scenario.register(V2)
+    service = scenario.start()
+    scenario.produce(two, V2, {"id": 2**40, "name": "b"})
+    scenario.produce(one, V1, {"id": 3})
+    scenario.settle(service)
+    assert scenario.rows() == [{"id": 1}, {"id": 2**40, "name": "b"}, {"id": 3, "name": None}]
     # The second process asks for what the first one used before it reads, and for the new one when it meets it.
-    assert world.registry.asked == [f"id {one}", f"id {one}", f"id {two}"]
+    assert scenario.registry.asked == [f"id {one}", f"id {one}", f"id {two}"]
     assert [log["schemas"] for log in logs if log["event"] == "schemas_fetched"] == [["1"], ["2"]]
-    state = world.catalog.load("n.t")
+    state = scenario.catalog.load("n.t")
     assert state is not None
     assert (state.progress.schemas, str(state.schema.find_type("id"))) == (("1", "2"), "long")
 
 
 def test_a_registry_that_is_away_is_waited_for_and_nothing_is_refused(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    one = world.register(V1)
-    world.registry.is_down = True
-    world.produce(one, V1, {"id": 1})
-    world.go()
-    [table] = world.service.tables
-    assert (table.status.run_state, world.catalog.load("n.t")) == (RunState.BACKING_OFF, None)
-    world.registry.is_down = False
-    world.settle(world.start())
-    assert world.rows() == [{"id": 1}]
-    assert world.catalog.load("n.t__dead_letters") is None
+    scenario = Scenario(tmp_path)
+    one = scenario.register(V1)
+    scenario.registry.is_down = True
+    scenario.produce(one, V1, {"id": 1})
+    scenario.go()
+    [table] = scenario.service.tables
+    assert (table.status.run_state, scenario.catalog.load("n.t")) == (RunState.BACKING_OFF, None)
+    scenario.registry.is_down = False
+    scenario.settle(scenario.start())
+    assert scenario.rows() == [{"id": 1}]
+    assert scenario.catalog.load("n.t__dead_letters") is None
 
 
 def test_an_id_that_the_registry_does_not_know_makes_dead_letters_until_it_does(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    one = world.register(V1)
-    world.produce(one, V1, {"id": 1})
-    world.produce(one + 1, V2, {"id": 2, "name": "b"})
-    world.settle()
-    assert world.rows() == [{"id": 1}]
-    [dead_letter] = world.rows("n.t__dead_letters")
+    scenario = Scenario(tmp_path)
+    one = scenario.register(V1)
+    scenario.produce(one, V1, {"id": 1})
+    scenario.produce(one + 1, V2, {"id": 2, "name": "b"})
+    scenario.settle()
+    assert scenario.rows() == [{"id": 1}]
+    [dead_letter] = scenario.rows("n.t__dead_letters")
     assert (dead_letter["error_class"], dead_letter["offset"]) == ("unknown_schema_id", 1)
-    assert world.register(V2) == one + 1
-    service = world.start()
-    world.produce(one + 1, V2, {"id": 3, "name": "c"})
-    world.settle(service)
-    assert world.rows() == [{"id": 1}, {"id": 3, "name": "c"}]
+    assert scenario.register(V2) == one + 1
+    service = scenario.start()
+    scenario.produce(one + 1, V2, {"id": 3, "name": "c"})
+    scenario.settle(service)
+    assert scenario.rows() == [{"id": 1}, {"id": 3, "name": "c"}]
 
 
 def test_a_running_process_learns_of_an_id_that_was_not_known_within_a_minute(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    one = world.register(V1)
-    world.produce(one, V1, {"id": 1})
-    world.produce(one + 1, V2, {"id": 2, "name": "b"})
-    world.go()
-    world.register(V2)
-    world.clock.sleep(61)
-    world.produce(one + 1, V2, {"id": 3, "name": "c"})
-    world.go()
-    assert world.rows() == [{"id": 1}, {"id": 3, "name": "c"}]
-    assert [dead_letter["offset"] for dead_letter in world.rows("n.t__dead_letters")] == [1]
+    scenario = Scenario(tmp_path)
+    one = scenario.register(V1)
+    scenario.produce(one, V1, {"id": 1})
+    scenario.produce(one + 1, V2, {"id": 2, "name": "b"})
+    scenario.go()
+    scenario.register(V2)
+    scenario.clock.sleep(61)
+    scenario.produce(one + 1, V2, {"id": 3, "name": "c"})
+    scenario.go()
+    assert scenario.rows() == [{"id": 1}, {"id": 3, "name": "c"}]
+    assert [dead_letter["offset"] for dead_letter in scenario.rows("n.t__dead_letters")] == [1]
 
 
 class _Behind(MemoryRegistry):
@@ -165,20 +165,22 @@ class _Behind(MemoryRegistry):
 
 
 def test_a_schema_that_could_not_be_used_is_asked_for_again_within_a_minute(tmp_path: Path) -> None:
-    world = World(tmp_path, dead_letters={"stop_above": 1.0}, columns=(ColumnSpec(name="id", type=parse_type("int")),))
-    registry = world.registry = _Behind()
-    world.service = world.start()
-    one = world.register(V1)
-    world.produce(one, V1, {"id": 1})
-    world.go()
+    scenario = Scenario(
+        tmp_path, dead_letters={"stop_above": 1.0}, columns=(ColumnSpec(name="id", type=parse_type("int")),)
+    )
+    registry = scenario.registry = _Behind()
+    scenario.service = scenario.start()
+    one = scenario.register(V1)
+    scenario.produce(one, V1, {"id": 1})
+    scenario.go()
     registry.is_behind = False
-    world.produce(one, V1, {"id": 2})
-    world.go()
-    world.clock.sleep(61)
-    world.produce(one, V1, {"id": 3})
-    world.go()
-    assert world.rows() == [{"id": 3}]
-    dead_letters = world.rows("n.t__dead_letters")
+    scenario.produce(one, V1, {"id": 2})
+    scenario.go()
+    scenario.clock.sleep(61)
+    scenario.produce(one, V1, {"id": 3})
+    scenario.go()
+    assert scenario.rows() == [{"id": 3}]
+    dead_letters = scenario.rows("n.t__dead_letters")
     assert [(dead_letter["error_class"], dead_letter["offset"]) for dead_letter in dead_letters] == [
         ("unusable_schema", 0),
         ("unusable_schema", 1),
@@ -186,39 +188,41 @@ def test_a_schema_that_could_not_be_used_is_asked_for_again_within_a_minute(tmp_
 
 
 def test_a_schema_that_cannot_be_used_does_not_keep_a_table_that_is_turned_to_once_a_minute(tmp_path: Path) -> None:
-    world = World(tmp_path, dead_letters={"stop_above": 1.0}, columns=(ColumnSpec(name="id", type=parse_type("int")),))
-    world.registry = _Behind()
-    world.service = world.start()
-    world.produce(world.register(V1), V1, {"id": 1})
+    scenario = Scenario(
+        tmp_path, dead_letters={"stop_above": 1.0}, columns=(ColumnSpec(name="id", type=parse_type("int")),)
+    )
+    scenario.registry = _Behind()
+    scenario.service = scenario.start()
+    scenario.produce(scenario.register(V1), V1, {"id": 1})
     for _ in range(20):
-        world.service.turn()
-        world.clock.sleep(65)
-    assert [dead_letter["offset"] for dead_letter in world.rows("n.t__dead_letters")] == [0]
+        scenario.service.turn()
+        scenario.clock.sleep(65)
+    assert [dead_letter["offset"] for dead_letter in scenario.rows("n.t__dead_letters")] == [0]
 
 
 def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) -> None:
-    world = World(tmp_path, value={"format": "json"}, limits={"columns": 4})
-    world.source.produce("a", 0, b'{"a": 1, "b": {"c": 1}}')
-    world.settle()
-    world.source.produce("a", 0, b'{"d": 1}')
-    world.source.produce("a", 0, b'{"e": 1}')
-    service = world.start()
-    world.settle(service)
+    scenario = Scenario(tmp_path, value={"format": "json"}, limits={"columns": 4})
+    scenario.source.produce("a", 0, b'{"a": 1, "b": {"c": 1}}')
+    scenario.settle()
+    scenario.source.produce("a", 0, b'{"d": 1}')
+    scenario.source.produce("a", 0, b'{"e": 1}')
+    service = scenario.start()
+    scenario.settle(service)
     [table] = service.tables
-    assert (table.status.run_state, len(world.rows())) == (RunState.STOPPED, 1)
+    assert (table.status.run_state, len(scenario.rows())) == (RunState.STOPPED, 1)
     assert "records bring the table to 5 columns, nested ones counted, and it may have 4" in table.status.reason
 
 
 def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:
-    world = World(tmp_path, schema_evolution="add_only")
-    one = world.register(V1)
-    world.produce(one, V1, {"id": 1})
-    world.settle()
-    two = world.register(V2)
-    service = world.start()
+    scenario = Scenario(tmp_path, schema_evolution="add_only")
+    one = scenario.register(V1)
+    scenario.produce(one, V1, {"id": 1})
+    scenario.settle()
+    two = scenario.register(V2)
+    service = scenario.start()
     for number in range(3):
-        world.produce(two, V2, {"id": number, "name": "b"})
-        world.settle(service)
+        scenario.produce(two, V2, {"id": number, "name": "b"})
+        scenario.settle(service)
     [said] = [log for log in logs if log["event"] == "schema_change_refused"]
     assert (said["change"], said["schemas"], said["schema_evolution"]) == (
         "column id: int is not widened to long",
@@ -229,17 +233,17 @@ def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: lis
 
 
 def test_the_latest_schema_reads_values_without_a_frame_and_is_asked_for_again(tmp_path: Path) -> None:
-    world = World(tmp_path, value={"format": "avro", "source": "latest"})
-    world.register(V1)
+    scenario = Scenario(tmp_path, value={"format": "avro", "source": "latest"})
+    scenario.register(V1)
     for value in framed(1, WriterSchema("avro", V1), {"id": 1}):
-        world.source.produce("a", 0, value[5:])
-    service = world.start()
-    world.settle(service)
-    world.register(V2)
-    world.clock.sleep(61)
+        scenario.source.produce("a", 0, value[5:])
+    service = scenario.start()
+    scenario.settle(service)
+    scenario.register(V2)
+    scenario.clock.sleep(61)
     for _ in range(3):
         service.turn()
     for value in framed(1, WriterSchema("avro", V2), {"id": 2, "name": "b"}):
-        world.source.produce("a", 0, value[5:])
-    world.settle(world.start())
-    assert world.rows() == [{"id": 1}, {"id": 2, "name": "b"}]
+        scenario.source.produce("a", 0, value[5:])
+    scenario.settle(scenario.start())
+    assert scenario.rows() == [{"id": 1}, {"id": 2, "name": "b"}]

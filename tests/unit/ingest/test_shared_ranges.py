@@ -17,10 +17,10 @@ def batch(table: str, *ranges: tuple[int, int], topic: str = "a") -> Batch:
 
 
 def test_equal_ranges_are_read_once_and_each_table_takes_all_of_them() -> None:
-    mirror, log = batch("mirror", (0, 10), (5, 9)), batch("log", (0, 10), (5, 9))
-    assert join_read([mirror], log) == [mirror, log]
-    assert read_once([mirror, log]) == list(mirror.ranges)
-    assert own_starts([mirror, log]) == {}
+    upsert_table, log = batch("mirror", (0, 10), (5, 9)), batch("log", (0, 10), (5, 9))
+    assert join_read([upsert_table], log) == [upsert_table, log]
+    assert read_once([upsert_table, log]) == list(upsert_table.ranges)
+    assert own_starts([upsert_table, log]) == {}
 
 
 def test_a_shared_read_ends_where_the_first_table_would_so_that_both_begin_the_next_one_together() -> None:
@@ -29,17 +29,17 @@ def test_a_shared_read_ends_where_the_first_table_would_so_that_both_begin_the_n
 
 
 def test_a_table_that_is_behind_brings_its_own_records_along() -> None:
-    mirror, log = batch("mirror", (4, 10), (0, 9)), batch("log", (7, 10), (0, 9))
-    assert join_read([mirror], log) == [mirror, log]
-    assert read_once([mirror, log]) == list(mirror.ranges)
-    assert own_starts([mirror, log]) == {"log": {"a": {0: 7, 1: 0}}}
+    upsert_table, log = batch("mirror", (4, 10), (0, 9)), batch("log", (7, 10), (0, 9))
+    assert join_read([upsert_table], log) == [upsert_table, log]
+    assert read_once([upsert_table, log]) == list(upsert_table.ranges)
+    assert own_starts([upsert_table, log]) == {"log": {"a": {0: 7, 1: 0}}}
 
 
 def test_a_partition_that_one_of_them_has_read_already_is_not_its_own() -> None:
-    mirror, log = batch("mirror", (0, 10), (8, 9)), batch("log", (0, 10), (9, 9))
-    assert join_read([mirror], log) == [mirror, log]
-    assert read_once([mirror, log]) == list(mirror.ranges)
-    assert own_starts([mirror, log]) == {"log": {"a": {0: 0}}}
+    upsert_table, log = batch("mirror", (0, 10), (8, 9)), batch("log", (0, 10), (9, 9))
+    assert join_read([upsert_table], log) == [upsert_table, log]
+    assert read_once([upsert_table, log]) == list(upsert_table.ranges)
+    assert own_starts([upsert_table, log]) == {"log": {"a": {0: 0}}}
 
 
 def test_tables_read_apart_what_they_do_not_both_read() -> None:
@@ -57,16 +57,16 @@ def test_no_batch_is_cut_to_less_than_half_for_the_sake_of_another() -> None:
 
 
 def test_a_batch_that_must_end_where_it_ends_is_read_by_itself() -> None:
-    mirror, log = batch("mirror", (0, 10)), batch("log", (0, 10))
-    assert join_read([replace(mirror, is_apart=True)], log) is None
-    assert join_read([mirror], replace(log, is_apart=True)) is None
+    upsert_table, log = batch("mirror", (0, 10)), batch("log", (0, 10))
+    assert join_read([replace(upsert_table, is_apart=True)], log) is None
+    assert join_read([upsert_table], replace(log, is_apart=True)) is None
     other = batch("other", (0, 3), topic="b")
-    assert join_read([replace(mirror, is_apart=True)], other) == [replace(mirror, is_apart=True), other]
+    assert join_read([replace(upsert_table, is_apart=True)], other) == [replace(upsert_table, is_apart=True), other]
 
 
 def test_who_reads_other_topics_is_neither_cut_nor_company() -> None:
-    mirror, other, log = batch("mirror", (0, 10)), batch("other", (0, 99), topic="b"), batch("log", (0, 8))
-    joined = join_read([mirror, other], log)
+    upsert_table, other, log = batch("mirror", (0, 10)), batch("other", (0, 99), topic="b"), batch("log", (0, 8))
+    joined = join_read([upsert_table, other], log)
     assert joined == [batch("mirror", (0, 8)), other, log]
     assert [sorted(company_of(one, joined)) for one in joined] == [["log"], [], ["mirror"]]
     assert own_starts(joined) == {}

@@ -20,7 +20,7 @@ from frazil.testing import FakeClock, MemoryJobs, MemorySource
 from frazil.types import Batch, OffsetRange
 from tests.unit.ingest.service_scene import HandLanes, Scene, turn_until
 
-MIRROR, LOG = "n.mirror", "n.log"
+UPSERT_ENVELOPE, LOG = "n.mirror", "n.log"
 
 
 class NotedJobs(MemoryJobs):
@@ -58,22 +58,22 @@ class Pair(Scene):
             }
             return TableSpec.model_validate({**given, **settings})
 
-        mirror = table(MIRROR, mode="upsert", key_columns=("id",))
+        upsert_table = table(UPSERT_ENVELOPE, mode="upsert", key_columns=("id",))
         log = table(LOG, changelog=True, metadata={"op": "_op", "image": "_image", "offset": "_offset"}, **self.of_log)
-        return super().spec(*topics).model_copy(update={"tables": (mirror, log)})
+        return super().spec(*topics).model_copy(update={"tables": (upsert_table, log)})
 
     def change(self, *keys: int, version: int = 0) -> None:
         self.feed("t", *({"op": "c", "before": None, "after": {"id": key, "v": version}} for key in keys))
 
     def is_right(self) -> bool:
         """Whether both tables are what the topic tells."""
-        if self.catalog.load(LOG) is None or self.catalog.load(MIRROR) is None:
+        if self.catalog.load(LOG) is None or self.catalog.load(UPSERT_ENVELOPE) is None:
             return False
         told = [(record.offset, json.loads(record.value or b"")) for record in self.source.by_name["t"].partitions[0]]
         good = [(offset, change["after"]) for offset, change in told if change["op"] == "c"]
         log = sorted((row["_offset"], row["id"], row["v"]) for row in self.rows(LOG))
-        mirror = {row["id"]: row["v"] for row in self.rows(MIRROR)}
-        return log == [(offset, row["id"], row["v"]) for offset, row in good] and mirror == {
+        upsert_table = {row["id"]: row["v"] for row in self.rows(UPSERT_ENVELOPE)}
+        return log == [(offset, row["id"], row["v"]) for offset, row in good] and upsert_table == {
             row["id"]: row["v"] for _, row in good
         }
 
@@ -92,11 +92,11 @@ def test_a_mirror_and_its_change_log_are_read_together_from_the_first_record_on(
     scene.change(1, 2, 3)
     service = scene.start()
     assert turn_until(service, scene.is_right)
-    assert {frozenset(one) for one in scene.noted_jobs.noted} == {frozenset({LOG, MIRROR})}
+    assert {frozenset(one) for one in scene.noted_jobs.noted} == {frozenset({LOG, UPSERT_ENVELOPE})}
     scene.noted_jobs.noted.clear()
     scene.change(2, 4, version=1)
     assert turn_until(service, scene.is_right)
-    assert ranges_of(scene.noted_jobs.noted) == [{LOG: (3, 5), MIRROR: (3, 5)}]
+    assert ranges_of(scene.noted_jobs.noted) == [{LOG: (3, 5), UPSERT_ENVELOPE: (3, 5)}]
 
 
 def test_each_commits_by_itself_and_the_quick_one_does_not_wait_for_the_slow_one(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_each_commits_by_itself_and_the_quick_one_does_not_wait_for_the_slow_one
     workers = HandLanes(scene.clock)
     service = scene.start(workers=workers)
     scene.change(3)
-    assert turn_until(service, lambda: workers.waiting == [("small", (LOG, MIRROR))])
-    workers.do("small", LOG, MIRROR)
+    assert turn_until(service, lambda: workers.waiting == [("small", (LOG, UPSERT_ENVELOPE))])
+    workers.do("small", LOG, UPSERT_ENVELOPE)
     service.turn()
     workers.do("commit", LOG)
     scene.change(4)
@@ -116,8 +116,8 @@ def test_each_commits_by_itself_and_the_quick_one_does_not_wait_for_the_slow_one
     workers.do("small", LOG)
     service.turn()
     workers.do("commit", LOG)
-    workers.do("commit", MIRROR)
-    assert ranges_of(scene.noted_jobs.noted) == [{LOG: (2, 3), MIRROR: (2, 3)}, {LOG: (3, 4)}]
+    workers.do("commit", UPSERT_ENVELOPE)
+    assert ranges_of(scene.noted_jobs.noted) == [{LOG: (2, 3), UPSERT_ENVELOPE: (2, 3)}, {LOG: (3, 4)}]
     for key in range(5, 25):
         scene.change(key)
         turn_until(service, lambda: bool(workers.waiting))
@@ -125,7 +125,7 @@ def test_each_commits_by_itself_and_the_quick_one_does_not_wait_for_the_slow_one
             for lane, tables in workers.waiting:
                 workers.do(lane, *tables)
             service.turn()
-    assert set(scene.noted_jobs.noted[-1]) == {LOG, MIRROR}  # They have come together again.
+    assert set(scene.noted_jobs.noted[-1]) == {LOG, UPSERT_ENVELOPE}  # They have come together again.
     assert scene.is_right()
 
 
@@ -135,18 +135,18 @@ def test_a_table_that_fails_is_read_by_itself_until_it_has_succeeded(tmp_path: P
     service = scene.start()
     assert turn_until(service, scene.is_right)
     scene.noted_jobs.noted.clear()
-    scene.noted_jobs.broken = MIRROR
+    scene.noted_jobs.broken = UPSERT_ENVELOPE
     scene.change(2)
     assert turn_until(service, lambda: len(scene.rows(LOG)) == 2)
-    assert [set(one) for one in scene.noted_jobs.noted if LOG in one] == [{LOG, MIRROR}, {LOG}]
+    assert [set(one) for one in scene.noted_jobs.noted if LOG in one] == [{LOG, UPSERT_ENVELOPE}, {LOG}]
     scene.noted_jobs.broken = ""
-    assert turn_until(service, lambda: len(scene.rows(MIRROR)) == 2)
+    assert turn_until(service, lambda: len(scene.rows(UPSERT_ENVELOPE)) == 2)
     scene.noted_jobs.noted.clear()
     for version in range(16):  # Records keep coming, as they do where there is something to save.
         scene.change(3, version=version)
         live(scene, service, 0.25)
     assert turn_until(service, scene.is_right)
-    assert set(scene.noted_jobs.noted[-1]) == {LOG, MIRROR}
+    assert set(scene.noted_jobs.noted[-1]) == {LOG, UPSERT_ENVELOPE}
 
 
 def test_a_table_that_stops_leaves_the_other_to_read_alone(tmp_path: Path) -> None:
@@ -156,17 +156,17 @@ def test_a_table_that_stops_leaves_the_other_to_read_alone(tmp_path: Path) -> No
     assert turn_until(service, scene.is_right)
     scene.feed("t", {"op": "x", "before": None, "after": {"id": 9}})
     scene.change(2)
-    assert turn_until(service, lambda: len(scene.rows(MIRROR)) == 2)
+    assert turn_until(service, lambda: len(scene.rows(UPSERT_ENVELOPE)) == 2)
     states = {table.name: table.status.run_state for table in service.tables}
     assert states[LOG] is RunState.STOPPED
     scene.noted_jobs.noted.clear()
     scene.change(3)
-    assert turn_until(service, lambda: len(scene.rows(MIRROR)) == 3)
-    assert [set(one) for one in scene.noted_jobs.noted] == [{MIRROR}]
-    assert scene.dead_letters(MIRROR) == [("t", 0, 1)]
+    assert turn_until(service, lambda: len(scene.rows(UPSERT_ENVELOPE)) == 3)
+    assert [set(one) for one in scene.noted_jobs.noted] == [{UPSERT_ENVELOPE}]
+    assert scene.dead_letters(UPSERT_ENVELOPE) == [("t", 0, 1)]
 
 
-@pytest.mark.parametrize("quick", [MIRROR, LOG])
+@pytest.mark.parametrize("quick", [UPSERT_ENVELOPE, LOG])
 def test_a_process_that_dies_between_the_two_commits_leaves_each_table_its_own_progress(
     tmp_path: Path, quick: str
 ) -> None:
@@ -176,12 +176,12 @@ def test_a_process_that_dies_between_the_two_commits_leaves_each_table_its_own_p
     workers = HandLanes(scene.clock)
     service = scene.start(workers=workers)
     scene.change(2, 3, version=1)
-    assert turn_until(service, lambda: workers.waiting == [("small", (LOG, MIRROR))])
-    workers.do("small", LOG, MIRROR)
+    assert turn_until(service, lambda: workers.waiting == [("small", (LOG, UPSERT_ENVELOPE))])
+    workers.do("small", LOG, UPSERT_ENVELOPE)
     service.turn()
     workers.do("commit", quick)
     scene.change(3, 4, version=2)
     scene.noted_jobs.noted.clear()
     scene.catch_up()
-    assert ranges_of(scene.noted_jobs.noted) == [{one: (4 if one == quick else 2, 6) for one in (LOG, MIRROR)}]
+    assert ranges_of(scene.noted_jobs.noted) == [{one: (4 if one == quick else 2, 6) for one in (LOG, UPSERT_ENVELOPE)}]
     assert scene.is_right()

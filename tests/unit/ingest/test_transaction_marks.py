@@ -17,7 +17,7 @@ from frazil.ingest.transactions.markers import read_events, read_marks, reading_
 from frazil.kafka.port import ReadRecord
 
 READING = reading_of_marks(Reading(), Envelope("debezium"))
-Told = tuple[str, str, int | None]
+SourceRecord = tuple[str, str, int | None]
 
 
 def _real() -> list[ReadRecord]:
@@ -37,7 +37,7 @@ def _records(*envelopes: Any) -> list[ReadRecord]:
     ]
 
 
-def _told(records: Sequence[ReadRecord], *, has_events: bool = False) -> list[Told]:
+def _told(records: Sequence[ReadRecord], *, has_events: bool = False) -> list[SourceRecord]:
     marks, missing = read_marks(READING, records, has_events)
     assert missing == frozenset()
     return [(mark.transaction, mark.place, mark.order) for mark in marks]

@@ -105,11 +105,11 @@ def test_runs_are_forgotten_when_they_are_in_the_table() -> None:
 class _Reader:
     """Cuts what has arrived, as a table does that is read on from where it is."""
 
-    def __init__(self, chance: np.random.Generator, partitions: int, *, has_events: bool) -> None:
+    def __init__(self, rng: np.random.Generator, partitions: int, *, has_events: bool) -> None:
         self.arrived: dict[int, list[LoggedSnapshot]] = {number: [] for number in range(partitions)}
         self.counts: dict[str, int] = {}
         self.begun: Counter[int] = Counter()
-        self._chance = chance
+        self._rng = rng
         self._has_events = has_events
         self._logs = {("t", number): Log(0, 0) for number in range(partitions)}
 
@@ -135,12 +135,11 @@ class _Reader:
                     log.add(Mark(partition, offset, 0, str(said.number), said.place, order))
                 log.end = offset + 1
         bounds = {
-            p: log.start + round((log.end - log.start) * self._chance.choice([0.5, 1.0]))
-            for p, log in self._logs.items()
+            p: log.start + round((log.end - log.start) * self._rng.choice([0.5, 1.0])) for p, log in self._logs.items()
         }
         for partition, end in find_ends(self._logs, bounds, self.counts).items():
             assert self._logs[partition].start <= end.offset <= bounds[partition]
-            if self._chance.random() < 0.1:  # Another process: it knows what the table knows.
+            if self._rng.random() < 0.1:  # Another process: it knows what the table knows.
                 self._logs[partition] = Log(end.offset, end.offset, end.newest)
             else:
                 self._logs[partition].forget(end.offset, end.newest)
@@ -153,16 +152,16 @@ class _Reader:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_cut_shows_whole_transactions_and_in_the_end_all_of_them(seed: int) -> None:
-    chance = np.random.default_rng(seed)
-    partitions = int(chance.choice([1, 1, 2, 3]))
-    reader = _Reader(chance, partitions, has_events=partitions > 1 or seed % 2 == 0)
-    bank = Bank(chance, accounts=8, partitions=partitions, deliver=reader.deliver)
+    rng = np.random.default_rng(seed)
+    partitions = int(rng.choice([1, 1, 2, 3]))
+    reader = _Reader(rng, partitions, has_events=partitions > 1 or seed % 2 == 0)
+    bank = Bank(rng, accounts=8, partitions=partitions, deliver=reader.deliver)
     for _ in range(600):
-        if chance.random() < 0.15:
-            bank.transfer(most=int(chance.choice([3, 12])))
+        if rng.random() < 0.15:
+            bank.transfer(most=int(rng.choice([3, 12])))
         bank.step()
-        if chance.random() < 0.1:
-            reader.look(float(chance.random()))
+        if rng.random() < 0.1:
+            reader.look(float(rng.random()))
             balances = dict.fromkeys(bank.balances, EACH) | reader.shown(bank.sizes)
             assert sum(balances.values()) == EACH * len(balances)
     bank.finish()

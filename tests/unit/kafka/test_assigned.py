@@ -12,7 +12,7 @@ from frazil.testing import FakeClock
 from frazil.types import OffsetRange
 
 
-class Told:
+class ScriptedConsumer:
     """A consumer with so many records of offsets from 0 on for each time that it is asked, which takes `wait_s`."""
 
     def __init__(self, clock: FakeClock, counts: list[int], wait_s: float) -> None:
@@ -34,7 +34,7 @@ class Told:
 def _read(counts: list[int], wait_s: float = 0.0, caller_s: float = 0.0, **how: Any) -> list[int]:
     """Offsets of the records of [0, 4) with a timeout of 30 s, where the caller takes so long for each lot."""
     clock = FakeClock()
-    consumer = cast("Consumer", Told(clock, counts, wait_s))
+    consumer = cast("Consumer", ScriptedConsumer(clock, counts, wait_s))
     found: list[int] = []
     for batch in AssignedRanges([OffsetRange("t", 0, 0, 4)]).batches(consumer, clock, 30.0, 1000, **how):
         found += [record.offset for record in batch]
@@ -63,14 +63,14 @@ def test_all_records_may_have_to_come_in_time() -> None:
 
 def test_what_is_not_asked_for_is_left_out_and_how_far_is_read_is_known() -> None:
     clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 7, 7)])
-    batches = asked.batches(cast("Consumer", Told(clock, [3, 3], 0.0)), clock, 30.0, 1000)
+    batches = asked.batches(cast("Consumer", ScriptedConsumer(clock, [3, 3], 0.0)), clock, 30.0, 1000)
     assert [record.offset for record in next(batches)] == [0, 1, 2]
     assert (asked.is_read, asked.reached) == (False, {("t", 0): 3, ("t", 1): 7})
     assert [record.offset for batch in batches for record in batch] == [3]
     assert (asked.is_read, asked.reached) == (True, {("t", 0): 4, ("t", 1): 7})
 
 
-class Electing(Told):
+class Electing(ScriptedConsumer):
     """A consumer of a partition whose new leader knows of three records at first: it says that the partition ends there."""
 
     def consume(self, most: int, timeout: float) -> list[Message]:
@@ -106,7 +106,7 @@ def test_a_partition_that_ends_where_its_range_does_is_read_without_its_last_rec
 def test_records_before_the_range_are_none_of_it() -> None:
     """Where the offset is gone the consumer begins at the first record that there is."""
     clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 2, 4)])
-    batches = asked.batches(cast("Consumer", Told(clock, [4], 0.0)), clock, 30.0, 1000)
+    batches = asked.batches(cast("Consumer", ScriptedConsumer(clock, [4], 0.0)), clock, 30.0, 1000)
     assert [record.offset for batch in batches for record in batch] == [2, 3]
 
 

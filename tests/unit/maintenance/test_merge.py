@@ -168,8 +168,8 @@ def test_files_of_a_partition_stay_in_its_folder_with_its_values(tmp_path: Path)
 
 def test_a_file_ends_at_the_size_that_is_asked_for(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"s": "string"})
-    chance = np.random.default_rng(1)
-    files = [written(target, [{"s": chance.bytes(500).hex()} for _ in range(100)]) for _ in range(20)]
+    rng = np.random.default_rng(1)
+    files = [written(target, [{"s": rng.bytes(500).hex()} for _ in range(100)]) for _ in range(20)]
     sizes = [json.loads(file.content)["file-size-in-bytes"] for file in files]
     done = merge_files(target, False, Merging(tuple((one, 1) for one in files), "", sum(sizes) // 4)) or []
     assert len(done) in (4, 5)

@@ -13,7 +13,7 @@ from frazil.spec import PipelineSpec, load_spec
 HEAD = 'pipeline: p\nkafka: {bootstrap.servers: "x:1"}\n'
 
 
-class World:
+class Scenario:
     """A pipeline file with topics and tables in memory."""
 
     def __init__(self, root: Path) -> None:
@@ -28,6 +28,6 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     monkeypatch.chdir(tmp_path)
-    return World(tmp_path)
+    return Scenario(tmp_path)

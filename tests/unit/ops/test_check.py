@@ -17,21 +17,21 @@ from frazil.ops.check import Finding, check_kafka, check_local_folder, check_ord
 from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.types import parse_type
-from tests.unit.ops.conftest import World
+from tests.unit.ops.conftest import Scenario
 
 TABLES = "tables: {s.orders: {topic: orders}, s.views: {topics: /^page/}}\n"
 
 
-def look(world: World, text: str = TABLES, denied: frozenset[str] = frozenset()) -> list[Finding]:
-    spec = world.spec(text)
-    discovery = Discovery(spec, world.source, world.catalog)
-    return list(check_kafka(spec, world.source, discovery, lambda topics: set(topics) & denied))
+def look(scenario: Scenario, text: str = TABLES, denied: frozenset[str] = frozenset()) -> list[Finding]:
+    spec = scenario.spec(text)
+    discovery = Discovery(spec, scenario.source, scenario.catalog)
+    return list(check_kafka(spec, scenario.source, discovery, lambda topics: set(topics) & denied))
 
 
-def test_topics_that_are_there_are_well(world: World) -> None:
-    world.source.create("orders", 3)
-    world.source.create("page_views")
-    findings = look(world)
+def test_topics_that_are_there_are_well(scenario: Scenario) -> None:
+    scenario.source.create("orders", 3)
+    scenario.source.create("page_views")
+    findings = look(scenario)
     assert all(finding.is_ok for finding in findings)
     assert [(finding.name, finding.found) for finding in findings[1:]] == [
         ("topic orders", "3 partitions, for table s.orders"),
@@ -39,26 +39,26 @@ def test_topics_that_are_there_are_well(world: World) -> None:
     ]
 
 
-def test_a_missing_topic_is_a_problem_with_the_nearest_name(world: World) -> None:
-    world.source.create("page_views")
-    world.source.create("order")
-    [problem] = [finding for finding in look(world) if not finding.is_ok]
+def test_a_missing_topic_is_a_problem_with_the_nearest_name(scenario: Scenario) -> None:
+    scenario.source.create("page_views")
+    scenario.source.create("order")
+    [problem] = [finding for finding in look(scenario) if not finding.is_ok]
     assert problem.name == "topic orders"
     assert problem.remedy.startswith("did you mean `order`?")
 
 
-def test_a_missing_top_level_topic_is_a_problem_too(world: World) -> None:
-    world.source.create("alarms")
-    problems = [f for f in look(world, "namespace: n\ntopics: [alarms, alarm]\n") if not f.is_ok]
+def test_a_missing_top_level_topic_is_a_problem_too(scenario: Scenario) -> None:
+    scenario.source.create("alarms")
+    problems = [f for f in look(scenario, "namespace: n\ntopics: [alarms, alarm]\n") if not f.is_ok]
     assert [(p.name, p.found) for p in problems] == [
         ("topic alarm", "the topic does not exist; table n.alarm waits for it")
     ]
 
 
-def test_a_topic_that_may_not_be_read_is_a_problem(world: World) -> None:
-    world.source.create("orders")
-    world.source.create("page_views")
-    problems = [f for f in look(world, denied=frozenset({"orders"})) if not f.is_ok]
+def test_a_topic_that_may_not_be_read_is_a_problem(scenario: Scenario) -> None:
+    scenario.source.create("orders")
+    scenario.source.create("page_views")
+    problems = [f for f in look(scenario, denied=frozenset({"orders"})) if not f.is_ok]
     assert [(p.name, p.found) for p in problems] == [("topic orders", "this client may not read it")]
 
 
@@ -70,16 +70,16 @@ def test_a_topic_that_may_not_be_read_is_a_problem(world: World) -> None:
         ('namespace: n  # not /^page/\ntopics:\n  - orders\n  - "/^\\x70age/"\n', 6),
     ],
 )
-def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(world: World, text: str, line: int) -> None:
-    world.source.create("orders")
+def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(scenario: Scenario, text: str, line: int) -> None:
+    scenario.source.create("orders")
     with pytest.raises(SpecError, match=r"/\^page/ matches no topic") as caught:
-        look(world, text)
-    assert caught.value.where == f"{world.root / 'frazil.yaml'}:{line}"
+        look(scenario, text)
+    assert caught.value.where == f"{scenario.root / 'frazil.yaml'}:{line}"
 
 
-def test_kafka_that_does_not_answer_is_one_problem(world: World) -> None:
-    world.source.is_down = True
-    [finding] = look(world)
+def test_kafka_that_does_not_answer_is_one_problem(scenario: Scenario) -> None:
+    scenario.source.is_down = True
+    [finding] = look(scenario)
     assert (finding.name, finding.is_ok, finding.tried) == ("kafka", False, "asked x:1 for its cluster and topics")
 
 
@@ -110,23 +110,23 @@ def test_what_is_wrong_with_one_table_in_a_way_nobody_foresaw_is_a_problem_of_it
     assert "no such type" in problem.found
 
 
-def test_a_table_that_keeps_properties_of_its_own_says_which(world: World) -> None:
-    spec = world.spec("tables: {s.t: {topic: a, properties: {comment: new, owner: me}}}\n")
+def test_a_table_that_keeps_properties_of_its_own_says_which(scenario: Scenario) -> None:
+    spec = scenario.spec("tables: {s.t: {topic: a, properties: {comment: new, owner: me}}}\n")
     properties = {"comment": "old", "owner": "me", "other": "x", DELETES_OLD: "true"}
     table = Table(spec.tables[0])
-    table.state = world.catalog.create("s.t", new_schema([("id", LongType())]), properties, 2)
+    table.state = scenario.catalog.create("s.t", new_schema([("id", LongType())]), properties, 2)
     (finding,) = check_tables([table], lambda _: None)
     words = "there, 1 column; keeps its own comment: `properties` are those of a table that is made"
     assert (finding.is_ok, finding.found) == (True, words)
 
 
-def test_a_table_that_does_not_say_what_becomes_of_old_metadata_is_told_how_to(world: World) -> None:
-    spec = world.spec("tables: {s.kept: {topic: a}, s.removed: {topic: b}, s.fresh: {topic: c}}\n")
+def test_a_table_that_does_not_say_what_becomes_of_old_metadata_is_told_how_to(scenario: Scenario) -> None:
+    spec = scenario.spec("tables: {s.kept: {topic: a}, s.removed: {topic: b}, s.fresh: {topic: c}}\n")
     found = {}
     for table in map(Table, spec.tables):
         if table.name != "s.fresh":
             properties = {DELETES_OLD: "true"} if table.name == "s.removed" else {}
-            table.state = world.catalog.create(table.name, new_schema([("id", LongType())]), properties, 2)
+            table.state = scenario.catalog.create(table.name, new_schema([("id", LongType())]), properties, 2)
         [finding] = check_tables([table], lambda _: None)
         assert finding.is_ok
         found[table.name] = finding.found
@@ -139,14 +139,16 @@ def test_a_table_that_does_not_say_what_becomes_of_old_metadata_is_told_how_to(w
     assert "; mind: every commit leaves a metadata file behind" in found["s.kept"]
 
 
-def test_a_text_that_orders_changes_is_told_of_tables_that_are_there_and_of_declared_columns(world: World) -> None:
+def test_a_text_that_orders_changes_is_told_of_tables_that_are_there_and_of_declared_columns(
+    scenario: Scenario,
+) -> None:
     settings = "{topic: a, mode: upsert, key_columns: [id], order_by: at, columns: {id: long, at: %s}}"
     found = []
     for kind in ("string", "timestamptz"):
-        table = Table(world.spec(f"tables: {{s.t: {settings % kind}}}\n").tables[0])
+        table = Table(scenario.spec(f"tables: {{s.t: {settings % kind}}}\n").tables[0])
         found += [finding.found for finding in check_tables([table], lambda _: None)]
         schema = new_schema([("id", LongType()), ("at", parse_type(kind))])
-        table.state = world.catalog.create(f"s.{kind}", schema, {}, 3)
+        table.state = scenario.catalog.create(f"s.{kind}", schema, {}, 3)
         found += [finding.found for finding in check_tables([table], lambda _: None)]
     words = "; mind: `order_by: at` is text, and texts are compared by their bytes: `9` counts as newer than `10`"
     assert [words in one for one in found] == [True, True, False, False]
@@ -185,29 +187,29 @@ def test_a_store_that_cannot_be_reached_is_a_problem() -> None:
     assert (finding.is_ok, finding.tried, finding.where) == (False, "listed s3://lake/", "s3://lake/")
 
 
-def test_a_topic_of_transactions_that_is_missing_is_a_problem(world: World) -> None:
-    world.source.create("orders")
+def test_a_topic_of_transactions_that_is_missing_is_a_problem(scenario: Scenario) -> None:
+    scenario.source.create("orders")
     text = "tables: {s.orders: {topic: orders, envelope: debezium, atomic: {transaction_topic: shop.transaction}}}\n"
-    problems = [f for f in look(world, text) if not f.is_ok]
+    problems = [f for f in look(scenario, text) if not f.is_ok]
     assert [(p.name, p.found) for p in problems] == [
         ("topic shop.transaction", "the topic does not exist; table s.orders waits for it")
     ]
-    world.source.create("shop.transaction")
-    assert all(finding.is_ok for finding in look(world, text))
+    scenario.source.create("shop.transaction")
+    assert all(finding.is_ok for finding in look(scenario, text))
 
 
-def test_a_topic_of_dead_letters_that_is_missing_is_a_problem(world: World) -> None:
-    world.source.create("orders")
+def test_a_topic_of_dead_letters_that_is_missing_is_a_problem(scenario: Scenario) -> None:
+    scenario.source.create("orders")
     text = (
         "defaults: {dead_letters: {topic: bad}}\n"
         "tables: {s.a: {topic: orders}, s.b: {topic: orders}, s.c: {topic: orders, on_bad_record: skip}}\n"
     )
-    problems = [f for f in look(world, text) if not f.is_ok]
+    problems = [f for f in look(scenario, text) if not f.is_ok]
     assert [(p.name, p.found) for p in problems] == [
         ("topic bad", "the topic does not exist; dead letters of s.a, s.b go there")
     ]
-    world.source.create("bad")
-    assert all(finding.is_ok for finding in look(world, text))
+    scenario.source.create("bad")
+    assert all(finding.is_ok for finding in look(scenario, text))
 
 
 @pytest.mark.parametrize(
@@ -218,10 +220,10 @@ def test_a_topic_of_dead_letters_that_is_missing_is_a_problem(world: World) -> N
         ("sort: [id, later, _offset]", ""),
     ],
 )
-def test_an_order_of_rows_that_a_table_cannot_have_is_a_problem(world: World, order: str, found: str) -> None:
+def test_an_order_of_rows_that_a_table_cannot_have_is_a_problem(scenario: Scenario, order: str, found: str) -> None:
     text = "tables:\n  s.t:\n    topic: a\n    metadata: [offset]\n    columns: {later: long}\n"
-    spec = world.spec(f"{text}    maintenance: {{{order}}}\n")
-    state = world.catalog.create("s.t", new_schema({"id": LongType()}.items()), {}, 2)
+    spec = scenario.spec(f"{text}    maintenance: {{{order}}}\n")
+    state = scenario.catalog.create("s.t", new_schema({"id": LongType()}.items()), {}, 2)
     findings = list(check_orders([Table(spec.tables[0], state=state), Table(spec.tables[0])], spec.path))
     place = f"{spec.path}:{spec.path.read_text().count(chr(10))}"
     assert [(one.name, one.is_ok, one.found, one.where) for one in findings] == (

@@ -12,7 +12,7 @@ from frazil.errors import SpecError
 from frazil.kafka.memory import MemorySource
 from frazil.ops.dead_letters import classes_of, count_dead_letters, find_tables, newest_dead_letters
 from tests.unit.dead_letters.scene import LETTERS, Scene
-from tests.unit.ops.conftest import World
+from tests.unit.ops.conftest import Scenario
 
 _TOPICS = "namespace: n\ntopics: [a, /^dev/]\ntables:\n  x.t: {topic: t}\n"
 
@@ -23,22 +23,22 @@ class _Away(MemorySource):
         self.is_down = True
 
 
-def _names(world: World, source: MemorySource, said: dict[str, Any], name: str | None = None) -> list[str]:
-    return [table.name for table in find_tables(world.spec(_TOPICS), source, said, name)]
+def _names(scenario: Scenario, source: MemorySource, said: dict[str, Any], name: str | None = None) -> list[str]:
+    return [table.name for table in find_tables(scenario.spec(_TOPICS), source, said, name)]
 
 
-def test_tables_of_topics_are_found_in_kafka_or_as_the_last_run_has_left_them(world: World) -> None:
+def test_tables_of_topics_are_found_in_kafka_or_as_the_last_run_has_left_them(scenario: Scenario) -> None:
     for topic in ("a", "dev-1", "other"):
-        world.source.create(topic)
-    assert _names(world, world.source, {}) == ["n.a", "n.dev-1", "x.t"]
-    assert _names(world, _Away(), {"tables": {"n.dev-2": {}, "x.t": {}, "n.other": {}}}) == ["n.dev-2", "x.t"]
+        scenario.source.create(topic)
+    assert _names(scenario, scenario.source, {}) == ["n.a", "n.dev-1", "x.t"]
+    assert _names(scenario, _Away(), {"tables": {"n.dev-2": {}, "x.t": {}, "n.other": {}}}) == ["n.dev-2", "x.t"]
 
 
-def test_a_table_that_is_named_needs_no_kafka(world: World) -> None:
-    assert _names(world, _Away(), {}, "n.dev-7") == ["n.dev-7"]
-    assert _names(world, _Away(), {}, "x.t") == ["x.t"]
+def test_a_table_that_is_named_needs_no_kafka(scenario: Scenario) -> None:
+    assert _names(scenario, _Away(), {}, "n.dev-7") == ["n.dev-7"]
+    assert _names(scenario, _Away(), {}, "x.t") == ["x.t"]
     with pytest.raises(SpecError, match=r"no table `n\.other`"):
-        _names(world, _Away(), {}, "n.other")
+        _names(scenario, _Away(), {}, "n.other")
 
 
 def test_letters_of_many_files_are_counted_and_sorted_together(tmp_path: Path) -> None:

@@ -24,17 +24,17 @@ from frazil.spec.partitioning import parse_term
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryJobs, StepWorkers
 from frazil.types import OffsetRange
-from tests.unit.ops.conftest import World
+from tests.unit.ops.conftest import Scenario
 
 _RECORD = {"id": 1, "c": "text", "o": {"n": 1}}
 
 
-def run(world: World, spec: PipelineSpec) -> Table:
+def run(scenario: Scenario, spec: PipelineSpec) -> Table:
     clock = FakeClock()
     parts = Services(
-        source=world.source,
-        catalog=world.catalog,
-        jobs=MemoryJobs(world.source),
+        source=scenario.source,
+        catalog=scenario.catalog,
+        jobs=MemoryJobs(scenario.source),
         clock=clock,
         workers=StepWorkers(clock),
         outbox=MemoryOutbox(),
@@ -47,31 +47,31 @@ def run(world: World, spec: PipelineSpec) -> Table:
     return table
 
 
-def check(world: World, spec: PipelineSpec) -> list[Finding]:
-    discovery = Discovery(spec, world.source, world.catalog)
+def check(scenario: Scenario, spec: PipelineSpec) -> list[Finding]:
+    discovery = Discovery(spec, scenario.source, scenario.catalog)
     discovery.refresh_topics()
     tables = list(discovery.tables.values())
-    found = list(check_tables(tables, comparison(spec, world.source, world.catalog)))
+    found = list(check_tables(tables, comparison(spec, scenario.source, scenario.catalog)))
     stopped = {one.name.removeprefix("table ") for one in found if not one.is_ok}
 
     def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
         return [
             ReadRecord(r.topic, r.partition, record.offset, record.value, record.timestamp_ms, key=record.key)
             for r in ranges
-            for record in world.source.by_name[r.topic].partitions[r.partition]
+            for record in scenario.source.by_name[r.topic].partitions[r.partition]
             if r.start <= record.offset < r.end
         ]
 
-    planned = plan_tables(spec, world.source, world.catalog, read)
+    planned = plan_tables(spec, scenario.source, scenario.catalog, read)
     problems = [one for one in (*found, *check_records(planned, stopped)) if not one.is_ok]
     assert [one.action == "stop" for one in planned] == [bool(problems)]
     return problems
 
 
-def make(world: World, columns: Mapping[str, str], version: int = 2, *partition_by: str) -> None:
+def make(scenario: Scenario, columns: Mapping[str, str], version: int = 2, *partition_by: str) -> None:
     schema = new_schema((name, parse_type(word)) for name, word in columns.items())
     layout = Layout(tuple(parse_term(text) for text in partition_by) or None, None)
-    world.catalog.create("s.t", schema, {}, version, layout)
+    scenario.catalog.create("s.t", schema, {}, version, layout)
 
 
 @pytest.mark.parametrize(
@@ -106,19 +106,19 @@ def make(world: World, columns: Mapping[str, str], version: int = 2, *partition_
     ],
 )
 def test_what_stops_a_run_fails_check_and_plan(
-    world: World, settings: str, there: Mapping[str, str] | None, version: int, reason: str
+    scenario: Scenario, settings: str, there: Mapping[str, str] | None, version: int, reason: str
 ) -> None:
-    world.source.create("a", 2)
+    scenario.source.create("a", 2)
     for number in range(120):
         record: Any = {**_RECORD, "id": number}
-        world.source.produce("a", number % 2, json.dumps(record).encode(), key=str(number).encode())
+        scenario.source.produce("a", number % 2, json.dumps(record).encode(), key=str(number).encode())
     if "s.other" in settings:
-        world.catalog.create("s.other", new_schema([("x", parse_type("long"))]), {}, 2)
+        scenario.catalog.create("s.other", new_schema([("x", parse_type("long"))]), {}, 2)
     if there is not None:
-        make(world, there, version)
-    spec = world.spec(f"tables: {{s.t: {{topic: a, {settings}}}}}\n")
-    found = check(world, spec)
-    table = run(world, spec)
+        make(scenario, there, version)
+    spec = scenario.spec(f"tables: {{s.t: {{topic: a, {settings}}}}}\n")
+    found = check(scenario, spec)
+    table = run(scenario, spec)
     assert (table.status.run_state, reason in table.status.reason) == (RunState.STOPPED, True), (
         table.status.run_state,
         table.status.reason,
@@ -126,21 +126,21 @@ def test_what_stops_a_run_fails_check_and_plan(
     assert [(reason in one.found, bool(one.remedy)) for one in found] == [(True, True)]
 
 
-def test_a_pipeline_that_runs_is_well(world: World) -> None:
-    world.source.create("a", 2)
-    world.source.produce("a", 0, json.dumps(_RECORD).encode(), key=b"1")
-    make(world, {"id": "long", "c": "string"}, 2, "bucket(id, 4)")
-    spec = world.spec("tables: {s.t: {topic: a, mode: upsert, key_columns: [id], columns: {later: long}}}\n")
-    assert check(world, spec) == []
-    assert run(world, spec).status.run_state is RunState.WAITING
+def test_a_pipeline_that_runs_is_well(scenario: Scenario) -> None:
+    scenario.source.create("a", 2)
+    scenario.source.produce("a", 0, json.dumps(_RECORD).encode(), key=b"1")
+    make(scenario, {"id": "long", "c": "string"}, 2, "bucket(id, 4)")
+    spec = scenario.spec("tables: {s.t: {topic: a, mode: upsert, key_columns: [id], columns: {later: long}}}\n")
+    assert check(scenario, spec) == []
+    assert run(scenario, spec).status.run_state is RunState.WAITING
 
 
-def test_a_declared_column_with_the_name_of_a_partition_field_is_a_problem(world: World) -> None:
-    world.source.create("a", 1)
-    make(world, {"id": "long"}, 2, "bucket(id, 4)")
-    state = world.catalog.load("s.t")
+def test_a_declared_column_with_the_name_of_a_partition_field_is_a_problem(scenario: Scenario) -> None:
+    scenario.source.create("a", 1)
+    make(scenario, {"id": "long"}, 2, "bucket(id, 4)")
+    state = scenario.catalog.load("s.t")
     assert state is not None
     (name,) = (field.name for field in state.partitioning.fields)
-    spec = world.spec(f"tables: {{s.t: {{topic: a, columns: {{{name}: string}}}}}}\n")
-    (problem,) = check(world, spec)
+    spec = scenario.spec(f"tables: {{s.t: {{topic: a, columns: {{{name}: string}}}}}}\n")
+    (problem,) = check(scenario, spec)
     assert problem.found == f"records have a field `{name}`, and the table has a partition field of this name"

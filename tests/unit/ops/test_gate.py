@@ -15,7 +15,7 @@ from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
-from tests.unit.ops.conftest import World
+from tests.unit.ops.conftest import Scenario
 
 HEAD = "registry: {url: http://r}\n"
 
@@ -25,64 +25,64 @@ def avro(**fields: Any) -> str:
 
 
 def look(
-    world: World, registry: MemoryRegistry, settings: str = "", form: str = "avro", **columns: str
+    scenario: Scenario, registry: MemoryRegistry, settings: str = "", form: str = "avro", **columns: str
 ) -> list[Finding]:
-    world.source.create("a")
+    scenario.source.create("a")
     name = f"s.t{len(columns)}"
     text = f"{HEAD}tables: {{{name}: {{topic: a, value: {{format: {form}}}{settings}}}}}\n"
-    spec = world.spec(text)
-    discovery = Discovery(spec, world.source, world.catalog)
+    spec = scenario.spec(text)
+    discovery = Discovery(spec, scenario.source, scenario.catalog)
     discovery.refresh_topics()
     table = discovery.tables[name]
     if columns:
-        table.state = world.catalog.create(
+        table.state = scenario.catalog.create(
             name, new_schema({n: parse_type(w) for n, w in columns.items()}.items()), {}, 2
         )
     return list(check_schemas([table], Schemas(registry), spec.path))
 
 
-def test_a_schema_that_its_table_can_follow_is_well_and_says_how(world: World) -> None:
+def test_a_schema_that_its_table_can_follow_is_well_and_says_how(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", avro(id="long", name="string"), subject="a-value")
-    [finding] = look(world, registry, id="int")
+    [finding] = look(scenario, registry, id="int")
     assert (finding.name, finding.is_ok) == ("schema a-value", True)
     assert finding.found == "a run widens id: long, adds name: string"
-    [finding] = look(world, registry, id="long", name="string", more="date")
+    [finding] = look(scenario, registry, id="long", name="string", more="date")
     assert finding.found == "the table has all of it"
 
 
-def test_a_change_that_would_be_refused_is_a_problem_before_a_record_has_it(world: World) -> None:
+def test_a_change_that_would_be_refused_is_a_problem_before_a_record_has_it(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", avro(id="string", x="double"), subject="a-value")
-    [finding] = look(world, registry, ", schema_evolution: add_only", id="long", x="float")
+    [finding] = look(scenario, registry, ", schema_evolution: add_only", id="long", x="float")
     assert not finding.is_ok
     assert finding.found == (
         "schema a-value: column id: string does not fit long; schema a-value: column x: float is not widened to double"
     )
     assert "dead letters" in finding.remedy
-    [finding] = look(world, registry, ", schema_evolution: freeze", x="double")
+    [finding] = look(scenario, registry, ", schema_evolution: freeze", x="double")
     assert finding.found == "schema a-value: column id: string is not added: `schema_evolution` is `freeze`"
 
 
-def test_of_a_union_the_branches_that_a_column_cannot_hold_are_a_problem_and_no_others(world: World) -> None:
+def test_of_a_union_the_branches_that_a_column_cannot_hold_are_a_problem_and_no_others(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", avro(v=["null", "int", "string"], w="int"), subject="a-value")
-    [finding] = look(world, registry, v="int", w="struct<int: int, string: string>")
+    [finding] = look(scenario, registry, v="int", w="struct<int: int, string: string>")
     assert (finding.is_ok, finding.found) == (False, "schema a-value: column v: string does not fit int")
     registry.register("avro", avro(v=["null", "int", "long"]), subject="a-value")
-    [finding] = look(world, registry, v="int")
+    [finding] = look(scenario, registry, v="int")
     assert (finding.is_ok, finding.found) == (True, "a run widens v: long")
 
 
-def test_a_subject_that_is_not_there_of_another_format_or_of_no_use(world: World) -> None:
+def test_a_subject_that_is_not_there_of_another_format_or_of_no_use(scenario: Scenario) -> None:
     registry = MemoryRegistry()
-    [finding] = look(world, registry)
+    [finding] = look(scenario, registry)
     assert (finding.is_ok, finding.found) == (True, "the registry has no such subject yet")
     registry.register("json_schema", "{}", subject="a-value")
-    [finding] = look(world, registry)
+    [finding] = look(scenario, registry)
     assert (finding.is_ok, finding.found) == (False, "it is json_schema, and the table reads avro")
     registry.register("avro", '{"type": "nothing"}', subject="a-value")
-    [finding] = look(world, registry)
+    [finding] = look(scenario, registry)
     assert not finding.is_ok
     assert "nothing" in finding.found
 
@@ -96,10 +96,10 @@ def test_a_registry_is_reached_also_where_no_topic_needs_it_yet() -> None:
     assert (finding.is_ok, finding.found, finding.where) == (False, "the schema registry does not answer", "memory")
 
 
-def test_a_registry_that_does_not_answer_is_named_once(world: World) -> None:
+def test_a_registry_that_does_not_answer_is_named_once(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.is_down = True
-    [finding] = look(world, registry)
+    [finding] = look(scenario, registry)
     assert (finding.name, finding.is_ok) == ("registry", False)
 
 
@@ -119,12 +119,12 @@ def _wrapped(form: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["avro", "json_schema"])
-def test_of_a_schema_of_envelopes_the_row_inside_is_compared(world: World, form: SchemaKind) -> None:
+def test_of_a_schema_of_envelopes_the_row_inside_is_compared(scenario: Scenario, form: SchemaKind) -> None:
     registry = MemoryRegistry()
     registry.register(form, _wrapped(form), subject="a-value")
-    [finding] = look(world, registry, ", envelope: debezium", form, id="int")
+    [finding] = look(scenario, registry, ", envelope: debezium", form, id="int")
     assert (finding.is_ok, finding.found) == (True, "a run adds v: string")
-    [finding] = look(world, registry, ", envelope: debezium, schema_evolution: freeze", form, id="int", v="string")
+    [finding] = look(scenario, registry, ", envelope: debezium, schema_evolution: freeze", form, id="int", v="string")
     assert (finding.is_ok, finding.found) == (True, "the table has all of it")
 
 
@@ -145,38 +145,38 @@ def _properties(**properties: str) -> str:
     ],
 )
 def test_what_a_run_takes_is_no_problem(
-    world: World, form: SchemaKind, text: str, settings: str, columns: dict[str, str]
+    scenario: Scenario, form: SchemaKind, text: str, settings: str, columns: dict[str, str]
 ) -> None:
     registry = MemoryRegistry()
     registry.register(form, text, subject="a-value")
-    [finding] = look(world, registry, settings, form, **columns)
+    [finding] = look(scenario, registry, settings, form, **columns)
     assert (finding.is_ok, finding.found) == (True, "the table has all of it")
 
 
-def test_a_renamed_field_is_the_column_that_it_was(world: World) -> None:
+def test_a_renamed_field_is_the_column_that_it_was(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     fields = [{"name": "number", "aliases": ["id"], "type": "long"}, {"name": "more", "type": "long"}]
     registry.register("avro", json.dumps({"type": "record", "name": "R", "fields": fields}), subject="a-value")
-    [finding] = look(world, registry, id="long")
+    [finding] = look(scenario, registry, id="long")
     assert finding.found == "a run adds more: long"
 
 
-def test_a_field_of_a_json_schema_that_a_column_cannot_take_is_a_problem(world: World) -> None:
+def test_a_field_of_a_json_schema_that_a_column_cannot_take_is_a_problem(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("json_schema", _properties(id="string", more="integer"), subject="a-value")
-    [finding] = look(world, registry, ", columns: {id: long}", "json_schema")
+    [finding] = look(scenario, registry, ", columns: {id: long}", "json_schema")
     assert (finding.is_ok, finding.found) == (False, "schema a-value: column id: string does not fit long")
-    [finding] = look(world, registry, "", "json_schema", id="string")
+    [finding] = look(scenario, registry, "", "json_schema", id="string")
     assert (finding.is_ok, finding.found) == (True, "a run adds more: long")
 
 
 def _arranged(
-    world: World, registry: MemoryRegistry, topics: str, settings: str, form: str = "avro"
+    scenario: Scenario, registry: MemoryRegistry, topics: str, settings: str, form: str = "avro"
 ) -> tuple[list[Finding], str]:
     """Findings that are no schema's of a table that is not there yet, and the place of its last setting."""
     text = f"{HEAD}tables:\n  s.t:\n    topics: {topics}\n    value: {{format: {form}}}\n{settings}"
-    spec = world.spec(text)
-    discovery = Discovery(spec, world.source, world.catalog)
+    spec = scenario.spec(text)
+    discovery = Discovery(spec, scenario.source, scenario.catalog)
     discovery.refresh_topics()
     findings = list(check_schemas(discovery.tables.values(), Schemas(registry), spec.path))
     place = f"{spec.path}:{spec.path.read_text().count(chr(10))}"
@@ -192,12 +192,12 @@ def _arranged(
     ],
 )
 def test_terms_that_no_schema_has_a_column_for_are_a_problem_with_their_line(
-    world: World, settings: str, message: str, remedy: str
+    scenario: Scenario, settings: str, message: str, remedy: str
 ) -> None:
-    world.source.create("a")
+    scenario.source.create("a")
     registry = MemoryRegistry()
     registry.register("avro", avro(id="long", region="string"), subject="a-value")
-    [finding], place = _arranged(world, registry, "[a]", f"    {settings}\n")
+    [finding], place = _arranged(scenario, registry, "[a]", f"    {settings}\n")
     assert (finding.name, finding.is_ok, finding.found, finding.where) == ("layout of s.t", False, message, place)
     assert remedy in finding.remedy
 
@@ -210,57 +210,57 @@ def test_terms_that_no_schema_has_a_column_for_are_a_problem_with_their_line(
         "sort_by: [region desc]",
     ],
 )
-def test_columns_of_a_schema_the_file_or_the_table_s_own_are_no_problem(world: World, settings: str) -> None:
-    world.source.create("a")
+def test_columns_of_a_schema_the_file_or_the_table_s_own_are_no_problem(scenario: Scenario, settings: str) -> None:
+    scenario.source.create("a")
     registry = MemoryRegistry()
     registry.register("avro", avro(id="long", region="string"), subject="a-value")
-    assert _arranged(world, registry, "[a]", f"    {settings}\n")[0] == []
+    assert _arranged(scenario, registry, "[a]", f"    {settings}\n")[0] == []
 
 
-def test_of_several_topics_one_may_have_the_column(world: World) -> None:
+def test_of_several_topics_one_may_have_the_column(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     for topic in ("a", "b"):
-        world.source.create(topic)
+        scenario.source.create(topic)
     registry.register("avro", avro(id="long"), subject="a-value")
     settings = "    partition_by: [region]\n"
-    assert _arranged(world, registry, "[a, b]", settings)[0] == [], "nothing is known of b"
+    assert _arranged(scenario, registry, "[a, b]", settings)[0] == [], "nothing is known of b"
     registry.register("avro", avro(id="long"), subject="b-value")
-    assert len(_arranged(world, registry, "[a, b]", settings)[0]) == 1
+    assert len(_arranged(scenario, registry, "[a, b]", settings)[0]) == 1
     registry.register("avro", avro(region="string"), subject="b-value")
-    assert _arranged(world, registry, "[a, b]", settings)[0] == []
+    assert _arranged(scenario, registry, "[a, b]", settings)[0] == []
 
 
-def test_what_no_schema_is_known_for_is_no_problem(world: World) -> None:
-    world.source.create("a")
+def test_what_no_schema_is_known_for_is_no_problem(scenario: Scenario) -> None:
+    scenario.source.create("a")
     settings = "    partition_by: [region]\n"
-    assert _arranged(world, MemoryRegistry(), "[a]", settings)[0] == []
+    assert _arranged(scenario, MemoryRegistry(), "[a]", settings)[0] == []
     registry = MemoryRegistry()
     registry.register("json_schema", _properties(id="integer"), subject="a-value")
-    assert _arranged(world, registry, "[a]", settings, "json_schema")[0] == [], "records may have it nevertheless"
+    assert _arranged(scenario, registry, "[a]", settings, "json_schema")[0] == [], "records may have it nevertheless"
     registry.register("avro", avro(id="long"), subject="a-value")
     settings += "    mode: upsert\n    key: {format: avro}\n"
-    assert _arranged(world, registry, "[a]", settings)[0] == [], "keys may have it"
+    assert _arranged(scenario, registry, "[a]", settings)[0] == [], "keys may have it"
 
 
 _UUID, _MILLIS = {"type": "string", "logicalType": "uuid"}, {"type": "long", "logicalType": "timestamp-millis"}
 _EVENT = 'syntax = "proto3"; message R {{ P p = 1; {} e = 2; }} message P {{ {} }} enum E {{ NONE = 0; }}'
 
 
-def test_a_change_that_leaves_the_bytes_as_they_are_is_no_problem(world: World) -> None:
+def test_a_change_that_leaves_the_bytes_as_they_are_is_no_problem(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", avro(u=_UUID, ts=_MILLIS), subject="a-value")
-    [finding] = look(world, registry, u="string", ts="long")
+    [finding] = look(scenario, registry, u="string", ts="long")
     assert (finding.is_ok, finding.found) == (True, "the table has all of it")
     registry = MemoryRegistry()
     registry.register("protobuf", _EVENT.format("E", ""), subject="a-value")
-    [finding] = look(world, registry, form="protobuf", p="struct<by: string>", e="int", more="date")
+    [finding] = look(scenario, registry, form="protobuf", p="struct<by: string>", e="int", more="date")
     assert (finding.is_ok, finding.found) == (True, "the table has all of it")
 
 
-def test_what_a_column_cannot_hold_names_the_declaration_that_helps(world: World) -> None:
+def test_what_a_column_cannot_hold_names_the_declaration_that_helps(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("protobuf", _EVENT.format("int32", "string by = 1;"), subject="a-value")
-    [finding] = look(world, registry, form="protobuf", p="boolean", e="string")
+    [finding] = look(scenario, registry, form="protobuf", p="boolean", e="string")
     assert finding.found == (
         "schema a-value: column e: int does not fit string; "
         "schema a-value: column p: struct<by: string> does not fit boolean"
@@ -268,7 +268,7 @@ def test_what_a_column_cannot_hold_names_the_declaration_that_helps(world: World
     assert "`columns: {e: {type: string, coerce: true}}`" in finding.remedy
     assert '`columns: {p_fields: {type: "struct<by: string>", field: p}}`' in finding.remedy
     settings = ", columns: {e: {type: string, coerce: true}}"
-    [finding] = look(world, registry, settings, "protobuf", e="string", p="struct<by: string>", more="date")
+    [finding] = look(scenario, registry, settings, "protobuf", e="string", p="struct<by: string>", more="date")
     assert (finding.is_ok, finding.found) == (True, "the table has all of it")
 
 
@@ -282,33 +282,33 @@ def test_what_a_column_cannot_hold_names_the_declaration_that_helps(world: World
     ],
 )
 def test_names_that_no_column_can_have_are_told(
-    world: World, fields: dict[str, str], columns: dict[str, str], words: str
+    scenario: Scenario, fields: dict[str, str], columns: dict[str, str], words: str
 ) -> None:
     registry = MemoryRegistry()
     registry.register("avro", avro(**fields), subject="a-value")
-    [finding] = look(world, registry, **columns)
+    [finding] = look(scenario, registry, **columns)
     assert finding.is_ok is not bool(words)
     assert words in finding.found
     assert not words or "exclude" in finding.remedy
 
 
-def test_a_field_that_the_tables_name_mapping_knows_is_no_new_column(world: World) -> None:
+def test_a_field_that_the_tables_name_mapping_knows_is_no_new_column(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", avro(record_id="long", more="string"), subject="a-value")
-    world.source.create("a")
-    spec = world.spec(f"{HEAD}tables: {{s.t: {{topic: a, value: {{format: avro}}}}}}\n")
-    discovery = Discovery(spec, world.source, world.catalog)
+    scenario.source.create("a")
+    spec = scenario.spec(f"{HEAD}tables: {{s.t: {{topic: a, value: {{format: avro}}}}}}\n")
+    discovery = Discovery(spec, scenario.source, scenario.catalog)
     discovery.refresh_topics()
     (table,) = discovery.tables.values()
     mapping = {"schema.name-mapping.default": '[{"field-id": 1, "names": ["record_id"]}]'}
-    table.state = world.catalog.create("s.t", new_schema([("id", parse_type("int"))]), mapping, 2)
+    table.state = scenario.catalog.create("s.t", new_schema([("id", parse_type("int"))]), mapping, 2)
     [finding] = check_schemas([table], Schemas(registry), spec.path)
     assert (finding.is_ok, finding.found) == (True, "a run widens id: long, adds more: string")
 
 
-def test_a_unit_that_the_file_gives_a_column_counts_more_than_connects_name(world: World) -> None:
+def test_a_unit_that_the_file_gives_a_column_counts_more_than_connects_name(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     micros = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
     registry.register("avro", avro(ts=micros, other=micros), subject="a-value")
-    [finding] = look(world, registry, ', columns: {ts: "timestamptz(us)"}')
+    [finding] = look(scenario, registry, ', columns: {ts: "timestamptz(us)"}')
     assert (finding.is_ok, finding.found) == (True, "a run adds other: timestamp")

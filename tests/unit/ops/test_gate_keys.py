@@ -16,14 +16,14 @@ from frazil.registry.port import Naming
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from frazil.types import Commit, Progress
-from tests.unit.ops.conftest import World
+from tests.unit.ops.conftest import Scenario
 from tests.unit.ops.test_gate import HEAD, avro
 
 PLAIN = '"string"'
 
 
 def look(
-    world: World,
+    scenario: Scenario,
     registry: MemoryRegistry,
     settings: str,
     columns: dict[str, str] | None = None,
@@ -34,19 +34,19 @@ def look(
     """columns: of the table, if it is there; read_with: ids of the schemas of its newest batch; key_columns: as it notes
     them.
     """
-    if not world.source.by_name:
-        world.source.create("a")
-    spec = world.spec(f"{HEAD}tables: {{s.t: {{topic: a, {settings}}}}}\n")
-    discovery = Discovery(spec, world.source, world.catalog)
+    if not scenario.source.by_name:
+        scenario.source.create("a")
+    spec = scenario.spec(f"{HEAD}tables: {{s.t: {{topic: a, {settings}}}}}\n")
+    discovery = Discovery(spec, scenario.source, scenario.catalog)
     discovery.refresh_topics()
     table = discovery.tables["s.t"]
     if columns is not None:
         schema = new_schema({name: parse_type(word) for name, word in columns.items()}.items())
-        state = world.catalog.create("s.t", schema, {}, 2)
+        state = scenario.catalog.create("s.t", schema, {}, 2)
         if key_columns:
-            world.catalog.mark("s.t", "key-columns", key_columns)
-        world.catalog.commit(Commit("s.t", (), Progress(commit_id="c", schemas=read_with), state.progress))
-        table.state = world.catalog.load("s.t")
+            scenario.catalog.mark("s.t", "key-columns", key_columns)
+        scenario.catalog.commit(Commit("s.t", (), Progress(commit_id="c", schemas=read_with), state.progress))
+        table.state = scenario.catalog.load("s.t")
     return list(check_schemas([table], Schemas(registry, naming), spec.path))
 
 
@@ -82,16 +82,16 @@ DECODED = "key: {format: avro}, metadata: {key: k}"
     ],
 )
 def test_keys_that_become_a_column(
-    world: World, text: str, columns: dict[str, str] | None, is_ok: bool, found: str
+    scenario: Scenario, text: str, columns: dict[str, str] | None, is_ok: bool, found: str
 ) -> None:
-    [finding] = look(world, register(key=text), DECODED, columns)
+    [finding] = look(scenario, register(key=text), DECODED, columns)
     assert word(finding) == ("schema a-key", is_ok, found)
 
 
-def test_values_and_keys_have_a_finding_each(world: World) -> None:
+def test_values_and_keys_have_a_finding_each(scenario: Scenario) -> None:
     registry = register(value=avro(v="long"), key=avro(id="long"))
     findings = look(
-        world, registry, f"value: {{format: avro}}, {DECODED}, schema_evolution: freeze", {"k": "struct<n: int>"}
+        scenario, registry, f"value: {{format: avro}}, {DECODED}, schema_evolution: freeze", {"k": "struct<n: int>"}
     )
     assert [word(finding) for finding in findings] == [
         ("schema a-value", False, "schema a-value: column v: long is not added: `schema_evolution` is `freeze`"),
@@ -100,7 +100,7 @@ def test_values_and_keys_have_a_finding_each(world: World) -> None:
     assert all("write `schema_evolution: add_only`" in finding.remedy for finding in findings)
 
 
-MIRROR = "value: {format: avro}, key: {format: avro}, mode: upsert"
+UPSERT_ENVELOPE = "value: {format: avro}, key: {format: avro}, mode: upsert"
 
 
 @pytest.mark.parametrize(
@@ -113,29 +113,29 @@ MIRROR = "value: {format: avro}, key: {format: avro}, mode: upsert"
         (avro(part="int"), ", key_columns: [id]", "schema a-key: the keys have no field for the key column id"),
     ],
 )
-def test_keys_that_tell_rows(world: World, text: str, settings: str, problem: str) -> None:
+def test_keys_that_tell_rows(scenario: Scenario, text: str, settings: str, problem: str) -> None:
     registry = register(value=avro(id="long", v="string"), key=text)
     columns = {"id": "long", "v": "string"}
-    of_values, of_keys = look(world, registry, MIRROR + settings, columns, key_columns='["id"]')
+    of_values, of_keys = look(scenario, registry, UPSERT_ENVELOPE + settings, columns, key_columns='["id"]')
     assert of_values.is_ok
     assert (of_keys.is_ok, problem in of_keys.found) == (not problem, True)
 
 
-def test_keys_of_envelopes_are_as_their_values_are(world: World) -> None:
+def test_keys_of_envelopes_are_as_their_values_are(scenario: Scenario) -> None:
     settings = "value: {format: avro}, envelope: debezium, mode: upsert, format_version: 3"
-    findings = look(world, register(key=avro(number="long")), settings, {"id": "long"}, key_columns='["id"]')
+    findings = look(scenario, register(key=avro(number="long")), settings, {"id": "long"}, key_columns='["id"]')
     assert [finding.name for finding in findings] == ["schema a-value", "schema a-key"]
     assert "no field for the key column id" in findings[1].found
 
 
-def test_keys_without_a_use_or_a_schema_are_not_looked_at(world: World) -> None:
+def test_keys_without_a_use_or_a_schema_are_not_looked_at(scenario: Scenario) -> None:
     registry = register(key=avro(id="long"))
-    assert look(world, registry, "key: {format: avro}") == []
-    assert look(world, registry, "key: {format: json}, metadata: [key]") == []
-    [finding] = look(world, MemoryRegistry(), DECODED)
+    assert look(scenario, registry, "key: {format: avro}") == []
+    assert look(scenario, registry, "key: {format: json}, metadata: [key]") == []
+    [finding] = look(scenario, MemoryRegistry(), DECODED)
     assert (finding.is_ok, finding.found) == (True, "the registry has no such subject yet")
     registry.register("json_schema", "{}", subject="a-key")
-    [finding] = look(world, registry, DECODED)
+    [finding] = look(scenario, registry, DECODED)
     assert (finding.is_ok, finding.remedy) == (False, "write `key: {format: json_schema}`, or correct the subject")
 
 
@@ -148,11 +148,13 @@ def typed(name: str, **fields: Any) -> str:
 
 
 @pytest.mark.parametrize(("naming", "prefix"), [("record", ""), ("topic_record", "a-")])
-def test_the_types_of_a_table_s_records_lead_to_their_newest_schemas(world: World, naming: Naming, prefix: str) -> None:
+def test_the_types_of_a_table_s_records_lead_to_their_newest_schemas(
+    scenario: Scenario, naming: Naming, prefix: str
+) -> None:
     registry = MemoryRegistry()
     ids = [registry.register("avro", typed(name, id="int"), subject=f"{prefix}shop.{name}") for name in ("A", "B")]
     registry.register("avro", typed("B", id="string"), subject=f"{prefix}shop.B")
-    findings = look(world, registry, "value: {format: avro}", {"id": "int"}, naming, read_with=tuple(map(str, ids)))
+    findings = look(scenario, registry, "value: {format: avro}", {"id": "int"}, naming, read_with=tuple(map(str, ids)))
     subject = f"{prefix}shop.B"
     assert [word(finding) for finding in findings] == [
         (f"schema {prefix}shop.A", True, "the table has all of it"),
@@ -160,20 +162,20 @@ def test_the_types_of_a_table_s_records_lead_to_their_newest_schemas(world: Worl
     ]
 
 
-def test_under_the_topic_s_name_further_types_are_found(world: World) -> None:
+def test_under_the_topic_s_name_further_types_are_found(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", typed("A", id="int"), subject="a-shop.A")
     registry.register("avro", typed("C", x="int"), subject="a-eu-shop.C")  # Of the topic a-eu.
-    [finding] = look(world, registry, "value: {format: avro}", naming="topic_record")
+    [finding] = look(scenario, registry, "value: {format: avro}", naming="topic_record")
     assert word(finding) == ("schema a-shop.A", True, "a run adds id: int")
 
 
-def test_where_no_type_is_known_there_is_nothing_to_look_at(world: World) -> None:
+def test_where_no_type_is_known_there_is_nothing_to_look_at(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", typed("A", id="int"), subject="shop.A")
-    [finding] = look(world, registry, "value: {format: avro}", naming="record")
+    [finding] = look(scenario, registry, "value: {format: avro}", naming="record")
     assert (finding.name, finding.is_ok) == ("schema of a", True)
     assert "no record's type is known yet" in finding.found
     registry.is_down = True
-    [finding] = look(world, registry, "value: {format: avro}", naming="topic_record")
+    [finding] = look(scenario, registry, "value: {format: avro}", naming="topic_record")
     assert (finding.name, finding.is_ok) == ("registry", False)

@@ -15,44 +15,44 @@ from frazil.kafka.port import ReadRecord
 from frazil.ops.plan import PlannedTable, describe_type, plan_tables
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit, OffsetRange, Progress
-from tests.unit.ops.conftest import World
+from tests.unit.ops.conftest import Scenario
 
 
-def plan(world: World, text: str, schemas: Schemas | None = None) -> dict[str, PlannedTable]:
+def plan(scenario: Scenario, text: str, schemas: Schemas | None = None) -> dict[str, PlannedTable]:
     def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
         return [
             ReadRecord(r.topic, r.partition, record.offset, record.value, record.timestamp_ms, key=record.key)
             for r in ranges
-            for record in world.source.by_name[r.topic].partitions[r.partition]
+            for record in scenario.source.by_name[r.topic].partitions[r.partition]
             if r.start <= record.offset < r.end
         ]
 
-    planned = plan_tables(world.spec(text), world.source, world.catalog, read, schemas)
+    planned = plan_tables(scenario.spec(text), scenario.source, scenario.catalog, read, schemas)
     return {table.name: table for table in planned}
 
 
-def produce(world: World, topic: str, *values: dict[str, Any] | bytes) -> None:
-    if topic not in world.source.by_name:
-        world.source.create(topic, 2)
+def produce(scenario: Scenario, topic: str, *values: dict[str, Any] | bytes) -> None:
+    if topic not in scenario.source.by_name:
+        scenario.source.create(topic, 2)
     for number, value in enumerate(values):
-        world.source.produce(topic, number % 2, value if isinstance(value, bytes) else json.dumps(value).encode())
+        scenario.source.produce(topic, number % 2, value if isinstance(value, bytes) else json.dumps(value).encode())
 
 
-def commit(world: World, table: str, topic: str, offsets: dict[int, int]) -> None:
-    state = world.catalog.create(table, new_schema([("id", LongType())]), {}, 2)
+def commit(scenario: Scenario, table: str, topic: str, offsets: dict[int, int]) -> None:
+    state = scenario.catalog.create(table, new_schema([("id", LongType())]), {}, 2)
     progress = Progress(
-        {topic: offsets}, {topic: world.source.by_name[topic].id}, world.source.cluster_id(), commit_id="c"
+        {topic: offsets}, {topic: scenario.source.by_name[topic].id}, scenario.source.cluster_id(), commit_id="c"
     )
-    world.catalog.commit(Commit(table, (), progress, state.progress))
+    scenario.catalog.commit(Commit(table, (), progress, state.progress))
 
 
 def columns(table: PlannedTable) -> list[tuple[str, str, str]]:
     return [(column.name, column.type, column.source) for column in table.columns]
 
 
-def test_a_table_that_is_not_there_is_created_with_inferred_declared_and_metadata_columns(world: World) -> None:
-    produce(world, "a", {"id": 1, "pos": {"lat": 1.5}}, {"id": 2, "tags": ["x"]}, {"id": 3})
-    table = plan(world, "tables: {s.a: {topic: a, columns: {id: int}, metadata: [offset]}}\n")["s.a"]
+def test_a_table_that_is_not_there_is_created_with_inferred_declared_and_metadata_columns(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1, "pos": {"lat": 1.5}}, {"id": 2, "tags": ["x"]}, {"id": 3})
+    table = plan(scenario, "tables: {s.a: {topic: a, columns: {id: int}, metadata: [offset]}}\n")["s.a"]
     assert (table.action, table.sampled, table.unread) == ("create", 3, 3)
     assert columns(table) == [
         ("id", "int", "declared"),
@@ -64,24 +64,24 @@ def test_a_table_that_is_not_there_is_created_with_inferred_declared_and_metadat
         ("a", 0, 0, "start"),
         ("a", 1, 0, "start"),
     ]
-    assert world.catalog.load("s.a") is None
+    assert scenario.catalog.load("s.a") is None
 
 
 def test_a_table_that_cannot_be_read_at_all_would_stop_and_the_others_are_planned(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for topic in ("a", "b", "c"):
-        produce(world, topic, {"id": 1})
+        produce(scenario, topic, {"id": 1})
     errors = {"s.a": ValueError("no such type"), "s.b": SpecError("no such type", remedy="drop it", where="s.b")}
-    load = world.catalog.load
+    load = scenario.catalog.load
 
     def load_or_fail(table: str) -> TableState | None:
         if table in errors:
             raise errors[table]
         return load(table)
 
-    monkeypatch.setattr(world.catalog, "load", load_or_fail)
-    planned = plan(world, "tables: {s.a: {topic: a}, s.b: {topic: b}, s.c: {topic: c}}\n")
+    monkeypatch.setattr(scenario.catalog, "load", load_or_fail)
+    planned = plan(scenario, "tables: {s.a: {topic: a}, s.b: {topic: b}, s.c: {topic: c}}\n")
     assert [(name, table.action) for name, table in planned.items()] == [
         ("s.a", "stop"),
         ("s.b", "stop"),
@@ -93,31 +93,31 @@ def test_a_table_that_cannot_be_read_at_all_would_stop_and_the_others_are_planne
         assert (problem.where, "no such type" in problem.message, bool(problem.remedy)) == (name, True, True)
 
 
-def test_columns_of_change_data_are_those_of_the_row_in_the_envelope(world: World) -> None:
+def test_columns_of_change_data_are_those_of_the_row_in_the_envelope(scenario: Scenario) -> None:
     produce(
-        world,
+        scenario,
         "a",
         {"op": "c", "before": None, "after": {"id": 1}},
         {"op": "d", "before": {"id": 1, "v": "x"}},
         {"ts_ms": 1},
     )
-    table = plan(world, "tables: {s.a: {topic: a, envelope: debezium, changelog: true}}\n")["s.a"]
+    table = plan(scenario, "tables: {s.a: {topic: a, envelope: debezium, changelog: true}}\n")["s.a"]
     own = ["_op", "_image", "_source_ts", "_connector_ts", "_unavailable"]
     assert columns(table)[:2] == [("id", "long", "inferred"), ("v", "string", "inferred")]
     assert [(name, source) for name, _, source in columns(table)[2:]] == [(name, "metadata") for name in own]
 
 
-def test_a_mirror_has_the_columns_of_rows_and_of_keys_and_its_tombstones_are_no_problem(world: World) -> None:
-    world.source.create("a", 1)
+def test_a_mirror_has_the_columns_of_rows_and_of_keys_and_its_tombstones_are_no_problem(scenario: Scenario) -> None:
+    scenario.source.create("a", 1)
     change = {"before": None, "after": {"id": 1, "v": "x"}, "op": "c"}
     gone = {"before": {"id": 1, "v": None}, "after": None, "op": "d"}
     for value in (json.dumps(change).encode(), json.dumps(gone).encode(), None):
-        world.source.produce("a", 0, value, key=b'{"id": 1}')
-    world.source.create("b", 1)
-    world.source.produce("b", 0, b'{"v": 1}', key=b'{"k": "x"}')
-    world.source.produce("b", 0, None, key=b'{"k": "x"}')
-    mirror = "s.a: {topic: a, envelope: debezium, mode: upsert, deletes: soft}"
-    tables = plan(world, f"tables: {{{mirror}, s.b: {{topic: b, mode: upsert, key: {{format: json}}}}}}\n")
+        scenario.source.produce("a", 0, value, key=b'{"id": 1}')
+    scenario.source.create("b", 1)
+    scenario.source.produce("b", 0, b'{"v": 1}', key=b'{"k": "x"}')
+    scenario.source.produce("b", 0, None, key=b'{"k": "x"}')
+    upsert_table = "s.a: {topic: a, envelope: debezium, mode: upsert, deletes: soft}"
+    tables = plan(scenario, f"tables: {{{upsert_table}, s.b: {{topic: b, mode: upsert, key: {{format: json}}}}}}\n")
     assert [table.problem for table in tables.values()] == [None, None]
     names = [[name for name, _, _ in columns(table)] for table in tables.values()]
     assert names == [["id", "v", "_deleted", "_deleted_at"], ["v", "k"]]
@@ -133,9 +133,9 @@ def test_a_mirror_has_the_columns_of_rows_and_of_keys_and_its_tombstones_are_no_
         ("envelope: debezium, metadata: [position], order_by: _position", False),
     ],
 )
-def test_a_text_that_orders_changes_is_told(world: World, more: str, is_told: bool) -> None:
-    produce(world, "a", {"id": 1, "at": "2026-01-02T03:04:05Z", "n": 1})
-    table = plan(world, f"tables: {{s.a: {{topic: a, mode: upsert, key_columns: [id], {more}}}}}\n")["s.a"]
+def test_a_text_that_orders_changes_is_told(scenario: Scenario, more: str, is_told: bool) -> None:
+    produce(scenario, "a", {"id": 1, "at": "2026-01-02T03:04:05Z", "n": 1})
+    table = plan(scenario, f"tables: {{s.a: {{topic: a, mode: upsert, key_columns: [id], {more}}}}}\n")["s.a"]
     told = [warning.split(" is text")[0] for warning in table.warnings if " is text" in warning]
     assert told == ["`order_by: at`"] * is_told
     assert table.document()["warnings"] == list(table.warnings)
@@ -150,10 +150,10 @@ def test_a_text_that_orders_changes_is_told(world: World, more: str, is_told: bo
     ],
 )
 def test_a_column_that_tells_changes_and_that_no_record_has_is_told(
-    world: World, more: str, missing: list[str]
+    scenario: Scenario, more: str, missing: list[str]
 ) -> None:
-    produce(world, "a", {"id": 1, "n": 1})
-    table = plan(world, f"tables: {{s.a: {{topic: a, mode: upsert, {more}}}}}\n")["s.a"]
+    produce(scenario, "a", {"id": 1, "n": 1})
+    table = plan(scenario, f"tables: {{s.a: {{topic: a, mode: upsert, {more}}}}}\n")["s.a"]
     assert [warning.split(",")[0] for warning in table.warnings] == missing
 
 
@@ -174,95 +174,97 @@ _CANAL = {"database": "d", "table": "t", "type": "INSERT", "data": [{"id": "1"}]
     ],
 )
 def test_changes_that_are_taken_for_rows_are_told(
-    world: World, record: dict[str, Any], more: str, named: list[str]
+    scenario: Scenario, record: dict[str, Any], more: str, named: list[str]
 ) -> None:
-    produce(world, "a", record)
-    table = plan(world, f"tables: {{s.a: {{topic: a{more}}}}}\n")["s.a"]
+    produce(scenario, "a", record)
+    table = plan(scenario, f"tables: {{s.a: {{topic: a{more}}}}}\n")["s.a"]
     assert [warning.split("as ")[1].split(" tells")[0] for warning in table.warnings] == named
 
 
 @pytest.mark.parametrize("more", ["", ", columns: {v: long}", ", rescue: true", ", flatten: true"])
-def test_a_mirror_by_whole_keys_has_its_key_column_before_its_records_are_read(world: World, more: str) -> None:
-    world.source.create("a", 1)
+def test_a_mirror_by_whole_keys_has_its_key_column_before_its_records_are_read(scenario: Scenario, more: str) -> None:
+    scenario.source.create("a", 1)
     for number in range(100):
-        world.source.produce("a", 0, b"{" if number < 21 else b'{"v": 1}', key=b"k%d" % number)
+        scenario.source.produce("a", 0, b"{" if number < 21 else b'{"v": 1}', key=b"k%d" % number)
     text = (
         f"tables: {{s.a: {{topic: a, mode: upsert, key: {{format: text}}{more}, dead_letters: {{stop_above: 21%}}}}}}\n"
     )
-    table = plan(world, text)["s.a"]
+    table = plan(scenario, text)["s.a"]
     own = ["_key", "_rescued"] if "rescue" in more else ["_key"]
     assert (table.action, table.bad, [name for name, _, _ in columns(table)]) == ("create", 21, ["v", *own])
-    assert plan(world, text.replace("21%", "20%"))["s.a"].action == "stop"
+    assert plan(scenario, text.replace("21%", "20%"))["s.a"].action == "stop"
 
 
-def test_columns_that_the_file_adds_to_a_table_are_there_before_its_records_are_read(world: World) -> None:
-    produce(world, "a", {"id": 1})
-    commit(world, "s.a", "a", {0: 0, 1: 0})
-    produce(world, "a", {"id": 2, "x": 5}, {"id": 3, "x": "y"})
-    table = plan(world, "tables: {s.a: {topic: a, columns: {x: int}, rescue: true, metadata: [offset]}}\n")["s.a"]
+def test_columns_that_the_file_adds_to_a_table_are_there_before_its_records_are_read(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1})
+    commit(scenario, "s.a", "a", {0: 0, 1: 0})
+    produce(scenario, "a", {"id": 2, "x": 5}, {"id": 3, "x": "y"})
+    table = plan(scenario, "tables: {s.a: {topic: a, columns: {x: int}, rescue: true, metadata: [offset]}}\n")["s.a"]
     assert (table.action, table.bad) == ("change", 0)
     assert columns(table) == [
         ("x", "int", "declared"),
         ("_offset", "long", "metadata"),
         ("_rescued", "string", "metadata"),
     ]
-    table = plan(world, "tables: {s.a: {topic: a, columns: {x: int}}}\n")["s.a"]
+    table = plan(scenario, "tables: {s.a: {topic: a, columns: {x: int}}}\n")["s.a"]
     assert (columns(table), table.bad) == ([("x", "int", "declared")], 1)
 
 
-def test_records_without_a_field_make_a_table_of_metadata(world: World) -> None:
-    produce(world, "a", {})
-    table = plan(world, "tables: {s.a: {topic: a, metadata: [offset]}}\n")["s.a"]
+def test_records_without_a_field_make_a_table_of_metadata(scenario: Scenario) -> None:
+    produce(scenario, "a", {})
+    table = plan(scenario, "tables: {s.a: {topic: a, metadata: [offset]}}\n")["s.a"]
     assert (table.action, columns(table)) == ("create", [("_offset", "long", "metadata")])
 
 
-def test_a_table_that_keeps_its_old_metadata_is_told(world: World) -> None:
-    produce(world, "a", {"id": 1})
+def test_a_table_that_keeps_its_old_metadata_is_told(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1})
     text = "tables: {s.a: {topic: a}}\n"
-    assert plan(world, text)["s.a"].warnings == ()
-    commit(world, "s.a", "a", {0: 1, 1: 0})
-    [warning] = plan(world, text)["s.a"].warnings
+    assert plan(scenario, text)["s.a"].warnings == ()
+    commit(scenario, "s.a", "a", {0: 1, 1: 0})
+    [warning] = plan(scenario, text)["s.a"].warnings
     assert "`ALTER TABLE s.a SET TBLPROPERTIES ('write.metadata.delete-after-commit.enabled' = 'true')`" in warning
 
 
-def test_unknown_fields_that_are_dropped_make_no_columns(world: World) -> None:
-    produce(world, "a", {"id": 1, "more": 2})
-    table = plan(world, "tables: {s.a: {topic: a, columns: {id: long}, unknown_fields: drop}}\n")["s.a"]
+def test_unknown_fields_that_are_dropped_make_no_columns(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1, "more": 2})
+    table = plan(scenario, "tables: {s.a: {topic: a, columns: {id: long}, unknown_fields: drop}}\n")["s.a"]
     assert columns(table) == [("id", "long", "declared")]
 
 
-def test_a_table_that_cannot_be_arranged_is_named_with_the_line_of_the_file(world: World) -> None:
-    produce(world, "a", {"id": 1, "region": "eu"})
+def test_a_table_that_cannot_be_arranged_is_named_with_the_line_of_the_file(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1, "region": "eu"})
     text = "tables:\n  s.a:\n    topic: a\n    partition_by:\n      - id\n      - regions\n"
-    problem = plan(world, text)["s.a"].problem
+    problem = plan(scenario, text)["s.a"].problem
     assert problem is not None
     assert problem.message == "`regions`: the table has no column `regions`"
-    assert problem.where == f"{world.root / 'frazil.yaml'}:{(world.root / 'frazil.yaml').read_text().count(chr(10))}"
+    assert (
+        problem.where == f"{scenario.root / 'frazil.yaml'}:{(scenario.root / 'frazil.yaml').read_text().count(chr(10))}"
+    )
 
 
-def test_a_table_that_is_read_to_its_end_is_left_alone(world: World) -> None:
-    produce(world, "a", {"id": 1}, {"id": 2})
-    commit(world, "s.a", "a", {0: 1, 1: 1})
-    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+def test_a_table_that_is_read_to_its_end_is_left_alone(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1}, {"id": 2})
+    commit(scenario, "s.a", "a", {0: 1, 1: 1})
+    table = plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"]
     assert (table.action, table.columns, table.unread) == ("none", (), 0)
     assert {first.source for first in table.first_offsets} == {"progress"}
 
 
-def test_unread_records_alone_are_no_change_and_new_fields_are(world: World) -> None:
-    produce(world, "a", {"id": 1}, {"id": 2})
-    commit(world, "s.a", "a", {0: 1, 1: 1})
-    produce(world, "a", {"id": 3})
-    assert plan(world, "tables: {s.a: {topic: a}}\n")["s.a"].action == "none"
-    produce(world, "a", {"id": 4, "visitor": {"id": "x"}})
-    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+def test_unread_records_alone_are_no_change_and_new_fields_are(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1}, {"id": 2})
+    commit(scenario, "s.a", "a", {0: 1, 1: 1})
+    produce(scenario, "a", {"id": 3})
+    assert plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"].action == "none"
+    produce(scenario, "a", {"id": 4, "visitor": {"id": "x"}})
+    table = plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"]
     assert (table.action, table.sampled) == ("change", 2)
     assert columns(table) == [("visitor", "struct<id: string>", "inferred")]
 
 
-def test_a_partition_without_progress_is_something_to_start(world: World) -> None:
-    produce(world, "a", {"id": 1}, {"id": 2})
-    commit(world, "s.a", "a", {0: 1})
-    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+def test_a_partition_without_progress_is_something_to_start(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1}, {"id": 2})
+    commit(scenario, "s.a", "a", {0: 1})
+    table = plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"]
     assert table.action == "start"
     assert [(first.partition, first.offset, first.source) for first in table.first_offsets] == [
         (0, 1, "progress"),
@@ -270,39 +272,39 @@ def test_a_partition_without_progress_is_something_to_start(world: World) -> Non
     ]
 
 
-def test_what_has_caught_up_is_idle_also_where_there_is_no_record(world: World) -> None:
-    world.source.create("empty", 2)
-    world.catalog.create("s.b", new_schema([("id", LongType())]), {}, 2)
-    produce(world, "a", {"id": 1})
-    commit(world, "s.c", "a", {0: 1})
+def test_what_has_caught_up_is_idle_also_where_there_is_no_record(scenario: Scenario) -> None:
+    scenario.source.create("empty", 2)
+    scenario.catalog.create("s.b", new_schema([("id", LongType())]), {}, 2)
+    produce(scenario, "a", {"id": 1})
+    commit(scenario, "s.c", "a", {0: 1})
     text = "tables: {s.a: {topic: empty}, s.b: {topic: empty, columns: {id: long}}, s.c: {topic: a}}\n"
-    planned = plan(world, text)
+    planned = plan(scenario, text)
     assert [(table.action, table.is_idle) for table in planned.values()] == [
         ("wait", True), ("none", True), ("none", True),
     ]  # fmt: skip
     assert {first.source for first in planned["s.b"].first_offsets} == {"start"}
-    world.source.produce("empty", 1, b"{}")
-    world.source.produce("a", 1, b'{"id": 2}')
-    assert [(table.action, table.is_idle) for table in plan(world, text).values()] == [
+    scenario.source.produce("empty", 1, b"{}")
+    scenario.source.produce("a", 1, b'{"id": 2}')
+    assert [(table.action, table.is_idle) for table in plan(scenario, text).values()] == [
         ("wait", False), ("start", False), ("start", False),
     ]  # fmt: skip
 
 
-def test_a_record_that_fits_no_column_is_shown_with_its_place(world: World) -> None:
-    produce(world, "a", {"id": 1}, {"id": 2})
-    commit(world, "s.a", "a", {0: 1, 1: 1})
-    produce(world, "a", {"id": 3}, {"id": "x"})
+def test_a_record_that_fits_no_column_is_shown_with_its_place(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1}, {"id": 2})
+    commit(scenario, "s.a", "a", {0: 1, 1: 1})
+    produce(scenario, "a", {"id": 3}, {"id": "x"})
     for on_bad_record, action in (("stop", "stop"), ("dead_letter", "none"), ("skip", "none")):
-        table = plan(world, f"tables: {{s.a: {{topic: a, on_bad_record: {on_bad_record}}}}}\n")["s.a"]
+        table = plan(scenario, f"tables: {{s.a: {{topic: a, on_bad_record: {on_bad_record}}}}}\n")["s.a"]
         assert (table.action, table.bad) == (action, 1)
         assert table.problem is not None
         assert table.problem.where == "topic a, partition 1, offset 1"
 
 
-def test_so_many_bad_records_that_a_run_would_stop_stop_the_plan(world: World) -> None:
-    produce(world, "a", *({"id": number} for number in range(79)), *[b"{"] * 21)
+def test_so_many_bad_records_that_a_run_would_stop_stop_the_plan(scenario: Scenario) -> None:
+    produce(scenario, "a", *({"id": number} for number in range(79)), *[b"{"] * 21)
     for limit, action in (("20%", "stop"), ("21%", "create")):
-        table = plan(world, f"tables: {{s.a: {{topic: a, dead_letters: {{stop_above: {limit}}}}}}}\n")["s.a"]
+        table = plan(scenario, f"tables: {{s.a: {{topic: a, dead_letters: {{stop_above: {limit}}}}}}}\n")["s.a"]
         assert (table.action, table.bad, table.is_idle, columns(table)) == (
             action,
             21,
@@ -315,10 +317,10 @@ def test_so_many_bad_records_that_a_run_would_stop_stop_the_plan(world: World) -
         )
 
 
-def test_without_a_topic_or_a_field_a_run_would_wait(world: World) -> None:
-    world.source.create("empty")
-    world.source.create("order")
-    tables = plan(world, "tables: {s.a: {topic: orders}, s.b: {topic: empty}}\n")
+def test_without_a_topic_or_a_field_a_run_would_wait(scenario: Scenario) -> None:
+    scenario.source.create("empty")
+    scenario.source.create("order")
+    tables = plan(scenario, "tables: {s.a: {topic: orders}, s.b: {topic: empty}}\n")
     assert [(table.action, table.is_idle) for table in tables.values()] == [("wait", False), ("wait", True)]
     problems = [table.problem for table in tables.values()]
     assert problems[0] is not None
@@ -327,10 +329,10 @@ def test_without_a_topic_or_a_field_a_run_would_wait(world: World) -> None:
     assert problems[1].message == "there is no record with a field to infer columns from"
 
 
-def test_top_level_topics_get_a_table_each(world: World) -> None:
-    produce(world, "sensors", {"id": 1})
-    produce(world, "device-1", {"id": 1})
-    tables = plan(world, "namespace: iot\ntopics: [sensors, alarms, /^device-/]\n")
+def test_top_level_topics_get_a_table_each(scenario: Scenario) -> None:
+    produce(scenario, "sensors", {"id": 1})
+    produce(scenario, "device-1", {"id": 1})
+    tables = plan(scenario, "namespace: iot\ntopics: [sensors, alarms, /^device-/]\n")
     assert {name: (table.action, table.topics) for name, table in tables.items()} == {
         "iot.alarms": ("wait", ()),
         "iot.device-1": ("create", ("device-1",)),
@@ -338,16 +340,16 @@ def test_top_level_topics_get_a_table_each(world: World) -> None:
     }
 
 
-def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(world: World) -> None:
+def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(scenario: Scenario) -> None:
     with pytest.raises(SpecError, match=r"/\^device-/ matches no topic"):
-        plan(world, "namespace: iot\ntopics: [/^device-/]\n")
+        plan(scenario, "namespace: iot\ntopics: [/^device-/]\n")
 
 
-def test_a_table_that_would_stop_says_why(world: World) -> None:
-    produce(world, "a", {"id": 1})
-    commit(world, "s.a", "a", {0: 1})
-    world.source.create("a")
-    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+def test_a_table_that_would_stop_says_why(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1})
+    commit(scenario, "s.a", "a", {0: 1})
+    scenario.source.create("a")
+    table = plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"]
     assert table.action == "stop"
     assert "deleted and created again" in table.document()["reason"]
 
@@ -358,14 +360,14 @@ def test_types_are_written_as_a_pipeline_file_writes_them() -> None:
     assert describe_type(kind) == "map<string, struct<a: decimal(9, 2), b: list<string>>>"
 
 
-def test_a_flattened_table_is_planned_with_the_columns_it_would_get(world: World) -> None:
-    produce(world, "a", {"userId": 1, "order": {"total": "1.50", "secret": 1}}, {"order": {"lineCount": 2}})
+def test_a_flattened_table_is_planned_with_the_columns_it_would_get(scenario: Scenario) -> None:
+    produce(scenario, "a", {"userId": 1, "order": {"total": "1.50", "secret": 1}}, {"order": {"lineCount": 2}})
     settings = (
         "flatten: true, column_case: snake, exclude: [order.secret],"
         " columns: {user_id: string, total: {type: 'decimal(9,2)', field: order.total},"
         " region: {type: string, constant: eu}}, metadata: [offset]"
     )
-    table = plan(world, f"tables: {{s.a: {{topic: a, {settings}}}}}\n")["s.a"]
+    table = plan(scenario, f"tables: {{s.a: {{topic: a, {settings}}}}}\n")["s.a"]
     assert (table.action, columns(table)) == (
         "create",
         [
@@ -380,24 +382,24 @@ def test_a_flattened_table_is_planned_with_the_columns_it_would_get(world: World
     assert table.problem.message == "field userId: integer 1 does not fit string"
 
 
-def test_two_fields_with_one_column_stop_the_table_where_bad_records_do(world: World) -> None:
-    produce(world, "a", {"a_b": 1, "a": {"b": 2}})
+def test_two_fields_with_one_column_stop_the_table_where_bad_records_do(scenario: Scenario) -> None:
+    produce(scenario, "a", {"a_b": 1, "a": {"b": 2}})
     words = "the fields a_b and a.b would share the column a_b"
-    table = plan(world, "tables: {s.a: {topic: a, flatten: true, on_bad_record: stop}}\n")["s.a"]
+    table = plan(scenario, "tables: {s.a: {topic: a, flatten: true, on_bad_record: stop}}\n")["s.a"]
     assert (table.action, table.problem and table.problem.message) == ("stop", words)
-    table = plan(world, "tables: {s.a: {topic: a, flatten: true}}\n")["s.a"]
+    table = plan(scenario, "tables: {s.a: {topic: a, flatten: true}}\n")["s.a"]
     assert (table.action, [column.name for column in table.columns]) == ("create", ["a_b"])
     assert table.refused == (f"column a: {words}",)
 
 
-def test_text_that_is_always_a_time_gets_a_declaration_proposed(world: World) -> None:
+def test_text_that_is_always_a_time_gets_a_declaration_proposed(scenario: Scenario) -> None:
     produce(
-        world,
+        scenario,
         "a",
         {"ts": "2026-07-01T12:00:00Z", "t": "x", "o": {"at": "2026-07-01T12:00:00"}, "days": ["2026-07-01"]},
         {"ts": "2026-07-01T12:00:00+02:00", "t": "2026-07-01"},
     )
-    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+    table = plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"]
     assert table.warnings == (
         "every `ts` of the sample is a time, and its column would be string: write `columns: {ts: timestamptz}` or"
         " `infer: {timestamps: true}`",
@@ -405,36 +407,36 @@ def test_text_that_is_always_a_time_gets_a_declaration_proposed(world: World) ->
         " field: o.at}}` or `infer: {timestamps: true}`",
         "every `days.element` of the sample is a time, and its column would be string: write `infer: {timestamps: true}`",
     )
-    told = plan(world, "tables: {s.a: {topic: a, infer: {timestamps: true}}}\n")["s.a"]
+    told = plan(scenario, "tables: {s.a: {topic: a, infer: {timestamps: true}}}\n")["s.a"]
     assert told.warnings == ()
     assert columns(told)[0] == ("ts", "timestamptz", "inferred")
 
 
-def test_a_partition_of_a_time_that_is_text_says_what_to_write_and_that_works(world: World) -> None:
-    produce(world, "a", {"ts": "2026-07-01T12:00:00Z"})
-    table = plan(world, 'tables: {s.a: {topic: a, partition_by: ["day(ts)"]}}\n')["s.a"]
+def test_a_partition_of_a_time_that_is_text_says_what_to_write_and_that_works(scenario: Scenario) -> None:
+    produce(scenario, "a", {"ts": "2026-07-01T12:00:00Z"})
+    table = plan(scenario, 'tables: {s.a: {topic: a, partition_by: ["day(ts)"]}}\n')["s.a"]
     assert table.action == "stop"
     assert table.problem is not None
     assert "`columns: {ts: timestamptz}`" in table.problem.remedy
-    followed = plan(world, 'tables: {s.a: {topic: a, partition_by: ["day(ts)"], columns: {ts: timestamptz}}}\n')
+    followed = plan(scenario, 'tables: {s.a: {topic: a, partition_by: ["day(ts)"], columns: {ts: timestamptz}}}\n')
     assert followed["s.a"].action == "create"
 
 
-def test_names_that_no_column_can_have_are_told(world: World) -> None:
-    produce(world, "a", {"n": 1}, {"n": 2, "_file": "f"}, {"n": 3, "N": 4}, {"a.b": 1}, {"n": 5, "a": {"b": 2}})
-    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+def test_names_that_no_column_can_have_are_told(scenario: Scenario) -> None:
+    produce(scenario, "a", {"n": 1}, {"n": 2, "_file": "f"}, {"n": 3, "N": 4}, {"a.b": 1}, {"n": 5, "a": {"b": 2}})
+    table = plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"]
     said = "; ".join([*table.refused, table.problem.message if table.problem else ""])
     assert "_file is the name of one of Iceberg's metadata columns" in said
     assert "would both be the column `a.b`" in said
     assert "the record has values in both `n` and `N`" in said
 
 
-def test_declared_columns_of_another_type_stop_the_table_or_widen_it(world: World) -> None:
-    produce(world, "a", {"id": 1})
-    world.catalog.create("s.a", new_schema([("id", IntegerType()), ("t", StringType())]), {}, 2)
-    table = plan(world, "tables: {s.a: {topic: a, columns: {t: long}}}\n")["s.a"]
+def test_declared_columns_of_another_type_stop_the_table_or_widen_it(scenario: Scenario) -> None:
+    produce(scenario, "a", {"id": 1})
+    scenario.catalog.create("s.a", new_schema([("id", IntegerType()), ("t", StringType())]), {}, 2)
+    table = plan(scenario, "tables: {s.a: {topic: a, columns: {t: long}}}\n")["s.a"]
     assert table.action == "stop"
     assert table.problem is not None
     assert "`columns` declares `t` as long, and the table has it as a string" in table.problem.message
-    widened = plan(world, "tables: {s.a: {topic: a, columns: {id: long}}}\n")["s.a"]
+    widened = plan(scenario, "tables: {s.a: {topic: a, columns: {id: long}}}\n")["s.a"]
     assert (widened.action, columns(widened)) == ("change", [("id", "long", "widened")])

@@ -29,7 +29,7 @@ from frazil.ops.status import report_pipeline
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import Commit, DataFile, Progress, Watermark
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 NOW_MS = 1_000_000_000
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
@@ -120,10 +120,10 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
 
 
 def test_a_mirror_says_how_many_files_its_last_batch_looked_at(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path / "world", key_columns=("id",), key=JSON_KEYS)
-    assert describe(world.tell(("1", {"id": 1, "v": "a"})))["last_upsert"]["inspected"] == 0
-    world.tell(("90", {"id": 90, "v": "a"}))
-    last = describe(world.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"})))["last_upsert"]
+    scenario = UpsertScenario(tmp_path / "scenario", key_columns=("id",), key=JSON_KEYS)
+    assert describe(scenario.tell(("1", {"id": 1, "v": "a"})))["last_upsert"]["inspected"] == 0
+    scenario.tell(("90", {"id": 90, "v": "a"}))
+    last = describe(scenario.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"})))["last_upsert"]
     assert last == {
         "changes": 2, "keys": 2, "deleted": 1, "late": 0, "missing_required": 0, "files": 2, "inspected": 1, "tries": 1,
     }  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from frazil.ops.transport import check_transport
 from frazil.spec import load_spec
-from tests.unit.ops.conftest import World
+from tests.unit.ops.conftest import Scenario
 
 _SAFE = "spark.authenticate: 'true', spark.network.crypto.enabled: 'true', spark.io.encryption.enabled: 'true'"
 
@@ -29,8 +29,8 @@ _SAFE = "spark.authenticate: 'true', spark.network.crypto.enabled: 'true', spark
         ("spark: {master: 'local[2]'}", []),
     ],
 )
-def test_what_travels_in_the_open_is_told(world: World, text: str, names: list[str]) -> None:
-    spec = world.spec(f"{text}\ntables: {{a.b: {{topic: c}}}}\n")
+def test_what_travels_in_the_open_is_told(scenario: Scenario, text: str, names: list[str]) -> None:
+    spec = scenario.spec(f"{text}\ntables: {{a.b: {{topic: c}}}}\n")
     found = list(check_transport(spec))
     assert [one.name for one in found] == [f"transport of {name}" for name in names]
     assert all(one.is_ok and one.found.startswith("mind: ") for one in found)
@@ -44,8 +44,10 @@ def test_what_travels_in_the_open_is_told(world: World, text: str, names: list[s
         ("SASL_PLAINTEXT", "127.0.0.1:1", False),
     ],
 )
-def test_a_password_of_kafka_in_the_open_is_told(world: World, protocol: str, servers: str, is_told: bool) -> None:
-    file = world.root / "p.yaml"
+def test_a_password_of_kafka_in_the_open_is_told(
+    scenario: Scenario, protocol: str, servers: str, is_told: bool
+) -> None:
+    file = scenario.root / "p.yaml"
     file.write_text(
         f"pipeline: p\nkafka: {{bootstrap.servers: '{servers}', security.protocol: {protocol}, sasl.mechanism: PLAIN,"
         " sasl.username: u, sasl.password: p}\ntables: {a.b: {topic: c}}\n"

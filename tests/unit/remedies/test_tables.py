@@ -21,7 +21,7 @@ from tests.unit.rows.test_writer_schemas import framed
 
 
 @dataclass(frozen=True)
-class Told:
+class RemedyCase:
     """Records of the topic in the order of runs, and what a table with these settings says of the last of them.
 
     done: settings that do what the remedy offers, each with the rows that are there then. is_new: for another table, which
@@ -48,13 +48,13 @@ _EMPTY = "produce records with fields, or declare `columns`"
 _STOP = "on_bad_record: stop"
 
 STOPS = [
-    Told(
+    RemedyCase(
         "start: {3: 0}",
         (({"x": 1},),),
         "correct `start`: partitions are counted from 0",
         [("start: {0: 0}", [{"x": 1}])],
     ),
-    Told(
+    RemedyCase(
         "limits: {columns: 2}",
         (({"x": 1, "y": 2, "m": {"a": 1}},),),
         _WIDE,
@@ -64,7 +64,7 @@ STOPS = [
             ("limits: {columns: 4}", [{"x": 1, "y": 2, "m": {"a": 1}}]),
         ],
     ),
-    Told(
+    RemedyCase(
         "limits: {columns: 2}",
         (({"x": 1},), ({"y": 2}, {"z": 3})),
         _WIDE,
@@ -73,13 +73,13 @@ STOPS = [
             ("exclude: [z], limits: {columns: 2}", [{"x": 1}, {"y": 2}, {}]),
         ],
     ),
-    Told(
+    RemedyCase(
         _STOP,
         (({"x": 1},), ({"x": "a"},)),
         _TEXT,
         [(f"{_STOP}, columns: {{x_text: {{type: string, coerce: true, field: x}}}}", [{"x": 1}, {"x_text": "a"}])],
     ),
-    Told(
+    RemedyCase(
         _STOP,
         (({"x": 2**63},),),
         _TEXT,
@@ -88,7 +88,7 @@ STOPS = [
             (f"{_STOP}, columns: {{x: double}}", [{"x": 2.0**63}]),
         ],
     ),
-    Told(
+    RemedyCase(
         f"{_STOP}, flatten: true",
         (({"a_b": 1, "a": {"b": 2}},),),
         _CLASH,
@@ -97,7 +97,7 @@ STOPS = [
             ("flatten: true, columns: {f: {type: long, field: a_b}}", [{"f": 1, "a_b": 2}]),
         ],
     ),
-    Told(
+    RemedyCase(
         f"{_STOP}, metadata: {{offset: x}}",
         (({"x": 7},),),
         _CLASH,
@@ -106,7 +106,7 @@ STOPS = [
             ("metadata: {offset: x}, columns: {f: {type: long, field: x}}", [{"x": 0, "f": 7}]),
         ],
     ),
-    Told(
+    RemedyCase(
         f"{_STOP}, schema_evolution: freeze, columns: {{x: long}}",
         (({"x": 1, "y": 2},),),
         "write `schema_evolution: add_only`, or leave the field out with `exclude`",
@@ -115,36 +115,36 @@ STOPS = [
             (f"{_STOP}, schema_evolution: freeze, columns: {{x: long}}, exclude: [y]", [{"x": 1}]),
         ],
     ),
-    Told(
+    RemedyCase(
         "columns: {x: long}",
         (tuple({"x": "bad"} for _ in range(100)),),
         "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass",
         [("columns: {x: string}", [{"x": "bad"}] * 100), ("columns: {x: long}, dead_letters: {stop_above: 100%}", [])],
         is_new=True,
     ),
-    Told(
+    RemedyCase(
         _STOP,
         (({"x": 1}, None),),
         "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
         " `mode: upsert` where they delete rows",
         [("tombstones: ignore", [{"x": 1}]), ("tombstones: row", [{"x": 1}, {}])],
     ),
-    Told(
+    RemedyCase(
         f"{_STOP}, mode: upsert, key: {{format: json}}",
         (({"x": 1},),),
         "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a"
         " primary key cannot be told apart",
         [("mode: upsert, key_columns: [x]", [{"x": 1}]), ("mode: append", [{"x": 1}])],
     ),
-    Told("", (({},),), _EMPTY, [("columns: {x: long}", [{}])]),
-    Told("", ((7,),), _EMPTY, [("columns: {x: long}", [])]),
-    Told(
+    RemedyCase("", (({},),), _EMPTY, [("columns: {x: long}", [{}])]),
+    RemedyCase("", ((7,),), _EMPTY, [("columns: {x: long}", [])]),
+    RemedyCase(
         "columns: {x: long, X: long}",
         (({"x": 1},),),
         "give one of them another name, such as `…_2: {type: …, field: …}`",
         [("columns: {x: long, X_2: {type: long, field: X}}", [{"x": 1}])],
     ),
-    Told(
+    RemedyCase(
         "schema_evolution: freeze, partition_by: [c], columns: {x: long}",
         (({"x": 1},),),
         "declare it under `columns`, or correct the name: …",
@@ -157,7 +157,7 @@ STOPS = [
 
 
 @pytest.mark.parametrize("told", STOPS, ids=lambda told: f"{told.settings} {str(told.runs[-1])[:40]}")
-def test_a_table_goes_on_once_its_remedy_is_done(tmp_path: Path, told: Told) -> None:
+def test_a_table_goes_on_once_its_remedy_is_done(tmp_path: Path, told: RemedyCase) -> None:
     for number, (done, rows) in enumerate(told.done):
         operator = Operator(tmp_path / str(number))
         for records in told.runs:

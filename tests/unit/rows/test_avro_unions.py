@@ -19,7 +19,7 @@ from frazil.schema.selection import Selection
 from frazil.spec import ColumnSpec
 from frazil.spec.models import EnvelopeSpec
 from frazil.spec.types import parse_type
-from tests.unit.ingest.test_schemas import World, avro
+from tests.unit.ingest.test_schemas import Scenario, avro
 from tests.unit.rows.test_writer_schemas import decode, faults, fields_of, framed, rows
 
 _ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
@@ -132,18 +132,20 @@ def test_a_plain_value_without_a_branch_does_not_fit(kind: str, column: str) -> 
 @pytest.mark.parametrize("column", ["", "struct<int: int, string: string>"])
 def test_records_before_and_after_a_union_got_its_second_type_are_rows(tmp_path: Path, column: str) -> None:
     columns = (ColumnSpec(name="v", type=parse_type(column)),) if column else ()
-    world = World(tmp_path, columns=columns, dead_letters={"stop_above": 1.0})
+    scenario = Scenario(tmp_path, columns=columns, dead_letters={"stop_above": 1.0})
     old, new = avro(v=["null", "int"]), avro(v=_MORE)
-    one, two = world.register(old), world.register(new)
+    one, two = scenario.register(old), scenario.register(new)
     for schema_id, text, value in ((one, old, 1), (two, new, 2), (two, new, "x"), (one, old, 3)):
-        world.produce(schema_id, text, {"v": value})
-        world.settle(world.start())
+        scenario.produce(schema_id, text, {"v": value})
+        scenario.settle(scenario.start())
     if column:
         expected: list[Any] = [{"int": 1}, {"int": 2}, {"string": "x"}, {"int": 3}]
-        assert [{name: held for name, held in row["v"].items() if held is not None} for row in world.rows()] == expected
+        assert [
+            {name: held for name, held in row["v"].items() if held is not None} for row in scenario.rows()
+        ] == expected
     else:
-        assert [row["v"] for row in world.rows()] == [1, 2, 3]
-        assert [dead_letter["offset"] for dead_letter in world.rows("n.t__dead_letters")] == [2]
+        assert [row["v"] for row in scenario.rows()] == [1, 2, 3]
+        assert [dead_letter["offset"] for dead_letter in scenario.rows("n.t__dead_letters")] == [2]
 
 
 _OPERATION = EnvelopeSpec(kind="operation", operation="what")
@@ -156,14 +158,14 @@ def test_rows_of_changes_that_are_not_wrapped_take_plain_values_and_renamed_fiel
     tmp_path: Path, envelope: EnvelopeSpec, beside: dict[str, str]
 ) -> None:
     columns = (ColumnSpec(name="v", type=parse_type("struct<int: int, string: string>")),)
-    world = World(tmp_path, columns=columns, envelope=envelope, changelog=True)
+    scenario = Scenario(tmp_path, columns=columns, envelope=envelope, changelog=True)
     told = [{"name": name, "type": "string"} for name in beside]
     for name, aliases in (("old", []), ("new", ["old"])):
         fields = [{"name": "v", "type": "int"}, {"name": name, "type": "int", "aliases": aliases}, *told]
         text = json.dumps({"type": "record", "name": "R", "fields": fields})
-        world.produce(world.register(text), text, {"v": 1, name: 2, **beside})
-        world.settle(world.start())
-    assert [(row["v"], row["old"], "new" in row) for row in world.rows()] == [
+        scenario.produce(scenario.register(text), text, {"v": 1, name: 2, **beside})
+        scenario.settle(scenario.start())
+    assert [(row["v"], row["old"], "new" in row) for row in scenario.rows()] == [
         ({"int": 1, "string": None}, 2, False)
     ] * 2
 
@@ -257,9 +259,11 @@ def test_a_union_with_a_type_that_has_a_meaning_is_still_one(tmp_path: Path) -> 
         {"name": "before", "type": "null"}, {"name": "after", "type": row}, {"name": "op", "type": "string"},
     ]})  # fmt: skip
     columns = (ColumnSpec(name="id", type=parse_type("int")), ColumnSpec(name="v", type=parse_type("int")))
-    world = World(tmp_path, columns=columns, envelope=EnvelopeSpec(kind="debezium"), dead_letters={"stop_above": 1.0})
-    world.produce(world.register(text), text, {"before": None, "after": {"id": 1, "v": 5}, "op": "c"})
-    service = world.start()
-    world.settle(service)
+    scenario = Scenario(
+        tmp_path, columns=columns, envelope=EnvelopeSpec(kind="debezium"), dead_letters={"stop_above": 1.0}
+    )
+    scenario.produce(scenario.register(text), text, {"before": None, "after": {"id": 1, "v": 5}, "op": "c"})
+    service = scenario.start()
+    scenario.settle(service)
     assert [table.status.reason for table in service.tables] == [""]
-    assert world.rows() == [{"id": 1, "v": 5}]
+    assert scenario.rows() == [{"id": 1, "v": 5}]

@@ -20,10 +20,10 @@ from frazil.spec import TableSpec
 from frazil.spec.load import load_spec
 from frazil.spec.types import parse_column_type, parse_type
 from tests.unit.decode.columns import fields_of, values_of
-from tests.unit.ingest.test_schemas import World as Registered
+from tests.unit.ingest.test_schemas import Scenario as Registered
 from tests.unit.ingest.test_schemas import avro
 from tests.unit.rows.test_encodings import SHAPES, found, message, proto, schema_of, written
-from tests.unit.rows.test_shaped_service import World
+from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.rows.test_writer_schemas import decode, framed
 from tests.unit.rows.test_writer_schemas import fields_of as columns_of
 from tests.unit.spec.pipeline_file import with_table
@@ -233,11 +233,11 @@ _SETTINGS = "columns: {v: {type: string, coerce: true}, d: date, t: time, s: 'st
 
 def test_records_of_json_come_to_the_table(tmp_path: Path) -> None:
     spec = table_of(tmp_path, _SETTINGS)
-    world = World(tmp_path, columns=spec.columns)
+    scenario = Scenario(tmp_path, columns=spec.columns)
     for value in (7, "x", [1], {"a": None}):
-        world.run({"v": value, "d": 1, "t": 1000, "s": {"d": 2}, "ts": 0})
-    assert [row["v"] for row in world.rows()] == ["7", "x", "[1]", '{"a": null}']
-    assert {(row["d"], row["t"], row["s"]["d"]) for row in world.rows()} == {
+        scenario.run({"v": value, "d": 1, "t": 1000, "s": {"d": 2}, "ts": 0})
+    assert [row["v"] for row in scenario.rows()] == ["7", "x", "[1]", '{"a": null}']
+    assert {(row["d"], row["t"], row["s"]["d"]) for row in scenario.rows()} == {
         (date(1970, 1, 2), time(0, 0, 1), date(1970, 1, 3))
     }
 
@@ -245,25 +245,25 @@ def test_records_of_json_come_to_the_table(tmp_path: Path) -> None:
 def test_records_of_a_renamed_and_of_a_flattened_field_come_to_the_table(tmp_path: Path) -> None:
     settings = "flatten: true, columns: {v: {type: string, coerce: true, field: a.b}, c_d: date}"
     spec = table_of(tmp_path, settings)
-    world = World(tmp_path, columns=spec.columns, flatten=spec.flatten)
-    world.run({"a": {"b": 7}, "c": {"d": 1}})
-    assert [(row["v"], row["c_d"]) for row in world.rows()] == [("7", date(1970, 1, 2))]
+    scenario = Scenario(tmp_path, columns=spec.columns, flatten=spec.flatten)
+    scenario.run({"a": {"b": 7}, "c": {"d": 1}})
+    assert [(row["v"], row["c_d"]) for row in scenario.rows()] == [("7", date(1970, 1, 2))]
 
 
 def test_changes_in_an_envelope_come_to_the_table(tmp_path: Path) -> None:
     spec = table_of(tmp_path, "envelope: debezium, columns: {v: {type: string, coerce: true}, d: date}")
-    world = World(tmp_path, columns=spec.columns, envelope=spec.envelope)
-    world.run({"op": "c", "before": None, "after": {"id": 1, "v": {"x": 1}, "d": 1}, "source": {}})
-    assert [(row["v"], row["d"]) for row in world.rows()] == [('{"x": 1}', date(1970, 1, 2))]
+    scenario = Scenario(tmp_path, columns=spec.columns, envelope=spec.envelope)
+    scenario.run({"op": "c", "before": None, "after": {"id": 1, "v": {"x": 1}, "d": 1}, "source": {}})
+    assert [(row["v"], row["d"]) for row in scenario.rows()] == [('{"x": 1}', date(1970, 1, 2))]
 
 
 def test_a_column_of_names_of_an_enum_takes_the_numbers_that_came(tmp_path: Path) -> None:
     spec = table_of(tmp_path, "columns: {v: {type: string, coerce: true}}")
-    world = Registered(tmp_path, columns=spec.columns)
+    scenario = Registered(tmp_path, columns=spec.columns)
     for number, (kind, value) in enumerate([("string", "ONE"), ("int", 1), ("string", "TWO")]):
         text = avro(id="int", v=kind)
-        schema_id = world.register(text)
+        schema_id = scenario.register(text)
         for record in framed(schema_id, WriterSchema("avro", text), {"id": number, "v": value}):
-            world.source.produce("a", 0, record)
-        world.settle(world.start())
-    assert [row["v"] for row in world.rows()] == ["ONE", "1", "TWO"]
+            scenario.source.produce("a", 0, record)
+        scenario.settle(scenario.start())
+    assert [row["v"] for row in scenario.rows()] == ["ONE", "1", "TWO"]

@@ -21,8 +21,8 @@ from frazil.rows.record_keys import decode_keys
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import ColumnSpec, EnvelopeSpec
 from frazil.spec.types import parse_type
-from tests.unit.rows.test_shaped_service import World
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
+from tests.unit.rows.test_shaped_service import Scenario
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 Row = dict[str, Any]
 _CONNECT, _DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium."
@@ -204,7 +204,7 @@ def test_a_key_has_the_types_of_its_schema(
 
 
 def test_an_upsert_table_finds_its_rows_by_keys_with_a_schema_and_takes_their_tombstones(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS)
     key = _struct({"type": "int32", "field": "day", "name": f"{_CONNECT}Date", "optional": False})
     value = _struct(key["fields"][0], _field("string", "v"))
 
@@ -213,9 +213,9 @@ def test_an_upsert_table_finds_its_rows_by_keys_with_a_schema_and_takes_their_to
         whole = None if v is None and not has_tombstone else {"schema": value, "payload": row}
         return _message(key, {"day": day}).decode(), whole
 
-    world.tell(told(1, "a"), told(2, "b"), told(3, "c"))
-    world.tell(told(1, "a2"), told(2, None), told(3, None, has_tombstone=False))
-    assert world.mirror() == [{"day": dt.date(1970, 1, 2), "v": "a2"}]
+    scenario.tell(told(1, "a"), told(2, "b"), told(3, "c"))
+    scenario.tell(told(1, "a2"), told(2, None), told(3, None, has_tombstone=False))
+    assert scenario.upsert_table() == [{"day": dt.date(1970, 1, 2), "v": "a2"}]
 
 
 AVRO = [
@@ -314,25 +314,25 @@ def test_a_column_of_the_written_type_keeps_what_is_written() -> None:
 
 def test_rows_that_name_their_operation_are_read_from_messages_with_a_schema(tmp_path: Path) -> None:
     envelope = EnvelopeSpec(kind="operation", operation="ops", insert=("I",), update=("U",), delete=("D",))
-    world = UpsertWorld(
+    scenario = UpsertScenario(
         tmp_path, key=JSON_KEYS, key_columns=("id",), envelope=envelope, dead_letters={"stop_above": 1.0}
     )
     fields = [_field("int32", "id"), _field("int32", "day", name=f"{_CONNECT}Date"), _field("string", "ops")]
     for ops, number, day in (("I", 1, 5), ("I", 2, 6), ("U", 1, 7), ("D", 2, None), ("?", 3, 8)):
         value = {"id": number, "day": day, "ops": ops}
-        world.put(json.dumps({"id": number}), {"schema": _struct(*fields), "payload": value})
-    world.put('{"id": 4}', {"schema": None, "payload": {"id": 4, "ops": "I"}})
-    world.put('{"id": 5}', {"id": 5, "ops": "I"})
-    world.catch_up()
-    days = [(row["id"], row["day"]) for row in world.mirror("id", "day")]
+        scenario.put(json.dumps({"id": number}), {"schema": _struct(*fields), "payload": value})
+    scenario.put('{"id": 4}', {"schema": None, "payload": {"id": 4, "ops": "I"}})
+    scenario.put('{"id": 5}', {"id": 5, "ops": "I"})
+    scenario.catch_up()
+    days = [(row["id"], row["day"]) for row in scenario.upsert_table("id", "day")]
     assert days == [(1, dt.date(1970, 1, 8)), (4, None), (5, None)]
-    assert [kind for kind, _ in world.dead_letters()] == ["unknown_operation"]
+    assert [kind for kind, _ in scenario.dead_letters()] == ["unknown_operation"]
 
 
 def test_a_unit_that_the_file_gives_a_column_counts(tmp_path: Path) -> None:
     columns = (ColumnSpec(name="ts", type=parse_type("timestamptz"), unit="us"),)
-    world = World(tmp_path, columns=columns)
+    scenario = Scenario(tmp_path, columns=columns)
     schema = _struct(_field("int64", "ts", name=f"{_DEBEZIUM}time.MicroTimestamp"))
-    world.source.produce("a", 0, _message(schema, {"ts": 1}))
-    world.catch_up()
-    assert world.rows() == [{"ts": dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)}]
+    scenario.source.produce("a", 0, _message(schema, {"ts": 1}))
+    scenario.catch_up()
+    assert scenario.rows() == [{"ts": dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)}]

@@ -21,7 +21,7 @@ from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import WriterSchema
 from frazil.registry.protobuf import compile_proto
-from tests.unit.cdc.envelope_messages import MIRROR, avro
+from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro
 from tests.unit.cdc.envelope_reference import target_for
 from tests.unit.rows.test_writer_schemas import decode, fields_of, rows
 
@@ -185,7 +185,7 @@ def test_in_an_envelope_too_the_type_underneath_has_values_as_written(op: str, i
     reading = type(reading)(
         **{**reading.__dict__, "schemas": ((number, WriterSchema("avro", json.dumps(envelope(logical)))),)}
     )
-    changes = read_envelope(target_for(MIRROR, {"id": "long", "u": "string"}, reading=reading), records)
+    changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "long", "u": "string"}, reading=reading), records)
     assert changes.decoded.mismatches == []
     assert changes.columns[0].to_pylist() == [1_700_000_000_123]
     if op == "c":

@@ -15,9 +15,9 @@ from frazil.spec.load import load_spec
 from frazil.spec.models import EnvelopeSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemorySource
-from tests.unit.ingest.test_schemas import World, avro
+from tests.unit.ingest.test_schemas import Scenario, avro
 from tests.unit.rows.test_encodings import message, proto
-from tests.unit.rows.test_shaped_service import World as ShapedWorld
+from tests.unit.rows.test_shaped_service import Scenario as ShapedScenario
 from tests.unit.rows.test_writer_schemas import framed
 from tests.unit.spec.pipeline_file import with_table
 
@@ -33,23 +33,25 @@ def columns_of(words: str, path: Path) -> tuple[ColumnSpec, ...]:
     return load_spec(path).tables[0].columns
 
 
-def columns(world: World) -> dict[str, str]:
-    state = world.catalog.load("n.t")
+def columns(scenario: Scenario) -> dict[str, str]:
+    state = scenario.catalog.load("n.t")
     assert state is not None
     return {field.name: re.sub(r"\d+: ", "", str(field.field_type)) for field in state.schema.fields}
 
 
-def dead_letters(world: World) -> list[str]:
+def dead_letters(scenario: Scenario) -> list[str]:
     """Why records are dead letters."""
     return (
-        [row["message"] for row in world.rows("n.t__dead_letters")] if world.catalog.load("n.t__dead_letters") else []
+        [row["message"] for row in scenario.rows("n.t__dead_letters")]
+        if scenario.catalog.load("n.t__dead_letters")
+        else []
     )
 
 
-def put(world: World, text: str, *records: dict[str, Any]) -> None:
+def put(scenario: Scenario, text: str, *records: dict[str, Any]) -> None:
     """Records of a schema of Avro, read by a process of its own."""
-    world.produce(world.register(text), text, *records)
-    world.settle(world.start())
+    scenario.produce(scenario.register(text), text, *records)
+    scenario.settle(scenario.start())
 
 
 @pytest.mark.parametrize(
@@ -63,23 +65,23 @@ def put(world: World, text: str, *records: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_a_logical_type_comes_to_a_field_and_goes_again(tmp_path: Path, first: Any, later: Any, column: str) -> None:
-    world = World(tmp_path)
+    scenario = Scenario(tmp_path)
     value: Any = {"string": _UUID, "list<long>": [5]}.get(column, 5)
     plain, logical = avro(id="int", v=first), avro(id="int", v=later)
     for number, schema in enumerate((plain, logical, plain, logical), 1):
-        put(world, schema, {"id": number, "v": value})
-    assert columns(world) == {"id": "int", "v": column}
-    assert [(row["id"], row["v"]) for row in world.rows()] == [(number, value) for number in range(1, 5)]
-    assert world.catalog.load("n.t__dead_letters") is None
+        put(scenario, schema, {"id": number, "v": value})
+    assert columns(scenario) == {"id": "int", "v": column}
+    assert [(row["id"], row["v"]) for row in scenario.rows()] == [(number, value) for number in range(1, 5)]
+    assert scenario.catalog.load("n.t__dead_letters") is None
 
 
 def test_a_uuid_that_becomes_text_again_stays_in_its_column(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    scenario = Scenario(tmp_path)
     plain, logical = avro(v="string"), avro(v={"type": "string", "logicalType": "uuid"})
-    put(world, logical, {"v": _UUID})
-    put(world, plain, {"v": _UUID})
-    assert columns(world) == {"v": "uuid"}
-    assert [row["v"] for row in world.rows()] == [bytes.fromhex(_UUID.replace("-", ""))] * 2
+    put(scenario, logical, {"v": _UUID})
+    put(scenario, plain, {"v": _UUID})
+    assert columns(scenario) == {"v": "uuid"}
+    assert [row["v"] for row in scenario.rows()] == [bytes.fromhex(_UUID.replace("-", ""))] * 2
 
 
 @pytest.mark.parametrize(
@@ -94,27 +96,27 @@ def test_a_uuid_that_becomes_text_again_stays_in_its_column(tmp_path: Path) -> N
 def test_where_a_logical_type_goes_the_remedy_gives_the_numbers_their_meaning(
     tmp_path: Path, logical: str, plain: str, value: int, column: str
 ) -> None:
-    world = World(tmp_path, **_OPEN)
+    scenario = Scenario(tmp_path, **_OPEN)
     with_type, without = avro(v={"type": plain, "logicalType": logical}), avro(v=plain)
-    put(world, with_type, {"v": value})
-    put(world, without, {"v": value})
-    (reason,) = dead_letters(world)
-    world.table = world.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
-    put(world, without, {"v": value})
-    one, other = (row["v"] for row in world.rows())
+    put(scenario, with_type, {"v": value})
+    put(scenario, without, {"v": value})
+    (reason,) = dead_letters(scenario)
+    scenario.table = scenario.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
+    put(scenario, without, {"v": value})
+    one, other = (row["v"] for row in scenario.rows())
     assert one == other
-    assert columns(world) == {"v": column}
-    assert len(dead_letters(world)) == 1
+    assert columns(scenario) == {"v": column}
+    assert len(dead_letters(scenario)) == 1
 
 
 def test_a_number_that_came_to_a_text_column_is_kept_as_text_by_the_remedy(tmp_path: Path) -> None:
-    world = World(tmp_path, **_OPEN)
-    put(world, avro(v="string"), {"v": "a"})
-    put(world, avro(v="int"), {"v": 7})
-    (reason,) = dead_letters(world)
-    world.table = world.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
-    put(world, avro(v="int"), {"v": 8})
-    assert [row["v"] for row in world.rows()] == ["a", "8"]
+    scenario = Scenario(tmp_path, **_OPEN)
+    put(scenario, avro(v="string"), {"v": "a"})
+    put(scenario, avro(v="int"), {"v": 7})
+    (reason,) = dead_letters(scenario)
+    scenario.table = scenario.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
+    put(scenario, avro(v="int"), {"v": 8})
+    assert [row["v"] for row in scenario.rows()] == ["a", "8"]
 
 
 _EVENT = """
@@ -124,42 +126,42 @@ message Placed {{ {} }}
 """
 
 
-def tell(world: World, text: str, content: dict[str, Any]) -> None:
+def tell(scenario: Scenario, text: str, content: dict[str, Any]) -> None:
     """A record of Protobuf, read by a process of its own."""
-    schema_id = world.registry.register("protobuf", text, subject="a-value")
-    world.source.produce("a", 0, message(proto(text), schema_id, content))
-    world.settle(world.start())
+    schema_id = scenario.registry.register("protobuf", text, subject="a-value")
+    scenario.source.produce("a", 0, message(proto(text), schema_id, content))
+    scenario.settle(scenario.start())
 
 
 @pytest.mark.parametrize("kind", ["", "struct<by: string>"])
 def test_a_message_gets_its_first_field(tmp_path: Path, kind: str) -> None:
     without, having = _EVENT.format(""), _EVENT.format("string by = 1;")
-    world = World(tmp_path, value={"format": "protobuf"}, **_OPEN)
+    scenario = Scenario(tmp_path, value={"format": "protobuf"}, **_OPEN)
     if kind:
         told = ColumnSpec(name="placed", type=parse_type(kind))
-        world.table = world.table.model_copy(update={"columns": (told,)})
+        scenario.table = scenario.table.model_copy(update={"columns": (told,)})
     for number, (text, placed) in enumerate([(without, {}), (having, {"by": "x"}), (without, {})], 1):
-        tell(world, text, {"id": number, "placed": placed})
-    rows = [(row["id"], row["placed"]) for row in world.rows()]
+        tell(scenario, text, {"id": number, "placed": placed})
+    rows = [(row["id"], row["placed"]) for row in scenario.rows()]
     if kind:
-        assert (rows, dead_letters(world)) == ([(1, {"by": None}), (2, {"by": "x"}), (3, {"by": None})], [])
+        assert (rows, dead_letters(scenario)) == ([(1, {"by": None}), (2, {"by": "x"}), (3, {"by": None})], [])
         return
     assert rows == [(1, True), (3, True)]
-    (reason,) = dead_letters(world)
-    world.table = world.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
-    tell(world, having, {"id": 4, "placed": {"by": "y"}})
-    tell(world, without, {"id": 5, "placed": {}})
-    later = [(row["id"], row["placed"], row["placed_fields"]) for row in world.rows() if row["id"] > 3]
+    (reason,) = dead_letters(scenario)
+    scenario.table = scenario.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
+    tell(scenario, having, {"id": 4, "placed": {"by": "y"}})
+    tell(scenario, without, {"id": 5, "placed": {}})
+    later = [(row["id"], row["placed"], row["placed_fields"]) for row in scenario.rows() if row["id"] > 3]
     assert later == [(4, None, {"by": "y"}), (5, None, {"by": None})]
-    assert len(dead_letters(world)) == 1
+    assert len(dead_letters(scenario)) == 1
 
 
 def test_a_message_loses_its_last_field(tmp_path: Path) -> None:
-    world = World(tmp_path, value={"format": "protobuf"})
-    tell(world, _EVENT.format("string by = 1;"), {"id": 1, "placed": {"by": "x"}})
-    tell(world, _EVENT.format(""), {"id": 2, "placed": {}})
-    tell(world, _EVENT.format(""), {"id": 3})
-    assert [row["placed"] for row in world.rows()] == [{"by": "x"}, {"by": None}, None]
+    scenario = Scenario(tmp_path, value={"format": "protobuf"})
+    tell(scenario, _EVENT.format("string by = 1;"), {"id": 1, "placed": {"by": "x"}})
+    tell(scenario, _EVENT.format(""), {"id": 2, "placed": {}})
+    tell(scenario, _EVENT.format(""), {"id": 3})
+    assert [row["placed"] for row in scenario.rows()] == [{"by": "x"}, {"by": None}, None]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -167,20 +169,20 @@ def test_a_message_loses_its_last_field(tmp_path: Path) -> None:
 def test_schemas_that_come_in_one_batch_get_a_column_that_holds_both(
     tmp_path: Path, order: tuple[int, int], partitions: int
 ) -> None:
-    world = World(tmp_path, on_bad_record="stop")
-    world.source = MemorySource()
-    world.source.create("a", partitions)
+    scenario = Scenario(tmp_path, on_bad_record="stop")
+    scenario.source = MemorySource()
+    scenario.source.create("a", partitions)
     hollow = {"type": "record", "name": "P", "fields": []}
     having = {**hollow, "fields": [{"name": "by", "type": "string"}]}
     uuids = [{"type": "string", "logicalType": "uuid"}, "string"]
     texts = [avro(p=["null", kind], u=of) for kind, of in zip((hollow, having), uuids, strict=True)]
     records = [{"p": {}, "u": _UUID}, {"p": {"by": "x"}, "u": "y"}]
     for place, which in enumerate(order):
-        (value,) = framed(world.register(texts[which]), WriterSchema("avro", texts[which]), records[which])
-        world.source.produce("a", place % partitions, value)
-    world.settle(world.start())
-    assert columns(world) == {"p": "struct<by: optional string>", "u": "string"}
-    assert sorted(map(str, world.rows())) == [
+        (value,) = framed(scenario.register(texts[which]), WriterSchema("avro", texts[which]), records[which])
+        scenario.source.produce("a", place % partitions, value)
+    scenario.settle(scenario.start())
+    assert columns(scenario) == {"p": "struct<by: optional string>", "u": "string"}
+    assert sorted(map(str, scenario.rows())) == [
         str({"p": {"by": "x"}, "u": "y"}),
         str({"p": {"by": None}, "u": _UUID}),
     ]
@@ -205,15 +207,15 @@ def _with_schema(number: int, kind: dict[str, Any], value: Any) -> dict[str, Any
     ],
 )
 def test_a_struct_of_kafka_connect_gets_its_first_field_and_loses_it(tmp_path: Path, wrap: Any, put: Any) -> None:
-    world = ShapedWorld(tmp_path, envelope=EnvelopeSpec(kind="debezium"))
+    scenario = ShapedScenario(tmp_path, envelope=EnvelopeSpec(kind="debezium"))
     without = wrap({"type": "struct", "fields": []})
     having = wrap({"type": "struct", "fields": [{"field": "by", "type": "string", "optional": True}]})
-    world.run(_with_schema(1, without, put({})))
-    assert list(world.columns()) == ["id"]
-    world.run(_with_schema(2, having, put({"by": "x"})))
-    world.run(_with_schema(3, without, put({})))
+    scenario.run(_with_schema(1, without, put({})))
+    assert list(scenario.columns()) == ["id"]
+    scenario.run(_with_schema(2, having, put({"by": "x"})))
+    scenario.run(_with_schema(3, without, put({})))
     rows = [
-        (row["id"], dict(row["st"]) if isinstance(put(1), dict) and row["st"] else row["st"]) for row in world.rows()
+        (row["id"], dict(row["st"]) if isinstance(put(1), dict) and row["st"] else row["st"]) for row in scenario.rows()
     ]
     assert rows == [(1, None), (2, put({"by": "x"})), (3, put({"by": None}))]
 
@@ -231,31 +233,31 @@ def test_a_struct_of_kafka_connect_gets_its_first_field_and_loses_it(tmp_path: P
 def test_a_named_type_of_kafka_connect_is_as_written_in_a_column_of_the_type_underneath(
     tmp_path: Path, name: str, kind: str, value: Any, column: str
 ) -> None:
-    world = ShapedWorld(
+    scenario = ShapedScenario(
         tmp_path, envelope=EnvelopeSpec(kind="debezium"), columns=(ColumnSpec(name="st", type=parse_type(column)),)
     )
-    world.run(_with_schema(1, {"type": kind}, value), _with_schema(2, {"type": kind, "name": name}, value))
-    assert [row["st"] for row in world.rows()] == [value] * 2
+    scenario.run(_with_schema(1, {"type": kind}, value), _with_schema(2, {"type": kind, "name": name}, value))
+    assert [row["st"] for row in scenario.rows()] == [value] * 2
 
 
 def test_a_field_that_is_renamed_and_gets_a_logical_type_goes_on_in_its_column(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    put(world, avro(old="string", n="long"), {"old": _UUID, "n": 1})
+    scenario = Scenario(tmp_path)
+    put(scenario, avro(old="string", n="long"), {"old": _UUID, "n": 1})
     kinds = [
         {"name": "new", "aliases": ["old"], "type": {"type": "string", "logicalType": "uuid"}},
         {"name": "n", "type": {"type": "long", "logicalType": "timestamp-millis"}},
     ]
-    put(world, json.dumps({"type": "record", "name": "R", "fields": kinds}), {"new": _UUID.upper(), "n": 2})
-    assert columns(world) == {"old": "string", "n": "long"}
-    assert world.rows() == [{"old": _UUID, "n": 1}, {"old": _UUID.upper(), "n": 2}]
+    put(scenario, json.dumps({"type": "record", "name": "R", "fields": kinds}), {"new": _UUID.upper(), "n": 2})
+    assert columns(scenario) == {"old": "string", "n": "long"}
+    assert scenario.rows() == [{"old": _UUID, "n": 1}, {"old": _UUID.upper(), "n": 2}]
 
 
 def test_a_mirror_s_key_that_gets_a_logical_type_is_the_same_key(tmp_path: Path) -> None:
-    world = World(tmp_path, mode="upsert", key_columns=("id",), format_version=3)
-    put(world, avro(id="string", v="int"), {"id": _UUID, "v": 1})
-    put(world, avro(id={"type": "string", "logicalType": "uuid"}, v="int"), {"id": _UUID, "v": 2})
-    state = world.catalog.load("n.t")
+    scenario = Scenario(tmp_path, mode="upsert", key_columns=("id",), format_version=3)
+    put(scenario, avro(id="string", v="int"), {"id": _UUID, "v": 1})
+    put(scenario, avro(id={"type": "string", "logicalType": "uuid"}, v="int"), {"id": _UUID, "v": 2})
+    state = scenario.catalog.load("n.t")
     assert state is not None
     assert str(state.schema.find_field("id").field_type) == "string"
-    assert [row["v"] for row in world.rows()] == [1, 2]
-    assert dead_letters(world) == []
+    assert [row["v"] for row in scenario.rows()] == [1, 2]
+    assert dead_letters(scenario) == []

@@ -24,7 +24,7 @@ from frazil.spec import ColumnSpec
 from frazil.spec.models import DeadLettersSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import World, avro
+from tests.unit.ingest.test_schemas import Scenario, avro
 
 _CASES: list[tuple[str, tuple[str, ...], Any, Any, str]] = [
     ("struct<p: int>", ("v", "p"), {"p": 1}, "x", "v"),
@@ -141,16 +141,16 @@ def test_so_are_records_of_the_registry(
     tmp_path: Path, kind: str, out: tuple[str, ...], good: tuple[Any, Any], bad: tuple[Any, Any]
 ) -> None:
     columns = (ColumnSpec(name="v", type=parse_type(kind)),)
-    world = World(tmp_path, columns=columns, exclude=(out,), dead_letters={"stop_above": 1.0})
+    scenario = Scenario(tmp_path, columns=columns, exclude=(out,), dead_letters={"stop_above": 1.0})
     for number, (written, value) in enumerate((bad, good, bad, good)):
         text = avro(id="int", v=written)
-        world.produce(world.register(text), text, {"id": number, "v": value})
-        service = world.start()
-        world.settle(service)
+        scenario.produce(scenario.register(text), text, {"id": number, "v": value})
+        service = scenario.start()
+        scenario.settle(service)
         assert [table.status.reason for table in service.tables] == [""]
-    assert world.rows() == [{"id": 1, "v": None}, {"id": 3, "v": None}]
+    assert scenario.rows() == [{"id": 1, "v": None}, {"id": 3, "v": None}]
     dead_letters = [
-        (dead_letter["offset"], dead_letter["error_class"]) for dead_letter in world.rows("n.t__dead_letters")
+        (dead_letter["offset"], dead_letter["error_class"]) for dead_letter in scenario.rows("n.t__dead_letters")
     ]
     assert dead_letters == [(0, "type_mismatch"), (2, "type_mismatch")]
 

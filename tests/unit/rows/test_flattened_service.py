@@ -14,7 +14,7 @@ from frazil.spec import ColumnSpec
 from frazil.spec.models import FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import World
+from tests.unit.ingest.test_schemas import Scenario
 
 _ADDRESS = (ColumnSpec(name="address", type=parse_type("struct<zip: string>")),)
 _A_B = (ColumnSpec(name="a_b", type=parse_type("string")),)
@@ -110,11 +110,11 @@ def test_a_struct_that_waits_for_its_record_gets_it_though_a_member_has_a_column
         address = {"type": "record", "name": "A", "fields": fields}
         return json.dumps({"type": "record", "name": "P", "fields": [{"name": "address", "type": address}]})
 
-    world = World(tmp_path, flatten=FlattenSpec(), columns=_ADDRESS + _LAT)
+    scenario = Scenario(tmp_path, flatten=FlattenSpec(), columns=_ADDRESS + _LAT)
     for text, geo in ((place(), {"lat": 1.5}), (place("lon"), {"lat": 2.5, "lon": 3.5})):
-        world.produce(world.register(text), text, {"address": {"zip": "1", "geo": geo}})
-        world.settle(world.start())
-    assert world.rows() == [
+        scenario.produce(scenario.register(text), text, {"address": {"zip": "1", "geo": geo}})
+        scenario.settle(scenario.start())
+    assert scenario.rows() == [
         {"address": {"zip": "1"}, "lat": 1.5},
         {"address": {"zip": "1", "geo": {"lon": 3.5}}, "lat": 2.5},
     ]
@@ -157,16 +157,16 @@ def test_a_record_inside_a_list_of_avro_gets_one_more(tmp_path: Path) -> None:
             {"type": "record", "name": "O", "fields": [{"name": "l", "type": {"type": "array", "items": item}}]}
         )
 
-    world = World(tmp_path, flatten=FlattenSpec())
+    scenario = Scenario(tmp_path, flatten=FlattenSpec())
     price = {"type": "record", "name": "P", "fields": [{"name": "amount", "type": "double"}]}
     for text, record in (
         (order(), {"l": [{"sku": "x"}]}),
         (order({"name": "price", "type": ["null", price]}), {"l": []}),
         (order({"name": "price", "type": ["null", price]}), {"l": [{"sku": "y", "price": {"amount": 1.5}}]}),
     ):
-        world.produce(world.register(text), text, record)
-        world.settle(world.start())
-    assert [row["l"] for row in world.rows()] == [
+        scenario.produce(scenario.register(text), text, record)
+        scenario.settle(scenario.start())
+    assert [row["l"] for row in scenario.rows()] == [
         [{"sku": "x"}],
         [],
         [{"sku": "y", "price": {"amount": 1.5}}],

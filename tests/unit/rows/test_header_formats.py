@@ -20,7 +20,7 @@ from frazil.spec.models import ValueSpec
 from frazil.spec.types import parse_type
 from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
-from tests.unit.ingest.test_schemas import World, avro
+from tests.unit.ingest.test_schemas import Scenario, avro
 from tests.unit.rows.test_shaped_tasks import rows_of
 from tests.unit.rows.test_writer_schemas import framed
 
@@ -137,18 +137,18 @@ def test_a_running_pipeline_asks_for_the_schemas_of_headers_keys_and_values(tmp_
         ),
         "t": ColumnSpec(name="t", type=parse_type("int"), header="digits", value=ValueSpec(format="text")),
     }
-    world = World(tmp_path, columns=tuple(values.values()), key=ValueSpec(format="avro"), metadata={"key": "k"})
+    scenario = Scenario(tmp_path, columns=tuple(values.values()), key=ValueSpec(format="avro"), metadata={"key": "k"})
     text = avro(id="int")
-    schema_id = world.register(text)
-    world.register('"long"', "numbers")
+    schema_id = scenario.register(text)
+    scenario.register('"long"', "numbers")
     value = framed(schema_id, WriterSchema("avro", text), {"id": 1})[0]
     headers = (("event", value), ("number", b"\x0e"), ("digits", b"12"))
-    world.source.produce("a", 0, value, key=value, headers=headers)
-    world.settle()
-    assert world.rows() == [{"a:b": {"id": 1}, "n": 7, "t": 12, "k": {"id": 1}, "id": 1}]
-    table = Table(world.table)
+    scenario.source.produce("a", 0, value, key=value, headers=headers)
+    scenario.settle()
+    assert scenario.rows() == [{"a:b": {"id": 1}, "n": 7, "t": 12, "k": {"id": 1}, "id": 1}]
+    table = Table(scenario.table)
     assert [column for column, _ in table.target().headers] == ["a:b", "n"]
-    state = world.catalog.load("n.t")
+    state = scenario.catalog.load("n.t")
     assert state is not None
     assert state.progress.schemas == (str(schema_id),), "progress names schemas of values alone"
 

@@ -98,34 +98,34 @@ def test_skipped_and_rescued_they_do_not_stop_the_table_either(tmp_path: Path) -
 def test_a_record_without_a_value_that_identifies_a_row_is_a_letter_and_the_column_stays_required(
     tmp_path: Path,
 ) -> None:
-    world = test_schemas.World(tmp_path)
+    scenario = test_schemas.Scenario(tmp_path)
     schema = Schema(
         NestedField(1, "id", LongType(), required=True),
         NestedField(2, "name", StringType(), required=True),
         identifier_field_ids=[1],
     )
-    world.catalog.create("n.t", schema, {}, 2)
+    scenario.catalog.create("n.t", schema, {}, 2)
     text = test_schemas.avro(id=["null", "long"], name=["null", "string"])
-    number = world.register(text)
-    world.produce(number, text, {"id": 1, "name": "a"}, {"id": None, "name": "b"}, {"id": 3, "name": None})
-    service = world.start()
-    world.settle(service)
+    number = scenario.register(text)
+    scenario.produce(number, text, {"id": 1, "name": "a"}, {"id": None, "name": "b"}, {"id": 3, "name": None})
+    service = scenario.start()
+    scenario.settle(service)
     (table,) = service.tables
     assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
-    assert world.rows() == [{"id": 1, "name": "a"}, {"id": 3, "name": None}]
-    (dead_letter,) = world.rows("n.t__dead_letters")
+    assert scenario.rows() == [{"id": 1, "name": "a"}, {"id": 3, "name": None}]
+    (dead_letter,) = scenario.rows("n.t__dead_letters")
     assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "missing_value", "id")
 
 
 def test_avro_records_with_a_field_that_is_kept_out_are_letters(tmp_path: Path) -> None:
-    world = test_schemas.World(tmp_path, metadata={"offset": "_offset"})
+    scenario = test_schemas.Scenario(tmp_path, metadata={"offset": "_offset"})
     plain, other = test_schemas.avro(id="long"), test_schemas.avro(id="long", _offset=["null", "long"])
-    one, two = world.register(plain), world.register(other)
-    world.produce(one, plain, {"id": 1})
-    world.produce(two, other, {"id": 2, "_offset": 5}, {"id": 3, "_offset": None})
-    world.settle()
-    assert [(row["id"], row["_offset"]) for row in world.rows()] == [(1, 0), (3, 2)]
-    (dead_letter,) = world.rows("n.t__dead_letters")
+    one, two = scenario.register(plain), scenario.register(other)
+    scenario.produce(one, plain, {"id": 1})
+    scenario.produce(two, other, {"id": 2, "_offset": 5}, {"id": 3, "_offset": None})
+    scenario.settle()
+    assert [(row["id"], row["_offset"]) for row in scenario.rows()] == [(1, 0), (3, 2)]
+    (dead_letter,) = scenario.rows("n.t__dead_letters")
     assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "name_conflict", "_offset")
 
 

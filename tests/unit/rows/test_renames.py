@@ -14,7 +14,7 @@ from frazil.decode.renames import find_renames
 from frazil.decode.settings import WriterSchema
 from frazil.ingest.state.status import RunState
 from frazil.spec.types import parse_type
-from tests.unit.ingest.test_schemas import World
+from tests.unit.ingest.test_schemas import Scenario
 from tests.unit.rows.test_writer_schemas import decode, fields_of, framed, rows
 
 LONG = parse_type("long")
@@ -41,7 +41,7 @@ def value(number: int) -> bytes:
 
 
 def read_all(
-    world: World,
+    scenario: Scenario,
     schemas: Mapping[int, WriterSchema],
     records: Mapping[int, dict[str, Any]],
     order: Sequence[int],
@@ -49,14 +49,14 @@ def read_all(
 ) -> None:
     """Writes the record of each schema in this order, and reads them, all at once or each by itself."""
     for number in schemas:
-        assert world.register(schemas[number].text) == number
+        assert scenario.register(schemas[number].text) == number
     for number in order:
         (raw,) = framed(number, schemas[number], records[number])
-        world.source.produce("a", 0, raw)
+        scenario.source.produce("a", 0, raw)
         if not is_one_batch:
-            world.settle(world.start())
-    service = world.start()
-    world.settle(service)
+            scenario.settle(scenario.start())
+    service = scenario.start()
+    scenario.settle(service)
     assert [(table.status.run_state, table.status.reason) for table in service.tables] == [(RunState.WAITING, "")]
 
 
@@ -82,14 +82,14 @@ def test_whichever_name_the_column_has_they_are_all_in_it(column: str) -> None:
 def test_a_table_has_one_column_in_whatever_order_its_records_come(
     tmp_path: Path, order: tuple[int, ...], is_one_batch: bool
 ) -> None:
-    world = World(tmp_path)
-    read_all(world, SCHEMAS, {number: record(number) for number in SCHEMAS}, order, is_one_batch)
-    state = world.catalog.load("n.t")
+    scenario = Scenario(tmp_path)
+    read_all(scenario, SCHEMAS, {number: record(number) for number in SCHEMAS}, order, is_one_batch)
+    state = scenario.catalog.load("n.t")
     assert state is not None
     (column,) = {field.name for field in state.schema.fields} - {"in"}
     assert column == ("a" if is_one_batch else NAMES[order[0]])
-    assert [row[column] for row in world.rows()] == list(order)
-    assert [row["in"][column] for row in world.rows()] == list(order)
+    assert [row[column] for row in scenario.rows()] == list(order)
+    assert [row["in"][column] for row in scenario.rows()] == list(order)
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
@@ -107,11 +107,11 @@ def test_of_two_fields_with_one_former_name_the_first_has_its_column(
 
     schemas = {1: split(("name", [])), 2: split(("first", ["name"]), ("last", ["name"]))}
     rows = {1: {"name": "a b"}, 2: {"first": "a", "last": "b"}}
-    world = World(tmp_path)
-    read_all(world, schemas, {number: {**row, "in": row} for number, row in rows.items()}, order, is_one_batch)
+    scenario = Scenario(tmp_path)
+    read_all(scenario, schemas, {number: {**row, "in": row} for number, row in rows.items()}, order, is_one_batch)
     column = "name" if is_one_batch or order == (1, 2) else "first"
     found = {1: {column: "a b", "last": None}, 2: {column: "a", "last": "b"}}
-    assert [{name: row.get(name) for name in (column, "last")} for row in world.rows()] == [found[n] for n in order]
+    assert [{name: row.get(name) for name in (column, "last")} for row in scenario.rows()] == [found[n] for n in order]
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
@@ -124,11 +124,11 @@ def test_so_have_those_of_records_in_lists_and_maps(tmp_path: Path, order: tuple
         return WriterSchema("avro", json.dumps({"type": "record", "name": "R", "fields": fields}))
 
     schemas = {1: schema_of("a"), 2: schema_of("b", "a")}
-    world = World(tmp_path)
+    scenario = Scenario(tmp_path)
     records = {n: {"l": [{NAMES[n]: n}, None], "m": {"k": {NAMES[n]: n}}} for n in schemas}
-    read_all(world, schemas, records, order, is_one_batch)
+    read_all(scenario, schemas, records, order, is_one_batch)
     column = "a" if is_one_batch else NAMES[order[0]]
-    assert world.rows() == [{"l": [{column: n}, None], "m": [("k", {column: n})]} for n in order]
+    assert scenario.rows() == [{"l": [{column: n}, None], "m": [("k", {column: n})]} for n in order]
 
 
 def test_what_one_schema_says_holds_on_from_what_another_does() -> None:
@@ -153,24 +153,24 @@ def _record(name: str, *fields: dict[str, Any], **more: Any) -> str:
 @pytest.mark.parametrize("is_user_first", [True, False])
 @pytest.mark.parametrize("is_one_batch", [True, False])
 def test_an_alias_names_no_field_of_another_record(tmp_path: Path, is_user_first: bool, is_one_batch: bool) -> None:
-    world = World(tmp_path)
+    scenario = Scenario(tmp_path)
     order = _record("Order", {"name": "id", "type": "int"})
     user = _record("User", {"name": "user_id", "type": "int", "aliases": ["id"]})
     sent = [(user, {"user_id": 77}), (order, {"id": 1})]
     for text, record in sent if is_user_first else reversed(sent):
-        world.produce(world.register(text), text, record)
+        scenario.produce(scenario.register(text), text, record)
         if not is_one_batch:
-            world.settle(world.start())
-    world.settle(world.start())
-    found = sorted((row.get("id") or 0, row.get("user_id") or 0) for row in world.rows())
+            scenario.settle(scenario.start())
+    scenario.settle(scenario.start())
+    found = sorted((row.get("id") or 0, row.get("user_id") or 0) for row in scenario.rows())
     assert found == [(0, 77), (1, 0)]
 
 
 def test_a_record_that_got_another_name_by_an_alias_keeps_the_columns_of_its_fields(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    scenario = Scenario(tmp_path)
     old = _record("User", {"name": "id", "type": "int"})
     new = _record("Person", {"name": "user_id", "type": "int", "aliases": ["id"]}, aliases=["User"])
     for text, record in ((old, {"id": 1}), (new, {"user_id": 2})):
-        world.produce(world.register(text), text, record)
-        world.settle(world.start())
-    assert world.rows() == [{"id": 1}, {"id": 2}]
+        scenario.produce(scenario.register(text), text, record)
+        scenario.settle(scenario.start())
+    assert scenario.rows() == [{"id": 1}, {"id": 2}]

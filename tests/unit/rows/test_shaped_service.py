@@ -23,7 +23,7 @@ from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, S
 from tests.unit.rows.test_writer_schemas import framed
 
 
-class World:
+class Scenario:
     """One topic, one table with these settings; every `run` is a process of its own, with no memory of the last."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
@@ -81,16 +81,16 @@ class World:
 
 
 def test_a_new_nested_field_gets_its_column_before_its_data_and_a_restart_changes_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path, flatten=FlattenSpec(), column_case="snake")
-    world.run({"userId": 1, "order": {"id": 7}})
-    world.run({"userId": 2, "order": {"lineCount": 3}})
-    world.run({"userId": 3, "order": {"id": 8, "lineCount": 4}})
-    assert world.columns() == {
+    scenario = Scenario(tmp_path, flatten=FlattenSpec(), column_case="snake")
+    scenario.run({"userId": 1, "order": {"id": 7}})
+    scenario.run({"userId": 2, "order": {"lineCount": 3}})
+    scenario.run({"userId": 3, "order": {"id": 8, "lineCount": 4}})
+    assert scenario.columns() == {
         "user_id": "field: userId",
         "order_id": "field: order.id",
         "order_line_count": "field: order.lineCount",
     }
-    assert world.rows() == [
+    assert scenario.rows() == [
         {"user_id": 1, "order_id": 7, "order_line_count": None},
         {"user_id": 2, "order_id": None, "order_line_count": 3},
         {"user_id": 3, "order_id": 8, "order_line_count": 4},
@@ -98,60 +98,60 @@ def test_a_new_nested_field_gets_its_column_before_its_data_and_a_restart_change
 
 
 def test_two_fields_that_would_share_a_column_stop_the_table_also_after_a_restart(tmp_path: Path) -> None:
-    world = World(tmp_path, flatten=FlattenSpec())
-    world.run({"user": {"id": 1}})
+    scenario = Scenario(tmp_path, flatten=FlattenSpec())
+    scenario.run({"user": {"id": 1}})
     for _ in range(2):
-        table = world.run({"user_id": 2})
+        table = scenario.run({"user_id": 2})
         assert (table.status.run_state, table.status.reason) == (
             RunState.STOPPED,
             "the fields user.id and user_id would share the column user_id",
         )
         assert table.status.remedy.startswith("leave one of the fields out with `exclude`")
-    assert world.rows() == [{"user_id": 1}]
+    assert scenario.rows() == [{"user_id": 1}]
 
 
 def test_an_existing_table_and_a_declared_column_find_their_fields(tmp_path: Path) -> None:
     declared = (ColumnSpec(name="user_id", type=parse_type("string")), ColumnSpec(name="never", type=parse_type("int")))
-    world = World(tmp_path, flatten=FlattenSpec(), columns=declared, unknown_fields="drop")
-    world.run({"user": {"id": "u1", "x": 1}}, {"user": {"id": "u2"}})
-    world.run({"user": {"id": "u3"}})
-    assert world.columns() == {"user_id": "field: user.id", "never": None}
-    assert [row["user_id"] for row in world.rows()] == ["u1", "u2", "u3"]
+    scenario = Scenario(tmp_path, flatten=FlattenSpec(), columns=declared, unknown_fields="drop")
+    scenario.run({"user": {"id": "u1", "x": 1}}, {"user": {"id": "u2"}})
+    scenario.run({"user": {"id": "u3"}})
+    assert scenario.columns() == {"user_id": "field: user.id", "never": None}
+    assert [row["user_id"] for row in scenario.rows()] == ["u1", "u2", "u3"]
 
 
 def test_a_column_fed_by_name_and_one_that_is_left_out(tmp_path: Path) -> None:
     declared = (ColumnSpec(name="total", type=parse_type("decimal(9,2)"), field=("order", "total")),)
-    world = World(tmp_path, columns=declared, exclude=(("secret",),))
-    table = world.run({"order": {"total": 1.25, "id": 1}, "secret": {"a": [1, "x"]}})
+    scenario = Scenario(tmp_path, columns=declared, exclude=(("secret",),))
+    table = scenario.run({"order": {"total": 1.25, "id": 1}, "secret": {"a": [1, "x"]}})
     assert (table.status.run_state, table.schema.dropped) == (RunState.WAITING, frozenset())
-    assert [(str(row["total"]), row["order"]) for row in world.rows()] == [("1.25", {"id": 1})]
+    assert [(str(row["total"]), row["order"]) for row in scenario.rows()] == [("1.25", {"id": 1})]
 
 
 def test_schemas_of_keys_are_fetched_apart_and_keys_grow_like_values(tmp_path: Path) -> None:
-    world = World(tmp_path, key=ValueSpec(format="avro"), metadata={"key": "_key"})
+    scenario = Scenario(tmp_path, key=ValueSpec(format="avro"), metadata={"key": "_key"})
     for names in (("id",), ("id", "part")):
         fields = [{"name": name, "type": "int"} for name in names]
         text = json.dumps({"type": "record", "name": "K", "fields": fields})
-        number = world.registry.register("avro", text, subject="a-key")
+        number = scenario.registry.register("avro", text, subject="a-key")
         (key,) = framed(number, WriterSchema("avro", text), dict.fromkeys(names, 7))
-        world.source.produce("a", 0, b'{"x": 1}', key=key)
-        world.source.produce("a", 0, b'{"x": 2}')
-        assert world.catch_up().status.run_state is RunState.WAITING
-    assert world.rows() == [
+        scenario.source.produce("a", 0, b'{"x": 1}', key=key)
+        scenario.source.produce("a", 0, b'{"x": 2}')
+        assert scenario.catch_up().status.run_state is RunState.WAITING
+    assert scenario.rows() == [
         {"x": 1, "_key": {"id": 7}},
         {"x": 2, "_key": None},
         {"x": 1, "_key": {"id": 7, "part": 7}},
         {"x": 2, "_key": None},
     ]
-    (newest, *_) = world.catalog.ancestors("n.t")
+    (newest, *_) = scenario.catalog.ancestors("n.t")
     assert newest.summary["frazil.p.schemas"] == "json"
 
 
 def test_keys_that_contradict_each_other_stop_the_table_with_words_about_their_column(tmp_path: Path) -> None:
-    world = World(tmp_path, key=ValueSpec(format="json"), metadata={"key": "_key"})
+    scenario = Scenario(tmp_path, key=ValueSpec(format="json"), metadata={"key": "_key"})
     for n in range(1001):  # More than one Arrow batch holds: each of the two infers a type of its own.
-        world.source.produce("a", 0, b'{"x": 1}', key=b"1" if n < 1000 else b'"x"')
-    table = world.catch_up()
+        scenario.source.produce("a", 0, b'{"x": 1}', key=b"1" if n < 1000 else b'"x"')
+    table = scenario.catch_up()
     assert (table.status.run_state, table.status.reason, table.status.where) == (
         RunState.STOPPED,
         'field _key: string "x" does not fit long',
@@ -164,16 +164,16 @@ def test_keys_that_contradict_each_other_stop_the_table_with_words_about_their_c
 def test_a_start_at_a_partition_that_is_not_there_stops_a_table_without_progress(
     tmp_path: Path, topic: str | None
 ) -> None:
-    world = World(tmp_path, start=Start(kind="offsets", offsets={topic: {0: 1, 3: 7}}))
-    table = world.run({"n": 1}, {"n": 2})
+    scenario = Scenario(tmp_path, start=Start(kind="offsets", offsets={topic: {0: 1, 3: 7}}))
+    table = scenario.run({"n": 1}, {"n": 2})
     assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "topic a, partition 3")
     assert table.status.reason == "`start` has an offset of partition 3, and the topic has 1"
-    started = world.spec
+    started = scenario.spec
     table_spec = started.tables[0].model_copy(update={"start": Start(kind="offsets", offsets={topic: {0: 1}})})
-    world.spec = started.model_copy(update={"tables": (table_spec,)})
-    world.catch_up()
-    world.spec = started
-    assert (world.run({"n": 3}).status.run_state, world.rows()) == (RunState.WAITING, [{"n": 2}, {"n": 3}])
+    scenario.spec = started.model_copy(update={"tables": (table_spec,)})
+    scenario.catch_up()
+    scenario.spec = started
+    assert (scenario.run({"n": 3}).status.run_state, scenario.rows()) == (RunState.WAITING, [{"n": 2}, {"n": 3}])
 
 
 @pytest.mark.parametrize(
@@ -190,10 +190,10 @@ def test_a_start_at_a_partition_that_is_not_there_stops_a_table_without_progress
 def test_a_new_table_has_the_level_of_its_own_codec(tmp_path: Path, codec: str, level: str, found: str | None) -> None:
     prefix = "write.parquet.compression"
     properties = {f"{prefix}-codec": codec, f"{prefix}-level": level}
-    world = World(tmp_path, properties={name: text for name, text in properties.items() if text})
-    assert world.run({"x": 1}).status.run_state is RunState.WAITING
-    assert world.rows() == [{"x": 1}]
-    state = world.catalog.load("n.t")
+    scenario = Scenario(tmp_path, properties={name: text for name, text in properties.items() if text})
+    assert scenario.run({"x": 1}).status.run_state is RunState.WAITING
+    assert scenario.rows() == [{"x": 1}]
+    state = scenario.catalog.load("n.t")
     assert state is not None
     assert state.properties.get(f"{prefix}-level") == found
     assert state.properties[f"{prefix}-codec"] == (codec or "zstd")

@@ -12,8 +12,8 @@ from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only, turn_until
-from tests.unit.upsert.test_upsert_service import UpsertWorld
-from tests.unit.upsert.upsert_source import MirrorWorld, changed, gone, made, tombstone
+from tests.unit.upsert.test_upsert_service import UpsertScenario
+from tests.unit.upsert.upsert_source import UpsertSource, changed, gone, made, tombstone
 
 JSON_KEYS = ValueSpec(format="json")
 X = ColumnSpec(name="x", type=parse_type("long"))
@@ -98,34 +98,34 @@ def test_a_flattened_row_of_a_tombstone_has_its_constants_and_its_key(tmp_path: 
 
 
 def test_an_upsert_table_that_ignores_tombstones_keeps_the_rows_and_counts_them(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, 1, key=JSON_KEYS, tombstones="ignore")
+    scenario = UpsertScenario(tmp_path, 1, key=JSON_KEYS, tombstones="ignore")
     for key, value in ((1, {"v": "a"}), (2, {"v": "b"}), (1, None), (3, None)):
-        world.put(json.dumps({"id": key}), None if value is None else {"id": key, **value})
-    table = world.catch_up()
-    assert sorted(row["id"] for row in world.mirror()) == [1, 2]
+        scenario.put(json.dumps({"id": key}), None if value is None else {"id": key, **value})
+    table = scenario.catch_up()
+    assert sorted(row["id"] for row in scenario.upsert_table()) == [1, 2]
     assert dict(table.progress.ignored_records) == {"tombstone": 2}
 
 
 def test_an_upsert_table_makes_dead_letters_of_tombstones_where_it_says_so(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, 1, key=JSON_KEYS, tombstones="dead_letter", dead_letters={"stop_above": 1.0})
+    scenario = UpsertScenario(tmp_path, 1, key=JSON_KEYS, tombstones="dead_letter", dead_letters={"stop_above": 1.0})
     for key, value in ((1, {"v": "a"}), (1, None), (2, {"v": "b"})):
-        world.put(json.dumps({"id": key}), None if value is None else {"id": key, **value})
-    world.catch_up()
-    assert sorted(row["id"] for row in world.mirror()) == [1, 2]
-    assert [reason for _, reason in world.dead_letters()] == [
+        scenario.put(json.dumps({"id": key}), None if value is None else {"id": key, **value})
+    scenario.catch_up()
+    assert sorted(row["id"] for row in scenario.upsert_table()) == [1, 2]
+    assert [reason for _, reason in scenario.dead_letters()] == [
         "the record has no value (a tombstone), and `tombstones` of the table is dead_letter"
     ]
 
 
 @pytest.mark.parametrize("word", ["ignore", "dead_letter"])
 def test_the_tombstone_behind_a_delete_of_debezium_is_what_the_file_says(tmp_path: Path, word: str) -> None:
-    world = MirrorWorld(tmp_path, tombstones=word)
-    table = world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}), gone(1), tombstone(1), tombstone(2))
-    assert world.by_id() == [{"id": 2, "v": "b"}]
+    scenario = UpsertSource(tmp_path, tombstones=word)
+    table = scenario.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}), gone(1), tombstone(1), tombstone(2))
+    assert scenario.by_id() == [{"id": 2, "v": "b"}]
     assert dict(table.progress.ignored_records) == ({"tombstone": 2} if word == "ignore" else {})
-    assert len(world.dead_letters()) == (0 if word == "ignore" else 2)
-    table = world.say(changed({"id": 2, "v": "c"}), tombstone(1))
-    assert world.by_id() == [{"id": 2, "v": "c"}]
+    assert len(scenario.dead_letters()) == (0 if word == "ignore" else 2)
+    table = scenario.say(changed({"id": 2, "v": "c"}), tombstone(1))
+    assert scenario.by_id() == [{"id": 2, "v": "c"}]
 
 
 def test_a_change_log_makes_dead_letters_of_tombstones_where_it_says_so(tmp_path: Path) -> None:

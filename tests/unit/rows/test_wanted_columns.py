@@ -10,10 +10,10 @@ import pytest
 from pyiceberg.types import IntegerType
 
 from frazil.spec.models import EnvelopeSpec
-from tests.unit.ingest.test_schemas import World as AvroWorld
+from tests.unit.ingest.test_schemas import Scenario as AvroScenario
 from tests.unit.ingest.test_schemas import avro
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
-from tests.unit.upsert.upsert_source import MirrorWorld, made
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
+from tests.unit.upsert.upsert_source import UpsertSource, made
 
 Row = dict[str, Any]
 _NEW: Row = {"id": 2, "v": "b", "extra": 1, "more": {"a": 1}}
@@ -45,8 +45,8 @@ BAD: list[tuple[str, Any, Any]] = [
 ]
 
 
-def _columns(world: Any) -> list[str]:
-    state = world.catalog.load("n.t")
+def _columns(scenario: Any) -> list[str]:
+    state = scenario.catalog.load("n.t")
     return [] if state is None else [field.name for field in state.schema.fields]
 
 
@@ -56,15 +56,15 @@ def _columns(world: Any) -> list[str]:
 def test_a_bad_record_of_debezium_brings_no_column(
     tmp_path: Path, kind: str, key: Any, value: Any, form: str, is_alone: bool
 ) -> None:
-    world = MirrorWorld(tmp_path)
-    world.say(made({"id": 1, "v": "a"}))
+    scenario = UpsertSource(tmp_path)
+    scenario.say(made({"id": 1, "v": "a"}))
     if form == "schema":
         value = {"schema": _schema_of(value), "payload": value}
-    world.put(None if key is None else json.dumps(key), value)
-    world.say(*([] if is_alone else [made({"id": 3, "v": "c", "fine": 1})]))
-    assert [one for one, _ in world.dead_letters()] == [kind]
-    assert _columns(world) == ["id", "v", *([] if is_alone else ["fine"])]
-    assert [row["id"] for row in world.by_id()] == [1, *([] if is_alone else [3])]
+    scenario.put(None if key is None else json.dumps(key), value)
+    scenario.say(*([] if is_alone else [made({"id": 3, "v": "c", "fine": 1})]))
+    assert [one for one, _ in scenario.dead_letters()] == [kind]
+    assert _columns(scenario) == ["id", "v", *([] if is_alone else ["fine"])]
+    assert [row["id"] for row in scenario.by_id()] == [1, *([] if is_alone else [3])]
 
 
 def _schema_of(value: Any) -> Any:
@@ -85,37 +85,37 @@ def _schema_of(value: Any) -> Any:
 
 
 def test_bad_records_do_not_decide_the_type_of_a_new_column(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
-    world.say(made({"id": 1, "v": "a"}))
-    world.say(
+    scenario = UpsertSource(tmp_path)
+    scenario.say(made({"id": 1, "v": "a"}))
+    scenario.say(
         ({"id": 2}, {"op": "?", "before": None, "after": {"id": 2, "x": "text"}}),
         made({"id": 3, "v": "c", "x": 5}),
         ({"id": 4}, {"op": "?", "before": None, "after": {"id": 4, "x": True}}),
     )
-    assert [(row["id"], row["x"]) for row in world.by_id()] == [(1, None), (3, 5)]
-    assert len(world.dead_letters()) == 2
+    assert [(row["id"], row["x"]) for row in scenario.by_id()] == [(1, None), (3, 5)]
+    assert len(scenario.dead_letters()) == 2
 
 
 def test_a_record_that_needs_a_wider_column_is_a_row_beside_a_bad_one(tmp_path: Path) -> None:
-    world = AvroWorld(tmp_path, on_bad_record="dead_letter", dead_letters={"stop_above": 1.0}, columns=())
+    scenario = AvroScenario(tmp_path, on_bad_record="dead_letter", dead_letters={"stop_above": 1.0}, columns=())
     narrow, wide = avro(id="int"), avro(id="long")
-    world.produce(world.register(narrow), narrow, {"id": 1})
-    world.settle()
-    world.source.produce("a", 0, b"no frame")
-    world.produce(world.register(wide), wide, {"id": 2**40})
-    world.settle(world.start())
-    assert [row["id"] for row in world.rows()] == [1, 2**40]
+    scenario.produce(scenario.register(narrow), narrow, {"id": 1})
+    scenario.settle()
+    scenario.source.produce("a", 0, b"no frame")
+    scenario.produce(scenario.register(wide), wide, {"id": 2**40})
+    scenario.settle(scenario.start())
+    assert [row["id"] for row in scenario.rows()] == [1, 2**40]
 
 
 def test_a_schema_none_of_whose_records_is_a_row_changes_nothing(tmp_path: Path) -> None:
-    world = AvroWorld(tmp_path, on_bad_record="dead_letter", dead_letters={"stop_above": 1.0})
+    scenario = AvroScenario(tmp_path, on_bad_record="dead_letter", dead_letters={"stop_above": 1.0})
     first, other = avro(id="int"), avro(id="string", extra="string")
-    world.produce(world.register(first), first, {"id": 1})
-    world.settle()
-    number = world.register(other)
-    world.produce(number, other, {"id": "no number", "extra": "x"})
-    world.settle(world.start())
-    state = world.catalog.load("n.t")
+    scenario.produce(scenario.register(first), first, {"id": 1})
+    scenario.settle()
+    number = scenario.register(other)
+    scenario.produce(number, other, {"id": "no number", "extra": "x"})
+    scenario.settle(scenario.start())
+    state = scenario.catalog.load("n.t")
     assert state is not None
     assert [(field.name, field.field_type) for field in state.schema.fields] == [("id", IntegerType())]
 
@@ -140,15 +140,15 @@ def test_a_schema_none_of_whose_records_is_a_row_changes_nothing(tmp_path: Path)
 def test_a_bad_record_of_another_envelope_brings_no_column(
     tmp_path: Path, envelope: EnvelopeSpec, good: Row, bad: Row
 ) -> None:
-    world = MirrorWorld(tmp_path, envelope=envelope, key_columns=("id",))
-    world.put('{"id": 1}', good)
-    world.put('{"id": 2}', bad)
-    world.catch_up()
-    assert (len(world.dead_letters()), [name for name in _columns(world) if name not in ("id", "v")]) == (1, [])
+    scenario = UpsertSource(tmp_path, envelope=envelope, key_columns=("id",))
+    scenario.put('{"id": 1}', good)
+    scenario.put('{"id": 2}', bad)
+    scenario.catch_up()
+    assert (len(scenario.dead_letters()), [name for name in _columns(scenario) if name not in ("id", "v")]) == (1, [])
 
 
 def test_a_row_whose_key_says_otherwise_brings_no_column(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
-    world.tell(('{"id": 1}', {"id": 1, "v": "a"}))
-    world.tell(('{"id": 2}', {"id": 3, "v": "b", "extra": 1}), ('{"id": 4}', {"id": 4, "v": "d", "fine": 1}))
-    assert (_columns(world), len(world.dead_letters())) == (["id", "v", "fine"], 1)
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    scenario.tell(('{"id": 1}', {"id": 1, "v": "a"}))
+    scenario.tell(('{"id": 2}', {"id": 3, "v": "b", "extra": 1}), ('{"id": 4}', {"id": 4, "v": "d", "fine": 1}))
+    assert (_columns(scenario), len(scenario.dead_letters())) == (["id", "v", "fine"], 1)

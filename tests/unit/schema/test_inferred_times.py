@@ -14,7 +14,7 @@ from frazil.schema.inferred_times import agree_on_times
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_cuts import cut_into
-from tests.unit.schema.test_name_case import columns_of, letters_of
+from tests.unit.schema.test_name_case import columns_of, dead_letters_of
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_only_text_that_is_always_one_kind_of_time_is_one(tmp_path: Path, values
     scene.feed("a", *({"ts": value, "o": {"l": [value]}} for value in values))
     only(scene.catch_up())
     assert columns_of(scene) == {"ts": kind, "o": f"struct<l: list<{kind}>>"}
-    assert (len(scene.rows("n.a")), letters_of(scene)) == (len(values), [])
+    assert (len(scene.rows("n.a")), dead_letters_of(scene)) == (len(values), [])
 
 
 def test_without_being_asked_for_text_stays_text(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_name_that_is_long_only_when_it_is_flattened_is_refused_too(tmp_path: 
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_an_avro_schema_with_such_a_name_brings_the_other_columns(tmp_path: Path, inside: bool) -> None:
-    world = test_schemas.World(tmp_path)
+    scenario = test_schemas.Scenario(tmp_path)
     optional = ["null", "long"]
     fields: dict[str, Any] = {LONG: optional}
     if inside:
@@ -94,13 +94,13 @@ def test_an_avro_schema_with_such_a_name_brings_the_other_columns(tmp_path: Path
         fields = {"s": ["null", nested]}
     text = test_schemas.avro(id="long", **fields)
     value = {"s": {"a": 1, LONG: 5}} if inside else {LONG: 5}
-    number = world.register(text)
-    world.produce(
+    number = scenario.register(text)
+    scenario.produce(
         number, text, {"id": 1, **dict.fromkeys(value)}, {"id": 2, **value}, {"id": 3, **dict.fromkeys(value)}
     )
-    world.settle()
-    assert [row["id"] for row in world.rows()] == [1, 3]
-    (letter,) = world.rows("n.t__dead_letters")
+    scenario.settle()
+    assert [row["id"] for row in scenario.rows()] == [1, 3]
+    (letter,) = scenario.rows("n.t__dead_letters")
     assert (letter["offset"], letter["error_class"]) == (1, "name_too_long")
 
 
@@ -144,13 +144,13 @@ JSON_SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, LONG:
 def test_another_schema_with_such_a_name_brings_the_other_columns(
     tmp_path: Path, kind: Any, schema: str, bodies: list[bytes]
 ) -> None:
-    world = test_schemas.World(tmp_path, value={"format": kind})
-    number = world.registry.register(kind, schema, subject="a-value")
+    scenario = test_schemas.Scenario(tmp_path, value={"format": kind})
+    number = scenario.registry.register(kind, schema, subject="a-value")
     for body in bodies:
-        world.source.produce("a", 0, b"\0" + number.to_bytes(4, "big") + body)
-    world.settle()
-    assert [row["id"] for row in world.rows()] == [1, 3]
-    (letter,) = world.rows("n.t__dead_letters")
+        scenario.source.produce("a", 0, b"\0" + number.to_bytes(4, "big") + body)
+    scenario.settle()
+    assert [row["id"] for row in scenario.rows()] == [1, 3]
+    (letter,) = scenario.rows("n.t__dead_letters")
     assert (letter["offset"], letter["error_class"]) == (1, "name_too_long")
 
 

@@ -19,20 +19,20 @@ from frazil.spec.columns import parse_path
 from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import World, avro
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
+from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 LONG, STRING = parse_type("long"), parse_type("string")
 
 
-def columns_of(scene: Scene | World, table: str = "n.a") -> dict[str, str]:
+def columns_of(scene: Scene | Scenario, table: str = "n.a") -> dict[str, str]:
     """The columns of a table with their types."""
     state = scene.catalog.load(table)
     assert state is not None
     return {field.name: describe_type(field.field_type) for field in state.schema.fields}
 
 
-def letters_of(scene: Scene | World, table: str = "n.a") -> list[tuple[int, str, str, str]]:
+def dead_letters_of(scene: Scene | Scenario, table: str = "n.a") -> list[tuple[int, str, str, str]]:
     """Offset, class, path and reason of each dead letter."""
     if scene.catalog.load(f"{table}__dead_letters") is None:
         return []
@@ -44,7 +44,7 @@ def letters_of(scene: Scene | World, table: str = "n.a") -> list[tuple[int, str,
     return sorted((row["offset"], row["error_class"], row["path"], row["message"]) for row in rows)
 
 
-def make(scene: Scene | World, table: str = "n.a", **columns: str) -> None:
+def make(scene: Scene | Scenario, table: str = "n.a", **columns: str) -> None:
     """A table that somebody else has made."""
     schema = Schema(
         *(
@@ -116,7 +116,7 @@ def test_members_of_declared_maps_and_lists_are_matched_too(tmp_path: Path) -> N
     scene.feed("a", {"M": {"k": {"A": 1}, "K": {"a": 2}}}, {"m": {"k": {"a": 3, "A": 4}}}, {"m": {}})
     only(scene.catch_up())
     assert [row["m"] for row in scene.rows("n.a")] == [[("k", {"a": 1}), ("K", {"a": 2})], []]
-    [(offset, kind, path, _)] = letters_of(scene)
+    [(offset, kind, path, _)] = dead_letters_of(scene)
     assert (offset, kind, path) == (1, "name_conflict", "m.value.A")
 
 
@@ -135,7 +135,7 @@ def test_a_record_with_both_is_refused_and_the_remedies_work(
     scene.feed("a", first, record)
     only(scene.catch_up())
     assert (len(scene.rows("n.a")), list(columns_of(scene))) == (1, list(first))
-    [(offset, kind, where, reason)] = letters_of(scene)
+    [(offset, kind, where, reason)] = dead_letters_of(scene)
     assert (offset, kind, where) == (1, "name_conflict", path)
     assert f"`columns: {{NAME: {{type: TYPE, field: {path}}}}}`" in reason
     assert f"`exclude: [{path}]`" in reason
@@ -151,7 +151,7 @@ def test_a_record_with_both_is_refused_and_the_remedies_work(
     assert {name: value for name, value in scene.rows("n.a")[-1].items() if name != "second"} == {
         name: value for name, value in row.items() if name != "second"
     }
-    assert len(letters_of(scene)) == 1
+    assert len(dead_letters_of(scene)) == 1
 
 
 def test_such_a_record_has_no_say_in_what_the_table_becomes(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_an_existing_table_with_both_still_works_and_a_third_spelling_is_refused
         {"ID": "z", "new": True},
         {"s": {"k": None, "K": "w"}},
     ]
-    [(offset, kind, path, reason)] = letters_of(scene)
+    [(offset, kind, path, reason)] = dead_letters_of(scene)
     assert (offset, kind, path) == (1, "name_conflict", "Id")
     assert "differs from `id` and `ID` in capitals alone" in reason
 
@@ -211,7 +211,7 @@ def test_a_metadata_column_is_no_column_for_a_field_in_whatever_capitals(tmp_pat
     scene.feed("a", {"n": 1}, {"n": 2, "_OFFSET": 3})
     only(scene.catch_up())
     assert scene.rows("n.a") == [{"n": 1, "_offset": 0}]
-    assert [letter[:3] for letter in letters_of(scene)] == [(1, "name_conflict", "_OFFSET")]
+    assert [letter[:3] for letter in dead_letters_of(scene)] == [(1, "name_conflict", "_OFFSET")]
 
 
 def test_no_change_makes_two_columns_that_differ_in_capitals_alone() -> None:
@@ -251,7 +251,7 @@ def test_members_that_would_share_a_name_in_the_case_of_columns_are_refused(tmp_
     scene.feed("a", {"o": {"userId": 1}}, {"o": {"user_id": 2}}, {"o": {"userId": 3}})
     only(scene.catch_up())
     assert [row["o"] for row in scene.rows("n.a")] == [{"user_id": 1}, {"user_id": 3}]
-    assert [letter[:3] for letter in letters_of(scene)] == [(1, "name_conflict", "o.user_id")]
+    assert [letter[:3] for letter in dead_letters_of(scene)] == [(1, "name_conflict", "o.user_id")]
 
 
 def test_members_that_are_there_under_their_own_names_keep_them(tmp_path: Path) -> None:
@@ -269,20 +269,20 @@ def test_avro_fields_that_differ_in_capitals_alone_share_a_column(tmp_path: Path
     upper = {"type": "record", "name": "I", "fields": [{"name": "MATNR", "type": "long"}]}
     one = avro(id="int", item=inner, rows={"type": "array", "items": "I"}, m={"type": "map", "values": "I"})
     two = avro(ID="long", Item=upper, ROWS={"type": "array", "items": "I"}, M={"type": "map", "values": "I"})
-    world = World(tmp_path)
-    first, second = world.register(one), world.register(two)
-    world.produce(first, one, {"id": 1, "item": {"matnr": 1}, "rows": [{"matnr": 2}], "m": {"a": {"matnr": 3}}})
-    world.settle()
-    world.produce(second, two, {"ID": 4, "Item": {"MATNR": 5}, "ROWS": [{"MATNR": 6}], "M": {"A": {"MATNR": 7}}})
-    world.service = world.start()
-    world.settle()
-    assert columns_of(world, "n.t") == {
+    scenario = Scenario(tmp_path)
+    first, second = scenario.register(one), scenario.register(two)
+    scenario.produce(first, one, {"id": 1, "item": {"matnr": 1}, "rows": [{"matnr": 2}], "m": {"a": {"matnr": 3}}})
+    scenario.settle()
+    scenario.produce(second, two, {"ID": 4, "Item": {"MATNR": 5}, "ROWS": [{"MATNR": 6}], "M": {"A": {"MATNR": 7}}})
+    scenario.service = scenario.start()
+    scenario.settle()
+    assert columns_of(scenario, "n.t") == {
         "id": "long",
         "item": "struct<matnr: long>",
         "rows": "list<struct<matnr: long>>",
         "m": "map<string, struct<matnr: long>>",
     }
-    assert world.rows() == [
+    assert scenario.rows() == [
         {"id": 1, "item": {"matnr": 1}, "rows": [{"matnr": 2}], "m": [("a", {"matnr": 3})]},
         {"id": 4, "item": {"matnr": 5}, "rows": [{"matnr": 6}], "m": [("A", {"matnr": 7})]},
     ]
@@ -290,11 +290,11 @@ def test_avro_fields_that_differ_in_capitals_alone_share_a_column(tmp_path: Path
 
 def test_an_avro_schema_with_both_loses_no_value(tmp_path: Path) -> None:
     text = avro(id=["null", "int"], ID=["null", "long"])
-    world = World(tmp_path)
-    world.produce(world.register(text), text, {"id": 1, "ID": None}, {"id": None, "ID": 2}, {"id": 3, "ID": 4})
-    world.settle()
-    assert world.rows() == [{"id": 1}, {"id": 2}]
-    [(offset, kind, path, reason)] = letters_of(world, "n.t")
+    scenario = Scenario(tmp_path)
+    scenario.produce(scenario.register(text), text, {"id": 1, "ID": None}, {"id": None, "ID": 2}, {"id": 3, "ID": 4})
+    scenario.settle()
+    assert scenario.rows() == [{"id": 1}, {"id": 2}]
+    [(offset, kind, path, reason)] = dead_letters_of(scenario, "n.t")
     assert (offset, kind, path) == (2, "name_conflict", "ID")
     assert "`exclude: [ID]`" in reason
 
@@ -302,10 +302,10 @@ def test_an_avro_schema_with_both_loses_no_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize("settings", [{}, {"key_columns": ("id",)}])
 def test_keys_of_records_may_write_their_columns_in_other_capitals(tmp_path: Path, settings: dict[str, Any]) -> None:
     declared = (ColumnSpec(name="id", type=LONG),)
-    world = UpsertWorld(tmp_path, 1, key=JSON_KEYS, columns=declared, **settings)
-    world.tell(('{"ID":1}', {"id": 1, "v": "a"}), ('{"ID":2}', {"ID": 2, "v": "a"}))
-    world.tell(('{"ID":1}', {"ID": 1, "v": "b"}), ('{"ID":2}', None))
-    assert world.mirror() == [{"id": 1, "v": "b"}]
+    scenario = UpsertScenario(tmp_path, 1, key=JSON_KEYS, columns=declared, **settings)
+    scenario.tell(('{"ID":1}', {"id": 1, "v": "a"}), ('{"ID":2}', {"ID": 2, "v": "a"}))
+    scenario.tell(('{"ID":1}', {"ID": 1, "v": "b"}), ('{"ID":2}', None))
+    assert scenario.upsert_table() == [{"id": 1, "v": "b"}]
 
 
 @pytest.mark.parametrize("others", [{"ID": 2}, {"id": 2, "N": 1}, {f"x{n}": n for n in range(300)}])
@@ -315,6 +315,6 @@ def test_what_is_left_out_of_a_record_says_the_same_of_it_beside_any_other(tmp_p
     make(scene, id="long", n="long")
     scene.feed("a", b'{"id": 1, "more": 1, "more": [2], "n": 5}', others, {"ID": 3, "more": 1})
     assert only(scene.catch_up()).status.run_state is RunState.WAITING
-    assert letters_of(scene) == []
+    assert dead_letters_of(scene) == []
     assert [row["n"] for row in scene.rows("n.a") if row["id"] == 1] == [5]
     assert 3 in [row["id"] for row in scene.rows("n.a")]

@@ -12,8 +12,8 @@ from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
 from frazil.types import RESERVED_COLUMNS
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import World, avro
-from tests.unit.schema.test_name_case import columns_of, letters_of, make
+from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.schema.test_name_case import columns_of, dead_letters_of, make
 
 LONG = parse_type("long")
 
@@ -24,7 +24,7 @@ def test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work(tmp_p
     scene.feed("a", {"n": 1}, {"n": 2, name: 3}, {"n": 3, "inner": {name: 4}})
     only(scene.catch_up())
     assert columns_of(scene) == {"n": "long", "inner": f"struct<{name}: long>"}
-    [(offset, kind, path, reason)] = letters_of(scene)
+    [(offset, kind, path, reason)] = dead_letters_of(scene)
     assert (offset, kind, path) == (1, "name_conflict", name)
     assert f"`columns: {{NAME: {{type: TYPE, field: {name}}}}}`" in reason
     assert f"`exclude: [{name}]`" in reason
@@ -34,16 +34,16 @@ def test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work(tmp_p
         only(scene.catch_up())
         assert scene.rows("n.a")[-1]["n"] == 4
     assert [row.get("other") for row in scene.rows("n.a")] == [None, None, 5, None]
-    assert len(letters_of(scene)) == 1
+    assert len(dead_letters_of(scene)) == 1
 
 
 def test_avro_fields_with_reserved_names_get_no_column(tmp_path: Path) -> None:
     text = avro(id="int", _deleted=["null", "boolean"])
-    world = World(tmp_path)
-    world.produce(world.register(text), text, {"id": 1, "_deleted": None}, {"id": 2, "_deleted": True})
-    world.settle()
-    assert (columns_of(world, "n.t"), world.rows()) == ({"id": "int"}, [{"id": 1}])
-    assert [letter[:3] for letter in letters_of(world, "n.t")] == [(1, "name_conflict", "_deleted")]
+    scenario = Scenario(tmp_path)
+    scenario.produce(scenario.register(text), text, {"id": 1, "_deleted": None}, {"id": 2, "_deleted": True})
+    scenario.settle()
+    assert (columns_of(scenario, "n.t"), scenario.rows()) == ({"id": "int"}, [{"id": 1}])
+    assert [letter[:3] for letter in dead_letters_of(scenario, "n.t")] == [(1, "name_conflict", "_deleted")]
 
 
 def test_columns_of_our_own_and_of_others_keep_such_names(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_dotted_name_beside_a_nested_one_is_refused_and_the_remedies_work(
         scene.feed("a", *lot)
         only(scene.catch_up())
     assert len(scene.rows("n.a")) == 2
-    [(offset, kind, where, reason)] = letters_of(scene)
+    [(offset, kind, where, reason)] = dead_letters_of(scene)
     assert (offset, kind, where) == (1, "name_conflict", path)
     assert f"would both be the column `{path}`" in reason
     assert f"field: {field}}}}}`" in reason
@@ -88,7 +88,7 @@ def test_a_dotted_name_beside_a_nested_one_is_refused_and_the_remedies_work(
     scene.feed("a", {**records[1], "z": 5})
     only(scene.catch_up())
     assert scene.rows("n.a")[-1]["z"] == 5
-    assert len(letters_of(scene)) == 1
+    assert len(dead_letters_of(scene)) == 1
 
 
 def test_avro_records_with_a_nested_field_that_is_kept_out_are_refused_alone(tmp_path: Path) -> None:
@@ -99,16 +99,16 @@ def test_avro_records_with_a_nested_field_that_is_kept_out_are_refused_alone(tmp
         "fields": [{"name": "b", "type": ["null", "int"]}, {"name": "c", "type": "int"}],
     }
     text = avro(id="int", a=["null", inner], l={"type": "array", "items": "A"})
-    world = World(tmp_path)
-    make(world, "n.t", **{"id": "int", "a.b": "long", "l": "list<long>"})
+    scenario = Scenario(tmp_path)
+    make(scenario, "n.t", **{"id": "int", "a.b": "long", "l": "list<long>"})
     one = {"id": 1, "a": {"b": None, "c": 2}, "l": []}
-    world.produce(
-        world.register(text), text, one, {"id": 2, "a": {"b": 3, "c": 4}, "l": []}, {"id": 3, "a": None, "l": []}
+    scenario.produce(
+        scenario.register(text), text, one, {"id": 2, "a": {"b": 3, "c": 4}, "l": []}, {"id": 3, "a": None, "l": []}
     )
-    world.settle()
-    assert [row["id"] for row in world.rows()] == [1, 3]
-    assert world.rows()[0]["a"] == {"c": 2}
-    assert [letter[:3] for letter in letters_of(world, "n.t")] == [(1, "name_conflict", "a.b")]
+    scenario.settle()
+    assert [row["id"] for row in scenario.rows()] == [1, 3]
+    assert scenario.rows()[0]["a"] == {"c": 2}
+    assert [letter[:3] for letter in dead_letters_of(scenario, "n.t")] == [(1, "name_conflict", "a.b")]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import World, avro
-from tests.unit.schema.test_name_case import letters_of, make
+from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.schema.test_name_case import dead_letters_of, make
 
 WITH, WITHOUT = "2026-07-01T12:00:00Z", "2026-07-01T12:00:00"
 
@@ -41,7 +41,7 @@ def test_the_letter_names_the_setting_and_the_setting_works(tmp_path: Path, kind
     make(scene, ts=kind)
     scene.feed("a", {"ts": bad}, {"ts": "no time"})
     only(scene.catch_up())
-    first, second = letters_of(scene)
+    first, second = dead_letters_of(scene)
     assert words in first[3]
     assert second[3] == f'string "no time" cannot be read as {kind}'
     scene.settings = declared(kind, "UTC")
@@ -74,7 +74,7 @@ def test_times_are_converted_by_the_zone_of_the_column(
     only(scene.catch_up())
     found = [row["ts"].isoformat() for row in scene.rows("n.a") if row["ts"] is not None]
     assert found == ([stored] if stored else [])
-    assert [letter[1] for letter in letters_of(scene)] == ([] if stored else ["out_of_range"])
+    assert [letter[1] for letter in dead_letters_of(scene)] == ([] if stored else ["out_of_range"])
 
 
 def test_numbers_with_a_unit_are_moments_too(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_numbers_with_a_unit_are_moments_too(tmp_path: Path) -> None:
 def test_avro_moments_and_local_times_go_either_way(tmp_path: Path) -> None:
     moment = {"type": "long", "logicalType": "timestamp-micros"}
     local = {"type": "long", "logicalType": "local-timestamp-micros"}
-    world = World(
+    scenario = Scenario(
         tmp_path,
         columns=(
             ColumnSpec(name="l", type=parse_type("timestamp"), zone="Europe/Berlin"),
@@ -96,19 +96,19 @@ def test_avro_moments_and_local_times_go_either_way(tmp_path: Path) -> None:
     )
     text = avro(l=moment, m=local)
     moments = datetime(2026, 7, 1, 12, tzinfo=UTC)
-    world.produce(world.register(text), text, {"l": moments, "m": moments.replace(tzinfo=None)})
-    world.settle()
-    assert [{name: one.isoformat() for name, one in row.items()} for row in world.rows()] == [
+    scenario.produce(scenario.register(text), text, {"l": moments, "m": moments.replace(tzinfo=None)})
+    scenario.settle()
+    assert [{name: one.isoformat() for name, one in row.items()} for row in scenario.rows()] == [
         {"l": "2026-07-01T14:00:00", "m": "2026-07-01T10:00:00+00:00"}
     ]
 
 
 def test_an_avro_moment_that_does_not_fit_names_the_setting(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    make(world, "n.t", l="timestamp")
+    scenario = Scenario(tmp_path)
+    make(scenario, "n.t", l="timestamp")
     text = avro(l={"type": "long", "logicalType": "timestamp-micros"})
-    world.produce(world.register(text), text, {"l": datetime(2026, 7, 1, tzinfo=UTC)})
-    world.settle()
-    [(_, kind, path, reason)] = letters_of(world, "n.t")
+    scenario.produce(scenario.register(text), text, {"l": datetime(2026, 7, 1, tzinfo=UTC)})
+    scenario.settle()
+    [(_, kind, path, reason)] = dead_letters_of(scenario, "n.t")
     assert (kind, path) == ("type_mismatch", "l")
     assert "`columns: {l: {type: timestamp, zone: UTC}}` converts them" in reason

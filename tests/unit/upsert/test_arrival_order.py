@@ -17,12 +17,12 @@ from frazil.cdc.source.positions import mark_snapshot_rows, split_snapshot_marks
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.upsert.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import Ranked, concat_ranked, deduplicate, dump_ranked, load_ranked, previous_places
-from tests.unit.upsert.upsert_source import MARKS, MirrorWorld, Told, tombstone
+from tests.unit.upsert.upsert_source import MARKS, SourceRecord, UpsertSource, tombstone
 
 _BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
 
 
-def _told(op: str, key: int, v: str | None, lsn: int) -> Told:
+def _told(op: str, key: int, v: str | None, lsn: int) -> SourceRecord:
     row = {"id": key, "v": v}
     images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
     snapshot = "incremental" if op == "r" else "false"
@@ -50,42 +50,42 @@ def test_a_transaction_that_was_open_while_a_snapshot_was_read_counts(
     tmp_path: Path, at_once: int, marks: dict[str, Any]
 ) -> None:
     metadata = _BY_SOURCE["metadata"] | marks.get("metadata", {})
-    world = MirrorWorld(tmp_path, **{**_BY_SOURCE, **marks, "metadata": metadata})
+    scenario = UpsertSource(tmp_path, **{**_BY_SOURCE, **marks, "metadata": metadata})
     for start in range(0, len(_OPEN_MEANWHILE), at_once):
-        world.say(*_OPEN_MEANWHILE[start : start + at_once])
-    rows = {row["id"]: row["v"] for row in world.mirror() if not row.get("_deleted")}
-    assert (rows, world.dead_letters()) == ({1: "newest", 3: "new", 5: "new"}, [])
-    assert {row["id"] for row in world.mirror() if row.get("_deleted")} == ({2, 4} if marks else set())
+        scenario.say(*_OPEN_MEANWHILE[start : start + at_once])
+    rows = {row["id"]: row["v"] for row in scenario.upsert_table() if not row.get("_deleted")}
+    assert (rows, scenario.dead_letters()) == ({1: "newest", 3: "new", 5: "new"}, [])
+    assert {row["id"] for row in scenario.upsert_table() if row.get("_deleted")} == ({2, 4} if marks else set())
 
 
 def test_a_row_of_a_snapshot_is_late_as_any_change_and_heals_what_is_older(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path, **_BY_SOURCE)
-    world.say(_told("c", 1, "a", 50), _told("c", 2, "a", 200))
-    world.say(_told("r", 1, "healed", 150), _told("r", 2, "stale", 150))
-    assert [(row["id"], row["v"]) for row in world.by_id()] == [(1, "healed"), (2, "a")]
-    assert [row["_source_order"][-4:] for row in world.by_id()] == ["0/r0", "0000"]
+    scenario = UpsertSource(tmp_path, **_BY_SOURCE)
+    scenario.say(_told("c", 1, "a", 50), _told("c", 2, "a", 200))
+    scenario.say(_told("r", 1, "healed", 150), _told("r", 2, "stale", 150))
+    assert [(row["id"], row["v"]) for row in scenario.by_id()] == [(1, "healed"), (2, "a")]
+    assert [row["_source_order"][-4:] for row in scenario.by_id()] == ["0/r0", "0000"]
 
 
 def test_in_another_partition_a_place_before_the_snapshot_is_late(tmp_path: Path) -> None:
     """As where partitions were added, and the change is one of those that were there before."""
-    world = MirrorWorld(tmp_path, **_BY_SOURCE)
-    world.say(_told("r", 1, "read", 150), partition=1)
-    world.say(_told("u", 1, "before", 100), partition=0)
-    assert [row["v"] for row in world.mirror()] == ["read"]
-    world.say(_told("u", 1, "open meanwhile", 100), partition=1)
-    assert [row["v"] for row in world.mirror()] == ["open meanwhile"]
+    scenario = UpsertSource(tmp_path, **_BY_SOURCE)
+    scenario.say(_told("r", 1, "read", 150), partition=1)
+    scenario.say(_told("u", 1, "before", 100), partition=0)
+    assert [row["v"] for row in scenario.upsert_table()] == ["read"]
+    scenario.say(_told("u", 1, "open meanwhile", 100), partition=1)
+    assert [row["v"] for row in scenario.upsert_table()] == ["open meanwhile"]
 
 
 def test_what_a_connector_repeats_after_a_restart_ends_where_the_source_is(tmp_path: Path) -> None:
     for at_once in (1, 2, 3, 100):
-        world = MirrorWorld(tmp_path / str(at_once), **_BY_SOURCE)
+        scenario = UpsertSource(tmp_path / str(at_once), **_BY_SOURCE)
         said = [*_OPEN_MEANWHILE, *_OPEN_MEANWHILE[2:], *_OPEN_MEANWHILE[6:]]
         for start in range(0, len(said), at_once):
-            world.say(*said[start : start + at_once])
-        assert {row["id"]: row["v"] for row in world.mirror()} == {1: "newest", 3: "new", 5: "new"}
+            scenario.say(*said[start : start + at_once])
+        assert {row["id"]: row["v"] for row in scenario.upsert_table()} == {1: "newest", 3: "new", 5: "new"}
 
 
-def _with_large(op: str, v: str, lsn: int, big: str = PLACEHOLDER) -> Told:
+def _with_large(op: str, v: str, lsn: int, big: str = PLACEHOLDER) -> SourceRecord:
     key, value = _told(op, 1, v, lsn)
     assert value is not None
     return key, {**value, "after": {**value["after"], "big": big}}
@@ -94,15 +94,15 @@ def _with_large(op: str, v: str, lsn: int, big: str = PLACEHOLDER) -> Told:
 @pytest.mark.parametrize("at_once", [1, 2, 3, 4, 5])
 def test_large_values_are_those_of_the_row_that_a_snapshot_has_read(tmp_path: Path, at_once: int) -> None:
     """Unless a change behind it has told others, and not those that a connector repeats behind that."""
-    world = MirrorWorld(tmp_path, **_BY_SOURCE)
-    world.say(_with_large("c", "a", 50, "A"), _with_large("u", "b", 91, "B"), _with_large("r", "b", 93, "B"))
+    scenario = UpsertSource(tmp_path, **_BY_SOURCE)
+    scenario.say(_with_large("c", "a", 50, "A"), _with_large("u", "b", 91, "B"), _with_large("r", "b", 93, "B"))
     for said, expected in (
         ([_with_large("u", "c", 97), _with_large("u", "x", 82), _with_large("u", "x", 83, "A")], ("c", "B")),
         ([_with_large("r", "c", 150, "B"), _with_large("u", "d", 100, "D"), _with_large("u", "e", 104)], ("e", "D")),
     ):
         for start in range(0, len(said), at_once):
-            world.say(*said[start : start + at_once])
-        assert [(row["v"], row["big"]) for row in world.mirror()] == [expected]
+            scenario.say(*said[start : start + at_once])
+        assert [(row["v"], row["big"]) for row in scenario.upsert_table()] == [expected]
 
 
 def test_places_of_rows_that_are_there_already_have_no_mark() -> None:
@@ -149,24 +149,24 @@ def _at_once(changes: Ranked, row: _Row | None) -> _Row | None:
     return None if changes.ops[last] == DELETE else _Row(at, int(changes.offset[last]), bool(changes.read[last]))
 
 
-def _some(chance: np.random.Generator) -> Ranked:
+def _some(rng: np.random.Generator) -> Ranked:
     """Changes of one key in one partition, with places of any order."""
-    count = int(chance.integers(1, 9))
-    ops = chance.choice([UPSERT, DELETE], count, p=[0.75, 0.25]).astype(np.int8)
-    blind = (ops == DELETE) & (chance.random(count) < 0.3)
-    at = pa.array(chance.integers(0, 6, count), mask=blind)
+    count = int(rng.integers(1, 9))
+    ops = rng.choice([UPSERT, DELETE], count, p=[0.75, 0.25]).astype(np.int8)
+    blind = (ops == DELETE) & (rng.random(count) < 0.3)
+    at = pa.array(rng.integers(0, 6, count), mask=blind)
     nothing = np.zeros(count, np.int64)
-    read = (ops == UPSERT) & (chance.random(count) < 0.4)
+    read = (ops == UPSERT) & (rng.random(count) < 0.4)
     return Ranked((pa.array(nothing),), ops, nothing, nothing, np.arange(count), nothing, blind, at, read)
 
 
 def test_a_batch_is_what_its_changes_are_one_by_one_however_it_is_cut() -> None:
-    chance = np.random.default_rng(11)
+    rng = np.random.default_rng(11)
     for _ in range(4000):
-        changes = _some(chance)
-        cuts = sorted({0, len(changes), *chance.integers(0, len(changes) + 1, 2).tolist()})
+        changes = _some(rng)
+        cuts = sorted({0, len(changes), *rng.integers(0, len(changes) + 1, 2).tolist()})
         parts = [changes.take(np.arange(start, end)) for start, end in pairwise(cuts)]
-        row = _Row(int(chance.integers(0, 6)), -1, bool(chance.random() < 0.4)) if chance.random() < 0.7 else None
+        row = _Row(int(rng.integers(0, 6)), -1, bool(rng.random() < 0.4)) if rng.random() < 0.7 else None
         expected = _one_by_one(changes, row)
         assert _at_once(changes, row) == expected, (changes, row)
         in_batches = row

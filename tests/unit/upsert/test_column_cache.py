@@ -12,7 +12,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.types import DeleteFile
 from frazil.upsert.lookup import column_cache, key_index, live_rows
 from frazil.upsert.lookup.column_cache import ColumnCache, Name, forget_files, retain_live_files
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 _COLUMN, _SMALL = (pa.array(range(1000)),), (pa.array([1]),)
 
@@ -85,14 +85,14 @@ def test_a_process_keeps_keys_of_files_that_are_in_the_table_alone(
     plain, ordered = _Seen(), _Seen()
     monkeypatch.setattr(live_rows, "_cache", plain)
     monkeypatch.setattr(key_index, "_indexes", ordered)
-    world = UpsertWorld(tmp_path, tasks=2, key=JSON_KEYS, key_columns=("id",))
+    scenario = UpsertScenario(tmp_path, tasks=2, key=JSON_KEYS, key_columns=("id",))
     live: frozenset[str] = frozenset()
     for version in range(3):
-        world.tell(*((str(n), {"id": n, "v": version}) for n in range(12)))
-        live = frozenset(file.path for file in world.catalog.data_files("n.t"))
+        scenario.tell(*((str(n), {"id": n, "v": version}) for n in range(12)))
+        live = frozenset(file.path for file in scenario.catalog.data_files("n.t"))
         assert plain.paths | ordered.paths <= live, "not of those that were written again with their rows' ids"
     assert plain.paths or ordered.paths
-    world.catalog.append_foreign("n.t", (), live)
-    world.tell(("1", {"id": 1, "v": 9}))
+    scenario.catalog.append_foreign("n.t", (), live)
+    scenario.tell(("1", {"id": 1, "v": 9}))
     assert not (plain.paths | ordered.paths) & live
-    assert world.mirror() == [{"id": 1, "v": 9}]
+    assert scenario.upsert_table() == [{"id": 1, "v": 9}]

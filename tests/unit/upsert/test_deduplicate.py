@@ -78,13 +78,13 @@ def found(changes: Ranked) -> dict[int, tuple[int, bool]]:
     }
 
 
-def some_changes(chance: np.random.Generator, is_ordered: bool, has_truncates: bool) -> Ranked:
-    count = int(chance.integers(0, 14))
-    ops = chance.choice(
+def some_changes(rng: np.random.Generator, is_ordered: bool, has_truncates: bool) -> Ranked:
+    count = int(rng.integers(0, 14))
+    ops = rng.choice(
         [UPSERT, DELETE, TRUNCATE], count, p=[0.7, 0.25, 0.05] if has_truncates else [0.7, 0.3, 0]
     ).tolist()
-    keys = [None if op == TRUNCATE else int(chance.integers(0, 4)) for op in ops]
-    at = [int(chance.integers(0, 5)) if op == UPSERT or chance.random() < 0.3 else None for op in ops]
+    keys = [None if op == TRUNCATE else int(rng.integers(0, 4)) for op in ops]
+    at = [int(rng.integers(0, 5)) if op == UPSERT or rng.random() < 0.3 else None for op in ops]
     partitions = [0 if key is None else key % 2 for key in keys]
     return ranked(keys, ops, at if is_ordered else None, partitions)
 
@@ -92,18 +92,18 @@ def some_changes(chance: np.random.Generator, is_ordered: bool, has_truncates: b
 @pytest.mark.parametrize("is_ordered", [False, True])
 @pytest.mark.parametrize("has_truncates", [False, True])
 def test_the_fold_is_what_a_dictionary_says(is_ordered: bool, has_truncates: bool) -> None:
-    chance = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     for _ in range(500):
-        changes = some_changes(chance, is_ordered, has_truncates)
+        changes = some_changes(rng, is_ordered, has_truncates)
         assert found(changes) == told(changes), changes
 
 
 @pytest.mark.parametrize("is_ordered", [False, True])
 def test_parts_that_were_folded_fold_to_the_same(is_ordered: bool) -> None:
-    chance = np.random.default_rng(8)
+    rng = np.random.default_rng(8)
     for _ in range(500):
-        changes = some_changes(chance, is_ordered, has_truncates=False)
-        cut = int(chance.integers(0, len(changes) + 1))
+        changes = some_changes(rng, is_ordered, has_truncates=False)
+        cut = int(rng.integers(0, len(changes) + 1))
         parts = [changes.take(np.arange(cut)), changes.take(np.arange(cut, len(changes)))]
         again = changes.take(deduplicate(changes).kept)
         assert found(again) == told(changes)
@@ -147,9 +147,9 @@ def test_zeros_are_one_key_and_so_are_all_nans() -> None:
 
 @pytest.mark.parametrize("width", [2, 3, 4])
 def test_keys_of_several_columns_are_found_as_tuples_are(width: int) -> None:
-    chance = np.random.default_rng(width)
+    rng = np.random.default_rng(width)
     kinds: list[pa.DataType] = [pa.int64(), pa.string(), pa.int32(), pa.string()]
-    rows = [tuple(int(n) for n in chance.integers(0, 4, width)) for _ in range(300)]
+    rows = [tuple(int(n) for n in rng.integers(0, 4, width)) for _ in range(300)]
     wanted = sorted(set(rows[:20]))
 
     def columns(tuples: list[tuple[int, ...]]) -> list[pa.Array]:

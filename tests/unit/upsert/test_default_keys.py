@@ -13,14 +13,14 @@ import pytest
 from frazil.spec.models import ColumnSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
-from tests.unit.upsert.test_upsert_keys import AvroWorld
-from tests.unit.upsert.test_upsert_service import UpsertWorld
-from tests.unit.upsert.upsert_source import MirrorWorld
+from tests.unit.upsert.test_upsert_keys import AvroScenario
+from tests.unit.upsert.test_upsert_service import UpsertScenario
+from tests.unit.upsert.upsert_source import UpsertSource
 
 Row = dict[str, Any]
 
 
-class MaxwellWorld(UpsertWorld):
+class MaxwellScenario(UpsertScenario):
     """A table that mirrors topic `a`, to which Maxwell writes. form: `kafka_key_format`."""
 
     def __init__(self, root: Path, form: str, primary: tuple[str, ...]) -> None:
@@ -45,33 +45,33 @@ class MaxwellWorld(UpsertWorld):
 @pytest.mark.parametrize("form", ["hash", "array"])
 @pytest.mark.parametrize("primary", [("id",), ("id", "part")])
 def test_a_mirror_of_what_maxwell_writes(tmp_path: Path, form: str, primary: tuple[str, ...]) -> None:
-    world = MaxwellWorld(tmp_path, form, primary)
-    world.put(None, {"database": "shop", "table": "e", "type": "bootstrap-start", "ts": 1, "data": {}})
+    scenario = MaxwellScenario(tmp_path, form, primary)
+    scenario.put(None, {"database": "shop", "table": "e", "type": "bootstrap-start", "ts": 1, "data": {}})
     rows = [{"id": n, "part": "x", "m": 4.5, "c": "2026-11-22 05:33:37.523000"} for n in range(5)]
-    world.tell(*(("bootstrap-insert", row, None) for row in rows[:3]), *(("insert", row, None) for row in rows[3:]))
+    scenario.tell(*(("bootstrap-insert", row, None) for row in rows[:3]), *(("insert", row, None) for row in rows[3:]))
     new = {**rows[1], "m": 5.5}
     moved = {**rows[2], "id": 9}
-    world.tell(("update", new, {"m": 4.5}), ("delete", rows[0], None), ("update", moved, {"id": 2}))
-    assert sorted(world.mirror(), key=lambda row: int(row["id"])) == [new, rows[3], rows[4], moved]
-    assert world.catalog.load("n.t__dead_letters") is None
+    scenario.tell(("update", new, {"m": 4.5}), ("delete", rows[0], None), ("update", moved, {"id": 2}))
+    assert sorted(scenario.upsert_table(), key=lambda row: int(row["id"])) == [new, rows[3], rows[4], moved]
+    assert scenario.catalog.load("n.t__dead_letters") is None
 
 
 def test_a_table_without_a_primary_key_has_no_mirror(tmp_path: Path) -> None:
-    world = MaxwellWorld(tmp_path, "hash", ())
-    world.tell(("insert", {"id": 1}, None), ("update", {"id": 2}, {"id": 1}))
+    scenario = MaxwellScenario(tmp_path, "hash", ())
+    scenario.tell(("insert", {"id": 1}, None), ("update", {"id": 2}, {"id": 1}))
     reason = "the record's key has no field, and the table has no key columns yet"
-    assert world.dead_letters() == [("no_key", reason)] * 2
+    assert scenario.dead_letters() == [("no_key", reason)] * 2
 
 
 def test_a_key_that_is_none_of_maxwells_is_a_dead_letter(tmp_path: Path) -> None:
-    world = MaxwellWorld(tmp_path, "hash", ("id",))
+    scenario = MaxwellScenario(tmp_path, "hash", ("id",))
     value = {"database": "shop", "table": "e", "type": "insert", "ts": 1, "data": {"id": 1}}
     for key in ('["shop","e"]', '["shop","e",[7]]', "["):
-        world.put(key, value)
-    world.catch_up()
-    assert [kind for kind, _ in world.dead_letters()] == ["malformed", "no_key", "type_mismatch"]
-    world.tell(("insert", {"id": 1}, None))
-    assert world.mirror() == [{"id": 1}]
+        scenario.put(key, value)
+    scenario.catch_up()
+    assert [kind for kind, _ in scenario.dead_letters()] == ["malformed", "no_key", "type_mismatch"]
+    scenario.tell(("insert", {"id": 1}, None))
+    assert scenario.upsert_table() == [{"id": 1}]
 
 
 _SCALED = {
@@ -89,7 +89,7 @@ def _number(number: int) -> Row:
     return {"scale": 0, "value": {1: "AQ==", 2: "Ag==", 3: "Aw=="}[number]}
 
 
-class OracleWorld(MirrorWorld):
+class OracleScenario(UpsertSource):
     """A table whose key is a NUMBER without a precision."""
 
     def change(self, op: str, number: int, v: str | None) -> None:
@@ -126,7 +126,7 @@ _BEFORE = {"name": "before", "type": ["null", {"type": "record", "name": "Row", 
 _IMAGES = [_BEFORE, {"name": "after", "type": ["null", "Row"]}]
 
 
-class AvroNumbers(AvroWorld):
+class AvroNumbers(AvroScenario):
     """The same in Avro."""
 
     SCHEMAS: Mapping[str, dict[str, Any]] = {
@@ -167,20 +167,22 @@ def _in_json(number: Row) -> Row:
 @pytest.mark.parametrize("form", ["schema", "avro"])
 def test_keys_with_a_scale_of_their_own_are_equal_by_their_values(tmp_path: Path, form: str, kind: str) -> None:
     columns = () if kind == "string" else (ColumnSpec(name="ID", type=parse_type(kind)),)
-    world = _oracle(tmp_path, form, columns=columns)
+    scenario = _oracle(tmp_path, form, columns=columns)
     for number, v in zip(_NUMBERS_OF_500, "abc", strict=True):
-        world.put_number(number, v)
-        world.catch_up()
-    assert [(str(row["ID"]), row["V"]) for row in world.mirror()] == [("500" if kind == "string" else "500.00", "c")]
-    world.forget_number(_NUMBERS_OF_500[1])
-    world.catch_up()
-    assert world.mirror() == []
+        scenario.put_number(number, v)
+        scenario.catch_up()
+    assert [(str(row["ID"]), row["V"]) for row in scenario.upsert_table()] == [
+        ("500" if kind == "string" else "500.00", "c")
+    ]
+    scenario.forget_number(_NUMBERS_OF_500[1])
+    scenario.catch_up()
+    assert scenario.upsert_table() == []
     for number, v in zip(_NUMBERS_OF_500, "abc", strict=True):  # All of them in one batch.
-        world.put_number(number, v)
-    world.forget_number({"scale": 3, "value": b"\1"})
-    world.catch_up()
-    assert [row["V"] for row in world.mirror()] == ["c"]
-    assert world.dead_letters() == []
+        scenario.put_number(number, v)
+    scenario.forget_number({"scale": 3, "value": b"\1"})
+    scenario.catch_up()
+    assert [row["V"] for row in scenario.upsert_table()] == ["c"]
+    assert scenario.dead_letters() == []
 
 
 class PlainNumbers(AvroNumbers):
@@ -200,28 +202,28 @@ def test_keys_with_a_scale_of_their_own_are_equal_without_an_envelope(
     tmp_path: Path, columns: tuple[ColumnSpec, ...]
 ) -> None:
     names = tuple(column.name for column in columns) or ("ID",)
-    world = PlainNumbers(tmp_path, "confluent", envelope=None, key_columns=names, columns=columns)
+    scenario = PlainNumbers(tmp_path, "confluent", envelope=None, key_columns=names, columns=columns)
     for number, v in zip(_NUMBERS_OF_500, "abc", strict=True):
-        world.put_number(number, v)
-        world.catch_up()
-    assert world.mirror() == [{names[0]: "500", "V": "c"}]
+        scenario.put_number(number, v)
+        scenario.catch_up()
+    assert scenario.upsert_table() == [{names[0]: "500", "V": "c"}]
 
 
 @pytest.mark.parametrize("form", ["schema", "avro"])
 def test_a_key_that_its_column_cannot_hold_is_a_dead_letter(tmp_path: Path, form: str) -> None:
-    world = _oracle(tmp_path, form)
-    world.put_number(_NUMBERS_OF_500[0], "a")
-    world.catch_up()
-    world.put_number({"scale": -(2**31), "value": b"\1"}, "b")
-    world.forget_number({"scale": 2**31 - 1, "value": b"\1"})  # There can be no such row.
-    world.catch_up()
-    assert [row["V"] for row in world.mirror()] == ["a"]
-    assert [kind for kind, _ in world.dead_letters()] == ["out_of_range"]
+    scenario = _oracle(tmp_path, form)
+    scenario.put_number(_NUMBERS_OF_500[0], "a")
+    scenario.catch_up()
+    scenario.put_number({"scale": -(2**31), "value": b"\1"}, "b")
+    scenario.forget_number({"scale": 2**31 - 1, "value": b"\1"})  # There can be no such row.
+    scenario.catch_up()
+    assert [row["V"] for row in scenario.upsert_table()] == ["a"]
+    assert [kind for kind, _ in scenario.dead_letters()] == ["out_of_range"]
 
 
-def _oracle(root: Path, form: str, **settings: Any) -> OracleWorld | AvroNumbers:
+def _oracle(root: Path, form: str, **settings: Any) -> OracleScenario | AvroNumbers:
     if form == "schema":
-        return OracleWorld(root, key=ValueSpec(format="raw"), **settings)
+        return OracleScenario(root, key=ValueSpec(format="raw"), **settings)
     return AvroNumbers(root, "confluent", **settings)
 
 
@@ -229,17 +231,17 @@ def _oracle(root: Path, form: str, **settings: Any) -> OracleWorld | AvroNumbers
 @pytest.mark.parametrize("form", ["schema", "avro"])
 def test_numbers_with_a_scale_of_their_own_are_keys(tmp_path: Path, form: str, kind: str) -> None:
     columns = () if kind == "string" else (ColumnSpec(name="ID", type=parse_type(kind)),)
-    world = _oracle(tmp_path, form, columns=columns)
+    scenario = _oracle(tmp_path, form, columns=columns)
     for number in (1, 2, 3):
-        world.change("c", number, "a")
-    world.catch_up()
-    world.change("u", 1, "b")
-    world.change("d", 2, None)
-    world.forget(2)
+        scenario.change("c", number, "a")
+    scenario.catch_up()
+    scenario.change("u", 1, "b")
+    scenario.change("d", 2, None)
+    scenario.forget(2)
     if kind == "string":
-        world.forget(3)
+        scenario.forget(3)
     else:  # Of a decimal a tombstone alone is passed over.
-        world.change("d", 3, None)
-    world.catch_up()
-    assert [(str(row["ID"]), row["V"]) for row in world.mirror()] == [("1", "b")]
-    assert world.dead_letters() == []
+        scenario.change("d", 3, None)
+    scenario.catch_up()
+    assert [(str(row["ID"]), row["V"]) for row in scenario.upsert_table()] == [("1", "b")]
+    assert scenario.dead_letters() == []

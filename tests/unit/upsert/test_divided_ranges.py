@@ -20,7 +20,7 @@ from frazil.report.task_report import TaskReport
 from frazil.testing import MemoryJobs, MemorySource
 from frazil.types import Batch, LastDelete
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
-from tests.unit.upsert.upsert_source import MirrorWorld, Told, tombstone
+from tests.unit.upsert.upsert_source import SourceRecord, UpsertSource, tombstone
 
 _BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
 _BY_COLUMN: dict[str, Any] = {"order_by": "at"}
@@ -43,7 +43,7 @@ class CutJobs(MemoryJobs):
         return [one for share in shares for one in run([Batch("", share)], job, with_offsets=with_offsets, pool=pool)]
 
 
-def _told(op: str, key: int, at: int, v: str = "", big: str = PLACEHOLDER) -> Told:
+def _told(op: str, key: int, at: int, v: str = "", big: str = PLACEHOLDER) -> SourceRecord:
     row = {"id": key, "v": v, "big": big, "at": at}
     images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
     return {"id": key}, {"op": op, **images, "source": {"connector": "postgresql", "lsn": at}}
@@ -70,12 +70,12 @@ def test_wherever_a_range_is_divided(tmp_path: Path, first: int, order: dict[str
     # A delete that has no place of its own takes the row also when it is repeated, and nobody sends its large value again.
     expected = [(1, "c", "B" if order is _BY_SOURCE else None), (2, "q", None)]
     for cut in range(first, len(_HISTORY)):
-        world = MirrorWorld(tmp_path / str(cut), **order)
-        world.say(*_HISTORY[:first])
-        world.jobs = CutJobs(world.source, cut)
-        table = world.say(*_HISTORY[first:])
-        assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == expected, cut
-        assert world.dead_letters() == []
+        scenario = UpsertSource(tmp_path / str(cut), **order)
+        scenario.say(*_HISTORY[:first])
+        scenario.jobs = CutJobs(scenario.source, cut)
+        table = scenario.say(*_HISTORY[first:])
+        assert [(row["id"], row["v"], row["big"]) for row in scenario.by_id()] == expected, cut
+        assert scenario.dead_letters() == []
         if first and order:
             assert table.bad_records.ignored_records == {"tombstone": 1}, cut
 
@@ -83,12 +83,12 @@ def test_wherever_a_range_is_divided(tmp_path: Path, first: int, order: dict[str
 @pytest.mark.parametrize("cut", range(5, 9))
 def test_a_late_delete_of_another_partition_takes_nothing_newer_with_its_tombstone(tmp_path: Path, cut: int) -> None:
     """As where partitions were added: what is repeated heals nothing, as nothing is repeated."""
-    world = MirrorWorld(tmp_path, **_BY_SOURCE)
-    world.say(_told("c", 1, 10, "a", "A"), *(_told("c", 9, n, "x", "X") for n in range(5)))
-    world.say(_told("c", 1, 30, "b", "B"), partition=1)
-    world.jobs = CutJobs(world.source, cut)
-    world.say(_told("d", 1, 20), tombstone(1))
-    assert [(row["id"], row["v"]) for row in world.by_id()] == [(1, "b"), (9, "x")]
+    scenario = UpsertSource(tmp_path, **_BY_SOURCE)
+    scenario.say(_told("c", 1, 10, "a", "A"), *(_told("c", 9, n, "x", "X") for n in range(5)))
+    scenario.say(_told("c", 1, 30, "b", "B"), partition=1)
+    scenario.jobs = CutJobs(scenario.source, cut)
+    scenario.say(_told("d", 1, 20), tombstone(1))
+    assert [(row["id"], row["v"]) for row in scenario.by_id()] == [(1, "b"), (9, "x")]
 
 
 def test_a_tombstone_that_follows_no_delete_of_its_key_counts() -> None:

@@ -18,10 +18,10 @@ from frazil.spec.models import EnvelopeSpec, ValueSpec
 from frazil.upsert.records.key_fields import find_key_fields
 from frazil.write.target import ChangeReading, TableTarget
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
-from tests.unit.upsert.test_default_keys import MaxwellWorld
-from tests.unit.upsert.test_upsert_keys import AvroWorld
-from tests.unit.upsert.test_upsert_service import UpsertWorld
-from tests.unit.upsert.upsert_source import HEARTBEAT, MirrorWorld, Row, Told, tombstone
+from tests.unit.upsert.test_default_keys import MaxwellScenario
+from tests.unit.upsert.test_upsert_keys import AvroScenario
+from tests.unit.upsert.test_upsert_service import UpsertScenario
+from tests.unit.upsert.upsert_source import HEARTBEAT, Row, SourceRecord, UpsertSource, tombstone
 
 _FOUND_BY = "the table's rows are found by id: name the table's `key_columns`"
 _WIDER = f"the fields of the record's key are id, region, and {_FOUND_BY}"
@@ -32,16 +32,16 @@ def _row(number: int, region: str, v: str) -> Row:
     return {"id": number, "region": region, "v": v}
 
 
-def _wrapped(op: str, key: tuple[str, ...], row: Row) -> Told:
+def _wrapped(op: str, key: tuple[str, ...], row: Row) -> SourceRecord:
     images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
     return {name: row[name] for name in key}, {"op": op, **images, "source": {"connector": "postgresql"}}
 
 
-def _flat(op: str, key: tuple[str, ...], row: Row) -> Told:
+def _flat(op: str, key: tuple[str, ...], row: Row) -> SourceRecord:
     return {name: row[name] for name in key}, {**row, "__op": op}
 
 
-def _with_schemas(op: str, key: tuple[str, ...], row: Row) -> Told:
+def _with_schemas(op: str, key: tuple[str, ...], row: Row) -> SourceRecord:
     kinds = {"id": "int64", "region": "string", "v": "string"}
     own, value = _wrapped(op, key, row)
     images: list[Row] = [
@@ -56,9 +56,9 @@ def _with_schemas(op: str, key: tuple[str, ...], row: Row) -> Told:
 @pytest.mark.parametrize("told", [_wrapped, _flat, _with_schemas], ids=["plain", "unwrapped", "with schemas"])
 @pytest.mark.parametrize("at_once", [1, 100])
 def test_a_wider_primary_key_makes_dead_letters_and_loses_no_row(
-    tmp_path: Path, told: Callable[[str, tuple[str, ...], Row], Told], at_once: int
+    tmp_path: Path, told: Callable[[str, tuple[str, ...], Row], SourceRecord], at_once: int
 ) -> None:
-    world = MirrorWorld(tmp_path)
+    scenario = UpsertSource(tmp_path)
     wide = ("id", "region")
     said = [
         told("c", ("id",), _row(1, "a", "x")),
@@ -68,19 +68,19 @@ def test_a_wider_primary_key_makes_dead_letters_and_loses_no_row(
         told("u", ("id",), _row(2, "a", "z")),
     ]
     for start in range(0, len(said), at_once):
-        world.say(*said[start : start + at_once])
-    assert world.by_id() == [_row(1, "a", "x"), _row(2, "a", "z")]
-    assert world.dead_letters() == [("key_mismatch", _WIDER)] * 2
+        scenario.say(*said[start : start + at_once])
+    assert scenario.by_id() == [_row(1, "a", "x"), _row(2, "a", "z")]
+    assert scenario.dead_letters() == [("key_mismatch", _WIDER)] * 2
 
 
 def test_another_column_as_the_primary_key_and_none_at_all(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
+    scenario = UpsertSource(tmp_path)
     rows = [_row(1, "a", "x"), _row(2, "b", "x")]
-    world.say(*(_wrapped("c", ("id",), row) for row in rows))
-    world.say(_wrapped("u", ("region",), _row(7, "a", "y")), _wrapped("u", (), _row(2, "b", "y")))
-    world.say((None, _wrapped("u", (), _row(2, "b", "z"))[1]))
-    assert world.by_id() == rows
-    assert world.dead_letters() == [
+    scenario.say(*(_wrapped("c", ("id",), row) for row in rows))
+    scenario.say(_wrapped("u", ("region",), _row(7, "a", "y")), _wrapped("u", (), _row(2, "b", "y")))
+    scenario.say((None, _wrapped("u", (), _row(2, "b", "z"))[1]))
+    assert scenario.by_id() == rows
+    assert scenario.dead_letters() == [
         ("key_mismatch", f"the fields of the record's key are none, and {_FOUND_BY}"),
         ("key_mismatch", f"the fields of the record's key are region, and {_FOUND_BY}"),
         ("no_key", _NO_KEY),
@@ -89,33 +89,33 @@ def test_another_column_as_the_primary_key_and_none_at_all(tmp_path: Path) -> No
 
 def test_tombstones_of_another_key_are_dead_letters_too(tmp_path: Path) -> None:
     """But for those right behind a delete that is one: they say nothing more. Tables are emptied whatever the key is."""
-    world = MirrorWorld(tmp_path, partitions=1)
+    scenario = UpsertSource(tmp_path, partitions=1)
     wide = ("id", "region")
-    world.say(_wrapped("c", ("id",), _row(1, "a", "x")), tombstone(9))
+    scenario.say(_wrapped("c", ("id",), _row(1, "a", "x")), tombstone(9))
     gone = _wrapped("d", wide, _row(1, "a", "x"))
-    told = world.say(gone, (gone[0], None), ({"id": 5, "region": "q"}, None), HEARTBEAT)
-    assert (len(world.mirror()), len(world.dead_letters())) == (1, 2)
+    told = scenario.say(gone, (gone[0], None), ({"id": 5, "region": "q"}, None), HEARTBEAT)
+    assert (len(scenario.upsert_table()), len(scenario.dead_letters())) == (1, 2)
     assert told.bad_records.ignored_records == {"heartbeat": 1, "tombstone": 1}
-    world.say((None, {"op": "t", "before": None, "after": None, "source": {"connector": "postgresql"}}))
-    assert (world.mirror(), len(world.dead_letters())) == ([], 2)
+    scenario.say((None, {"op": "t", "before": None, "after": None, "source": {"connector": "postgresql"}}))
+    assert (scenario.upsert_table(), len(scenario.dead_letters())) == ([], 2)
 
 
 def test_key_columns_that_the_file_names_are_found_whatever_the_keys_are(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path, key_columns=("id", "region"))
-    world.say(_wrapped("c", ("id",), _row(1, "a", "x")), _wrapped("c", ("id", "region"), _row(1, "b", "y")))
-    world.say((None, _wrapped("c", (), _row(2, "b", "y"))[1]))
-    assert (len(world.mirror()), world.dead_letters()) == (3, [])
+    scenario = UpsertSource(tmp_path, key_columns=("id", "region"))
+    scenario.say(_wrapped("c", ("id",), _row(1, "a", "x")), _wrapped("c", ("id", "region"), _row(1, "b", "y")))
+    scenario.say((None, _wrapped("c", (), _row(2, "b", "y"))[1]))
+    assert (len(scenario.upsert_table()), scenario.dead_letters()) == (3, [])
 
 
 @pytest.mark.parametrize("form", ["hash", "array"])
 def test_another_primary_key_of_what_maxwell_writes(tmp_path: Path, form: str) -> None:
-    world = MaxwellWorld(tmp_path, form, ("id",))
-    world.tell(("insert", _row(1, "a", "x"), None))
-    world.primary = ("id", "region")
-    world.tell(("insert", _row(1, "b", "y"), None), ("delete", _row(1, "b", "y"), None))
-    world.primary = ("id",)
-    world.tell(("update", _row(1, "a", "z"), {"v": "x"}))
-    assert (world.mirror(), world.dead_letters()) == ([_row(1, "a", "z")], [("key_mismatch", _WIDER)] * 2)
+    scenario = MaxwellScenario(tmp_path, form, ("id",))
+    scenario.tell(("insert", _row(1, "a", "x"), None))
+    scenario.primary = ("id", "region")
+    scenario.tell(("insert", _row(1, "b", "y"), None), ("delete", _row(1, "b", "y"), None))
+    scenario.primary = ("id",)
+    scenario.tell(("update", _row(1, "a", "z"), {"v": "x"}))
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([_row(1, "a", "z")], [("key_mismatch", _WIDER)] * 2)
 
 
 _KEY = [{"name": "id", "type": "long"}]
@@ -127,7 +127,7 @@ _ROW = [
 _BEFORE = {"name": "before", "type": ["null", {"type": "record", "name": "Row", "fields": _ROW}]}
 
 
-class _AvroWorld(AvroWorld):
+class _AvroScenario(AvroScenario):
     SCHEMAS: Mapping[str, dict[str, Any]] = {
         "key": {"type": "record", "name": "Key", "fields": _KEY},
         "value": {
@@ -152,15 +152,15 @@ class _AvroWorld(AvroWorld):
 @pytest.mark.parametrize("how", ["confluent", "apicurio", "header"])
 @pytest.mark.parametrize("at_once", [False, True])
 def test_a_wider_key_in_avro_is_known_by_its_schema(tmp_path: Path, how: str, at_once: bool) -> None:
-    world = _AvroWorld(tmp_path, how)
-    world.change("c", _row(1, "a", "x"))
+    scenario = _AvroScenario(tmp_path, how)
+    scenario.change("c", _row(1, "a", "x"))
     if not at_once:
-        world.catch_up()
-    world.widen()
-    world.change("c", _row(1, "b", "y"))
-    world.change("d", _row(1, "b", "y"))
-    world.catch_up()
-    assert (world.mirror(), world.dead_letters()) == ([_row(1, "a", "x")], [("key_mismatch", _WIDER)] * 2)
+        scenario.catch_up()
+    scenario.widen()
+    scenario.change("c", _row(1, "b", "y"))
+    scenario.change("d", _row(1, "b", "y"))
+    scenario.catch_up()
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([_row(1, "a", "x")], [("key_mismatch", _WIDER)] * 2)
 
 
 _PROTO = 'syntax = "proto3"; message Pad {{}} message Key {{ int64 id = 1; {} }}'
@@ -171,28 +171,28 @@ _PROTO = 'syntax = "proto3"; message Pad {{}} message Key {{ int64 id = 1; {} }}
 def test_a_wider_key_in_protobuf_is_known_by_its_message(tmp_path: Path, at_once: bool, operations: bool) -> None:
     envelope = EnvelopeSpec(kind="operation", operation="op", insert=("c",)) if operations else None
     key = ValueSpec(format="protobuf")
-    world = UpsertWorld(tmp_path, key=key, envelope=envelope, dead_letters={"stop_above": 1.0})
+    scenario = UpsertScenario(tmp_path, key=key, envelope=envelope, dead_letters={"stop_above": 1.0})
     for number, more in enumerate(("", "int32 shard = 2;")):
-        schema_id = world.registry.register("protobuf", _PROTO.format(more), subject="a-key")
+        schema_id = scenario.registry.register("protobuf", _PROTO.format(more), subject="a-key")
         frame = struct.pack(">xi", schema_id) + b"\x02\x02"  # The second message of the file.
         for at in (1, 2):
             row = {"id": at, "v": number} | ({"op": "c"} if operations else {})
             body = bytes([8, at]) + (b"\x10\x05" if number else b"")
-            world.source.produce("a", 0, json.dumps(row).encode(), key=frame + body)
+            scenario.source.produce("a", 0, json.dumps(row).encode(), key=frame + body)
         if not at_once:
-            world.catch_up()
-    world.catch_up()
-    assert sorted(world.mirror(), key=str) == [{"id": 1, "v": 0}, {"id": 2, "v": 0}]
-    assert [kind for kind, _ in world.dead_letters()] == ["key_mismatch"] * 2
+            scenario.catch_up()
+    scenario.catch_up()
+    assert sorted(scenario.upsert_table(), key=str) == [{"id": 1, "v": 0}, {"id": 2, "v": 0}]
+    assert [kind for kind, _ in scenario.dead_letters()] == ["key_mismatch"] * 2
 
 
 def test_the_order_of_a_keys_fields_and_how_they_are_spelt_say_nothing(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
+    scenario = UpsertSource(tmp_path)
     value = _wrapped("u", ("id",), _row(1, "a", "x"))[1]
     for key in ('{"id":1,"region":"a"}', '{"region": "a", "id": 1}', '{"\\u0069d":1,"reg\\u0069on":"a"}', "7", "{"):
-        world.put(key, value)
-        world.catch_up()
-    assert (world.mirror(), world.dead_letters()) == ([_row(1, "a", "x")], [])
+        scenario.put(key, value)
+        scenario.catch_up()
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([_row(1, "a", "x")], [])
 
 
 def _target(kind: str) -> TableTarget:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from frazil.testing import FakeClock
-from tests.unit.upsert.upsert_source import Log, MirrorWorld, Row
+from tests.unit.upsert.upsert_source import Log, Row, UpsertSource
 
 _KEYS = 6
 _ORDERED: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
@@ -19,8 +19,8 @@ _ORDERED: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "orde
 class Delayed(Log):
     """A log whose records reach the topic later: each partition's in their order."""
 
-    def __init__(self, world: MirrorWorld) -> None:
-        super().__init__(world, FakeClock().now_ms())
+    def __init__(self, scenario: UpsertSource) -> None:
+        super().__init__(scenario, FakeClock().now_ms())
         self.waiting: dict[int, deque[tuple[Any, ...]]] = {0: deque(), 1: deque()}
 
     def send(self, partition: int, key: Row, value: Row | None, headers: Any) -> None:
@@ -34,34 +34,34 @@ class Delayed(Log):
 @pytest.mark.parametrize("settings", [{}, _ORDERED], ids=["by arrival", "by order"])
 @pytest.mark.parametrize("seed", range(6))
 def test_moved_rows_keep_their_values(tmp_path: Path, seed: int, settings: dict[str, Any]) -> None:
-    chance = np.random.default_rng(seed)
-    world = MirrorWorld(tmp_path, int(chance.integers(1, 4)), **settings)
-    log, rows = Delayed(world), dict[int, Row]()
+    rng = np.random.default_rng(seed)
+    scenario = UpsertSource(tmp_path, int(rng.integers(1, 4)), **settings)
+    log, rows = Delayed(scenario), dict[int, Row]()
     for number in range(40):
-        _change(log, rows, chance, str(number))
+        _change(log, rows, rng, str(number))
         for partition in (0, 1):
-            log.deliver(partition, int(chance.integers(0, 4)))
-        if chance.random() < 0.4:
-            world.catch_up()
+            log.deliver(partition, int(rng.integers(0, 4)))
+        if rng.random() < 0.4:
+            scenario.catch_up()
     for partition in (1, 0):
         log.deliver(partition, 1000)
-        world.catch_up()
-    assert world.dead_letters() == []
-    assert [{name: row[name] for name in ("id", "v", "big")} for row in world.by_id()] == [
+        scenario.catch_up()
+    assert scenario.dead_letters() == []
+    assert [{name: row[name] for name in ("id", "v", "big")} for row in scenario.by_id()] == [
         rows[key] for key in sorted(rows)
     ]
 
 
-def _change(log: Delayed, rows: dict[int, Row], chance: np.random.Generator, v: str) -> None:
+def _change(log: Delayed, rows: dict[int, Row], rng: np.random.Generator, v: str) -> None:
     """A change of the source. Keys have their partitions."""
-    old, new = (int(key) for key in chance.integers(0, _KEYS, 2))
+    old, new = (int(key) for key in rng.integers(0, _KEYS, 2))
     if old not in rows:
         rows[old] = {"id": old, "v": v, "big": f"big {v}"}
         log.write(rows[old], old % 2)
     elif new not in rows:
         rows[new] = {**rows.pop(old), "id": new, "v": v}
         log.move(old, new, v, (old % 2, new % 2))
-    elif chance.random() < 0.3:
+    elif rng.random() < 0.3:
         del rows[old]
         log.remove(old, old % 2)
     else:

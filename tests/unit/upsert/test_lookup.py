@@ -92,14 +92,14 @@ def _target(folder: Path, **columns: str) -> TableTarget:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", [2, 3])
 def test_live_rows_are_found_by_keys_of_every_type(tmp_path: Path, kind: str, version: int) -> None:
-    chance, target = np.random.default_rng(3), _target(tmp_path, k=kind)
-    held = [[int(n) for n in chance.integers(-60, 60, 40)] for _ in range(3)]
+    rng, target = np.random.default_rng(3), _target(tmp_path, k=kind)
+    held = [[int(n) for n in rng.integers(-60, 60, 40)] for _ in range(3)]
     arrays = [pa.concat_arrays([_keys(kind, numbers), pa.nulls(1, KINDS[kind])]) for numbers in held]
     files = [_write(target, array) for array in arrays]
     gone = BitMap64(range(0, 40, 3))
     (deletes,) = write_deletes(target, {files[1]: gone}, version)
     files[1] = replace(files[1], deletes=(deletes,))
-    asked = _keys(kind, sorted({int(n) for n in chance.integers(-80, 80, 30)})).unique()
+    asked = _keys(kind, sorted({int(n) for n in rng.integers(-80, 80, 30)})).unique()
     found = {(hit.file.path, row, asked[key].as_py()) for hit in find_rows(target, files, [asked], _PATHS).hits
              for row, key in zip(hit.rows.tolist(), hit.keys.tolist(), strict=True)}  # fmt: skip
     wanted = set(asked.to_pylist())
@@ -117,8 +117,8 @@ def test_a_few_keys_are_found_in_large_files_without_going_through_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_ordered: bool
 ) -> None:
     monkeypatch.setattr(key_index, "_FEWEST_ROWS", 200)
-    chance, target = np.random.default_rng(5), _target(tmp_path, k=kind)
-    numbers = [int(n) for n in chance.integers(0, 150, 400)]
+    rng, target = np.random.default_rng(5), _target(tmp_path, k=kind)
+    numbers = [int(n) for n in rng.integers(0, 150, 400)]
     array = _keys(kind, sorted(numbers) if is_ordered else numbers)
     if not is_ordered:
         array = pa.concat_arrays([array[:100], pa.nulls(1, array.type), array[100:]])

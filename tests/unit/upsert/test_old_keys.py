@@ -11,8 +11,8 @@ import pytest
 from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, EnvelopeSpec, TopicSelector
 from frazil.spec.types import parse_type
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
-from tests.unit.upsert.upsert_source import MirrorWorld, Row, Told
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
+from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource
 
 _UNTOLD = (
     "the row before the change lacks email, which the record's key does not tell either: it is not known whether the row "
@@ -24,7 +24,7 @@ def _row(number: int, email: str | None, v: str | None = "x") -> Row:
     return {"id": number, "email": email, "v": v}
 
 
-def _change(op: str, after: Row | None, before: Row | None = None, key: tuple[str, ...] = ("id",)) -> Told:
+def _change(op: str, after: Row | None, before: Row | None = None, key: tuple[str, ...] = ("id",)) -> SourceRecord:
     row = after or before or {}
     value = {"op": op, "before": before, "after": after, "source": {"connector": "postgresql"}}
     return {name: row[name] for name in key}, value
@@ -32,48 +32,48 @@ def _change(op: str, after: Row | None, before: Row | None = None, key: tuple[st
 
 @pytest.mark.parametrize("before", [None, _row(1, None, None)], ids=["not sent", "its primary key alone"])
 def test_an_update_that_does_not_tell_the_former_key_is_a_dead_letter(tmp_path: Path, before: Row | None) -> None:
-    world = MirrorWorld(tmp_path, key_columns=("email",))
-    world.say(_change("c", _row(1, "a")), _change("c", _row(2, "c")))
-    told = world.say(_change("u", _row(1, "b"), before), _change("u", _row(2, "d"), _row(2, "c")))
-    assert sorted(row["email"] for row in world.mirror()) == ["a", "d"]
-    assert (world.dead_letters(), told.status.run_state) == ([("missing_image", _UNTOLD)], RunState.WAITING)
+    scenario = UpsertSource(tmp_path, key_columns=("email",))
+    scenario.say(_change("c", _row(1, "a")), _change("c", _row(2, "c")))
+    told = scenario.say(_change("u", _row(1, "b"), before), _change("u", _row(2, "d"), _row(2, "c")))
+    assert sorted(row["email"] for row in scenario.upsert_table()) == ["a", "d"]
+    assert (scenario.dead_letters(), told.status.run_state) == ([("missing_image", _UNTOLD)], RunState.WAITING)
 
 
 @pytest.mark.parametrize("columns", [("id",), ("id", "email"), ("email",)])
 def test_columns_of_the_records_key_need_no_row_before(tmp_path: Path, columns: tuple[str, ...]) -> None:
     """Where they change, a delete and an insert are told."""
-    world = MirrorWorld(tmp_path, key_columns=columns)
+    scenario = UpsertSource(tmp_path, key_columns=columns)
     key = ("id", "email")
-    world.say(_change("c", _row(1, "a"), key=key))
-    world.say(_change("u", _row(1, "a", "y"), key=key))
-    world.say(_change("d", None, _row(1, "a", None), key=key), _change("c", _row(1, "b", "y"), key=key))
-    assert (world.mirror(), world.dead_letters()) == ([_row(1, "b", "y")], [])
+    scenario.say(_change("c", _row(1, "a"), key=key))
+    scenario.say(_change("u", _row(1, "a", "y"), key=key))
+    scenario.say(_change("d", None, _row(1, "a", None), key=key), _change("c", _row(1, "b", "y"), key=key))
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([_row(1, "b", "y")], [])
 
 
 def test_one_column_of_several_that_the_records_key_lacks_is_enough(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path, key_columns=("id", "email"))
-    world.say(_change("c", _row(1, "a")), _change("u", _row(1, "b")))
-    assert (world.mirror(), world.dead_letters()) == ([_row(1, "a")], [("missing_image", _UNTOLD)])
+    scenario = UpsertSource(tmp_path, key_columns=("id", "email"))
+    scenario.say(_change("c", _row(1, "a")), _change("u", _row(1, "b")))
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([_row(1, "a")], [("missing_image", _UNTOLD)])
 
 
 def test_a_key_that_is_a_single_value_is_believed_to_be_the_key_column(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path, key_columns=("id",))
+    scenario = UpsertSource(tmp_path, key_columns=("id",))
     for text in ("a", "b"):
-        world.put("1", _change("u", _row(1, text))[1])
-        world.catch_up()
-    assert (world.mirror(), world.dead_letters()) == ([_row(1, "b")], [])
+        scenario.put("1", _change("u", _row(1, text))[1])
+        scenario.catch_up()
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([_row(1, "b")], [])
 
 
 @pytest.mark.parametrize("old", [{"email": "a"}, None], ids=["told", "missing"])
 def test_maxwells_updates_without_what_was_there_before(tmp_path: Path, old: Row | None) -> None:
     settings: dict[str, Any] = {"key": JSON_KEYS, "key_columns": ("email",), "dead_letters": {"stop_above": 1.0}}
-    world = UpsertWorld(tmp_path, envelope=EnvelopeSpec(kind="maxwell"), **settings)
+    scenario = UpsertScenario(tmp_path, envelope=EnvelopeSpec(kind="maxwell"), **settings)
     key = json.dumps({"database": "s", "table": "t", "pk.id": 1})
-    world.put(key, {"type": "insert", "ts": 1, "data": _row(1, "a")})
-    world.put(key, {"type": "update", "ts": 2, "data": _row(1, "b"), **({"old": old} if old else {})})
-    world.catch_up()
-    assert [row["email"] for row in world.mirror()] == ["b" if old else "a"]
-    dead_letters = world.dead_letters() if world.catalog.load("n.t__dead_letters") is not None else []
+    scenario.put(key, {"type": "insert", "ts": 1, "data": _row(1, "a")})
+    scenario.put(key, {"type": "update", "ts": 2, "data": _row(1, "b"), **({"old": old} if old else {})})
+    scenario.catch_up()
+    assert [row["email"] for row in scenario.upsert_table()] == ["b" if old else "a"]
+    dead_letters = scenario.dead_letters() if scenario.catalog.load("n.t__dead_letters") is not None else []
     assert dead_letters == ([] if old else [("missing_image", _UNTOLD)])
 
 
@@ -89,24 +89,24 @@ def test_maxwells_updates_without_what_was_there_before(tmp_path: Path, old: Row
     ids=["the topic", "a constant"],
 )
 def test_key_columns_that_no_field_feeds_need_no_row_before(tmp_path: Path, settings: dict[str, Any]) -> None:
-    world = MirrorWorld(tmp_path, **settings)
-    world.say(_change("c", _row(1, "a")))
-    world.say(_change("u", _row(1, "b")))
-    assert [(row["id"], row["email"]) for row in world.mirror()] == [(1, "b")]
+    scenario = UpsertSource(tmp_path, **settings)
+    scenario.say(_change("c", _row(1, "a")))
+    scenario.say(_change("u", _row(1, "b")))
+    assert [(row["id"], row["email"]) for row in scenario.upsert_table()] == [(1, "b")]
 
 
 def test_a_row_of_a_snapshot_is_newer_than_older_changes_in_another_topic(tmp_path: Path) -> None:
     """Behind it in its own partition none are older, but that is no promise of another topic's partition of that number."""
-    world = MirrorWorld(
+    scenario = UpsertSource(
         tmp_path,
         key_columns=("id",),
         metadata={"source_order": "_source_order"},
         order_by="_source_order",
         topics=(TopicSelector(literal="a"), TopicSelector(literal="b")),
     )
-    world.source.create("b", 2)
+    scenario.source.create("b", 2)
     for topic, op, email, lsn in (("b", "r", "new", 100), ("a", "u", "stale", 50)):
         value = {"op": op, "before": None, "after": _row(1, email), "source": {"connector": "postgresql", "lsn": lsn}}
-        world.source.produce(topic, 0, json.dumps(value).encode(), key=b'{"id":1}')
-        world.catch_up()
-    assert [row["email"] for row in world.mirror()] == ["new"]
+        scenario.source.produce(topic, 0, json.dumps(value).encode(), key=b'{"id":1}')
+        scenario.catch_up()
+    assert [row["email"] for row in scenario.upsert_table()] == ["new"]

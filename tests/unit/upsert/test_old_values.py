@@ -29,7 +29,7 @@ from frazil.upsert.old_values.row_places import RowPlaces, are_less, ends_of_cha
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import target_of
 from tests.unit.upsert.test_change_rows import KEEP, Change, Lake, up
-from tests.unit.upsert.upsert_source import MirrorWorld, Told, changed, made, tombstone
+from tests.unit.upsert.upsert_source import SourceRecord, UpsertSource, changed, made, tombstone
 
 
 class AtOnce(Lake):
@@ -117,15 +117,17 @@ def test_a_value_that_was_not_sent_takes_a_few_numbers_in_the_driver(
 
 
 def test_a_truncate_is_no_change_that_gives_values_though_it_has_no_place_in_the_order(tmp_path: Path) -> None:
-    def told(op: str, key: int, at: int, big: str) -> Told:
+    def told(op: str, key: int, at: int, big: str) -> SourceRecord:
         return {"id": key}, {"op": op, "before": None, "after": {"id": key, "at": at, "big": big}}
 
-    world = MirrorWorld(tmp_path, partitions=1, key_columns=("id",), order_by="at")
-    world.say(told("c", 1, 1, "old"), told("c", 2, 1, "old"))
-    world.jobs = MemoryJobs(world.source, batch_size=1, tasks=2)
-    truncate: Told = None, {"op": "t", "before": None, "after": None}
-    world.say(truncate, made({"id": 9, "at": 9, "big": "nine"}), told("c", 1, 5, "new"), told("u", 1, 6, PLACEHOLDER))
-    assert [(row["id"], row["at"], row["big"]) for row in world.by_id()] == [(1, 6, "new"), (9, 9, "nine")]
+    scenario = UpsertSource(tmp_path, partitions=1, key_columns=("id",), order_by="at")
+    scenario.say(told("c", 1, 1, "old"), told("c", 2, 1, "old"))
+    scenario.jobs = MemoryJobs(scenario.source, batch_size=1, tasks=2)
+    truncate: SourceRecord = None, {"op": "t", "before": None, "after": None}
+    scenario.say(
+        truncate, made({"id": 9, "at": 9, "big": "nine"}), told("c", 1, 5, "new"), told("u", 1, 6, PLACEHOLDER)
+    )
+    assert [(row["id"], row["at"], row["big"]) for row in scenario.by_id()] == [(1, 6, "new"), (9, 9, "nine")]
 
 
 class Dealt(MemoryJobs):
@@ -141,8 +143,8 @@ class Dealt(MemoryJobs):
 
 def test_a_value_comes_from_behind_a_delete_that_another_task_has_read(tmp_path: Path) -> None:
     """Of the values that it may come from, the greatest in the order of the column is from before that delete."""
-    world = MirrorWorld(tmp_path, partitions=3, key_columns=("id",), order_by="at")
-    world.jobs = Dealt(world.source)
+    scenario = UpsertSource(tmp_path, partitions=3, key_columns=("id",), order_by="at")
+    scenario.jobs = Dealt(scenario.source)
     says = (
         (0, made({"id": 1, "at": 5, "big": "before"})),
         (0, made({"id": 1, "at": 9, "big": "greatest"})),
@@ -151,9 +153,9 @@ def test_a_value_comes_from_behind_a_delete_that_another_task_has_read(tmp_path:
         (2, changed({"id": 1, "at": 7, "big": PLACEHOLDER})),
     )
     for partition, (key, value) in says:
-        world.put(json.dumps(key), value, partition)
-    world.catch_up()
-    assert world.by_id() == [{"id": 1, "at": 7, "big": "behind"}]
+        scenario.put(json.dumps(key), value, partition)
+    scenario.catch_up()
+    assert scenario.by_id() == [{"id": 1, "at": 7, "big": "behind"}]
 
 
 class Cut(MemoryJobs):
@@ -174,18 +176,18 @@ class Cut(MemoryJobs):
 @pytest.mark.parametrize("at", range(1, 7))
 def test_a_row_of_a_snapshot_that_is_told_again_gives_no_value_to_what_came_behind_it(tmp_path: Path, at: int) -> None:
     """Its transaction was open as the row was read, so its place is older; a connector that dies repeats all of it."""
-    world = MirrorWorld(tmp_path, partitions=1, metadata={"source_order": "_order"}, order_by="_order")
-    world.jobs = jobs = Cut(world.source)
+    scenario = UpsertSource(tmp_path, partitions=1, metadata={"source_order": "_order"}, order_by="_order")
+    scenario.jobs = jobs = Cut(scenario.source)
     jobs.at = at
 
-    def told(op: str, lsn: int, v: int, big: str) -> Told:
+    def told(op: str, lsn: int, v: int, big: str) -> SourceRecord:
         source = {"connector": "postgresql", "lsn": lsn, "ts_ms": lsn}
         return {"id": 1}, {"op": op, "before": None, "after": {"id": 1, "v": v, "big": big}, "source": source}
 
     read, opened, later = told("r", 7, 0, "old"), told("u", 6, 1, "new"), told("u", 9, 2, PLACEHOLDER)
-    world.say(read)
-    world.say(opened, later, read, opened, later)
-    assert [(row["v"], row["big"]) for row in world.by_id()] == [(2, "new")]
+    scenario.say(read)
+    scenario.say(opened, later, read, opened, later)
+    assert [(row["v"], row["big"]) for row in scenario.by_id()] == [(2, "new")]
 
 
 def test_rows_are_read_of_the_row_groups_that_have_them(tmp_path: Path) -> None:

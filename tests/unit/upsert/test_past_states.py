@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.upsert.upsert_source import MirrorWorld, Told
+from tests.unit.upsert.upsert_source import SourceRecord, UpsertSource
 
 _PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "cdc.md"
 _DAY_MS = 1_795_219_200_000  # 2026-11-21
@@ -22,7 +22,7 @@ def _query(at: str) -> str:
     return query
 
 
-def _said(hour: int, op: str, key: int | None, v: str | None, lsn: int) -> Told:
+def _said(hour: int, op: str, key: int | None, v: str | None, lsn: int) -> SourceRecord:
     row = None if key is None else {"id": key, "v": v}
     images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
     source = {"connector": "postgresql", "lsn": lsn, "ts_ms": _DAY_MS + hour * 3_600_000}
@@ -42,17 +42,17 @@ def _said(hour: int, op: str, key: int | None, v: str | None, lsn: int) -> Told:
 )
 def test_what_a_table_was_is_told_by_its_change_log(tmp_path: Path, at: str, rows: list[tuple[int, str]]) -> None:
     metadata = {name: f"_{name}" for name in ("op", "image", "source_ts", "partition", "offset", "position")}
-    world = MirrorWorld(tmp_path, mode="append", changelog=True, metadata=metadata)
-    world.say(_said(1, "c", 1, "a", 10), _said(2, "c", 2, "a", 11))
+    scenario = UpsertSource(tmp_path, mode="append", changelog=True, metadata=metadata)
+    scenario.say(_said(1, "c", 1, "a", 10), _said(2, "c", 2, "a", 11))
     # A snapshot reads both rows while a transaction is open that has changed them.
-    world.say(_said(3, "r", 1, "old", 30), _said(3, "r", 2, "old", 30))
-    world.say(_said(4, "u", 1, "new", 20), _said(4, "d", 2, None, 21))
-    world.say(_said(5, "t", None, None, 40), partition=1)
-    world.say(_said(6, "c", 2, "anew", 50))
+    scenario.say(_said(3, "r", 1, "old", 30), _said(3, "r", 2, "old", 30))
+    scenario.say(_said(4, "u", 1, "new", 20), _said(4, "d", 2, None, 21))
+    scenario.say(_said(5, "t", None, None, 40), partition=1)
+    scenario.say(_said(6, "c", 2, "anew", 50))
     with sqlite3.connect(":memory:") as lake:
         lake.execute("attach ':memory:' as shop")
         lake.execute("create table shop.orders_history (id, v, _op, _image, _source_ts, _offset, _position)")
-        for row in world.mirror():
+        for row in scenario.upsert_table():
             values = (row["id"], row["v"], row["_op"], row["_image"], f"{row['_source_ts']:%F %T}")
             lake.execute(
                 "insert into shop.orders_history values (?, ?, ?, ?, ?, ?, ?)",

@@ -28,66 +28,66 @@ from frazil.write.write import FileWriter
 from tests.fixtures.lineage import has_row_ids, row_ids
 from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.upsert_scene import LARGE, Mirrored
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld, Value
-from tests.unit.upsert.upsert_source import MARKS, Log, MirrorWorld
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Value
+from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource
 
 Ids = dict[Any, int | None]
 _READ = "frazil.upsert.lineage.reserved_column"
 
 
-def _world(root: Path, tasks: int = 1, **settings: Any) -> UpsertWorld:
-    return UpsertWorld(root, tasks, **{"key": JSON_KEYS, "key_columns": ("id",), **settings})
+def _scenario(root: Path, tasks: int = 1, **settings: Any) -> UpsertScenario:
+    return UpsertScenario(root, tasks, **{"key": JSON_KEYS, "key_columns": ("id",), **settings})
 
 
-def _ids(world: UpsertWorld) -> Ids:
-    return row_ids(world.catalog, "n.t")
+def _ids(scenario: UpsertScenario) -> Ids:
+    return row_ids(scenario.catalog, "n.t")
 
 
 def _row(key: int, v: str) -> tuple[str, Value]:
     return str(key), {"id": key, "v": v}
 
 
-def _files(world: UpsertWorld) -> list[str]:
+def _files(scenario: UpsertScenario) -> list[str]:
     """Of the newest snapshot; nothing is left that no snapshot names."""
-    snapshots = world.catalog.ancestors("n.t")
+    snapshots = scenario.catalog.ancestors("n.t")
     named = {file.path for snapshot in snapshots for file in snapshot.files}
     named |= {file.path for snapshot in snapshots for file in snapshot.deletes}
-    assert {str(path) for path in (world.root / "n.t").rglob("*.*") if path.is_file()} == named
-    return [file.path for file in world.catalog.data_files("n.t")]
+    assert {str(path) for path in (scenario.root / "n.t").rglob("*.*") if path.is_file()} == named
+    return [file.path for file in scenario.catalog.data_files("n.t")]
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_a_row_keeps_its_id_over_updates_and_a_new_row_gets_a_new_one(tmp_path: Path, tasks: int) -> None:
-    world = _world(tmp_path, tasks)
-    world.tell(*(_row(key, "a") for key in range(6)))
-    first = _ids(world)
+    scenario = _scenario(tmp_path, tasks)
+    scenario.tell(*(_row(key, "a") for key in range(6)))
+    first = _ids(scenario)
     assert set(first.values()) == set(range(6))
     for v in "bcd":
-        world.tell(_row(1, v), _row(4, v), _row(ord(v), v))
-        now = _ids(world)
+        scenario.tell(_row(1, v), _row(4, v), _row(ord(v), v))
+        now = _ids(scenario)
         assert {key: now[key] for key in first} == first
-    assert [row["v"] for row in world.mirror() if row["id"] in (0, 1, 4)] == ["a", "d", "d"]
-    _files(world)
+    assert [row["v"] for row in scenario.upsert_table() if row["id"] in (0, 1, 4)] == ["a", "d", "d"]
+    _files(scenario)
 
 
 def test_a_row_that_was_deleted_and_comes_again_is_a_new_one(tmp_path: Path) -> None:
-    world = _world(tmp_path)
-    world.tell(_row(1, "a"), _row(2, "a"))
-    first = _ids(world)
-    world.tell(("1", None), _row(2, "b"))
-    world.tell(_row(1, "c"), _row(2, "c"))
-    now = _ids(world)
+    scenario = _scenario(tmp_path)
+    scenario.tell(_row(1, "a"), _row(2, "a"))
+    first = _ids(scenario)
+    scenario.tell(("1", None), _row(2, "b"))
+    scenario.tell(_row(1, "c"), _row(2, "c"))
+    now = _ids(scenario)
     assert now[2] == first[2]
     assert now[1] not in first.values()
 
 
 def test_files_in_which_no_row_replaces_another_are_committed_as_tasks_wrote_them(tmp_path: Path) -> None:
-    world = _world(tmp_path)
-    world.tell(*(_row(key, "a") for key in range(6)))
-    world.tell(_row(7, "b"), ("3", None))
-    world.tell(_row(7, "c"), _row(8, "c"))
-    assert [has_row_ids(path) for path in _files(world)].count(True) == 1
-    one_file = [file for file in world.catalog.data_files("n.t") if has_row_ids(file.path)]
+    scenario = _scenario(tmp_path)
+    scenario.tell(*(_row(key, "a") for key in range(6)))
+    scenario.tell(_row(7, "b"), ("3", None))
+    scenario.tell(_row(7, "c"), _row(8, "c"))
+    assert [has_row_ids(path) for path in _files(scenario)].count(True) == 1
+    one_file = [file for file in scenario.catalog.data_files("n.t") if has_row_ids(file.path)]
     assert [file.record_count for file in one_file] == [2]
     assert pq.read_table(one_file[0].path)["_row_id"].null_count == 1
 
@@ -97,118 +97,118 @@ def test_files_have_no_ids_where_the_format_or_a_column_of_that_name_does_not_al
     tmp_path: Path, version: int, columns: tuple[str, ...]
 ) -> None:
     declared = tuple(ColumnSpec(name=name, type=LongType()) for name in columns)
-    world = _world(tmp_path, format_version=version, columns=declared)
+    scenario = _scenario(tmp_path, format_version=version, columns=declared)
     rows = [{"id": key, "v": "a"} | dict.fromkeys(columns, key * 10) for key in range(3)]
-    world.tell(*((str(row["id"]), row) for row in rows))
-    world.tell(*((str(row["id"]), {**row, "v": "b"}) for row in rows[:2]))
-    assert world.mirror() == sorted([{**row, "v": "b"} for row in rows[:2]] + rows[2:], key=json.dumps)
-    fields = [field for path in _files(world) for field in pq.read_schema(path)]
+    scenario.tell(*((str(row["id"]), row) for row in rows))
+    scenario.tell(*((str(row["id"]), {**row, "v": "b"}) for row in rows[:2]))
+    assert scenario.upsert_table() == sorted([{**row, "v": "b"} for row in rows[:2]] + rows[2:], key=json.dumps)
+    fields = [field for path in _files(scenario) for field in pq.read_schema(path)]
     assert max(int(field.metadata[b"PARQUET:field_id"]) for field in fields) <= 3
 
 
 def test_changes_of_one_key_in_many_partitions_leave_one_row_with_the_id(tmp_path: Path) -> None:
-    world = _world(tmp_path, tasks=3, partitions=3)
-    world.tell(*(_row(key, "a") for key in range(9)))
-    first = _ids(world)
+    scenario = _scenario(tmp_path, tasks=3, partitions=3)
+    scenario.tell(*(_row(key, "a") for key in range(9)))
+    first = _ids(scenario)
     for round_ in range(3):
         for partition in range(3):
             for key in range(partition, 9):
-                world.put(*_row(key, f"{round_}{partition}"), partition)
-        world.catch_up()
-        assert _ids(world) == first
-    _files(world)
+                scenario.put(*_row(key, f"{round_}{partition}"), partition)
+        scenario.catch_up()
+        assert _ids(scenario) == first
+    _files(scenario)
 
 
 def test_a_change_that_comes_late_leaves_the_row_and_its_id(tmp_path: Path) -> None:
-    world = _world(tmp_path, tasks=2, order_by="at")
-    world.tell(*((str(key), {"id": key, "at": 5}) for key in range(4)))
-    first = _ids(world)
-    world.tell(("1", {"id": 1, "at": 3}), ("2", {"id": 2, "at": 7}), ("9", {"id": 9, "at": 1}))
-    now = _ids(world)
+    scenario = _scenario(tmp_path, tasks=2, order_by="at")
+    scenario.tell(*((str(key), {"id": key, "at": 5}) for key in range(4)))
+    first = _ids(scenario)
+    scenario.tell(("1", {"id": 1, "at": 3}), ("2", {"id": 2, "at": 7}), ("9", {"id": 9, "at": 1}))
+    now = _ids(scenario)
     assert {key: now[key] for key in first} == first
-    assert {row["id"]: row["at"] for row in world.mirror()} == {0: 5, 1: 5, 2: 7, 3: 5, 9: 1}
+    assert {row["id"]: row["at"] for row in scenario.upsert_table()} == {0: 5, 1: 5, 2: 7, 3: 5, 9: 1}
 
 
 def test_the_row_that_decides_in_place_of_one_in_a_file_is_the_only_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task has read the third partition and then the first, another one the delete between the two."""
-    world = _world(tmp_path, partitions=3, order_by="at")
-    world.tell(("1", {"id": 1, "at": 1}))
-    first = _ids(world)
-    world.jobs = MemoryJobs(world.source, batch_size=1, tasks=2)
+    scenario = _scenario(tmp_path, partitions=3, order_by="at")
+    scenario.tell(("1", {"id": 1, "at": 1}))
+    first = _ids(scenario)
+    scenario.jobs = MemoryJobs(scenario.source, batch_size=1, tasks=2)
     monkeypatch.setattr(
         testing, "read_once", lambda batches: sorted(read_once(batches), key=lambda r: (r.partition + 1) % 3)
     )
     for partition, row in enumerate(({"id": 1, "at": 10}, None, {"id": 1, "at": 5})):
-        world.put("1", row, partition)
-    world.catch_up()
-    assert (world.mirror("id", "at"), _ids(world)) == ([{"id": 1, "at": 5}], first)
-    _files(world)
+        scenario.put("1", row, partition)
+    scenario.catch_up()
+    assert (scenario.upsert_table("id", "at"), _ids(scenario)) == ([{"id": 1, "at": 5}], first)
+    _files(scenario)
 
 
 def test_rows_that_wait_for_values_of_the_rows_they_replace_keep_their_ids(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
-    log = Log(world)
+    scenario = UpsertSource(tmp_path)
+    log = Log(scenario)
     for key in (1, 2, 3):
         log.write({"id": key, "v": "a", "big": f"big {key}"})
-    world.catch_up()
-    first = _ids(world)
+    scenario.catch_up()
+    first = _ids(scenario)
     log.keep(1, "b")
     log.write({"id": 2, "v": "b", "big": "new"}, op="u")
     log.write({"id": 4, "v": "b", "big": "big 4"})
-    world.catch_up()
-    now = _ids(world)
+    scenario.catch_up()
+    now = _ids(scenario)
     assert {key: now[key] for key in first} == first
-    assert [row["big"] for row in world.by_id()] == ["big 1", "new", "big 3", "big 4"]
-    _files(world)
+    assert [row["big"] for row in scenario.by_id()] == ["big 1", "new", "big 3", "big 4"]
+    _files(scenario)
 
 
 def test_a_row_that_gets_another_key_is_a_new_one(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
-    log = Log(world)
+    scenario = UpsertSource(tmp_path)
+    log = Log(scenario)
     for key in (1, 2):
         log.write({"id": key, "v": "a", "big": f"big {key}"})
-    world.catch_up()
-    first = _ids(world)
+    scenario.catch_up()
+    first = _ids(scenario)
     log.move(1, 7, "b")
     log.write({"id": 2, "v": "b", "big": "new"}, op="u")
-    world.catch_up()
-    now = _ids(world)
+    scenario.catch_up()
+    now = _ids(scenario)
     assert (set(now), now[2]) == ({2, 7}, first[2])
     assert now[7] not in first.values()
 
 
 def test_a_row_that_is_marked_as_deleted_and_comes_again_keeps_its_id(tmp_path: Path) -> None:
-    world = _world(tmp_path, **MARKS)
-    world.tell(_row(1, "a"), _row(2, "a"))
-    first = _ids(world)
+    scenario = _scenario(tmp_path, **MARKS)
+    scenario.tell(_row(1, "a"), _row(2, "a"))
+    first = _ids(scenario)
     for change in (("1", None), _row(1, "b")):
-        world.tell(change)
-        assert _ids(world) == first
+        scenario.tell(change)
+        assert _ids(scenario) == first
 
 
 def test_of_two_rows_of_one_key_the_least_id_stays(tmp_path: Path) -> None:
-    world = _world(tmp_path)
+    scenario = _scenario(tmp_path)
     schema = new_schema([("id", parse_type("long")), ("v", parse_type("string"))])
-    target = plain_target(world.catalog.create("n.t", schema, {}, 3))
+    target = plain_target(scenario.catalog.create("n.t", schema, {}, 3))
     for v in "ab":
         writer = FileWriter(target)
         writer.write(pa.Table.from_pylist([{"id": 1, "v": v}, {"id": 2, "v": v}], schema=target.arrow_schema))
-        world.catalog.append_foreign("n.t", tuple(writer.finish()))
-    world.tell(_row(1, "c"), _row(2, "c"))
-    assert _ids(world) == {1: 0, 2: 1}
+        scenario.catalog.append_foreign("n.t", tuple(writer.finish()))
+    scenario.tell(_row(1, "c"), _row(2, "c"))
+    assert _ids(scenario) == {1: 0, 2: 1}
 
 
 def test_rows_of_partitions_and_sort_orders_lie_as_before(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"partition_by": (parse_term("bucket(id, 2)"),), "sort_by": (parse_sort("v desc"),)}
     columns = tuple(ColumnSpec(name=name, type=parse_type(word)) for name, word in (("id", "long"), ("v", "string")))
-    world = _world(tmp_path, tasks=2, columns=columns, **settings)
-    world.tell(*(_row(key, f"a{key}") for key in range(20)))
-    first = _ids(world)
-    world.tell(*(_row(key, f"{key * 7 % 11:02}") for key in range(10)))
-    assert _ids(world) == first
-    files = [file for file in world.catalog.scan("n.t").files if has_row_ids(file.path)]
+    scenario = _scenario(tmp_path, tasks=2, columns=columns, **settings)
+    scenario.tell(*(_row(key, f"a{key}") for key in range(20)))
+    first = _ids(scenario)
+    scenario.tell(*(_row(key, f"{key * 7 % 11:02}") for key in range(10)))
+    assert _ids(scenario) == first
+    files = [file for file in scenario.catalog.scan("n.t").files if has_row_ids(file.path)]
     assert sorted(json.dumps(file.description["partition"]) for file in files) == ["[0]", "[1]"]
     for file in files:
         values = pq.read_table(file.path)["v"].to_pylist()
@@ -233,33 +233,33 @@ TYPES: dict[str, tuple[str, Any]] = {
 
 def test_values_of_every_type_are_the_same_in_a_file_that_is_written_again(tmp_path: Path) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type(word)) for name, (word, _) in TYPES.items())
-    world = _world(tmp_path, columns=columns)
+    scenario = _scenario(tmp_path, columns=columns)
     value = {name: shown for name, (_, shown) in TYPES.items()}
-    world.tell(("1", {"id": 1, **value}), ("2", {"id": 2}))
-    before, first = world.mirror(), _ids(world)
+    scenario.tell(("1", {"id": 1, **value}), ("2", {"id": 2}))
+    before, first = scenario.upsert_table(), _ids(scenario)
     assert all(row[name] is not None for row in before if row["id"] == 1 for name in TYPES)
-    world.tell(("1", {"id": 1, **value}), ("2", {"id": 2}))
-    assert (world.mirror(), _ids(world)) == (before, first)
+    scenario.tell(("1", {"id": 1, **value}), ("2", {"id": 2}))
+    assert (scenario.upsert_table(), _ids(scenario)) == (before, first)
 
 
 def test_a_file_of_many_row_groups_is_written_again_whole(tmp_path: Path) -> None:
-    world = _world(tmp_path, tasks=3, partitions=3, properties={"write.parquet.row-group-size-bytes": "64"})
+    scenario = _scenario(tmp_path, tasks=3, partitions=3, properties={"write.parquet.row-group-size-bytes": "64"})
     for v in "abc":
         for key in range(60):
-            world.put(*_row(key, v), key % 3)
-            world.put(*_row(key, f"{v}!"), (key + 1) % 3)
-        world.catch_up()
+            scenario.put(*_row(key, v), key % 3)
+            scenario.put(*_row(key, f"{v}!"), (key + 1) % 3)
+        scenario.catch_up()
         if v == "a":
-            first = _ids(world)
-    assert _ids(world) == first
-    assert {row["v"] for row in world.mirror()} <= {"c", "c!"}
+            first = _ids(scenario)
+    assert _ids(scenario) == first
+    assert {row["v"] for row in scenario.upsert_table()} <= {"c", "c!"}
 
 
 def test_ids_are_those_of_the_rows_that_are_replaced_at_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer rewrites the file, in another order and with the ids, before the commit: it is looked up again."""
-    world = _world(tmp_path)
-    world.tell(*(_row(key, "a") for key in range(4)))
-    first, catalog = _ids(world), world.catalog
+    scenario = _scenario(tmp_path)
+    scenario.tell(*(_row(key, "a") for key in range(4)))
+    first, catalog = _ids(scenario), scenario.catalog
     send = catalog.commit
 
     def rewrite() -> None:
@@ -278,22 +278,22 @@ def test_ids_are_those_of_the_rows_that_are_replaced_at_last(tmp_path: Path, mon
         raise TableMoved(where=commit.table)
 
     monkeypatch.setattr(catalog, "commit", moved)
-    world.tell(_row(0, "b"), _row(2, "b"), _row(5, "b"))
-    now = _ids(world)
+    scenario.tell(_row(0, "b"), _row(2, "b"), _row(5, "b"))
+    now = _ids(scenario)
     assert {key: now[key] for key in first} == first
     assert now.keys() == {0, 1, 2, 3, 5}
-    _files(world)
+    _files(scenario)
 
 
 @pytest.mark.parametrize("loss", ["question", "answer", "outcome"])
 def test_a_batch_that_is_sent_again_leaves_one_row_of_an_id(tmp_path: Path, loss: str) -> None:
-    world = _world(tmp_path)
-    world.tell(*(_row(key, "a") for key in range(4)))
-    first = _ids(world)
-    world.catalog.losses.append(loss)
-    world.tell(_row(0, "b"), _row(1, "b"))
-    assert not world.catalog.losses
-    assert _ids(world) == first
+    scenario = _scenario(tmp_path)
+    scenario.tell(*(_row(key, "a") for key in range(4)))
+    first = _ids(scenario)
+    scenario.catalog.losses.append(loss)
+    scenario.tell(_row(0, "b"), _row(1, "b"))
+    assert not scenario.catalog.losses
+    assert _ids(scenario) == first
 
 
 def test_a_letter_that_replaces_a_row_leaves_its_id(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_letter_that_replaces_a_row_leaves_its_id(tmp_path: Path) -> None:
     first = row_ids(scene.catalog, TABLE)
     scene.replay()
     now = row_ids(scene.catalog, TABLE)
-    assert scene.mirror() == {1: LARGE, 2: 20, 3: LARGE}
+    assert scene.upsert_table() == {1: LARGE, 2: 20, 3: LARGE}
     assert {key: now[key] for key in first} == first
     scene.check_files()
 
@@ -309,11 +309,11 @@ def test_a_letter_that_replaces_a_row_leaves_its_id(tmp_path: Path) -> None:
 def test_ids_far_from_each_other_are_kept_in_memory_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = _world(tmp_path)
-    world.tell(*(_row(key, "a") for key in range(3)))
-    world.catalog._tables["n.t"].next_row_id = 2**40
-    world.tell(_row(0, "b"), _row(7, "b"))
-    first = _ids(world)
+    scenario = _scenario(tmp_path)
+    scenario.tell(*(_row(key, "a") for key in range(3)))
+    scenario.catalog._tables["n.t"].next_row_id = 2**40
+    scenario.tell(_row(0, "b"), _row(7, "b"))
+    first = _ids(scenario)
     assert (first[0], first[7]) == (0, 2**40 + 1)
     read = live_rows.reserved_column
     asked: list[str] = []
@@ -324,18 +324,18 @@ def test_ids_far_from_each_other_are_kept_in_memory_as_they_are(
 
     monkeypatch.setattr(_READ, noted)
     for v in "cd":
-        world.tell(_row(1, v))
-        world.tell(_row(2, v), _row(7, v))
-        assert _ids(world) == first
+        scenario.tell(_row(1, v))
+        scenario.tell(_row(2, v), _row(7, v))
+        assert _ids(scenario) == first
     assert len(asked) == len(set(asked))
 
 
 def test_a_file_that_cannot_be_read_again_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = _world(tmp_path)
-    world.tell(*(_row(key, "a") for key in range(3)))
-    first = _ids(world)
+    scenario = _scenario(tmp_path)
+    scenario.tell(*(_row(key, "a") for key in range(3)))
+    first = _ids(scenario)
     write = FileWriter.finish
     failures = [OSError("full")]
 
@@ -345,15 +345,15 @@ def test_a_file_that_cannot_be_read_again_leaves_nothing_behind(
         return write(writer)
 
     monkeypatch.setattr(FileWriter, "finish", fail)
-    world.tell(_row(1, "b"))
-    assert (failures, _ids(world)) == ([], first)
-    _files(world)
+    scenario.tell(_row(1, "b"))
+    assert (failures, _ids(scenario)) == ([], first)
+    _files(scenario)
 
 
 def test_a_store_that_does_not_give_the_ids_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = _world(tmp_path)
-    world.tell(*(_row(key, "a") for key in range(3)))
-    first = _ids(world)
+    scenario = _scenario(tmp_path)
+    scenario.tell(*(_row(key, "a") for key in range(3)))
+    first = _ids(scenario)
     read = live_rows.reserved_column
     failures: list[Exception] = [OSError("away"), UnavailableError("away")]
 
@@ -363,6 +363,6 @@ def test_a_store_that_does_not_give_the_ids_is_asked_again(tmp_path: Path, monke
         return read(target, file, field_id)
 
     monkeypatch.setattr(_READ, fail)
-    world.tell(_row(1, "b"))
-    assert (failures, _ids(world)) == ([], first)
-    _files(world)
+    scenario.tell(_row(1, "b"))
+    assert (failures, _ids(scenario)) == ([], first)
+    _files(scenario)

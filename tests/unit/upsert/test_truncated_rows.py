@@ -50,13 +50,13 @@ def _gone(found: Truncated) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_truncate_takes_what_is_older_and_alive(tmp_path: Path, seed: int) -> None:
-    chance, target = np.random.default_rng(seed), _target(tmp_path, is_one_partition=bool(seed % 2))
+    rng, target = np.random.default_rng(seed), _target(tmp_path, is_one_partition=bool(seed % 2))
     whole, gone, count, files = [], {}, 0, []
     for size, low, high in ((40, 0, 90_000), (60, 40_000, 160_000), (50, 100_000, 200_000), (LARGE, 0, 200_000)):
-        places: list[int | None] = chance.integers(low, high, size).tolist()
+        places: list[int | None] = rng.integers(low, high, size).tolist()
         if seed % 2:
             places[7] = None
-        deleted = set(chance.choice(size, size // 5, replace=False).tolist())
+        deleted = set(rng.choice(size, size // 5, replace=False).tolist())
         files.append(_write(target, places, sorted(deleted)))
         older = {row for row, place in enumerate(places) if place is None or place < 100_000}
         count += len(older - deleted)

@@ -12,13 +12,13 @@ import pytest
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
-from tests.unit.upsert.upsert_source import MARKS, MirrorWorld, Row
+from tests.unit.upsert.upsert_source import MARKS, Row, UpsertSource
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "debezium_messages.jsonl"
 ORDERED: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
 
 
-class Partitioned(MirrorWorld):
+class Partitioned(UpsertSource):
     """A table whose changes are told with their places in the source's log, each through one of two partitions."""
 
     def change(self, lsn: int, op: str, key: int | None = None, v: str | None = None, partition: int = 0) -> None:
@@ -30,7 +30,7 @@ class Partitioned(MirrorWorld):
 
     def values(self) -> dict[int, str | None]:
         """Values by key; a key that is there twice is seen."""
-        found = self.mirror("id", "v") if self.mirror() else []
+        found = self.upsert_table("id", "v") if self.upsert_table() else []
         assert len({row["id"] for row in found}) == len(found)
         return {row["id"]: row["v"] for row in found}
 
@@ -41,60 +41,60 @@ class Partitioned(MirrorWorld):
 
 
 def test_a_truncate_that_has_no_place_among_other_partitions_stops_the_table(tmp_path: Path) -> None:
-    world = Partitioned(tmp_path)
-    world.change(1, "c", 1, "a", 0)
-    world.change(2, "c", 2, "a", 1)
-    world.catch_up()
-    world.change(4, "c", 3, "newer", 0)
-    world.change(3, "t", partition=1)
-    table = world.stopped()
+    scenario = Partitioned(tmp_path)
+    scenario.change(1, "c", 1, "a", 0)
+    scenario.change(2, "c", 2, "a", 1)
+    scenario.catch_up()
+    scenario.change(4, "c", 3, "newer", 0)
+    scenario.change(3, "t", partition=1)
+    table = scenario.stopped()
     assert table.status.reason == "a truncate has no place among the changes of other partitions"
-    assert (table.status.where, world.values()) == ("topic a, partition 1, offset 1", {1: "a", 2: "a"})
-    assert {str(path) for path in tmp_path.rglob("*.parquet")} == {file.path for file in world.data_files("n.t")}
+    assert (table.status.where, scenario.values()) == ("topic a, partition 1, offset 1", {1: "a", 2: "a"})
+    assert {str(path) for path in tmp_path.rglob("*.parquet")} == {file.path for file in scenario.data_files("n.t")}
 
 
 @pytest.mark.parametrize("order_by", ["v", "_source_order"])
 def test_a_truncate_without_a_value_to_order_it_by_stops_the_table(tmp_path: Path, order_by: str) -> None:
-    world = Partitioned(tmp_path, metadata=ORDERED["metadata"], order_by=order_by)
-    world.change(1, "c", 1, "a")
-    world.catch_up()
-    world.put(None, {"op": "t", "before": None, "after": None}, 1)
-    assert world.stopped().status.where == "topic a, partition 1, offset 0"
-    assert world.values() == {1: "a"}
+    scenario = Partitioned(tmp_path, metadata=ORDERED["metadata"], order_by=order_by)
+    scenario.change(1, "c", 1, "a")
+    scenario.catch_up()
+    scenario.put(None, {"op": "t", "before": None, "after": None}, 1)
+    assert scenario.stopped().status.where == "topic a, partition 1, offset 0"
+    assert scenario.values() == {1: "a"}
 
 
 def test_rows_that_do_not_tell_whether_they_are_older_than_a_truncate_stop_the_table(tmp_path: Path) -> None:
-    world = Partitioned(tmp_path, **ORDERED)
-    world.exists(id="long", v="string", _source_order="string")
-    world.change(5, "c", 2, "a")
-    world.catch_up()
-    world.change(6, "t", partition=1)
+    scenario = Partitioned(tmp_path, **ORDERED)
+    scenario.exists(id="long", v="string", _source_order="string")
+    scenario.change(5, "c", 2, "a")
+    scenario.catch_up()
+    scenario.change(6, "t", partition=1)
     reason = "rows have no value in the column _source_order, and a truncate takes away those that are older"
-    assert world.stopped().status.reason == reason
-    assert world.values() == {1: "old", 2: "a"}
+    assert scenario.stopped().status.reason == reason
+    assert scenario.values() == {1: "old", 2: "a"}
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_a_truncate_takes_what_is_older_in_every_partition_whenever_it_comes(tmp_path: Path, tasks: int) -> None:
-    world = Partitioned(tmp_path, tasks, **ORDERED)
-    world.change(1, "c", 1, "old")
-    world.change(2, "c", 3, "old")
-    world.change(7, "u", 3, "new")
-    world.change(8, "c", 5, "new")
-    world.catch_up()
-    assert world.values() == {1: "old", 3: "new", 5: "new"}
-    world.change(3, "c", 2, "old", 1)
-    world.change(5, "t", partition=1)
-    world.change(6, "c", 4, "new", 1)
-    world.catch_up()
-    assert world.values() == {3: "new", 4: "new", 5: "new"}
-    world.change(4, "c", 6, "old, and late", 1)
-    world.change(9, "c", 8, "new", 1)
-    assert world.catch_up().progress.emptied.startswith("00000000000000000005/")
-    assert world.values() == {3: "new", 4: "new", 5: "new", 8: "new"}
-    world.change(10, "t")
-    world.catch_up()
-    assert (world.values(), world.data_files("n.t"), world.dead_letters()) == ({}, [], [])
+    scenario = Partitioned(tmp_path, tasks, **ORDERED)
+    scenario.change(1, "c", 1, "old")
+    scenario.change(2, "c", 3, "old")
+    scenario.change(7, "u", 3, "new")
+    scenario.change(8, "c", 5, "new")
+    scenario.catch_up()
+    assert scenario.values() == {1: "old", 3: "new", 5: "new"}
+    scenario.change(3, "c", 2, "old", 1)
+    scenario.change(5, "t", partition=1)
+    scenario.change(6, "c", 4, "new", 1)
+    scenario.catch_up()
+    assert scenario.values() == {3: "new", 4: "new", 5: "new"}
+    scenario.change(4, "c", 6, "old, and late", 1)
+    scenario.change(9, "c", 8, "new", 1)
+    assert scenario.catch_up().progress.emptied.startswith("00000000000000000005/")
+    assert scenario.values() == {3: "new", 4: "new", 5: "new", 8: "new"}
+    scenario.change(10, "t")
+    scenario.catch_up()
+    assert (scenario.values(), scenario.data_files("n.t"), scenario.dead_letters()) == ({}, [], [])
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
@@ -104,27 +104,27 @@ def test_a_table_is_what_its_source_was_though_partitions_come_at_different_time
 ) -> None:
     asked = {**settings, **ORDERED, "metadata": {**settings.get("metadata", {}), **ORDERED["metadata"]}}
     for seed in range(2):
-        chance = np.random.default_rng(seed)
-        world = Partitioned(tmp_path / str(seed), tasks, **asked)
+        rng = np.random.default_rng(seed)
+        scenario = Partitioned(tmp_path / str(seed), tasks, **asked)
         waiting: list[list[tuple[int, str, int | None]]] = [[], []]
         for lsn in range(1, 80):
-            op = str(chance.choice(["c", "d", "t"], p=[0.75, 0.18, 0.07]))
-            key = None if op == "t" else int(chance.integers(0, 12))
-            waiting[int(chance.integers(0, 2)) if key is None else key % 2].append((lsn, op, key))
+            op = str(rng.choice(["c", "d", "t"], p=[0.75, 0.18, 0.07]))
+            key = None if op == "t" else int(rng.integers(0, 12))
+            waiting[int(rng.integers(0, 2)) if key is None else key % 2].append((lsn, op, key))
         said: list[tuple[int, str, int | None]] = []
         while any(waiting):
             for partition, queue in enumerate(waiting):
-                count = int(chance.integers(0, 16))
+                count = int(rng.integers(0, 16))
                 for lsn, op, key in queue[:count]:
-                    world.change(lsn, op, key, f"v{lsn}", partition)
+                    scenario.change(lsn, op, key, f"v{lsn}", partition)
                 said += queue[:count]
                 del queue[:count]
-            world.catch_up()
-            assert _alive(world) == _replayed(said), (seed, said)
+            scenario.catch_up()
+            assert _alive(scenario) == _replayed(said), (seed, said)
 
 
-def _alive(world: Partitioned) -> dict[int, str]:
-    rows: list[Row] = [row for row in world.mirror() if not row.get("_deleted")]
+def _alive(scenario: Partitioned) -> dict[int, str]:
+    rows: list[Row] = [row for row in scenario.upsert_table() if not row.get("_deleted")]
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["v"] for row in rows}
 
@@ -143,23 +143,23 @@ def _replayed(said: list[tuple[int, str, int | None]]) -> dict[int, str]:
 
 
 def test_a_value_that_was_not_sent_is_not_taken_from_a_row_that_is_gone(tmp_path: Path) -> None:
-    world = Partitioned(tmp_path, **ORDERED)
-    world.change(1, "c", 1, "before the truncate")
-    world.catch_up()
-    world.change(2, "t", partition=1)
-    world.change(3, "u", 1, PLACEHOLDER)
-    world.catch_up()
-    assert world.values() == {1: None}
+    scenario = Partitioned(tmp_path, **ORDERED)
+    scenario.change(1, "c", 1, "before the truncate")
+    scenario.catch_up()
+    scenario.change(2, "t", partition=1)
+    scenario.change(3, "u", 1, PLACEHOLDER)
+    scenario.catch_up()
+    assert scenario.values() == {1: None}
 
 
 def test_a_truncate_that_is_told_again_takes_no_more(tmp_path: Path) -> None:
-    world = Partitioned(tmp_path, **ORDERED)
-    world.change(1, "c", 1, "a")
+    scenario = Partitioned(tmp_path, **ORDERED)
+    scenario.change(1, "c", 1, "a")
     for _ in range(2):
-        world.change(2, "t", partition=1)
-        world.change(3, "c", 2, "b")
-        world.catch_up()
-        assert world.values() == {2: "b"}
+        scenario.change(2, "t", partition=1)
+        scenario.change(3, "c", 2, "b")
+        scenario.catch_up()
+        assert scenario.values() == {2: "b"}
 
 
 @pytest.mark.parametrize(("op", "left"), [("r", {1: "newest"}), ("d", {})])
@@ -167,52 +167,52 @@ def test_what_is_repeated_from_before_a_truncate_takes_the_place_of_nothing_newe
     tmp_path: Path, op: str, left: dict[int, str | None]
 ) -> None:
     """Behind a row of a snapshot, and behind a delete, it would be newer."""
-    world = Partitioned(tmp_path, **ORDERED)
-    world.change(2, "c", 1, "old")
-    world.change(3, "t", partition=1)
-    world.change(4, "c", 1, "new")
-    world.catch_up()
-    world.change(6, op, 1, "newest")
-    world.change(2, "c", 1, "old")
-    world.catch_up()
-    assert world.values() == left
+    scenario = Partitioned(tmp_path, **ORDERED)
+    scenario.change(2, "c", 1, "old")
+    scenario.change(3, "t", partition=1)
+    scenario.change(4, "c", 1, "new")
+    scenario.catch_up()
+    scenario.change(6, op, 1, "newest")
+    scenario.change(2, "c", 1, "old")
+    scenario.catch_up()
+    assert scenario.values() == left
 
 
 def test_a_truncate_that_is_told_again_in_the_only_partition_takes_nothing_newer(tmp_path: Path) -> None:
-    world = Partitioned(tmp_path, partitions=1, **ORDERED)
-    world.change(1, "c", 1, "old")
-    world.change(2, "t")
-    world.change(3, "c", 2, "new")
-    world.catch_up()
-    world.change(1, "c", 1, "old")
-    world.change(2, "t")
-    world.catch_up()
-    assert world.values() == {2: "new"}
+    scenario = Partitioned(tmp_path, partitions=1, **ORDERED)
+    scenario.change(1, "c", 1, "old")
+    scenario.change(2, "t")
+    scenario.change(3, "c", 2, "new")
+    scenario.catch_up()
+    scenario.change(1, "c", 1, "old")
+    scenario.change(2, "t")
+    scenario.catch_up()
+    assert scenario.values() == {2: "new"}
 
 
 def test_a_truncate_without_a_place_has_one_by_arrival_in_the_only_partition(tmp_path: Path) -> None:
-    world = Partitioned(tmp_path, partitions=1, **ORDERED)
-    world.exists(id="long", v="string", _source_order="string")
-    world.change(5, "c", 2, "a")
-    world.change(6, "t")
-    world.change(7, "c", 3, "b")
-    world.catch_up()
-    assert world.values() == {3: "b"}
-    world.put(None, {"op": "t", "before": None, "after": None})
-    world.change(8, "c", 4, "c")
-    world.catch_up()
-    assert world.values() == {4: "c"}
+    scenario = Partitioned(tmp_path, partitions=1, **ORDERED)
+    scenario.exists(id="long", v="string", _source_order="string")
+    scenario.change(5, "c", 2, "a")
+    scenario.change(6, "t")
+    scenario.change(7, "c", 3, "b")
+    scenario.catch_up()
+    assert scenario.values() == {3: "b"}
+    scenario.put(None, {"op": "t", "before": None, "after": None})
+    scenario.change(8, "c", 4, "c")
+    scenario.catch_up()
+    assert scenario.values() == {4: "c"}
 
 
 def test_a_truncate_of_postgresql_is_where_it_happens_to_be_and_has_its_place(tmp_path: Path) -> None:
-    world = Partitioned(tmp_path, partitions=4, **ORDERED)
+    scenario = Partitioned(tmp_path, partitions=4, **ORDERED)
     said = [one for one in map(json.loads, SAMPLES.read_text().splitlines()) if one["topic"] == "fz.public.orders"]
     (truncate,) = [one for one in said if one["value"] and json.loads(one["value"])["op"] == "t"]
     assert (truncate["key"], truncate["partition"]) == (None, 1)
     for one in said:
         raw = [None if text is None else text.encode() for text in (one["value"], one["key"])]
         headers = tuple((name, word.encode()) for name, word in one["headers"])
-        world.source.produce("a", one["partition"], raw[0], key=raw[1], headers=headers)
+        scenario.source.produce("a", one["partition"], raw[0], key=raw[1], headers=headers)
     lsn = json.loads(truncate["value"])["source"]["lsn"]
-    assert world.catch_up().progress.emptied.startswith(f"{lsn:020d}/")
-    assert (world.mirror(), [kind for kind, _ in world.dead_letters()]) == ([], [])
+    assert scenario.catch_up().progress.emptied.startswith(f"{lsn:020d}/")
+    assert (scenario.upsert_table(), [kind for kind, _ in scenario.dead_letters()]) == ([], [])

@@ -16,7 +16,7 @@ import pytest
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.spec.models import ColumnSpec, ValueSpec
 from frazil.spec.types import parse_type
-from tests.unit.upsert.upsert_source import MirrorWorld
+from tests.unit.upsert.upsert_source import UpsertSource
 
 Row = dict[str, Any]
 
@@ -57,7 +57,7 @@ KINDS = [
 KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.rpartition(".")[2] or kind.connect)
 
 
-class TypedWorld(MirrorWorld):
+class TypedScenario(UpsertSource):
     """A mirror of rows with a key of this type. Every message carries its schema."""
 
     def __init__(self, root: Path, kind: Kind) -> None:
@@ -75,7 +75,7 @@ class TypedWorld(MirrorWorld):
         self._send(0, key, None, {})
 
     def shown(self) -> list[Any]:
-        return sorted((row["v"], row["big"]) for row in self.mirror())
+        return sorted((row["v"], row["big"]) for row in self.upsert_table())
 
     def _send(self, partition: int, key: int, value: Row | None, headers: Row) -> None:
         found = {name: json.dumps(told).encode() for name, told in headers.items()}
@@ -94,7 +94,7 @@ class TypedWorld(MirrorWorld):
         return None if value is None else json.dumps({"schema": schema, "payload": value}).encode()
 
 
-class TypedAvroWorld(TypedWorld):
+class TypedAvroScenario(TypedScenario):
     """The same in Avro, where the schema is in the registry."""
 
     def __init__(self, root: Path, kind: Kind) -> None:
@@ -138,57 +138,59 @@ class TypedAvroWorld(TypedWorld):
         return found | ({"id": base64.b64decode(record["id"])} if "id" in record else {})
 
 
-@pytest.mark.parametrize("world_of", [TypedWorld, TypedAvroWorld])
+@pytest.mark.parametrize("scenario_of", [TypedScenario, TypedAvroScenario])
 @KIND
-def test_a_tombstone_alone_deletes_the_row_of_its_key(tmp_path: Path, kind: Kind, world_of: type[TypedWorld]) -> None:
-    world = world_of(tmp_path, kind)
-    world.change("c", 0, v="a")
-    world.change("c", 1, v="b")
-    world.catch_up()
-    world.forget(0)
-    world.catch_up()
-    assert (world.shown(), world.dead_letters()) == ([("b", None)], [])
+def test_a_tombstone_alone_deletes_the_row_of_its_key(
+    tmp_path: Path, kind: Kind, scenario_of: type[TypedScenario]
+) -> None:
+    scenario = scenario_of(tmp_path, kind)
+    scenario.change("c", 0, v="a")
+    scenario.change("c", 1, v="b")
+    scenario.catch_up()
+    scenario.forget(0)
+    scenario.catch_up()
+    assert (scenario.shown(), scenario.dead_letters()) == ([("b", None)], [])
 
 
 def test_a_number_in_a_key_without_a_schema_has_the_unit_of_its_column(tmp_path: Path) -> None:
     columns = (ColumnSpec(name="id", type=parse_type("timestamp"), unit="us"),)
-    world = MirrorWorld(tmp_path, columns=columns)
+    scenario = UpsertSource(tmp_path, columns=columns)
     for number, at in enumerate((1_700_000_000_000_001, 5)):
-        world.put(json.dumps({"id": at}), {"op": "c", "before": None, "after": {"id": at, "v": str(number)}})
-    world.catch_up()
-    world.put(json.dumps({"id": 5}), None)
-    world.catch_up()
-    assert ([row["v"] for row in world.mirror()], world.dead_letters()) == (["0"], [])
+        scenario.put(json.dumps({"id": at}), {"op": "c", "before": None, "after": {"id": at, "v": str(number)}})
+    scenario.catch_up()
+    scenario.put(json.dumps({"id": 5}), None)
+    scenario.catch_up()
+    assert ([row["v"] for row in scenario.upsert_table()], scenario.dead_letters()) == (["0"], [])
 
 
-@pytest.mark.parametrize("world_of", [TypedWorld, TypedAvroWorld])
+@pytest.mark.parametrize("scenario_of", [TypedScenario, TypedAvroScenario])
 @pytest.mark.parametrize("partition", [0, 1])
 @KIND
 def test_a_row_gets_another_key_and_keeps_what_was_not_sent(
-    tmp_path: Path, kind: Kind, partition: int, world_of: type[TypedWorld]
+    tmp_path: Path, kind: Kind, partition: int, scenario_of: type[TypedScenario]
 ) -> None:
-    world = world_of(tmp_path, kind)
-    world.change("c", 0, v="a", big="of 0")
-    world.catch_up()
-    world.lsn += 1
-    world.change("d", 0, headers={"__debezium.newkey": {"id": "new"}})
-    world.change("c", 1, partition, {"__debezium.oldkey": {"id": kind.told}}, v="b", big=PLACEHOLDER)
-    world.catch_up()
-    assert (world.shown(), world.dead_letters()) == ([("b", "of 0")], [])
+    scenario = scenario_of(tmp_path, kind)
+    scenario.change("c", 0, v="a", big="of 0")
+    scenario.catch_up()
+    scenario.lsn += 1
+    scenario.change("d", 0, headers={"__debezium.newkey": {"id": "new"}})
+    scenario.change("c", 1, partition, {"__debezium.oldkey": {"id": kind.told}}, v="b", big=PLACEHOLDER)
+    scenario.catch_up()
+    assert (scenario.shown(), scenario.dead_letters()) == ([("b", "of 0")], [])
 
 
 def test_a_key_that_is_no_number_is_the_same_after_an_update_and_the_old_one_of_a_row(tmp_path: Path) -> None:
-    world = TypedAvroWorld(tmp_path, Kind("double", "", (float("nan"), 1.5), float("nan")))
-    world.change("c", 0, v="a", big="of 0")
-    world.catch_up()
+    scenario = TypedAvroScenario(tmp_path, Kind("double", "", (float("nan"), 1.5), float("nan")))
+    scenario.change("c", 0, v="a", big="of 0")
+    scenario.catch_up()
     image = {"id": float("nan"), "v": "a", "big": PLACEHOLDER}
-    world.lsn += 1
-    update = {"op": "u", "before": image, "after": {**image, "v": "b"}, "source": {"lsn": world.lsn}}
-    world._send(0, 0, update, {})
-    world.catch_up()
-    assert (world.shown(), world.dead_letters()) == ([("b", "of 0")], [])
-    world.lsn += 1
-    world.change("d", 0, headers={"__debezium.newkey": {"id": "new"}})
-    world.change("c", 1, headers={"__debezium.oldkey": {"id": float("nan")}}, v="c", big=PLACEHOLDER)
-    world.catch_up()
-    assert (world.shown(), world.dead_letters()) == ([("c", "of 0")], [])
+    scenario.lsn += 1
+    update = {"op": "u", "before": image, "after": {**image, "v": "b"}, "source": {"lsn": scenario.lsn}}
+    scenario._send(0, 0, update, {})
+    scenario.catch_up()
+    assert (scenario.shown(), scenario.dead_letters()) == ([("b", "of 0")], [])
+    scenario.lsn += 1
+    scenario.change("d", 0, headers={"__debezium.newkey": {"id": "new"}})
+    scenario.change("c", 1, headers={"__debezium.oldkey": {"id": float("nan")}}, v="c", big=PLACEHOLDER)
+    scenario.catch_up()
+    assert (scenario.shown(), scenario.dead_letters()) == ([("c", "of 0")], [])

@@ -11,15 +11,15 @@ import pytest
 
 from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
-from tests.unit.rows.test_shaped_service import World
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
-from tests.unit.upsert.upsert_source import MirrorWorld, Told, tombstone
+from tests.unit.rows.test_shaped_service import Scenario
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
+from tests.unit.upsert.upsert_source import SourceRecord, UpsertSource, tombstone
 
 _COLUMNS = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("id", "v", "at"))
 _TWICE = [{"id": 1, "v": 1, "at": 3}, {"id": 1, "v": 2, "at": 5}, {"id": 2, "v": 3, "at": 1}, {"v": 4, "at": 1}]
 
 
-def _told(op: str, v: str, at: int | None, key: int = 1) -> Told:
+def _told(op: str, v: str, at: int | None, key: int = 1) -> SourceRecord:
     row = {"id": key, "v": v, "at": at}
     return {"id": key}, {"op": op, "before": row if op == "d" else None, "after": None if op == "d" else row}
 
@@ -29,7 +29,7 @@ def test_an_order_that_is_null_makes_a_letter_and_one_that_goes_back_changes_not
     tmp_path: Path, at_once: int
 ) -> None:
     """But for a delete, which tells no order but the place in the log: it takes the row, and what comes behind it counts."""
-    world = MirrorWorld(tmp_path, order_by="at")
+    scenario = UpsertSource(tmp_path, order_by="at")
     said = [
         _told("c", "a", 5),
         _told("u", "null", None),
@@ -38,28 +38,28 @@ def test_an_order_that_is_null_makes_a_letter_and_one_that_goes_back_changes_not
         _told("u", "older", 4),
     ]
     for start in range(0, len(said), at_once):
-        world.say(*said[start : start + at_once])
-    assert world.mirror() == [{"id": 1, "v": "b", "at": 5}]
-    world.say(_told("d", "", 4), tombstone(1), _told("c", "anew", 1))
-    assert world.mirror() == [{"id": 1, "v": "anew", "at": 1}]
-    assert world.dead_letters() == [("no_order_value", "the column at, which orders the changes, has no value")]
+        scenario.say(*said[start : start + at_once])
+    assert scenario.upsert_table() == [{"id": 1, "v": "b", "at": 5}]
+    scenario.say(_told("d", "", 4), tombstone(1), _told("c", "anew", 1))
+    assert scenario.upsert_table() == [{"id": 1, "v": "anew", "at": 1}]
+    assert scenario.dead_letters() == [("no_order_value", "the column at, which orders the changes, has no value")]
 
 
-def _adopting(root: Path, version: int, **settings: Any) -> UpsertWorld:
+def _adopting(root: Path, version: int, **settings: Any) -> UpsertScenario:
     """A mirror of a table that has a key twice, and a row without one."""
-    world = UpsertWorld(root, key_columns=("id",), key=JSON_KEYS, columns=_COLUMNS, **settings)
-    appending = World(root / "other", columns=_COLUMNS, format_version=version)
+    scenario = UpsertScenario(root, key_columns=("id",), key=JSON_KEYS, columns=_COLUMNS, **settings)
+    appending = Scenario(root / "other", columns=_COLUMNS, format_version=version)
     appending.run(*_TWICE)
-    world.catalog = appending.catalog.for_pipeline("mirror")
-    world.spec = world.spec.model_copy(update={"pipeline": "mirror"})
-    return world
+    scenario.catalog = appending.catalog.for_pipeline("mirror")
+    scenario.spec = scenario.spec.model_copy(update={"pipeline": "mirror"})
+    return scenario
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_delete_takes_all_rows_of_a_key_that_is_there_twice(tmp_path: Path, version: int) -> None:
-    world = _adopting(tmp_path, version)
-    assert world.tell(("1", None)).status.run_state.value == "waiting"
-    assert sorted(row["v"] for row in world.mirror()) == [3, 4]
+    scenario = _adopting(tmp_path, version)
+    assert scenario.tell(("1", None)).status.run_state.value == "waiting"
+    assert sorted(row["v"] for row in scenario.upsert_table()) == [3, 4]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -67,9 +67,9 @@ def test_a_delete_takes_all_rows_of_a_key_that_is_there_twice(tmp_path: Path, ve
 def test_a_change_replaces_all_rows_of_a_key_unless_one_of_them_is_newer(
     tmp_path: Path, version: int, at: int, left: list[int]
 ) -> None:
-    world = _adopting(tmp_path, version, order_by="at")
-    table = world.tell(("1", {"id": 1, "v": 9, "at": at}))
-    assert sorted(row["v"] for row in world.mirror() if row["id"] == 1) == left
+    scenario = _adopting(tmp_path, version, order_by="at")
+    table = scenario.tell(("1", {"id": 1, "v": 9, "at": at}))
+    assert sorted(row["v"] for row in scenario.upsert_table() if row["id"] == 1) == left
     assert table.key_updates.resolved is not None
     assert table.key_updates.resolved.late == int(left != [9])
 
@@ -77,7 +77,7 @@ def test_a_change_replaces_all_rows_of_a_key_unless_one_of_them_is_newer(
 @pytest.mark.parametrize("version", [2, 3])
 def test_of_a_key_that_is_there_twice_one_row_stays_and_is_marked(tmp_path: Path, version: int) -> None:
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
-    world = _adopting(tmp_path, version, deletes="soft", metadata=marks)
-    world.tell(("1", None))
-    (row,) = [row for row in world.mirror() if row["id"] == 1]
+    scenario = _adopting(tmp_path, version, deletes="soft", metadata=marks)
+    scenario.tell(("1", None))
+    (row,) = [row for row in scenario.upsert_table() if row["id"] == 1]
     assert (row["_deleted"], row["v"] in (1, 2)) == (True, True)

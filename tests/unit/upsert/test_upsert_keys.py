@@ -17,8 +17,8 @@ import pytest
 from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, EnvelopeSpec, FlattenSpec, ValueSpec
 from frazil.spec.types import parse_type
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld, Value
-from tests.unit.upsert.upsert_source import MirrorWorld
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Value
+from tests.unit.upsert.upsert_source import UpsertSource
 
 FIELDS: dict[str, Any] = {"columns": (ColumnSpec(name="id", type=parse_type("long"), field=("o", "number")),)}
 
@@ -44,113 +44,113 @@ def test_the_key_of_a_record_is_found_in_the_columns_that_its_fields_have(
     tmp_path: Path, settings: dict[str, Any], order: str, user: str, text: str, is_named: bool
 ) -> None:
     named: dict[str, Any] = {"key_columns": (order, user)} if is_named else {}
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings, **named)
-    world.tell((key_of(1, 1), value_of(1, 1, "a")), (key_of(1, 2), value_of(1, 2, "a")))
-    world.tell((key_of(1, 1), value_of(1, 1, "b")), (key_of(2, 2), value_of(2, 2, "a")))
-    rows = sorted((row[order], row[user], row[text]) for row in world.mirror())
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, **settings, **named)
+    scenario.tell((key_of(1, 1), value_of(1, 1, "a")), (key_of(1, 2), value_of(1, 2, "a")))
+    scenario.tell((key_of(1, 1), value_of(1, 1, "b")), (key_of(2, 2), value_of(2, 2, "a")))
+    rows = sorted((row[order], row[user], row[text]) for row in scenario.upsert_table())
     assert rows == [(1, 1, "b"), (1, 2, "a"), (2, 2, "a")]
-    table = world.tell((key_of(1, 1), None), (key_of(2, 2), None), (key_of(9, 9), None))
-    assert world.mirror(order, user) == [{order: 1, user: 2}]
-    assert (table.status.run_state, world.catalog.load("n.t__dead_letters")) == (RunState.WAITING, None)
+    table = scenario.tell((key_of(1, 1), None), (key_of(2, 2), None), (key_of(9, 9), None))
+    assert scenario.upsert_table(order, user) == [{order: 1, user: 2}]
+    assert (table.status.run_state, scenario.catalog.load("n.t__dead_letters")) == (RunState.WAITING, None)
 
 
 def test_a_key_that_the_value_lacks_gets_the_column_of_its_field(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, column_case="snake")
-    world.tell(('{"orderId":1}', {"v": 1}), ('{"orderId":2}', {"v": 2}), ('{"orderId":1}', {"v": 3}))
-    assert world.mirror() == [{"order_id": 1, "v": 3}, {"order_id": 2, "v": 2}]
-    assert world.columns() == {"v": "field: v", "order_id": "field: orderId"}
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, column_case="snake")
+    scenario.tell(('{"orderId":1}', {"v": 1}), ('{"orderId":2}', {"v": 2}), ('{"orderId":1}', {"v": 3}))
+    assert scenario.upsert_table() == [{"order_id": 1, "v": 3}, {"order_id": 2, "v": 2}]
+    assert scenario.columns() == {"v": "field: v", "order_id": "field: orderId"}
 
 
 def test_a_struct_that_is_declared_stays_one_also_in_the_key(tmp_path: Path) -> None:
     columns = (ColumnSpec(name="user", type=parse_type("struct<userId: long, Name: string>")),)
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, flatten=FlattenSpec(), columns=columns)
-    world.tell((key_of(1, 1), value_of(1, 1, "a")), (key_of(1, 2), value_of(1, 2, "a")))
-    world.tell((key_of(1, 1), None), (key_of(1, 2), value_of(1, 2, "b")))
-    assert world.mirror() == [{"user": {"userId": 2, "Name": "n"}, "orderId": 1, "someText": "b"}]
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, flatten=FlattenSpec(), columns=columns)
+    scenario.tell((key_of(1, 1), value_of(1, 1, "a")), (key_of(1, 2), value_of(1, 2, "a")))
+    scenario.tell((key_of(1, 1), None), (key_of(1, 2), value_of(1, 2, "b")))
+    assert scenario.upsert_table() == [{"user": {"userId": 2, "Name": "n"}, "orderId": 1, "someText": "b"}]
 
 
 @pytest.mark.parametrize("key", ['{"o":{"number":7}}', '{"id":7}', "7"])
 def test_a_key_may_name_the_field_or_the_column_that_it_feeds(tmp_path: Path, key: str) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), **FIELDS)
-    world.tell((key, {"o": {"number": 7}, "v": 1}), ("8", {"o": {"number": 8}, "v": 2}))
-    world.tell((key, None))
-    assert world.mirror("id") == [{"id": 8}]
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("id",), **FIELDS)
+    scenario.tell((key, {"o": {"number": 7}, "v": 1}), ("8", {"o": {"number": 8}, "v": 2}))
+    scenario.tell((key, None))
+    assert scenario.upsert_table("id") == [{"id": 8}]
 
 
 def test_keys_whose_names_are_exchanged_are_those_of_the_fields(tmp_path: Path) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type("long"), field=(field,)) for name, field in ("ab", "ba"))
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("a", "b"), columns=columns)
-    world.tell(('{"a":1,"b":2}', {"a": 1, "b": 2}), ('{"a":2,"b":1}', {"a": 2, "b": 1}))
-    world.tell(('{"a":1,"b":2}', None))
-    assert world.mirror() == [{"a": 1, "b": 2}]
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("a", "b"), columns=columns)
+    scenario.tell(('{"a":1,"b":2}', {"a": 1, "b": 2}), ('{"a":2,"b":1}', {"a": 2, "b": 1}))
+    scenario.tell(('{"a":1,"b":2}', None))
+    assert scenario.upsert_table() == [{"a": 1, "b": 2}]
 
 
 @pytest.mark.parametrize("settings", [{"column_case": "snake"}, {"flatten": FlattenSpec(), "column_case": "snake"}])
 def test_a_mirror_finds_its_keys_in_columns_of_another_case(tmp_path: Path, settings: dict[str, Any]) -> None:
-    world = MirrorWorld(tmp_path, **settings)
+    scenario = UpsertSource(tmp_path, **settings)
     row: dict[str, Any] = {"orderId": 1, "theText": "a"}
-    world.say(({"orderId": 1}, {"op": "c", "before": None, "after": row}))
-    world.say(({"orderId": 1}, {"op": "u", "before": None, "after": {**row, "theText": "b"}}))
-    world.say(({"orderId": 2}, {"op": "c", "before": None, "after": {**row, "orderId": 2}}))
-    assert world.mirror() == [{"order_id": 1, "the_text": "b"}, {"order_id": 2, "the_text": "a"}]
-    world.say(({"orderId": 2}, {"op": "d", "before": {"orderId": 2}, "after": None}), ({"orderId": 2}, None))
-    world.say(({"orderId": 1}, None))
-    assert (world.mirror(), world.dead_letters()) == ([], [])
+    scenario.say(({"orderId": 1}, {"op": "c", "before": None, "after": row}))
+    scenario.say(({"orderId": 1}, {"op": "u", "before": None, "after": {**row, "theText": "b"}}))
+    scenario.say(({"orderId": 2}, {"op": "c", "before": None, "after": {**row, "orderId": 2}}))
+    assert scenario.upsert_table() == [{"order_id": 1, "the_text": "b"}, {"order_id": 2, "the_text": "a"}]
+    scenario.say(({"orderId": 2}, {"op": "d", "before": {"orderId": 2}, "after": None}), ({"orderId": 2}, None))
+    scenario.say(({"orderId": 1}, None))
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([], [])
 
 
 @pytest.mark.parametrize(("keys", "rest"), [(("1", '{"id":2}'), 3), ((' {"id":1}', "2"), 3)])
 def test_keys_of_no_declared_format_are_numbers_or_records(tmp_path: Path, keys: tuple[str, str], rest: int) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",))
-    world.tell(*((f"{n}", {"id": n, "v": "a"}) for n in (1, 2, 3)))
-    world.tell(*((key, None) for key in keys))
-    assert world.mirror("id") == [{"id": rest}]
+    scenario = UpsertScenario(tmp_path, key_columns=("id",))
+    scenario.tell(*((f"{n}", {"id": n, "v": "a"}) for n in (1, 2, 3)))
+    scenario.tell(*((key, None) for key in keys))
+    assert scenario.upsert_table("id") == [{"id": rest}]
 
 
 @pytest.mark.parametrize(("key", "value"), [("k1", "k1"), ('{"id":"k1"}', "k1"), ('"k1"', '"k1"'), ("1", "1")])
 def test_a_key_of_no_declared_format_is_text_where_the_column_is_unless_it_is_a_record(
     tmp_path: Path, key: str, value: str
 ) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",))
-    world.tell((key, {"id": value}), ("k2", {"id": "k2"}))
-    world.tell((key, None))
-    assert world.mirror() == [{"id": "k2"}]
+    scenario = UpsertScenario(tmp_path, key_columns=("id",))
+    scenario.tell((key, {"id": value}), ("k2", {"id": "k2"}))
+    scenario.tell((key, None))
+    assert scenario.upsert_table() == [{"id": "k2"}]
 
 
 def test_several_key_columns_are_found_in_keys_of_no_declared_format(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("o.id", "region"), dead_letters={"stop_above": 1.0})
+    scenario = UpsertScenario(tmp_path, key_columns=("o.id", "region"), dead_letters={"stop_above": 1.0})
     one, other = '{"region":"n","o":{"id":1}}', '{"o":{"id":1},"region":"s"}'
-    world.tell((one, {"o": {"id": 1}, "region": "n"}), (other, {"o": {"id": 1}, "region": "s"}))
-    world.tell((one, None), ("n|1", None))
-    assert world.mirror() == [{"o": {"id": 1}, "region": "s"}]
-    assert world.dead_letters() == [("malformed", "the key is not well-formed JSON")]
+    scenario.tell((one, {"o": {"id": 1}, "region": "n"}), (other, {"o": {"id": 1}, "region": "s"}))
+    scenario.tell((one, None), ("n|1", None))
+    assert scenario.upsert_table() == [{"o": {"id": 1}, "region": "s"}]
+    assert scenario.dead_letters() == [("malformed", "the key is not well-formed JSON")]
 
 
 def test_a_number_that_is_none_is_a_dead_letter(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",), dead_letters={"stop_above": 1.0})
-    world.tell(("1", {"id": 1}))
-    world.tell(("one", None))
-    assert (world.mirror(), [kind for kind, _ in world.dead_letters()]) == ([{"id": 1}], ["malformed"])
+    scenario = UpsertScenario(tmp_path, key_columns=("id",), dead_letters={"stop_above": 1.0})
+    scenario.tell(("1", {"id": 1}))
+    scenario.tell(("one", None))
+    assert (scenario.upsert_table(), [kind for kind, _ in scenario.dead_letters()]) == ([{"id": 1}], ["malformed"])
 
 
 def test_a_field_of_the_column_that_holds_the_key_may_be_the_key(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, metadata={"key": "_key"}, key_columns=("_key.id",))
-    world.tell(('{"id":1,"x":1}', {"v": 1}), ('{"id":2,"x":1}', {"v": 2}), ('{"id":1,"x":2}', {"v": 3}))
-    rows = sorted((row["v"], row["_key"]) for row in world.mirror())
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, metadata={"key": "_key"}, key_columns=("_key.id",))
+    scenario.tell(('{"id":1,"x":1}', {"v": 1}), ('{"id":2,"x":1}', {"v": 2}), ('{"id":1,"x":2}', {"v": 3}))
+    rows = sorted((row["v"], row["_key"]) for row in scenario.upsert_table())
     assert rows == [(2, {"id": 2, "x": 1}), (3, {"id": 1, "x": 2})]
-    world.tell(('{"id":1,"x":9}', None))
-    assert world.mirror("v") == [{"v": 2}]
+    scenario.tell(('{"id":1,"x":9}', None))
+    assert scenario.upsert_table("v") == [{"v": 2}]
 
 
 @pytest.mark.parametrize("key", [b"\x00\xff\xfe", b'{"id":1}', b"", b"text"])
 def test_any_bytes_may_be_the_key_of_a_row(tmp_path: Path, key: bytes) -> None:
-    world = UpsertWorld(tmp_path, metadata={"key": "_key"})
-    world.source.produce("a", 0, b'{"v":1}', key=key)
-    world.source.produce("a", 0, b'{"v":2}', key=b"\xff other")
-    world.catch_up()
-    world.source.produce("a", 0, None, key=key)
-    world.catch_up()
-    assert world.mirror() == [{"v": 2, "_key": b"\xff other"}]
-    assert world.catalog.load("n.t__dead_letters") is None
+    scenario = UpsertScenario(tmp_path, metadata={"key": "_key"})
+    scenario.source.produce("a", 0, b'{"v":1}', key=key)
+    scenario.source.produce("a", 0, b'{"v":2}', key=b"\xff other")
+    scenario.catch_up()
+    scenario.source.produce("a", 0, None, key=key)
+    scenario.catch_up()
+    assert scenario.upsert_table() == [{"v": 2, "_key": b"\xff other"}]
+    assert scenario.catalog.load("n.t__dead_letters") is None
 
 
 ROW = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}, {"name": "v", "type": "string"}]}
@@ -166,7 +166,7 @@ ENVELOPE = {
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
 
 
-class AvroWorld(MirrorWorld):
+class AvroScenario(UpsertSource):
     """A mirror of changes in Avro of whose keys the file says nothing. how: where records name their schemas."""
 
     SCHEMAS: Mapping[str, dict[str, Any]] = {"value": ENVELOPE, "key": KEY}
@@ -206,30 +206,30 @@ class AvroWorld(MirrorWorld):
 
 @pytest.mark.parametrize("how", ["confluent", "apicurio", "header", "latest"])
 def test_keys_of_which_the_file_says_nothing_are_framed_as_their_values_are(tmp_path: Path, how: str) -> None:
-    world = AvroWorld(tmp_path, how)
+    scenario = AvroScenario(tmp_path, how)
     for key in (1, 2, 3):
-        world.write("c", key, "a")
-    world.catch_up()
-    world.write("u", 1, "b")
-    world.write("d", 2, None)
-    world.forget(2)
-    world.forget(3)
-    world.catch_up()
-    assert (world.mirror(), world.dead_letters()) == ([{"id": 1, "v": "b"}], [])
+        scenario.write("c", key, "a")
+    scenario.catch_up()
+    scenario.write("u", 1, "b")
+    scenario.write("d", 2, None)
+    scenario.forget(2)
+    scenario.forget(3)
+    scenario.catch_up()
+    assert (scenario.upsert_table(), scenario.dead_letters()) == ([{"id": 1, "v": "b"}], [])
 
 
 def test_what_is_no_number_is_one_key_in_records_and_their_keys(tmp_path: Path) -> None:
     avro = ValueSpec(format="avro")
-    world = UpsertWorld(tmp_path, value=avro, key=avro)
+    scenario = UpsertScenario(tmp_path, value=avro, key=avro)
     schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "double"}]})
-    of_key, of_value = (world.registry.register("avro", schema, subject=f"a-{part}") for part in ("key", "value"))
+    of_key, of_value = (scenario.registry.register("avro", schema, subject=f"a-{part}") for part in ("key", "value"))
     body = struct.pack("<d", float("nan"))
     for _ in range(2):
         value = struct.pack(">xi", of_value) + body
-        world.source.produce("a", 0, value, key=struct.pack(">xi", of_key) + body)
-        world.catch_up()
-    assert len(world.mirror()) == 1
-    assert world.catalog.load("n.t__dead_letters") is None
+        scenario.source.produce("a", 0, value, key=struct.pack(">xi", of_key) + body)
+        scenario.catch_up()
+    assert len(scenario.upsert_table()) == 1
+    assert scenario.catalog.load("n.t__dead_letters") is None
 
 
 @pytest.mark.parametrize(
@@ -243,32 +243,32 @@ def test_what_is_no_number_is_one_key_in_records_and_their_keys(tmp_path: Path) 
 def test_keys_with_a_schema_tell_the_type_of_a_key_column_that_values_in_json_have_too(
     tmp_path: Path, kind: dict[str, Any], keys: tuple[Any, Any], values: tuple[Any, Any]
 ) -> None:
-    world = UpsertWorld(tmp_path, key=ValueSpec(format="avro"))
+    scenario = UpsertScenario(tmp_path, key=ValueSpec(format="avro"))
     schema = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": kind}]}
-    number = world.registry.register("avro", json.dumps(schema), subject="a-key")
+    number = scenario.registry.register("avro", json.dumps(schema), subject="a-key")
 
     def tell(at: int, v: str | None) -> None:
         body = io.BytesIO()
         fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"id": keys[at]})
         said = values[at] if isinstance(values[at], int) else str(values[at])
         value = None if v is None else json.dumps({"id": said, "v": v}).encode()
-        world.source.produce("a", 0, value, key=struct.pack(">xi", number) + body.getvalue())
+        scenario.source.produce("a", 0, value, key=struct.pack(">xi", number) + body.getvalue())
 
     for at, v in ((0, "a"), (1, "a"), (0, "b")):
         tell(at, v)
-    world.catch_up()
+    scenario.catch_up()
     tell(1, None)
-    world.catch_up()
-    assert world.catalog.load("n.t__dead_letters") is None
-    (row,) = world.mirror()
+    scenario.catch_up()
+    assert scenario.catalog.load("n.t__dead_letters") is None
+    (row,) = scenario.upsert_table()
     assert (UUID(bytes=row["id"]) if isinstance(row["id"], bytes) else row["id"], row["v"]) == (values[0], "b")
 
 
 def test_a_key_that_is_a_text_where_values_have_a_number_makes_bad_records_and_holds_nothing_up(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
-    world.tell(('{"id":"7"}', {"id": 7}), ('{"id":8}', {"id": 8}))
-    assert world.mirror() == [{"id": 8}]
-    assert world.dead_letters() == [("type_mismatch", 'string "7" does not fit long')]
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    scenario.tell(('{"id":"7"}', {"id": 7}), ('{"id":8}', {"id": 8}))
+    assert scenario.upsert_table() == [{"id": 8}]
+    assert scenario.dead_letters() == [("type_mismatch", 'string "7" does not fit long')]
 
 
 @pytest.mark.parametrize(
@@ -282,13 +282,13 @@ def test_a_key_that_is_a_text_where_values_have_a_number_makes_bad_records_and_h
 def test_a_letter_of_a_bare_key_says_what_would_read_it(
     tmp_path: Path, key: Any, named: tuple[str, ...], reason: str
 ) -> None:
-    world = UpsertWorld(tmp_path, key=ValueSpec(format=key), key_columns=named, dead_letters={"stop_above": 1.0})
-    number = world.registry.register("avro", '"long"', subject="a-key")
+    scenario = UpsertScenario(tmp_path, key=ValueSpec(format=key), key_columns=named, dead_letters={"stop_above": 1.0})
+    number = scenario.registry.register("avro", '"long"', subject="a-key")
     body = struct.pack(">xi", number) + b"\x0e" if key == "avro" else b"7"
     for value in (b'{"id": 7}', None):
-        world.source.produce("a", 0, value, key=body)
-    world.catch_up()
-    assert world.dead_letters()[-1][1] == reason
+        scenario.source.produce("a", 0, value, key=body)
+    scenario.catch_up()
+    assert scenario.dead_letters()[-1][1] == reason
 
 
 @pytest.mark.parametrize("envelope", [None, EnvelopeSpec(kind="debezium")], ids=["rows", "debezium"])
@@ -298,17 +298,17 @@ def test_tombstones_have_key_columns_that_come_from_no_key(tmp_path: Path, envel
         ColumnSpec(name="tenant", type=parse_type("string"), header="tenant"),
     )
     names = ("region", "tenant", "_topic", "id")
-    world = UpsertWorld(
+    scenario = UpsertScenario(
         tmp_path, columns=columns, key_columns=names, key=JSON_KEYS, envelope=envelope, metadata={"topic": "_topic"}
     )
 
     def tell(tenant: str, value: bytes | None) -> None:
-        world.source.produce("a", 0, value, key=b'{"id":1}', headers=(("tenant", tenant.encode()),))
+        scenario.source.produce("a", 0, value, key=b'{"id":1}', headers=(("tenant", tenant.encode()),))
 
     for tenant in ("x", "y"):
         row = {"id": 1, "v": tenant}
         tell(tenant, json.dumps(row if envelope is None else {"op": "c", "before": None, "after": row}).encode())
-    world.catch_up()
+    scenario.catch_up()
     tell("x", None)
-    world.catch_up()
-    assert world.mirror() == [{"region": "eu", "tenant": "y", "id": 1, "v": "y", "_topic": "a"}]
+    scenario.catch_up()
+    assert scenario.upsert_table() == [{"region": "eu", "tenant": "y", "id": 1, "v": "y", "_topic": "a"}]

@@ -22,13 +22,13 @@ from frazil.spec.models import ColumnSpec, DeadLettersSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs, live_rows
 from frazil.upsert.lookup.delete_files import read_deletes
-from tests.unit.rows.test_shaped_service import World
+from tests.unit.rows.test_shaped_service import Scenario
 
 Value = dict[str, Any] | None
 JSON_KEYS = ValueSpec(format="json")
 
 
-class UpsertWorld(World):
+class UpsertScenario(Scenario):
     """One topic that a table mirrors. tasks: how many a batch is read by. partitions: of the topic."""
 
     def __init__(self, root: Path, tasks: int = 1, partitions: int = 2, **settings: Any) -> None:
@@ -46,7 +46,7 @@ class UpsertWorld(World):
             self.put(key, value)
         return self.catch_up()
 
-    def mirror(self, *names: str) -> list[dict[str, Any]]:
+    def upsert_table(self, *names: str) -> list[dict[str, Any]]:
         rows = live_rows(self.catalog, "n.t")
         chosen = [{name: row[name] for name in names} if names else row for row in rows]
         return sorted(chosen, key=lambda row: json.dumps(row, default=str, sort_keys=True))
@@ -59,24 +59,24 @@ class UpsertWorld(World):
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_last_change_of_a_key_is_its_row(tmp_path: Path, version: int) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, format_version=version)
-    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "a"}), ("1", {"id": 1, "v": "b"}))
-    assert world.mirror() == [{"id": 1, "v": "b"}, {"id": 2, "v": "a"}]
-    world.tell(("1", None), ("3", {"id": 3, "v": "c"}), ("9", None))
-    assert world.mirror() == [{"id": 2, "v": "a"}, {"id": 3, "v": "c"}]
-    table = world.tell(("2", {"id": 2, "v": "d"}), ("1", {"id": 1, "v": "e"}))
-    assert world.mirror() == [{"id": 1, "v": "e"}, {"id": 2, "v": "d"}, {"id": 3, "v": "c"}]
+    scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, format_version=version)
+    scenario.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "a"}), ("1", {"id": 1, "v": "b"}))
+    assert scenario.upsert_table() == [{"id": 1, "v": "b"}, {"id": 2, "v": "a"}]
+    scenario.tell(("1", None), ("3", {"id": 3, "v": "c"}), ("9", None))
+    assert scenario.upsert_table() == [{"id": 2, "v": "a"}, {"id": 3, "v": "c"}]
+    table = scenario.tell(("2", {"id": 2, "v": "d"}), ("1", {"id": 1, "v": "e"}))
+    assert scenario.upsert_table() == [{"id": 1, "v": "e"}, {"id": 2, "v": "d"}, {"id": 3, "v": "c"}]
     assert table.status.run_state is RunState.WAITING
-    kinds = {(one.kind, one.is_of_one_file) for one in world.catalog.ancestors("n.t")[0].deletes}
+    kinds = {(one.kind, one.is_of_one_file) for one in scenario.catalog.ancestors("n.t")[0].deletes}
     assert kinds == {("vector" if version == 3 else "positions", True)}
 
 
 def test_the_json_text_null_is_no_value(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS)
-    world.tell(('{"id":1}', {"id": 1, "v": "a"}), ('{"id":2}', {"id": 2, "v": "a"}))
-    world.source.produce("a", 0, b"null", key=b'{"id":1}')
-    world.catch_up()
-    assert world.mirror() == [{"id": 2, "v": "a"}]
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS)
+    scenario.tell(('{"id":1}', {"id": 1, "v": "a"}), ('{"id":2}', {"id": 2, "v": "a"}))
+    scenario.source.produce("a", 0, b"null", key=b'{"id":1}')
+    scenario.catch_up()
+    assert scenario.upsert_table() == [{"id": 2, "v": "a"}]
 
 
 def test_a_table_that_another_run_has_made_gets_the_columns_that_this_ones_file_has(
@@ -84,85 +84,88 @@ def test_a_table_that_another_run_has_made_gets_the_columns_that_this_ones_file_
 ) -> None:
     """Both were started before there was one, and the file was changed between."""
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="soft", metadata=marks)
-    create = world.catalog.create
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="soft", metadata=marks)
+    create = scenario.catalog.create
 
     def create_second(name: str, schema: Schema, *more: Any) -> TableState:
         create(name, Schema(*(field for field in schema.fields if field.name not in marks.values())), *more)
         return create(name, schema, *more)
 
-    monkeypatch.setattr(world.catalog, "create", create_second)
-    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}), ("2", None))
-    assert [(row["id"], row["_deleted"]) for row in world.mirror()] == [(1, False), (2, True)]
+    monkeypatch.setattr(scenario.catalog, "create", create_second)
+    scenario.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}), ("2", None))
+    assert [(row["id"], row["_deleted"]) for row in scenario.upsert_table()] == [(1, False), (2, True)]
 
 
 def test_rows_are_kept_and_marked_when_a_tombstone_deletes_them(tmp_path: Path) -> None:
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="soft", metadata=marks)
-    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
-    world.tell(("1", None), ("3", {"id": 3, "v": "c"}), ("3", None))
-    told = sorted((row["id"], row["v"], row["_deleted"], row["_deleted_at"] is None) for row in world.mirror())
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="soft", metadata=marks)
+    scenario.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
+    scenario.tell(("1", None), ("3", {"id": 3, "v": "c"}), ("3", None))
+    told = sorted((row["id"], row["v"], row["_deleted"], row["_deleted_at"] is None) for row in scenario.upsert_table())
     assert told == [(1, "a", True, False), (2, "b", False, True), (3, "c", True, False)]
-    world.tell(("1", {"id": 1, "v": "d"}))
-    assert [row for row in world.mirror() if row["id"] == 1] == [
+    scenario.tell(("1", {"id": 1, "v": "d"}))
+    assert [row for row in scenario.upsert_table() if row["id"] == 1] == [
         {"id": 1, "v": "d", "_deleted": False, "_deleted_at": None}
     ]
 
 
 def test_what_is_beside_a_key_in_a_struct_stays_when_a_tombstone_marks_its_row(tmp_path: Path) -> None:
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("o.id",), deletes="soft", metadata=marks)
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("o.id",), deletes="soft", metadata=marks)
     key = '{"o": {"id": 1}}'
-    world.tell((key, {"o": {"id": 1, "x": 2}, "v": "a"}))
-    world.tell((key, None))
-    assert world.mirror("o", "v", "_deleted") == [{"o": {"id": 1, "x": 2}, "v": "a", "_deleted": True}]
+    scenario.tell((key, {"o": {"id": 1, "x": 2}, "v": "a"}))
+    scenario.tell((key, None))
+    assert scenario.upsert_table("o", "v", "_deleted") == [{"o": {"id": 1, "x": 2}, "v": "a", "_deleted": True}]
 
 
 def test_tombstones_that_are_marked_have_their_place_in_the_order_of_kafkas_time(tmp_path: Path) -> None:
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at", "timestamp": "_at"}
     settings: dict[str, Any] = {"deletes": "soft", "metadata": marks, "order_by": "_at"}
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), **settings)
-    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("id",), **settings)
+    scenario.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
     for at_ms, key, value in ((9000, b"1", None), (8000, b"1", b'{"id": 1, "v": "late"}')):
-        world.source.produce("a", 0, value, at_ms, key=key)
-        world.catch_up()
-    assert sorted((row["id"], row["v"], row["_deleted"]) for row in world.mirror()) == [(1, "a", True), (2, "b", False)]
-    assert world.catalog.load("n.t__dead_letters") is None
+        scenario.source.produce("a", 0, value, at_ms, key=key)
+        scenario.catch_up()
+    assert sorted((row["id"], row["v"], row["_deleted"]) for row in scenario.upsert_table()) == [
+        (1, "a", True),
+        (2, "b", False),
+    ]
+    assert scenario.catalog.load("n.t__dead_letters") is None
 
 
 @pytest.mark.parametrize(("key", "shown"), [("text", "k"), ("raw", b"k")])
 def test_a_key_that_is_no_record_is_one_column(tmp_path: Path, key: str, shown: object) -> None:
-    world = UpsertWorld(tmp_path, key=ValueSpec.model_validate({"format": key}), metadata={"key": "_key"})
-    world.tell(("k", {"v": 1}), ("k", {"v": 2}), ("gone", {"v": 3}))
-    world.tell(("gone", None))
-    assert world.mirror() == [{"_key": shown, "v": 2}]
+    scenario = UpsertScenario(tmp_path, key=ValueSpec.model_validate({"format": key}), metadata={"key": "_key"})
+    scenario.tell(("k", {"v": 1}), ("k", {"v": 2}), ("gone", {"v": 3}))
+    scenario.tell(("gone", None))
+    assert scenario.upsert_table() == [{"_key": shown, "v": 2}]
 
 
 def test_the_fields_of_the_key_are_the_key_columns(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS)
-    world.tell(('{"a":1,"b":"x"}', {"v": 1}), ('{"a":1,"b":"y"}', {"v": 2}), ('{"a":1,"b":"x"}', {"a": 1, "v": 3}))
-    assert world.mirror() == [{"a": 1, "b": "x", "v": 3}, {"a": 1, "b": "y", "v": 2}]
-    world.tell(('{"a":1,"b":"y"}', None), ('{"b":"x","a":1}', {"v": 4}))
-    assert world.mirror() == [{"a": 1, "b": "x", "v": 4}]
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS)
+    scenario.tell(('{"a":1,"b":"x"}', {"v": 1}), ('{"a":1,"b":"y"}', {"v": 2}), ('{"a":1,"b":"x"}', {"a": 1, "v": 3}))
+    assert scenario.upsert_table() == [{"a": 1, "b": "x", "v": 3}, {"a": 1, "b": "y", "v": 2}]
+    scenario.tell(('{"a":1,"b":"y"}', None), ('{"b":"x","a":1}', {"v": 4}))
+    assert scenario.upsert_table() == [{"a": 1, "b": "x", "v": 4}]
 
 
 def test_a_value_that_contradicts_its_key_is_a_bad_record(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
-    world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":1}', {"id": 2, "v": 2}), ("[7]", {"id": 7, "v": 0}))
-    assert world.mirror() == [{"id": 1, "v": 1}]
-    assert world.dead_letters() == [
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    scenario.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":1}', {"id": 2, "v": 2}), ("[7]", {"id": 7, "v": 0}))
+    assert scenario.upsert_table() == [{"id": 1, "v": 1}]
+    assert scenario.dead_letters() == [
         ("key_mismatch", "the field id of the value is not that of the key"),
         ("type_mismatch", "array [7] does not fit long"),
     ]
 
 
 def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("o",), key=JSON_KEYS)
-    world.put("1", {"o": {"id": 1}})
+    scenario = UpsertScenario(tmp_path, key_columns=("o",), key=JSON_KEYS)
+    scenario.put("1", {"o": {"id": 1}})
     columns = (ColumnSpec(name="o", type=parse_type("struct<id: long>")),)
-    table = world.spec.tables[0].model_copy(update={"columns": columns})
-    world.spec = world.spec.model_copy(update={"tables": (table,)})
-    stopped = world.catch_up()
+    table = scenario.spec.tables[0].model_copy(update={"columns": columns})
+    scenario.spec = scenario.spec.model_copy(update={"tables": (table,)})
+    stopped = scenario.catch_up()
     assert stopped.status.run_state is RunState.STOPPED
     assert "`key_columns` takes columns with plain values only" in stopped.status.reason
 
@@ -179,43 +182,45 @@ def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
 def test_a_key_or_an_order_that_turns_out_to_be_no_plain_value_stops_the_table(
     tmp_path: Path, settings: dict[str, Any], key: str, said: str
 ) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings)
-    stopped = world.tell((key, {"id": 1, "o": [1], "p": {"q": 1}}))
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, **settings)
+    stopped = scenario.tell((key, {"id": 1, "o": [1], "p": {"q": 1}}))
     assert stopped.status.run_state is RunState.STOPPED
     assert stopped.status.reason.startswith(said)
-    assert world.catalog.load("n.t") is None
+    assert scenario.catalog.load("n.t") is None
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_the_first_key_says_which_fields_are_the_key(tmp_path: Path, tasks: int) -> None:
-    world = UpsertWorld(tmp_path, tasks, key=JSON_KEYS)
-    world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":2,"x":1}', {"id": 2, "v": 2}), ('{"id":3}', {"id": 3, "v": 3}))
-    world.tell(('{"id":3,"x":1}', None), ('{"id":1}', None))
-    assert world.mirror() == [{"id": 3, "v": 3}]
+    scenario = UpsertScenario(tmp_path, tasks, key=JSON_KEYS)
+    scenario.tell(
+        ('{"id":1}', {"id": 1, "v": 1}), ('{"id":2,"x":1}', {"id": 2, "v": 2}), ('{"id":3}', {"id": 3, "v": 3})
+    )
+    scenario.tell(('{"id":3,"x":1}', None), ('{"id":1}', None))
+    assert scenario.upsert_table() == [{"id": 3, "v": 3}]
     reason = "the record's key has the field x, which is none of the table's key columns: name its `key_columns`"
-    assert world.dead_letters() == [("key_mismatch", reason)] * 2
+    assert scenario.dead_letters() == [("key_mismatch", reason)] * 2
 
 
 def test_nested_and_composite_keys(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("o.id", "region"), key=JSON_KEYS)
+    scenario = UpsertScenario(tmp_path, key_columns=("o.id", "region"), key=JSON_KEYS)
     north, south = '{"o":{"id":1},"region":"n"}', '{"o":{"id":1},"region":"s"}'
-    world.tell(
+    scenario.tell(
         (north, {"o": {"id": 1, "x": 1}, "region": "n"}),
         (south, {"o": {"id": 1, "x": 2}, "region": "s"}),
         (north, {"o": {"id": 1, "x": 3}, "region": "n"}),
     )
-    world.tell((south, None))
-    assert world.mirror() == [{"o": {"id": 1, "x": 3}, "region": "n"}]
+    scenario.tell((south, None))
+    assert scenario.upsert_table() == [{"o": {"id": 1, "x": 3}, "region": "n"}]
 
 
 def test_what_is_beside_a_key_in_a_struct_is_the_values(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS)
     first, second = '{"o":{"id":1}}', '{"o":{"id":2}}'
-    world.tell((first, {"o": {"id": 1, "x": 3}, "v": 1}), (second, {"o": {"x": 4}, "v": 2}), (second, {"v": 3}))
-    rows = sorted(world.mirror(), key=lambda row: int(row["v"]))
+    scenario.tell((first, {"o": {"id": 1, "x": 3}, "v": 1}), (second, {"o": {"x": 4}, "v": 2}), (second, {"v": 3}))
+    rows = sorted(scenario.upsert_table(), key=lambda row: int(row["v"]))
     assert rows == [{"o": {"id": 1, "x": 3}, "v": 1}, {"o": {"id": 2, "x": None}, "v": 3}]
-    world.tell((second, {"o": {"x": 5}, "v": 4}), (first, None))
-    assert world.mirror() == [{"o": {"id": 2, "x": 5}, "v": 4}]
+    scenario.tell((second, {"o": {"x": 5}, "v": 4}), (first, None))
+    assert scenario.upsert_table() == [{"o": {"id": 2, "x": 5}, "v": 4}]
 
 
 @pytest.mark.parametrize("batch_size", [1, 1000])
@@ -223,37 +228,37 @@ def test_what_is_beside_a_key_in_a_struct_is_the_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", [("id",), ()])
 def test_each_key_is_read_as_what_it_is(tmp_path: Path, first: int, batch_size: int, named: tuple[str, ...]) -> None:
     keys = ["7", '{"id":1}', ' {"id":2}', "", "{"]
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=named, dead_letters={"stop_above": 1.0})
-    world.jobs = MemoryJobs(world.source, batch_size)
-    world.tell(*((f'{{"id":{n}}}', {"id": n}) for n in (1, 2, 3, 7)))
-    table = world.tell(*((key, None) for key in keys[first:] + keys[:first]))
-    assert (table.status.run_state, world.mirror()) == (RunState.WAITING, [{"id": 3}])
-    assert [kind for kind, _ in world.dead_letters()] == ["malformed", "malformed"]
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=named, dead_letters={"stop_above": 1.0})
+    scenario.jobs = MemoryJobs(scenario.source, batch_size)
+    scenario.tell(*((f'{{"id":{n}}}', {"id": n}) for n in (1, 2, 3, 7)))
+    table = scenario.tell(*((key, None) for key in keys[first:] + keys[:first]))
+    assert (table.status.run_state, scenario.upsert_table()) == (RunState.WAITING, [{"id": 3}])
+    assert [kind for kind, _ in scenario.dead_letters()] == ["malformed", "malformed"]
 
 
 @pytest.mark.parametrize("keys", [("7", '{"id":1}'), ('{"id":1}', "7")], ids="|".join)
 def test_keys_that_are_no_records_do_not_hide_the_fields_of_those_that_are(
     tmp_path: Path, keys: tuple[str, ...]
 ) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS)
-    world.tell(*((key, {"v": 1}) for key in keys))
-    assert world.mirror() == [{"id": 1, "v": 1}, {"id": 7, "v": 1}]
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS)
+    scenario.tell(*((key, {"v": 1}) for key in keys))
+    assert scenario.upsert_table() == [{"id": 1, "v": 1}, {"id": 7, "v": 1}]
 
 
 @pytest.mark.parametrize("key", ["abc", 'a"b', "ä\\", ""])
 def test_a_bare_key_of_text_may_have_its_schema_beside_it(tmp_path: Path, key: str) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",))
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("id",))
     wrapped = json.dumps({"schema": {"type": "string"}, "payload": key})
-    world.tell((json.dumps(key), {"id": key}), (wrapped, {"id": "other"}))
-    world.tell((wrapped, None))
-    assert world.mirror() == [{"id": "other"}]
+    scenario.tell((json.dumps(key), {"id": key}), (wrapped, {"id": "other"}))
+    scenario.tell((wrapped, None))
+    assert scenario.upsert_table() == [{"id": "other"}]
 
 
 def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
-    world.tell(("1", {"id": 1, "v": 1}), (None, None), ("2", {"v": 2}), ("3", {"id": None, "v": 3}))
-    assert world.mirror() == [{"id": 1, "v": 1}]
-    assert world.dead_letters() == [
+    scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    scenario.tell(("1", {"id": 1, "v": 1}), (None, None), ("2", {"v": 2}), ("3", {"id": None, "v": 3}))
+    assert scenario.upsert_table() == [{"id": 1, "v": 1}]
+    assert scenario.dead_letters() == [
         ("no_key", "the key column id has no value"),
         ("no_key", "the key column id has no value"),
         ("no_key", "the record has no key, and its row is found by it"),
@@ -271,40 +276,42 @@ def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
 def test_a_table_that_stops_at_records_without_keys_says_how_it_could_have_them(
     tmp_path: Path, settings: dict[str, Any], named: str
 ) -> None:
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings)
-    table = world.tell(*((None, {"v": number}) for number in range(100)))
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, **settings)
+    table = scenario.tell(*((None, {"v": number}) for number in range(100)))
     assert table.status.run_state is RunState.STOPPED
     assert table.status.remedy.startswith(named), table.status.remedy
 
 
 def test_a_late_change_does_not_replace_a_newer_row(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at")
-    world.tell(("1", {"id": 1, "at": 5, "v": "five"}), ("2", {"id": 2, "at": 1, "v": "one"}))
-    world.tell(("1", {"id": 1, "at": 4, "v": "late"}), ("2", {"id": 2, "at": 2, "v": "two"}))
-    assert world.mirror() == [{"id": 2, "at": 2, "v": "two"}, {"id": 1, "at": 5, "v": "five"}]
-    world.tell(("1", {"id": 1, "at": 9, "v": "nine"}), ("1", {"id": 1, "at": 7, "v": "late"}))
-    world.tell(("1", {"id": 1, "at": 9, "v": "nine again"}), ("2", None))
-    assert world.mirror() == [{"id": 1, "at": 9, "v": "nine again"}]
+    scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at")
+    scenario.tell(("1", {"id": 1, "at": 5, "v": "five"}), ("2", {"id": 2, "at": 1, "v": "one"}))
+    scenario.tell(("1", {"id": 1, "at": 4, "v": "late"}), ("2", {"id": 2, "at": 2, "v": "two"}))
+    assert scenario.upsert_table() == [{"id": 2, "at": 2, "v": "two"}, {"id": 1, "at": 5, "v": "five"}]
+    scenario.tell(("1", {"id": 1, "at": 9, "v": "nine"}), ("1", {"id": 1, "at": 7, "v": "late"}))
+    scenario.tell(("1", {"id": 1, "at": 9, "v": "nine again"}), ("2", None))
+    assert scenario.upsert_table() == [{"id": 1, "at": 9, "v": "nine again"}]
 
 
 def test_a_change_without_an_ordering_value_is_a_dead_letter(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", dead_letters={"stop_above": 1.0})
-    world.tell(("1", {"id": 1, "at": 5}), ("1", {"id": 1}))
-    assert world.mirror() == [{"id": 1, "at": 5}]
-    assert world.dead_letters() == [("no_order_value", "the column at, which orders the changes, has no value")]
+    scenario = UpsertScenario(
+        tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", dead_letters={"stop_above": 1.0}
+    )
+    scenario.tell(("1", {"id": 1, "at": 5}), ("1", {"id": 1}))
+    assert scenario.upsert_table() == [{"id": 1, "at": 5}]
+    assert scenario.dead_letters() == [("no_order_value", "the column at, which orders the changes, has no value")]
 
 
 def test_a_value_that_was_put_aside_is_said_not_to_fit(tmp_path: Path) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("id", "at"))
     dead_letters = {"stop_above": 1.0}
-    world = UpsertWorld(
+    scenario = UpsertScenario(
         tmp_path, key_columns=("id",), order_by="at", columns=columns, rescue=True, dead_letters=dead_letters
     )
-    world.tell(
+    scenario.tell(
         ("1", {"id": 1, "at": 1}), ("2", {"id": "two", "at": 1}), ("3", {"id": 3, "at": "now"}), ("4", {"id": 4})
     )
-    assert [row["id"] for row in world.mirror()] == [1]
-    assert world.dead_letters() == [
+    assert [row["id"] for row in scenario.upsert_table()] == [1]
+    assert scenario.dead_letters() == [
         ("no_key", "the key column id has a value that does not fit its type"),
         ("no_order_value", "the column at, which orders the changes, has a value that does not fit its type"),
         ("no_order_value", "the column at, which orders the changes, has no value"),
@@ -325,43 +332,45 @@ def test_texts_order_changes_by_their_bytes_and_the_log_says_so(
 ) -> None:
     columns = (ColumnSpec(name="at", type=parse_type(kind)),)
     with capture_logs() as logs:
-        world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", columns=columns)
-        world.tell(("1", {"id": 1, "v": "a", "at": older}))
-        world.tell(("1", {"id": 1, "v": "b", "at": newer}))
-    assert world.mirror("v") == [{"v": last}]
+        scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", columns=columns)
+        scenario.tell(("1", {"id": 1, "v": "a", "at": older}))
+        scenario.tell(("1", {"id": 1, "v": "b", "at": newer}))
+    assert scenario.upsert_table("v") == [{"v": last}]
     told = [one["order_by"] for one in logs if one["event"] == "ordered_by_text"]
     assert told == (["at", "at"] if kind == "string" else [])  # Once by each of the two runs.
 
 
 def test_new_fields_and_deletes_before_any_row(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, metadata={"offset": "_offset"})
-    world.tell(("1", None))
-    world.tell(("1", {"id": 1}))
-    world.tell(("1", {"id": 1, "extra": True}), ("2", {"id": 2}))
-    assert world.mirror() == [{"id": 1, "extra": True, "_offset": 2}, {"id": 2, "extra": None, "_offset": 3}]
+    scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, metadata={"offset": "_offset"})
+    scenario.tell(("1", None))
+    scenario.tell(("1", {"id": 1}))
+    scenario.tell(("1", {"id": 1, "extra": True}), ("2", {"id": 2}))
+    assert scenario.upsert_table() == [{"id": 1, "extra": True, "_offset": 2}, {"id": 2, "extra": None, "_offset": 3}]
 
 
 def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("idd",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
-    table = world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("1", None))
-    assert (table.status.run_state, world.mirror()) == (RunState.WAITING, [])
-    assert world.dead_letters() == [("no_key", "the table has no key column idd, and the record does not bring it")] * 3
-    world.tell(("2", {"id": 2, "idd": 2}))
-    assert world.mirror() == [{"id": 2, "idd": 2}]
+    scenario = UpsertScenario(tmp_path, key_columns=("idd",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    table = scenario.tell(("1", {"id": 1}), ("2", {"id": 2}), ("1", None))
+    assert (table.status.run_state, scenario.upsert_table()) == (RunState.WAITING, [])
+    assert (
+        scenario.dead_letters() == [("no_key", "the table has no key column idd, and the record does not bring it")] * 3
+    )
+    scenario.tell(("2", {"id": 2, "idd": 2}))
+    assert scenario.upsert_table() == [{"id": 2, "idd": 2}]
 
 
 @pytest.mark.parametrize("settings", [{}, {"metadata": {"offset": "_offset"}}])
 def test_a_delete_before_any_row_deletes_nothing(tmp_path: Path, settings: dict[str, Any]) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, **settings)
-    assert world.tell(("1", None)).status.run_state is not RunState.STOPPED
-    world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("2", None))
-    assert world.mirror("id") == [{"id": 1}]
+    scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, **settings)
+    assert scenario.tell(("1", None)).status.run_state is not RunState.STOPPED
+    scenario.tell(("1", {"id": 1}), ("2", {"id": 2}), ("2", None))
+    assert scenario.upsert_table("id") == [{"id": 1}]
 
 
 def test_rows_that_cannot_be_looked_up_leave_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS)
-    world.tell(*((str(n), {"id": n, "v": "a"}) for n in range(4)))
-    world.tell(("1", None))
+    scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS)
+    scenario.tell(*((str(n), {"id": n, "v": "a"}) for n in range(4)))
+    scenario.tell(("1", None))
     asked = []
 
     def away(*given: Any) -> BitMap64:
@@ -371,22 +380,22 @@ def test_rows_that_cannot_be_looked_up_leave_no_file_behind(tmp_path: Path, monk
         return read_deletes(*given)
 
     monkeypatch.setattr("frazil.upsert.lookup.search.read_deletes", away)
-    world.tell(("2", {"id": 2, "v": "b"}))
-    assert len(world.mirror()) == 3
+    scenario.tell(("2", {"id": 2, "v": "b"}))
+    assert len(scenario.upsert_table()) == 3
     assert len({len(files) for files in asked}) == 1
-    files = {file.path for file in world.catalog.data_files("n.t")}
+    files = {file.path for file in scenario.catalog.data_files("n.t")}
     assert {str(path) for path in tmp_path.rglob("*.parquet")} == files
 
 
 def test_all_rows_of_a_key_that_is_there_twice_are_replaced_by_one(tmp_path: Path) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("id", "v"))
-    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, columns=columns)
-    appending = World(tmp_path / "other", columns=columns)
+    scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, columns=columns)
+    appending = Scenario(tmp_path / "other", columns=columns)
     appending.run({"id": 1, "v": 1}, {"id": 1, "v": 2}, {"id": 2, "v": 3})
-    world.catalog = appending.catalog.for_pipeline("mirror")
-    world.spec = world.spec.model_copy(update={"pipeline": "mirror"})
-    world.tell(("1", {"id": 1, "v": 9}))
-    assert world.mirror() == [{"id": 1, "v": 9}, {"id": 2, "v": 3}]
+    scenario.catalog = appending.catalog.for_pipeline("mirror")
+    scenario.spec = scenario.spec.model_copy(update={"pipeline": "mirror"})
+    scenario.tell(("1", {"id": 1, "v": 9}))
+    assert scenario.upsert_table() == [{"id": 1, "v": 9}, {"id": 2, "v": 3}]
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -394,26 +403,26 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int) -> None:
     """Random changes of few keys over two partitions, in batches of any size, read by one task or by several, with and
     without an ordering column, in both formats.
     """
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     is_ordered, tasks, version = bool(seed % 2), 1 + seed % 3 * 2, 2 + seed // 2 % 2
     order: dict[str, Any] = {"order_by": "at"} if is_ordered else {}
-    world = UpsertWorld(tmp_path, tasks, key_columns=("id",), key=JSON_KEYS, format_version=version, **order)
-    world.put("999", {"id": 999, "at": 0, "v": 0})
+    scenario = UpsertScenario(tmp_path, tasks, key_columns=("id",), key=JSON_KEYS, format_version=version, **order)
+    scenario.put("999", {"id": 999, "at": 0, "v": 0})
     expected: dict[int, dict[str, Any]] = {999: {"id": 999, "at": 0, "v": 0}}
-    world.catch_up()
+    scenario.catch_up()
     number = 0
     for _ in range(8):
         told: list[tuple[int, int, Value]] = []
-        for _ in range(int(chance.integers(1, 60))):
+        for _ in range(int(rng.integers(1, 60))):
             number += 1
-            key = int(chance.integers(0, 12))
-            partition = key % 2 if is_ordered else int(chance.integers(0, 2))
-            value = {"id": key, "at": int(chance.integers(0, 50)), "v": number} if chance.random() < 0.75 else None
-            world.put(str(key), value, partition)
+            key = int(rng.integers(0, 12))
+            partition = key % 2 if is_ordered else int(rng.integers(0, 2))
+            value = {"id": key, "at": int(rng.integers(0, 50)), "v": number} if rng.random() < 0.75 else None
+            scenario.put(str(key), value, partition)
             told.append((partition, key, value))
         _apply(expected, sorted(told, key=lambda one: one[0]), is_ordered)
-        world.catch_up()
-        assert world.mirror() == sorted(expected.values(), key=lambda row: json.dumps(row, sort_keys=True))
+        scenario.catch_up()
+        assert scenario.upsert_table() == sorted(expected.values(), key=lambda row: json.dumps(row, sort_keys=True))
 
 
 def _apply(rows: dict[int, dict[str, Any]], told: list[tuple[int, int, Value]], is_ordered: bool) -> None:
@@ -429,9 +438,9 @@ def test_a_mirror_reads_no_more_at_once_than_there_is_to_be_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 10)
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",))
-    table = world.tell(*((str(n), {"id": n, "v": "a"}) for n in range(40)))
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("id",))
+    table = scenario.tell(*((str(n), {"id": n, "v": "a"}) for n in range(40)))
     assert table.clock().buffered_bytes == buffered_row_bytes(columns=2)
-    committed = [sum(file.record_count for file in one.files) for one in world.catalog.ancestors("n.t")]
+    committed = [sum(file.record_count for file in one.files) for one in scenario.catalog.ancestors("n.t")]
     assert [count for count in committed if count] == [10] * 4
-    assert len(world.mirror()) == 40
+    assert len(scenario.upsert_table()) == 40

@@ -18,12 +18,12 @@ from frazil.testing import FakeClock
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
-from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 Row = dict[str, Any]
-Told = tuple[Any, Row | None]
+SourceRecord = tuple[Any, Row | None]
 """The key and the value of a record."""
-HEARTBEAT: Told = (None, {"ts_ms": 1})
+HEARTBEAT: SourceRecord = (None, {"ts_ms": 1})
 MARKS: dict[str, Any] = {"deletes": "soft", "metadata": {"deleted": "_deleted", "deleted_at": "_deleted_at"}}
 
 
@@ -34,7 +34,7 @@ def settle(service: Service, clock: FakeClock) -> None:
         service.turn()
 
 
-class MirrorWorld(UpsertWorld):
+class UpsertSource(UpsertScenario):
     """A table that mirrors topic `a`, whose records are Debezium's."""
 
     def __init__(self, root: Path, tasks: int = 1, **settings: Any) -> None:
@@ -56,39 +56,39 @@ class MirrorWorld(UpsertWorld):
         return self.catalog.data_files(name) if self.catalog.load(name) is not None else []
 
     def by_id(self) -> list[Row]:
-        return sorted(self.mirror(), key=lambda row: int(row["id"]))
+        return sorted(self.upsert_table(), key=lambda row: int(row["id"]))
 
-    def say(self, *records: Told, partition: int = 0) -> Table:
+    def say(self, *records: SourceRecord, partition: int = 0) -> Table:
         for key, value in records:
             self.put(json.dumps(key), value, partition)
         return self.catch_up()
 
 
-def made(row: Row) -> Told:
+def made(row: Row) -> SourceRecord:
     return {"id": row["id"]}, {"op": "c", "before": None, "after": row}
 
 
-def changed(row: Row) -> Told:
+def changed(row: Row) -> SourceRecord:
     return {"id": row["id"]}, {"op": "u", "before": None, "after": row}
 
 
-def gone(key: int) -> Told:
+def gone(key: int) -> SourceRecord:
     return {"id": key}, {"op": "d", "before": {"id": key, "v": None}, "after": None}
 
 
-def tombstone(key: int) -> Told:
+def tombstone(key: int) -> SourceRecord:
     return {"id": key}, None
 
 
-def flat(row: Row, op: str = "c") -> Told:
+def flat(row: Row, op: str = "c") -> SourceRecord:
     return {"id": row["id"]}, {**row, "__op": op}
 
 
 class Log:
     """A source's log: changes of rows, each at a place of its own, as Debezium tells them. at_ms: their time."""
 
-    def __init__(self, world: MirrorWorld, at_ms: int = 0) -> None:
-        self.world = world
+    def __init__(self, scenario: UpsertSource, at_ms: int = 0) -> None:
+        self.scenario = scenario
         self.at_ms = at_ms
         self.lsn = 0
 
@@ -123,4 +123,4 @@ class Log:
         """Writes a record to the topic."""
         text = None if value is None else json.dumps(value).encode()
         name = json.dumps(key).encode()
-        self.world.source.produce("a", partition, text, self.at_ms, key=name, headers=headers)
+        self.scenario.source.produce("a", partition, text, self.at_ms, key=name, headers=headers)

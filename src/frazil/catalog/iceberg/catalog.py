@@ -85,8 +85,8 @@ class IcebergCatalog:
         """See the port."""
         try:
             java = self._fresh(table)
-            # Most loads of an idle table find what the last one found; asking for all of it again costs thirty calls. Not so
-            # with REST: its store credentials may have been renewed.
+            # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not with a
+            # REST catalog: its store credentials may have been renewed.
             location = java.operations().current().metadataFileLocation()
             known = self._states.get(table)
             if known is None or known[0] != location or self.reader.is_rest:
@@ -324,7 +324,7 @@ class IcebergCatalog:
             try:
                 store.deleteFile(path)
             except java_errors():
-                continue  # An orphan costs space, not truth; orphan removal finds it.
+                continue  # An orphan costs space only; orphan removal finds it.
 
     def _update_for(self, java: Any, commit: Commit) -> Any:
         if commit.delta is not None:
@@ -368,15 +368,16 @@ class IcebergCatalog:
         where it was not sent.
         """
         state = self._load_after(error, commit.table)
-        # Iceberg tries again by itself after an attempt whose answer was lost, and is then refused by our own progress, or
-        # by that of a later run which has gone on from there.
+        # Iceberg retries an attempt whose response was lost, and is then refused by our own progress, or by that of a
+        # later run which has continued from it.
         landed = self._landed(commit, newest)
         if landed is not None:
             return landed
         if validator.refused:
             raise validator.refusal(commit.table) from None
         if is_refused(error):
-            # Iceberg looks at files before it asks the validator: a stale writer may be told of another's files first.
+            # Iceberg checks files before it calls the validator: a stale writer may be refused for another writer's
+            # files first.
             is_ours = state.progress.commit_id == commit.expected.commit_id
             refusal = TableMoved if commit.delta is not None and is_ours else ConflictError
             raise refusal(f"the commit was refused: {cause_of(error)}", where=commit.table) from None
@@ -392,7 +393,7 @@ class IcebergCatalog:
         """
         try:
             state = self.load(table)
-        except SpecError:  # For its callers this would mean that nothing was committed.
+        except SpecError:  # A SpecError would mean to callers that nothing was committed.
             state = None
         if state is None:
             raise unavailable("the commit did not go through", error, table) from None
@@ -410,7 +411,7 @@ class IcebergCatalog:
             found = snapshot.summary().get(key(self._pipeline, "commit-id"))
             if found == commit.progress.commit_id:
                 return self.reader.progress_of(snapshot)
-            is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format 1 do not number their snapshots.
+            is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format version 1 have no sequence numbers.
             if is_older or (found is not None and found == commit.expected.commit_id) or snapshot.parentId() is None:
                 return None
             snapshot = java.snapshot(snapshot.parentId())
@@ -440,7 +441,7 @@ class IcebergCatalog:
 
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)
-        # A table of a REST catalog keeps the store credentials it was loaded with: only another load has new ones.
+        # A Java table of a REST catalog keeps its first store credentials: only another load returns new ones.
         if java is None or self.reader.is_rest:
             java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
         else:

@@ -75,7 +75,7 @@ class DataFiles:
         feature = self._class(f"{_JACKSON}.core.json.JsonReadFeature").getField("ALLOW_NON_NUMERIC_NUMBERS").get(None)
         with_feature = getattr(
             self._jvm.org.apache.iceberg.util.JsonUtil.mapper().reader(), "with"
-        )  # A word of Python's.
+        )  # `with` is a keyword of Python.
         return with_feature(feature.mappedFeature())
 
     def _consumer(self, spec: Any, update: Any, method: UpdateMethod) -> Any:

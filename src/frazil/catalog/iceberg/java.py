@@ -59,7 +59,7 @@ def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:
             if not catalog.namespaceExists(part):
                 catalog.createNamespace(part)
         except java_errors():
-            # Another thread or process was quicker; a database catalog says so by a constraint of its own.
+            # Another thread or process was faster; a database catalog reports it by a constraint of its own.
             if not catalog.namespaceExists(part):
                 raise
 
@@ -114,7 +114,7 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
     except java_errors() as error:
         failure = unavailable("the store cannot be reached", error, location)
         if _DENIED in failure.message.lower():
-            # Frazil reads and writes by name; that this client may not list is how many stores are kept.
+            # Frazil reads and writes objects by name; many stores do not allow their clients to list.
             return "it answers, and does not let this client list"
         raise failure from None
     except Py4JError:

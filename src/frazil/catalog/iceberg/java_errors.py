@@ -15,10 +15,10 @@ from py4j.protocol import Py4JJavaError
 from frazil.errors import FrazilError, SpecError, UnavailableError
 
 _CONFLICTS = ("ValidationException", "CommitFailedException")
-# Not Iceberg's NotFoundException: that is a file which the store does not have, of a table that the catalog knows.
+# Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
 _UNREADABLE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException")
-# What `TableMetadata` says of a change that is more than a minute older than the newest one in the table.
+# The messages of `TableMetadata` for a change more than a minute older than the newest one in the table.
 _OLDER_THAN_THE_TABLE = (
     "Invalid update timestamp",
     "Expected sorted snapshot log",

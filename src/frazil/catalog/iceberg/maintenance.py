@@ -146,7 +146,7 @@ class IcebergMaintenance:
     def expire(self, table: str, snapshots: Sequence[int]) -> None:
         """See the port."""
         with _explained("snapshots cannot be expired", table, ("IllegalArgumentException",), _LASTING):
-            # By id alone: no age may take a snapshot that was not chosen.
+            # By id only: expiry by age could expire snapshots that were not chosen.
             java = self._catalog.java_table(table)
             there = [snapshot for snapshot in snapshots if java.snapshot(snapshot) is not None]
             if not there:
@@ -174,7 +174,7 @@ class IcebergMaintenance:
             with self._catalog.lock(table):
                 send(append, java)
                 hit("maintenance.carry.landed")
-                # Else the next batch of changes would list all files of the table again.
+                # Otherwise the next batch of changes would list all files of the table again.
                 self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
@@ -182,8 +182,8 @@ class IcebergMaintenance:
         with _explained("orphans cannot be looked for", table, lasting=_LASTING):
             java = self._catalog.java_table(table)
             location = str(java.location()).rstrip("/")
-            # Metadata of any age, for a table that shares the folder may have been made today; by its name, the folder of a
-            # table `a.data` is the one for data of `a`.
+            # Metadata of any age: a table that shares the folder may have been created today. By its name, the folder
+            # of a table `a.data` is the data folder of `a`.
             unnamed = self._mine(java, location, self._now_ms() + _DAY_MS)
             self._refuse_shared(java, table, [path for path in unnamed if path.endswith(_METADATA)])
             return sorted(self._mine(java, location, older_than_ms))
@@ -258,7 +258,7 @@ class IcebergMaintenance:
         """In its block, the table's files are read by as many tasks as maintenance may use, or half as many: two
         consecutive splits together exceed the size of one.
         """
-        # Snapshots of format 1 may lack it.
+        # Snapshots of format version 1 may lack a summary.
         summary, conf = java.currentSnapshot().summary() or {}, self._activated().conf
         count = sum(int(summary.get(f"total-{kind}-files") or 0) for kind in ("data", "delete"))
         size = int(summary.get("total-files-size") or 0) + count * _OPENING_BYTES
@@ -295,7 +295,8 @@ class IcebergMaintenance:
             try:
                 return str(parser.toJson(parser.read(java.io(), path)))
             except java_errors():
-                return None  # Gone meanwhile, or half of one: a commit in another process, or what is left of one.
+                # Deleted meanwhile, or written in part: by a commit of another process, or by one that died.
+                return None
 
         path = find_foreign_metadata(unnamed, str(java.uuid()), read)
         if path is not None:
@@ -316,7 +317,7 @@ def _settings(cores: int) -> dict[str, str]:
     return {
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.leafNodeDefaultParallelism": "1",
-        "spark.sql.adaptive.enabled": "false",  # It deals partitions that are large out to more tasks.
+        "spark.sql.adaptive.enabled": "false",  # It distributes large partitions among more tasks.
         _SPLIT_SIZE: _UNLIMITED,
         "spark.sql.caseSensitive": "true",  # A table may have both `Id` and `id`.
     }
@@ -362,7 +363,7 @@ class _SameProgress:
                     return False
                 if found is not None:
                     found_in.add(int(snapshot.snapshotId()))
-        # Where another snapshot tells it at a second attempt, the first one has landed.
+        # Where a second attempt finds the progress in another snapshot, the first attempt has succeeded.
         is_first = self._found_in in (set(), found_in)
         self._found_in = found_in
         return not left and is_first
@@ -410,7 +411,7 @@ def _explained(what: str, table: str, conflicts: Sequence[str] = (), lasting: Se
 
 def _failure(what: str, error: Exception, table: str, is_lost: bool) -> FrazilError:
     lines = [line for line in unavailable(what, error, table).message.splitlines() if line.strip()]
-    # Of a Python task the trace comes first and what happened last.
+    # The output of a Python task has the stack trace first and the error last.
     line = f"{what}: {lines[-1]}" if _IN_PYTHON in str(error) else lines[0]
     return ConflictError(line, where=table) if is_lost else UnavailableError(line, where=table)
 

@@ -48,7 +48,7 @@ class Merger:
             return [None] * len(parts)
         numbers = self._spark.range(0, len(tasks), 1, min(self._cores, len(tasks)))
         frame: Any = numbers.mapInArrow(partial(_merged, self._merge, tasks), "number long, done binary")
-        # By py4j: PySpark's own way leaves a socket open for each answer until its garbage is collected.
+        # Through py4j: PySpark's own way leaves a socket open for each result until it is garbage-collected.
         found = {int(row.getLong(0)): pickle.loads(row.get(1)) for row in each(frame._jdf.collectAsList())}
         done = iter(found[number] for number in range(len(tasks)))
         return [self._as_set([next(done) for _ in mine]) if mine else None for mine in parts]
@@ -64,7 +64,7 @@ class Merger:
         tasks = list(group.fileScanTasks())
         numbers = (int(task.file().dataSequenceNumber()) for task in tasks)
         found = list(zip(files, numbers, strict=True))
-        # As they came: what differs is met first, before anything was written.
+        # In the order of commits: a file that cannot be copied is met first, before anything is written.
         found.sort(key=lambda one: (one[1], one[0].first_row_id or 0))
         folder = str(self._spec.partitionToPath(tasks[0].file().partition())) if self._spec.isPartitioned() else ""
         sizes = [int(file.description["file-size-in-bytes"]) for file, _ in found]
@@ -72,7 +72,7 @@ class Merger:
         cuts = list(pairwise(_cuts(sizes, int(group.expectedOutputFiles()))))
         if any(sum(sizes[begin:end]) > largest for begin, end in cuts):
             return []
-        # Should it become larger than its parts were, it is one file nevertheless, and not a small one besides.
+        # A result larger than its parts is one file nevertheless, and not one with a small file next to it.
         slim = [(_slim(file), number) for file, number in found]
         return [Merging(tuple(slim[begin:end]), folder, 2 * largest) for begin, end in cuts]
 
@@ -92,7 +92,7 @@ def open_merger(
     """Returns the merger for the table; None where Iceberg's own writer must write all of its files."""
     try:
         merge = merge_of(catalog.reader.state(table, java))
-    except FrazilError:  # A column of a type that Frazil does not know.
+    except FrazilError:  # A column has a type that Frazil does not know.
         merge = None
     return Merger(spark, catalog, java, merge, cores) if merge is not None else None
 

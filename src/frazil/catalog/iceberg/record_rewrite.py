@@ -88,7 +88,7 @@ class _Reader:
         task = lang.Class.forName(_TASK, True, loader)
         self._open = kind.getDeclaredMethod("open", self._array(lang.Class, task))
         self._open.setAccessible(True)
-        # py4j would take the other method of this name, for one row.
+        # py4j would choose the other method of this name, which writes one row.
         rows = self._array(lang.Class, lang.Class.forName("java.lang.Iterable"))
         self._write = lang.Class.forName(_WRITER, True, loader).getMethod("write", rows)
 

@@ -46,13 +46,14 @@ class TableScans:
         if known is None or snapshot.parentId() != known.read_at:
             return
         first_row_ids = {}
-        if snapshot.firstRowId() is not None:  # Format 3.
+        if snapshot.firstRowId() is not None:  # Format version 3.
             if not all(is_numbered(file.content) for file in known.files):
-                del self._known[commit.table]  # Raised from format 2: this commit has numbered the files of old.
+                # Upgraded from format version 2: this commit has assigned row ids to the existing files.
+                del self._known[commit.table]
                 return
             try:
                 first_row_ids = _first_row_ids(java, snapshot) if commit.files else {}
-            except java_errors():  # The commit is done; the next scan asks for all.
+            except java_errors():  # The commit is done; the next scan reads all files.
                 del self._known[commit.table]
                 return
         self._known[commit.table] = after_commit(known, commit, snapshot.snapshotId(), first_row_ids)

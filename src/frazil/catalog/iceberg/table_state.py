@@ -15,7 +15,7 @@ from frazil.catalog.table_metadata import read_schema
 from frazil.catalog.vended import VENDED
 from frazil.types import Progress
 
-# The catalog's own secrets are not among them.
+# The catalog's own secrets are not included.
 _STORE_PROPERTIES = ("s3.", "client.region", "gcs.", "adls.", "hdfs.", "py-io-impl")
 
 

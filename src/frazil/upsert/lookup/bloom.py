@@ -29,7 +29,7 @@ _filters = ColumnCache(_CACHE_BYTES)
 _SALT = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
 )
-# What follows the number of bytes in the header, as Thrift's compact protocol writes it: blocks, XXH64, not compressed.
+# The rest of the header in Thrift's compact protocol: algorithm BLOCK, hash XXHASH, UNCOMPRESSED.
 _REST_OF_HEADER = bytes.fromhex("1c1c00001c1c00001c1c000000")
 _LONGEST_HEADER = 32
 _P1, _P2, _P3, _P4, _P5 = (
@@ -126,7 +126,7 @@ def _blocks(stream: Any, column: Any) -> NDArray[np.uint32] | None:
         end += 1
         if header[end - 1] < 0x80:
             break
-    size >>= 1  # Whole numbers are written as zigzag, and this one is not negative.
+    size >>= 1  # Thrift encodes integers as zigzag, and this one is not negative.
     if not size or size % 32 or header[end : end + len(_REST_OF_HEADER)] != _REST_OF_HEADER:
         return None
     stream.seek(offset + end + len(_REST_OF_HEADER))

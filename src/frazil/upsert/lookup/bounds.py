@@ -30,8 +30,8 @@ from frazil.write.target import TableTarget
 _NARROW = 4
 _WIDENED = (LongType, TimestampType, TimestamptzType)
 _MOST_KEYS_TO_SORT = 100_000
-# Not those of UUIDs: Iceberg's Java library took their halves for signed numbers when it put bounds of row groups together
-# (apache/iceberg#14216), and a file does not say who has written it.
+# Not of UUIDs: Iceberg's Java library compared their two 64-bit parts as signed numbers when it merged bounds of row
+# groups (apache/iceberg#14216), and a file does not name its writer.
 _BOUNDED = (
     IntegerType,
     LongType,

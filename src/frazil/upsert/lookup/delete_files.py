@@ -43,7 +43,7 @@ _CACHE_BYTES = 64 * 1024 * 1024
 _vectors = ColumnCache(_CACHE_BYTES)
 _ROW_POSITION_ID = 2147483645
 _POSITION_ID = 2147483545
-_LARGE = 20_000  # Positions.
+_LARGE = 20_000  # Row positions.
 _WRITERS = 8
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -175,7 +175,7 @@ def _write_puffin(target: TableTarget, vectors: Sequence[_Vector]) -> list[Delet
 
 
 def _write_positions(target: TableTarget, file: LiveFile, positions: BitMap64) -> DeleteFile:
-    # One path for all of them: as texts they would take a hundred bytes each.
+    # A dictionary with one path: as plain texts they would take a hundred bytes each.
     paths = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(positions)), [file.path])
     schema = pa.schema(
         [
@@ -247,7 +247,7 @@ def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMa
             where=target.name,
         )
     with file_io(target).new_input(delete.path).open() as stream:
-        # Each path once: deletes of many files may name them a million times.
+        # A dictionary of paths: deletes of many files may name each a million times.
         rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"])
     mine = rows.filter(pc.equal(rows["file_path"], path))["pos"]
     return bits_of(np.asarray(mine))

@@ -57,7 +57,7 @@ def _dropped(target: TableTarget, deletes: LiveFile, file: LiveFile, field_id: i
     types.
     """
     named, own = (reserved_column(target, one, field_id) for one in (deletes, file))
-    if named is None or own is None:  # It was inside another one, or had a name in files without ids, or a default.
+    if named is None or own is None:  # It was inside a struct, or had a name in files without field ids, or a default.
         raise _unreadable(target)
     schemas = [pa.schema([pa.field("c", column.type)]) for column in (named, own)]
     kind = pa.unify_schemas(schemas, promote_options="permissive").field("c").type

@@ -16,7 +16,7 @@ from frazil.write.target import TableTarget
 from frazil.write.transforms import transformed
 
 _OF_ANY_TYPE = ("bucket", "year", "month", "day", "hour")
-# Values of other types can be written in more ways than one; a file of one such value has it as its bounds too.
+# Values of other types have several representations; a file with one such value has it as its bounds too.
 _PLAIN = (IntegerType, LongType, StringType, DateType)
 
 

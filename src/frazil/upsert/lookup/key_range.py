@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from frazil.upsert.lookup.live_rows import as_numbers
 
 _PLACES_FOR_A_KEY = 16
-_ROWS_AT_ONCE = 65_536  # What is made on the way stays in the processor's cache.
+_ROWS_AT_ONCE = 65_536  # Intermediate arrays stay in the processor's cache.
 Ints = NDArray[np.int64]
 
 
@@ -44,7 +44,7 @@ class KeyRange:
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def _find(self, numbers: Ints) -> Ints:
-        # What is below the least wraps, and is beyond the greatest.
+        # Numbers below the smallest wrap around and exceed the greatest.
         places = (numbers - self._least).view(np.uint64)
         is_inside = places < self._is_key.size
         if is_inside.all():

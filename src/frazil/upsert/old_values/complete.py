@@ -31,7 +31,7 @@ from frazil.upsert.old_values.primary_key_updates import (
 )
 from frazil.upsert.old_values.row_places import NONE, Bools, Ints, RowPlaces, are_less
 
-# Of rows as they are stored: in memory they are some times as large.
+# Size of rows as stored: in memory they are several times as large.
 _LOT_BYTES = 32 * 1024 * 1024
 
 
@@ -95,7 +95,7 @@ class _OldRows:
             rows = self._buffered.of(batch.latest.last[hits.keys])
             mine = rows != NONE
             self._live.put(rows[mine], self._number(hits.file), hits.rows[mine])
-        self._others = RowPlaces.nowhere(0)  # By other orders than that of the log: the rows of their own keys.
+        self._others = RowPlaces.nowhere(0)  # In other orders than that of the log: the rows of their own keys.
         self._have_other_key = np.zeros(len(self._buffered), np.bool_)
         self._are_behind = np.zeros(len(self._buffered), np.bool_)
         self._put_in_order(found)
@@ -220,12 +220,12 @@ class _OldRows:
         of = np.repeat(np.arange(len(buffered)), lengths)
         there = self._of_other_keys(keys, files)
         newest, read_in = split_snapshot_marks(self._gather(reading.order_by, there, orders.type))
-        # A row of a snapshot may be one that the key had before: what gave the key came behind it.
+        # A snapshot row may be from before the key update, which came behind it.
         is_before = (read_in >= 0) & ((read_in == np.asarray(partitions)) | (not reading.is_one_topic))
         have_values = np.asarray(pc.fill_null(pc.greater_equal(newest, orders), False)) & ~is_before
         are_older = np.asarray(pc.fill_null(pc.less(newest, orders), False))
         owns = (np.cumsum(lengths) - lengths)[lengths > 0]
-        # The change that gave the next key ended the one before.
+        # The change that gave the next key ended the previous one.
         ends = np.arange(len(orders)) - 1
         ends[owns] = NONE
         left_at = orders.take(pa.array(ends, mask=ends == NONE))
@@ -271,7 +271,7 @@ class _OldRows:
         tables = buffered.here(rows).sources
         order = np.lexsort((live.rows[rows], live.sources[rows], tables))
         rows, tables = rows[order], tables[order]
-        # Where there is no row a number is the last one's: no more than an estimate is wanted.
+        # Without a row the number is that of the last source: an estimate is enough.
         sizes = np.array([*([0.0] * len(own)), *stored])[live.sources[rows]] + np.array(own)[tables]
         lots = (np.cumsum(sizes) / _LOT_BYTES).astype(np.int64)
         cuts = np.flatnonzero(np.diff(lots) | np.diff(tables)) + 1
@@ -306,7 +306,7 @@ class _OldRows:
         nowhere = waiting[~sources.are_there]
         assert self._target.changes is not None
         if column in {path[0] for path in self._target.changes.paths}:
-            at[nowhere] = nowhere  # A struct that has the key.
+            at[nowhere] = nowhere  # A struct that contains the key.
             nowhere = nowhere[:0]
         values = pa.concat_arrays([own, self._gather(column, sources, own.type)]).take(pa.array(at))
         return values, nowhere.size
@@ -329,7 +329,7 @@ class _OldRows:
 
     def _sources(self, column: str, rows: Ints) -> RowPlaces:
         """Returns where the missing values of these buffered rows are."""
-        # Looked for on behalf of the changes that decide their keys.
+        # The look-up was made for the changes that decide their keys.
         found = self._live.take(rows) if self._batch.latest.cut < 0 else RowPlaces.nowhere(rows.size)
         providers = self._buffered.providers(column)
         has_other_key = self._have_other_key[rows]

@@ -32,7 +32,7 @@ class FirstTombstones:
         self._target = target
         self._topics = topics
         changes = target.changes
-        # By arrival a tombstone does what its delete has done; and one task alone knows what came before in the batch.
+        # By arrival a tombstone repeats its delete; and a single task knows everything before it in the batch.
         self._is_needed = changes is not None and bool(changes.order_by) and not target.is_single_task
         self._begun: set[tuple[str, int]] = set()
         self._kept: list[Touched] = []

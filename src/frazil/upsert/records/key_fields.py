@@ -64,7 +64,8 @@ def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], chang
     is_named = is_change if changes.tombstones is None else is_change | changes.tombstones
     found = find_key_fields(target, records)
     reasons = [_difference(target, names) for names in found.names]
-    differs = np.array([bool(reason) for reason in reasons] + [False])[found.codes]  # The last one is that of -1.
+    # The last entry is that of the code -1.
+    differs = np.array([bool(reason) for reason in reasons] + [False])[found.codes]
     refused = changes.decoded.refused
     rows = np.flatnonzero(((differs & is_named) | (found.lacks & is_change)) & ~refused)
     if not (rows.size or found.missing):
@@ -101,7 +102,7 @@ def _is_checked(target: TableTarget) -> bool:
         return False
     if not changes.is_key_of_record or not all(has_column(target, path) for path in changes.paths):
         return False
-    # Documents are told by their `_id`, which their records' keys call otherwise.
+    # Documents are identified by `_id`, which their records' keys name differently.
     return all(field[0] != ID for field, *_ in places_of(target, changes).values())
 
 
@@ -190,7 +191,7 @@ def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int,
         return ()
     try:
         return tuple(field.name for field in struct_of(schema, message).fields)
-    except UnusableSchema:  # Its records are bad ones, where their keys are read.
+    except UnusableSchema:  # Its records are refused where their keys are read.
         return ()
 
 

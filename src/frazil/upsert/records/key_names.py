@@ -25,7 +25,7 @@ def column_of(target: TableTarget, path: Path) -> Path:
     for cut in range(len(path), 0, -1):
         if path[:cut] in fed:
             return (fed[path[:cut]], *path[cut:])
-    for cut in range(1, len(path)):  # A declared struct is not taken apart.
+    for cut in range(1, len(path)):  # A declared struct is not flattened.
         name = shaping.column_name(path[:cut])
         if name in layout.unbound and is_one_column(layout.unbound[name]):
             return (name, *path[cut:])

@@ -113,7 +113,7 @@ def _mark(target: TableTarget, changes: Changes, is_gone: NDArray[np.bool_], tim
     kept.
     """
     assert target.changes is not None
-    # A struct that has a key has more than the key, which stays too.
+    # A struct that contains a key has other members too, which are kept.
     keys = {path[0] for path in target.changes.paths if len(path) == 1}
     changes.ops[:] = UPSERT
     changes.own = {"deleted": pa.array(is_gone), "deleted_at": pc.if_else(pa.array(is_gone), times, None)}
@@ -195,7 +195,7 @@ def _united(of_rows: RequestedFields, of_keys: RequestedFields, key_format: str)
         both = merge_requested_fields([of_keys, of_rows] if has_schema else [of_rows, of_keys], keeps_first=True)
     for path, members in of_keys.items() if has_schema else ():
         for name, kind in members.items():
-            if isinstance(kind, UUIDType) and isinstance(both[path][name], StringType):  # Text would hold both.
+            if isinstance(kind, UUIDType) and isinstance(both[path][name], StringType):  # Text would store both.
                 both[path][name] = kind
     return both
 

@@ -67,7 +67,7 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     if not rows.any():
         return nothing
     if _is_json(target) and target.envelope is not None:
-        # Their fields have the types of the row; keys without an envelope are read with the types of their own schema.
+        # Their fields have the types of the row; keys without an envelope have the types of their own schema.
         bare = flat_keys if target.envelope.kind == "maxwell" else payloads_of
         records = {**records, "key": bare(records["key"])}
     keys = records["key"]
@@ -169,7 +169,7 @@ def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) ->
         return _discover(target, records, limit)
     found = Keys(Decoded([], np.zeros(len(records["key"]), np.bool_)))
     if not all(has_column(target, path) for path in paths):
-        return found  # A column that is not there yet comes with a later record; until then nothing can be deleted.
+        return found  # A missing column is added by a later record; until then nothing can be deleted.
     if _are_of_documents(target, changes):
         return _read_documents(target, changes, records, limit, _read_records)
     is_record = _are_records(target, records["key"]) | (len(paths) > 1)

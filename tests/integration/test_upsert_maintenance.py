@@ -21,7 +21,7 @@ from frazil.upsert.concurrent_deletes import transfer_deletes
 from frazil.write.target import ChangeReading
 from tests.fixtures.readers import read_with_duckdb
 from tests.integration.lakes import KEEN, Lake
-from tests.integration.test_care_of_layouts import Row, Tended, in_order, layout_of
+from tests.integration.test_maintenance_layouts import Row, Tended, in_order, layout_of
 
 SPECS = [KEEN, KEEN.model_copy(update={"zorder": ("id", "v")}), KEEN.model_copy(update={"sort": ("v desc",)})]
 
@@ -37,12 +37,12 @@ def transfer_of(table: Tended) -> Transfer:
     return partial(transfer_deletes, target, table.version)
 
 
-def mirrored(lake: Lake, version: int = 3) -> tuple[Tended, dict[int, Row]]:
+def upserted(lake: Lake, version: int = 3) -> tuple[Tended, dict[int, Row]]:
     """A table of three batches of changes, and what it must hold."""
-    table, mirror = Tended(lake, layout_of(""), version), dict[int, Row]()
+    table, upsert_table = Tended(lake, layout_of(""), version), dict[int, Row]()
     for _ in range(3):
-        table.upsert(mirror, 40)
-    return table, mirror
+        table.upsert(upsert_table, 40)
+    return table, upsert_table
 
 
 def compacted(table: Tended, spec: MaintenanceSpec = KEEN, lake: Lake | None = None) -> Rewritten:
@@ -72,26 +72,26 @@ def test_a_compaction_takes_over_what_changes_delete_meanwhile(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, version: int, spec: MaintenanceSpec, words: str
 ) -> None:
     table = Tended(lake, layout_of(words), version)
-    mirror: dict[int, Row] = {}
+    upsert_table: dict[int, Row] = {}
     for _ in range(4):
-        table.upsert(mirror, 40)
+        table.upsert(upsert_table, 40)
     progress = lake.progress(table.name).offsets["topic"][0]
-    before_commits(monkeypatch, 3, lambda: table.upsert(mirror, 25))
+    before_commits(monkeypatch, 3, lambda: table.upsert(upsert_table, 25))
     done = compacted(table, spec)
     assert done.removed >= 2
     assert done.lost == 0
-    assert table.read() == in_order(list(mirror.values()))
+    assert table.read() == in_order(list(upsert_table.values()))
     assert lake.progress(table.name).offsets["topic"][0] > progress
     for _ in range(2):
-        table.upsert(mirror, 40)
-        assert table.read() == in_order(list(mirror.values()))
+        table.upsert(upsert_table, 40)
+        assert table.read() == in_order(list(upsert_table.values()))
 
 
 def test_a_batch_of_the_same_process_waits_for_the_commit_of_a_compaction(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, mirror = mirrored(lake)
-    batch = Thread(target=table.upsert, args=(mirror, 40))
+    table, upsert_table = upserted(lake)
+    batch = Thread(target=table.upsert, args=(upsert_table, 40))
     commits: list[bool] = []
     send = RewriteCommit._replace
 
@@ -105,21 +105,21 @@ def test_a_batch_of_the_same_process_waits_for_the_commit_of_a_compaction(
     assert compacted(table).lost == 0
     batch.join(60)
     assert commits == [True]
-    assert table.read() == in_order(list(mirror.values()))
+    assert table.read() == in_order(list(upsert_table.values()))
 
 
 def test_rows_that_are_all_deleted_while_they_are_rewritten_stay_deleted(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, mirror = mirrored(lake)
-    before_commits(monkeypatch, 1, lambda: table.upsert(mirror, 400, deletes=1.0))
+    table, upsert_table = upserted(lake)
+    before_commits(monkeypatch, 1, lambda: table.upsert(upsert_table, 400, deletes=1.0))
     assert compacted(table).lost == 0
-    assert mirror == {}
+    assert upsert_table == {}
     assert table.read() == []
 
 
 def test_a_batch_after_progress_was_said_again_lists_no_files_anew(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, mirror = mirrored(lake)
+    table, upsert_table = upserted(lake)
     listed: list[str] = []
     read = TableScans._read
 
@@ -130,9 +130,9 @@ def test_a_batch_after_progress_was_said_again_lists_no_files_anew(lake: Lake, m
     monkeypatch.setattr(TableScans, "_read", noted)
     outcomes = lake.maintenance(table.name, transfer=transfer_of(table))
     assert [(one.action.kind, one.failure) for one in outcomes][:2] == [("compact", ""), ("carry", "")]
-    table.upsert(mirror, 40)
+    table.upsert(upsert_table, 40)
     assert table.name not in listed
-    assert table.read() == in_order(list(mirror.values()))
+    assert table.read() == in_order(list(upsert_table.values()))
 
 
 @pytest.mark.parametrize(("is_ours", "tries"), [(True, 1), (False, 2)])
@@ -141,10 +141,10 @@ def test_a_batch_whose_files_were_rewritten_meanwhile_finds_its_rows_where_they_
 ) -> None:
     """A compaction of its own process tells it; that of another one refuses its first commit."""
     other = lake if is_ours else Lake(lake.jvm, lake.root)
-    table, mirror = mirrored(lake)
-    resolved = table.upsert(mirror, 40, lambda: compacted(table, lake=other))
+    table, upsert_table = upserted(lake)
+    resolved = table.upsert(upsert_table, 40, lambda: compacted(table, lake=other))
     assert resolved.tries == tries
-    assert table.read() == in_order(list(mirror.values()))
+    assert table.read() == in_order(list(upsert_table.values()))
 
 
 def test_a_key_with_two_rows_of_which_somebody_deletes_one_is_not_guessed_at(
@@ -171,19 +171,19 @@ def test_rows_that_another_writer_deletes_by_their_values_stay_deleted(
     """Before or after a batch: Iceberg forgets deletes that are older than all files that it knows of, so that a rewrite of
     all of them is lost to such deletes.
     """
-    table, mirror = mirrored(lake, 2)
+    table, upsert_table = upserted(lake, 2)
 
     def both() -> None:
         if is_last:
-            table.upsert(mirror, 25)
-        gone = sorted(mirror)[:5]
+            table.upsert(upsert_table, 25)
+        gone = sorted(upsert_table)[:5]
         lake.delete_equal(table.name, gone)
         for number in gone:
-            del mirror[number]
+            del upsert_table[number]
         if not is_last:
             more = [table.row(number) for number in range(100, 110)]
             table.append(more)
-            mirror.update({row["id"]: row for row in more})
+            upsert_table.update({row["id"]: row for row in more})
 
     before_commits(monkeypatch, 1, both)
     for is_lost in (True, False):
@@ -191,5 +191,5 @@ def test_rows_that_another_writer_deletes_by_their_values_stay_deleted(
         head = lake.metadata(table.name).head
         assert head is not None
         rows = read_with_duckdb(table.metadata, head).to_pylist()  # PyIceberg does not read such deletes.
-        assert {row["id"]: row["v"] for row in rows} == {number: row["v"] for number, row in mirror.items()}
-        assert len(rows) == len(mirror)
+        assert {row["id"]: row["v"] for row in rows} == {number: row["v"] for number, row in upsert_table.items()}
+        assert len(rows) == len(upsert_table)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.acceptance.ledger import events
-from tests.acceptance.mirrors import Mirror
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
+from tests.acceptance.upsert_tables import UpsertTable
 
 PARTITIONS = 110
 """So many files, each in a manifest of its own, are more than are left alone."""
@@ -30,7 +30,7 @@ CARE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class Owing:
+class MaintenanceBacklog:
     """A pipeline with a table for each step."""
 
     def __init__(self, pipeline: Pipeline, operator: Operator, steps: Mapping[str, str]) -> None:
@@ -40,12 +40,12 @@ class Owing:
         self._operator = operator
         self.topics: dict[str, str] = {}
         self.tables: dict[str, str] = {}
-        self.mirrors: dict[str, Mirror] = {}
+        self.upsert_tables: dict[str, UpsertTable] = {}
         for step, action in self.steps.items():
             name = step.replace(".", "_")
             if action == "deletes":
-                self.mirrors[step] = Mirror(pipeline, name, partitions=1, format_version=2)
-                self.tables[step] = self.mirrors[step].table
+                self.upsert_tables[step] = UpsertTable(pipeline, name, partitions=1, format_version=2)
+                self.tables[step] = self.upsert_tables[step].table
             else:
                 layout = {"partition_by": ["id"]} if action == "manifests" else {}
                 self.tables[step], self.topics[step] = pipeline.add_fed_table(name, 1, **layout)
@@ -55,8 +55,10 @@ class Owing:
         self.pipeline.document["maintenance"] = False
         for topic in self.topics.values():
             self.pipeline.feed.send(topic, events(PARTITIONS))
-        for mirror in self.mirrors.values():
-            mirror.put(range(50_000))  # So that few of them are deleted, which would be a reason to rewrite the file.
+        for upsert_table in self.upsert_tables.values():
+            upsert_table.put(
+                range(50_000)
+            )  # So that few of them are deleted, which would be a reason to rewrite the file.
         self.pipeline.feed.flush()
         with self.pipeline.running() as run:
             self._wait(run)
@@ -66,15 +68,15 @@ class Owing:
             assert run.stop() == 0, run.tail()
         for step, action in self.steps.items():
             self._change_by_hand(step, action)
-            self._set_care(step, CARE[action])
+            self._set_maintenance(step, CARE[action])
 
     def change(self, number: int) -> None:
         """Some records more for nearly every table."""
         for step, topic in self.topics.items():
             if self.steps[step] != "manifests":
                 self.pipeline.feed.send(topic, events(20, number * 1000))
-        for mirror in self.mirrors.values():
-            mirror.drop([2 * number, 2 * number + 1])
+        for upsert_table in self.upsert_tables.values():
+            upsert_table.drop([2 * number, 2 * number + 1])
         self.pipeline.feed.flush()
 
     def _change_by_hand(self, step: str, action: str) -> None:
@@ -97,7 +99,7 @@ class Owing:
         for number in range(ORPHANS):
             shutil.copy(some, data / f"orphan-{number}.parquet")
 
-    def _set_care(self, step: str, settings: Mapping[str, Any]) -> None:
+    def _set_maintenance(self, step: str, settings: Mapping[str, Any]) -> None:
         """From now on the table is cared for."""
         declared = self.pipeline.document["tables"][self.tables[step]]
         declared["maintenance"] = {**settings, "snapshots": settings.get("snapshots", {"count": 50})}
@@ -108,9 +110,9 @@ class Owing:
 
     def wrong(self, step: str) -> str:
         """What is wrong with the rows of the step's table."""
-        if step in self.mirrors:
+        if step in self.upsert_tables:
             try:
-                self.mirrors[step].check()
+                self.upsert_tables[step].check()
             except AssertionError as error:
                 return str(error)
             return ""
@@ -124,14 +126,14 @@ class Owing:
     def spare_orphans(self, age: str) -> None:
         """From now on files that no snapshot names are removed when they are as old, unless a table owes just that."""
         for step, action in self.steps.items():
-            self._set_care(step, {"orphans": {"age": age}, **CARE[action]})
+            self._set_maintenance(step, {"orphans": {"age": age}, **CARE[action]})
 
     def remove_orphans(self, step: str, age: str) -> Mapping[str, Mapping[str, Any]]:
         """A round for the step's table that rewrites nothing, and removes orphans that are as old; how its actions ended, by
         their kinds.
         """
         table, declared = self.tables[step], dict(self.pipeline.document["tables"][self.tables[step]])
-        self._set_care(step, {**LEFT_ALONE, "orphans": {"age": age}})
+        self._set_maintenance(step, {**LEFT_ALONE, "orphans": {"age": age}})
         done = self.pipeline.command("maintain", "--table", table, within_s=ROUND_S)["tables"][table]
         self.pipeline.document["tables"][table] = declared
         return {end["action"]: end for end in done["actions"]}

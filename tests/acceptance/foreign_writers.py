@@ -19,7 +19,7 @@ LAKE = "shared"
 """The catalog's name in Spark."""
 
 
-class Hands(Protocol):
+class ForeignWriter(Protocol):
     """Another writer of a table."""
 
     def append(self, table: str, rows: list[Row]) -> None:
@@ -41,7 +41,7 @@ class Hands(Protocol):
         """Drops a column."""
 
 
-class SparkHands:
+class SparkWriter:
     """Spark SQL."""
 
     def __init__(self, spark: ForeignSpark, url: str) -> None:
@@ -89,7 +89,7 @@ class SparkHands:
         self.sql(f"alter table {LAKE}.{table} drop column {column}")
 
 
-class PyIcebergHands:
+class PyIcebergWriter:
     """PyIceberg, which gives up at the first commit of another and is told to try again."""
 
     def __init__(self, url: str) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from docs.meanings import FAILPOINTS
 from tests.acceptance.ledger import events
+from tests.acceptance.maintenance_backlog import MaintenanceBacklog
 from tests.acceptance.operator import Operator
-from tests.acceptance.owing import Owing
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.verifier import unnamed
 
@@ -71,19 +71,21 @@ class Fate:
 
 
 @pytest.fixture(scope="module")
-def owing(shared_pipeline: Pipeline, operator: Operator, request: pytest.FixtureRequest) -> Owing:
+def backlog(shared_pipeline: Pipeline, operator: Operator, request: pytest.FixtureRequest) -> MaintenanceBacklog:
     """Nothing is done yet. Its steps are those of the tests that were asked for."""
     calls = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
     asked = {call.params["step"] for call in calls if call}
-    return Owing(shared_pipeline, operator, {step: action for step, action in STEPS.items() if step in asked})
+    return MaintenanceBacklog(
+        shared_pipeline, operator, {step: action for step, action in STEPS.items() if step in asked}
+    )
 
 
-def kill(owing: Owing, step: str) -> str:
+def kill(backlog: MaintenanceBacklog, step: str) -> str:
     """Care of the step's table that dies at it; why it did not."""
     failpoint = f"{step}=kill@2" if step in SECOND_TIME else f"{step}=kill"
     try:
-        owing.pipeline.command(
-            "maintain", "--table", owing.tables[step], failpoints=failpoint, expected=-signal.SIGKILL
+        backlog.pipeline.command(
+            "maintain", "--table", backlog.tables[step], failpoints=failpoint, expected=-signal.SIGKILL
         )
     except AssertionError as error:
         return str(error)
@@ -91,28 +93,30 @@ def kill(owing: Owing, step: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def fates(owing: Owing) -> Mapping[str, Fate]:
+def fates(backlog: MaintenanceBacklog) -> Mapping[str, Fate]:
     """All are killed, made up for, and gone on with."""
-    owing.borrow()
-    found = {step: Fate() for step in owing.steps}
+    backlog.borrow()
+    found = {step: Fate() for step in backlog.steps}
     with ThreadPoolExecutor(2) as pool:
-        for step, survived in zip(owing.steps, pool.map(lambda step: kill(owing, step), owing.steps), strict=True):
+        for step, survived in zip(
+            backlog.steps, pool.map(lambda step: kill(backlog, step), backlog.steps), strict=True
+        ):
             found[step].survived = survived
-    for step, due in owing.due().items():
-        found[step].wrong = owing.wrong(step)
-        found[step].was_due = owing.steps[step] in due
-    for step, failures in owing.make_up().items():
+    for step, due in backlog.due().items():
+        found[step].wrong = backlog.wrong(step)
+        found[step].was_due = backlog.steps[step] in due
+    for step, failures in backlog.make_up().items():
         found[step].failures = failures
-    for step, due in owing.due().items():
-        found[step].is_due = owing.steps[step] in due and owing.steps[step] != "orphans"
-        found[step].left = unnamed(owing.pipeline.metadata(owing.tables[step]))
-    for topic in owing.topics.values():
-        owing.pipeline.feed.send(topic, events(30, 5000))
-    owing.pipeline.feed.flush()
-    for mirror in owing.mirrors.values():
-        mirror.change(count=50)
-    owing.pipeline.document["maintenance"] = False
-    owing.pipeline.catch_up()
+    for step, due in backlog.due().items():
+        found[step].is_due = backlog.steps[step] in due and backlog.steps[step] != "orphans"
+        found[step].left = unnamed(backlog.pipeline.metadata(backlog.tables[step]))
+    for topic in backlog.topics.values():
+        backlog.pipeline.feed.send(topic, events(30, 5000))
+    backlog.pipeline.feed.flush()
+    for upsert_table in backlog.upsert_tables.values():
+        upsert_table.change(count=50)
+    backlog.pipeline.document["maintenance"] = False
+    backlog.pipeline.catch_up()
     return found
 
 
@@ -122,11 +126,11 @@ def test_every_step_of_care_is_struck() -> None:
 
 @pytest.mark.parametrize("step", CASES)
 def test_care_killed_at_any_step_costs_no_row_and_is_made_up_for(
-    owing: Owing, fates: Mapping[str, Fate], step: str
+    backlog: MaintenanceBacklog, fates: Mapping[str, Fate], step: str
 ) -> None:
     assert fates[step] == Fate(was_due=step not in LANDED)
-    if step in owing.mirrors:
-        owing.mirrors[step].check_all()
-        owing.pipeline.check_readers(owing.tables[step])
+    if step in backlog.upsert_tables:
+        backlog.upsert_tables[step].check_all()
+        backlog.pipeline.check_readers(backlog.tables[step])
     else:
-        owing.pipeline.check(owing.tables[step])
+        backlog.pipeline.check(backlog.tables[step])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.mirror import Change, Mirror
+from tests.simulation.upsert_model import Change, UpsertModel
 
 _A, _B = ("a",), ("b",)
 
@@ -22,10 +22,10 @@ def _delete(offset: int, *, key: tuple[str] = _A, order: int | None = None, part
 
 
 def _after(*batches: Sequence[Change], is_ordered: bool = False) -> dict[str, list[Any]]:
-    mirror = Mirror(is_ordered=is_ordered)
+    model = UpsertModel(is_ordered=is_ordered)
     for batch in batches:
-        mirror.apply(batch)
-    return {key[0]: [held.row and held.row["v"] for held in held_rows] for key, held_rows in mirror.rows.items()}
+        model.apply(batch)
+    return {key[0]: [held.row and held.row["v"] for held in held_rows] for key, held_rows in model.rows.items()}
 
 
 def _cut(changes: Sequence[Change]) -> Iterator[list[Sequence[Change]]]:
@@ -113,11 +113,11 @@ def test_an_unavailable_value_is_taken_in_the_order_of_the_ordering_column() -> 
 
 def test_two_rows_that_another_writer_made_are_replaced_by_one_unless_the_change_is_older_than_either() -> None:
     for order, expected in ((4, [1, 5]), (5, ["new"])):
-        mirror = Mirror(is_ordered=True)
-        mirror.adopt(_A, {"v": 1}, 1)
-        mirror.adopt(_A, {"v": 5}, 5)
-        mirror.apply([_upsert(0, "new", order=order)])
-        assert [held.row and held.row["v"] for held in mirror.rows[_A]] == expected
+        model = UpsertModel(is_ordered=True)
+        model.adopt(_A, {"v": 1}, 1)
+        model.adopt(_A, {"v": 5}, 5)
+        model.apply([_upsert(0, "new", order=order)])
+        assert [held.row and held.row["v"] for held in model.rows[_A]] == expected
 
 
 @pytest.mark.parametrize("is_ordered", [False, True])
@@ -128,11 +128,11 @@ def test_a_delete_that_is_marked_leaves_the_row_as_it_was(is_ordered: bool) -> N
     row = {"v": "kept", "gone": False, "o": {"id": 1, "x": 2}}
     written = Change("upsert", ("t", 0, 0), _A, row, 1)
     for batches in _cut([written, marked(1, 2), marked(2, 3)]):
-        mirror = Mirror(is_ordered=is_ordered)
+        model = UpsertModel(is_ordered=is_ordered)
         for batch in batches:
-            mirror.apply(batch)
-        assert [held.row for held in mirror.rows[_A]] == [{**row, "gone": True}]
-    late = Mirror(is_ordered=True)
+            model.apply(batch)
+        assert [held.row for held in model.rows[_A]] == [{**row, "gone": True}]
+    late = UpsertModel(is_ordered=True)
     late.apply([written])
     late.apply([marked(1, 0)])
     assert [held.row for held in late.rows[_A]] == [row]

@@ -41,7 +41,7 @@ class Held:
     row: Row | None
 
 
-class Mirror:
+class UpsertModel:
     """The rows by key. Only another writer can bring a second row of one key; the next change that counts replaces both.
 
     is_ordered: whether an ordering column is declared, for the next batch; without one every delete is by place.

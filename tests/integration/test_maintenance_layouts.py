@@ -74,7 +74,7 @@ class Tended:
         self.version = version
         self.name = f"t.tended_{new_id()[:8]}"
         self.told = 0
-        self._chance = np.random.default_rng(version)
+        self._rng = np.random.default_rng(version)
         fields = {name: parse_type(word) for name, word in _COLUMNS.items()}
         fields |= metadata_columns({field: METADATA_COLUMNS[field] for field in _METADATA})
         lake.catalog.create(self.name, new_schema(fields.items()), PROPERTIES, version, layout)
@@ -150,20 +150,24 @@ class Tended:
     # ---- a mirror
 
     def upsert(
-        self, mirror: dict[int, Row], count: int, meanwhile: Callable[[], object] = lambda: None, deletes: float = 0.15
+        self,
+        upsert_table: dict[int, Row],
+        count: int,
+        meanwhile: Callable[[], object] = lambda: None,
+        deletes: float = 0.15,
     ) -> Resolved:
         """A batch of changes, told to the dictionary too; meanwhile: called when the batch is read and not committed.
         deletes: their share, 0 to 1.
         """
         changes: list[tuple[int, Row | None]] = []
-        for number in self._chance.integers(0, 60, count).tolist():
+        for number in self._rng.integers(0, 60, count).tolist():
             row: Row | None = self.row(number)
-            if self._chance.random() < deletes:
+            if self._rng.random() < deletes:
                 row = None
-                mirror.pop(number, None)
+                upsert_table.pop(number, None)
             else:
                 assert row is not None
-                mirror[number] = row
+                upsert_table[number] = row
             changes.append((number, row))
         return self.change(changes, meanwhile=meanwhile)
 
@@ -386,12 +390,12 @@ def test_files_of_one_group_are_pieces_of_the_curve(lake: Lake) -> None:
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_mirror_is_put_on_a_z_curve_without_its_deleted_rows(lake: Lake, version: int) -> None:
     table = Tended(lake, layout_of(""), version)
-    mirror: dict[int, Row] = {}
+    upsert_table: dict[int, Row] = {}
     for _ in range(4):
-        table.upsert(mirror, 40)
+        table.upsert(upsert_table, 40)
     progress = lake.told(table.name)
     assert lake.maintenance(table.name, KEEN.model_copy(update={"zorder": ("id", "v")}))[0].failure == ""
-    assert table.read() == in_order(list(mirror.values()))
+    assert table.read() == in_order(list(upsert_table.values()))
     assert lake.told(table.name) == progress
     assert table.totals("total-delete-files", "total-data-files") == [0, 1]
 
@@ -400,31 +404,31 @@ def test_a_mirror_is_put_on_a_z_curve_without_its_deleted_rows(lake: Lake, versi
 @pytest.mark.parametrize("words", ["", "bucket(id, 3)", "day(at)"])
 def test_a_mirror_is_compacted_with_its_deletes(lake: Lake, version: int, words: str) -> None:
     table = Tended(lake, layout_of(words), version)
-    mirror: dict[int, Row] = {}
+    upsert_table: dict[int, Row] = {}
     for _ in range(5):
-        table.upsert(mirror, 40)
+        table.upsert(upsert_table, 40)
     assert lake.metadata(table.name).deletes
-    assert table.read() == in_order(list(mirror.values()))
+    assert table.read() == in_order(list(upsert_table.values()))
     progress = lake.told(table.name)
     assert lake.maintenance(table.name)[0].failure == ""
-    assert table.read() == in_order(list(mirror.values()))
+    assert table.read() == in_order(list(upsert_table.values()))
     assert lake.told(table.name) == progress
     metadata = lake.metadata(table.name)
     assert [file.deleted for file in metadata.files if file.deleted] == []
     assert (metadata.deletes, table.totals("total-delete-files", "total-position-deletes")) == ((), [0, 0])
     assert set(table.files().values()) == {1}
     for _ in range(2):
-        table.upsert(mirror, 20)
-    assert table.read() == in_order(list(mirror.values()))
+        table.upsert(upsert_table, 20)
+    assert table.read() == in_order(list(upsert_table.values()))
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_files_without_a_row_left_go_with_their_deletes(lake: Lake, version: int) -> None:
     table = Tended(lake, layout_of(""), version)
-    mirror: dict[int, Row] = {}
+    upsert_table: dict[int, Row] = {}
     for deletes in (0.0, 0.0, 1.0):
-        table.upsert(mirror, 900, deletes=deletes)
-    assert mirror == {}
+        table.upsert(upsert_table, 900, deletes=deletes)
+    assert upsert_table == {}
     assert lake.maintenance(table.name)[0].failure == ""
     assert (table.read(), table.files()) == ([], Counter())
     assert table.totals("total-data-files", "total-delete-files") == [0, 0]
@@ -433,17 +437,17 @@ def test_files_without_a_row_left_go_with_their_deletes(lake: Lake, version: int
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_compaction_by_another_process_makes_rows_be_looked_up_again(lake: Lake, version: int) -> None:
     table = Tended(lake, layout_of("bucket(id, 3)"), version)
-    mirror: dict[int, Row] = {}
+    upsert_table: dict[int, Row] = {}
     for _ in range(4):
-        assert table.upsert(mirror, 40).tries == 1
+        assert table.upsert(upsert_table, 40).tries == 1
     other = Lake(lake.jvm, lake.root)
-    resolved = table.upsert(mirror, 40, lambda: other.maintenance(table.name, KEEN))
+    resolved = table.upsert(upsert_table, 40, lambda: other.maintenance(table.name, KEEN))
     assert resolved.tries == 2
-    assert table.read() == in_order(list(mirror.values()))
+    assert table.read() == in_order(list(upsert_table.values()))
     other.maintenance(table.name, KEEN)
     for _ in range(2):
-        assert table.upsert(mirror, 40).tries == 1
-        assert table.read() == in_order(list(mirror.values()))
+        assert table.upsert(upsert_table, 40).tries == 1
+        assert table.read() == in_order(list(upsert_table.values()))
 
 
 @pytest.mark.parametrize("spec", [KEEN, KEEN.model_copy(update={"zorder": ("id", "v")})])
@@ -471,19 +475,19 @@ def test_a_compaction_that_is_lost_leaves_no_file_behind(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, spec: MaintenanceSpec
 ) -> None:
     table = Tended(lake, layout_of("bucket(id, 2)"), 3)
-    mirror: dict[int, Row] = {}
+    upsert_table: dict[int, Row] = {}
     for _ in range(3):
-        table.upsert(mirror, 40)
+        table.upsert(upsert_table, 40)
     send = RewriteCommit._replace
 
     def send_late(commit: RewriteCommit, rewrite: Any, *files: Any) -> Any:
-        table.upsert(mirror, 40)
+        table.upsert(upsert_table, 40)
         return send(commit, rewrite, *files)
 
     monkeypatch.setattr(RewriteCommit, "_replace", send_late)
     done = lake.maintenance(table.name, spec)[0].rewritten
     assert (done.removed, done.added) == (0, 0)
     assert done.lost > 0
-    assert table.read() == in_order(list(mirror.values()))
+    assert table.read() == in_order(list(upsert_table.values()))
     written = Path(lake.java(table.name).location()).rglob("*-00001.parquet")
     assert list(written) == [], "as Spark names its files"

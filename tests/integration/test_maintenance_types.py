@@ -242,12 +242,12 @@ def test_files_of_other_partitions_than_those_chosen_are_left_alone(lake: Lake) 
 
 def test_nothing_is_left_of_a_group_that_the_own_writer_can_write_in_part(lake: Lake) -> None:
     table = Kept(lake, {"id": "long", "n": "int", "s": "string"}, 3)
-    chance = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     for start in range(0, 80, 10):
         if start == 40:
             java = lake.java(table.name)
             java.updateSchema().updateColumn("n", java.schema().findType("id")).commit()
-        table.append([{"id": start + n, "n": n, "s": chance.bytes(20_000).hex()} for n in range(10)])
+        table.append([{"id": start + n, "n": n, "s": rng.bytes(20_000).hex()} for n in range(10)])
     old = set(table.files())
     assert {one.failure for one in lake.maintenance(table.name, KEEN.model_copy(update={"cores": 2}))} == {""}
     new = set(table.files())

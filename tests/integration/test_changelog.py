@@ -79,12 +79,12 @@ class Ran:
 def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     ledger, orders = (Ledger(broker.bootstrap_servers, new_id(), 4) for _ in range(2))
     table = {"topic": ledger.topic, "envelope": "debezium", "metadata": ["partition", "offset", "transaction_id"]}
-    mirror = {"topic": ledger.topic, "envelope": "debezium", "mode": "upsert"}
+    upsert_table = {"topic": ledger.topic, "envelope": "debezium", "mode": "upsert"}
     log = {"topic": orders.topic, "envelope": "debezium", "changelog": True, "metadata": ["partition", "offset"]}
     tables = {
         "s.history": {**table, "changelog": True},
         "s.rows": table,
-        "s.mirror": mirror,
+        "s.mirror": upsert_table,
         "s.orders": {**log, "columns": {"placed": "timestamp(us)"}},
     }
     document = {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
@@ -144,8 +144,8 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
     assert sorted((one["_partition"], one["_offset"], one["name"]) for one in written) == [
         (0, 0, "Ada"), (0, 1, "Bob"), (0, 2, "Bob"), (0, 3, "Di"), (0, 4, "Dee"), (3, 0, "Cy"),
     ]  # fmt: skip
-    mirrored = sorted((one["id"], one["name"]) for one in rows(folder, "mirror"))
-    assert mirrored == [(1, "Ada"), (2, "Bob"), (3, "Cy")]
+    upserted = sorted((one["id"], one["name"]) for one in rows(folder, "mirror"))
+    assert upserted == [(1, "Ada"), (2, "Bob"), (3, "Cy")]
     dead_letters = rows(folder, "history__dead_letters")
     assert [(one["partition"], one["error_class"], one["message"]) for one in dead_letters] == [
         (1, "unknown_operation", 'the operation is none that the envelope has: "x"')

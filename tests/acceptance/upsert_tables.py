@@ -37,7 +37,7 @@ class KeyedFeed(Feed):
             self.keys[topic, partition, offset] = int(key or b"-1")
 
 
-class Mirror:
+class UpsertTable:
     """A topic with changes of a few hundred keys, and its table."""
 
     def __init__(self, pipeline: Pipeline, name: str, partitions: int = 2, **settings: Any) -> None:
@@ -46,14 +46,14 @@ class Mirror:
         given = {"mode": "upsert", "key_columns": ["id"], "key": {"format": "json"}, **settings}
         self.table, self.topic = pipeline.add_fed_table(name, partitions, **given)
         self._partitions = partitions
-        self._chance = np.random.default_rng(zlib.crc32(name.encode()))
+        self._rng = np.random.default_rng(zlib.crc32(name.encode()))
         self._told = 0
 
     def change(self, count: int = 300, keys: int = 200) -> None:
         """Random changes: mostly rows, some deletes; a key stays in its partition."""
         for _ in range(count):
-            key = int(self._chance.integers(0, keys))
-            self._tell(key, is_row=self._chance.random() < 0.85)
+            key = int(self._rng.integers(0, keys))
+            self._tell(key, is_row=self._rng.random() < 0.85)
         self.feed.flush()
 
     def put(self, keys: Iterable[int]) -> None:

@@ -70,7 +70,7 @@ def _times(task: Any) -> tuple[int, int]:
     return begin, begin + int(task.duration().get())
 
 
-def owing(lake: Lake) -> str:
+def backlog(lake: Lake) -> str:
     """A table of many files, some with deletes, in as many manifests."""
     table = f"t.large_{new_id()[:8]}"
     lake.create(table)
@@ -87,7 +87,7 @@ def owing(lake: Lake) -> str:
 
 @pytest.mark.parametrize("cores", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_care_has_no_more_tasks_at_a_time_than_it_may(lake: Lake, cores: int) -> None:
-    table, spark = owing(lake), lake.jvm.session()
+    table, spark = backlog(lake), lake.jvm.session()
     rows = lake.rows(table)
     table_maintenance, tasks = IcebergMaintenance(lake.catalog, lake.jvm.session, cores, merge_of), Tasks(spark)
     small = {"target-file-size-bytes": str(SMALL_TARGET), "rewrite-all": "true"}

@@ -1,7 +1,7 @@
 """Half an hour of everything at once: records with ever new fields into partitioned tables, changes into a mirror, ingestion
 and table care that are killed at random, a foreign compactor in the same tables. A slice of it is part of the suite.
 
-`make soak-care` runs it; FRAZIL_SOAK_SECONDS says for how long.
+`make soak-maintenance` runs it; FRAZIL_SOAK_SECONDS says for how long.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pytest
 
 from frazil.clock import SystemClock
 from tests.acceptance.ledger import Feed, events
-from tests.acceptance.mirrors import Mirror
 from tests.acceptance.operator import Operator
 from tests.acceptance.operator import Table as JavaTable
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
-from tests.acceptance.soaking import chance, die, live_on, soak_s
+from tests.acceptance.soaking import die, live_on, rng, soak_s
+from tests.acceptance.upsert_tables import UpsertTable
 from tests.acceptance.verifier import unnamed, unnamed_metadata, untidy
 from tests.fixtures.background import repeated
 
@@ -65,12 +65,12 @@ class Soak:
         ]
         self._fed = [table for table, _ in pairs]
         self._topics = [topic for _, topic in pairs]
-        self._mirror = Mirror(pipeline, "mirrored", partition_by=["bucket(id, 2)"])
-        self.tables = [*self._fed, self._mirror.table]
+        self._upsert_table = UpsertTable(pipeline, "mirrored", partition_by=["bucket(id, 2)"])
+        self.tables = [*self._fed, self._upsert_table.table]
         self._feed = Feed(pipeline.servers, pipeline.ledger)
         self._told = 0
         self.seen = Counter[str]()
-        self._in_other_hands: dict[str, JavaTable] = {}
+        self._changed_by_others: dict[str, JavaTable] = {}
 
     def produce(self) -> None:
         """Some records for every table; now and then they get a new field, at the top and inside."""
@@ -83,30 +83,30 @@ class Soak:
             self._feed.send(topic, rows)
         self._feed.flush()
         self._told += 10
-        self._mirror.change(10)
+        self._upsert_table.change(10)
 
     def compact(self) -> None:
         """What other hands do, which know nothing of deletes."""
         for table in self._fed:
-            if table not in self._in_other_hands:
-                self._in_other_hands[table] = self._operator.open(self.pipeline.folder, table)
-            self.seen["foreign compaction"] += self._in_other_hands[table].compact_two()
+            if table not in self._changed_by_others:
+                self._changed_by_others[table] = self._operator.open(self.pipeline.folder, table)
+            self.seen["foreign compaction"] += self._changed_by_others[table].compact_two()
 
     def live_and_die(self, number: int) -> None:
         """One run, every third of which dies in its care, and beside every other one a round of care that dies too."""
-        step, is_armed = STEPS[chance(self._seed, number, len(STEPS))], number % 3 == 0
+        step, is_armed = STEPS[rng(self._seed, number, len(STEPS))], number % 3 == 0
         run = self.pipeline.run(failpoints=f"{step}=kill@2" if is_armed else "")
         with suppress(AssertionError):  # It may have died of its failpoint before that.
             run.wait_for("batch_committed")
         if number % 2:
-            within_s = chance(self._seed, number + 2000, ROUND_MS) / 1000
+            within_s = rng(self._seed, number + 2000, ROUND_MS) / 1000
             failpoints = f"{STEPS[number // 4 % len(STEPS)]}=kill" if number % 4 == 1 else ""
             code = self.pipeline.attempt("maintain", failpoints=failpoints, within_s=180 if failpoints else within_s)
             assert code in (0, -signal.SIGKILL), (self.pipeline.folder / "attempts.log").read_text()[-3000:]
             self.seen["death in maintain"] += bool(failpoints) and code != 0
         # At the first there is nothing to care for yet.
         at_least_s = LOOKED_AFTER_S if is_armed and number else 0.0
-        live_on(run, at_least_s + chance(self._seed, number + 1000, LIVES_MS) / 1000)
+        live_on(run, at_least_s + rng(self._seed, number + 1000, LIVES_MS) / 1000)
         self.seen["death in care of run"] += is_armed and not run.is_running and run.wait() == -signal.SIGKILL
         self.note(run)
         die(run, number)
@@ -122,8 +122,8 @@ class Soak:
         """Lost 0, doubled 0."""
         for table in self._fed:
             self.pipeline.check(table)
-        self._mirror.check_all()
-        self.pipeline.check_readers(self._mirror.table)
+        self._upsert_table.check_all()
+        self.pipeline.check_readers(self._upsert_table.table)
 
     def untidy(self) -> dict[str, tuple[str, ...]]:
         """Tables whose files are not as they should be, and where."""

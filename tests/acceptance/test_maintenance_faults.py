@@ -18,8 +18,8 @@ import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.disks import full, small_disk
+from tests.acceptance.maintenance_backlog import ROUND_S, MaintenanceBacklog
 from tests.acceptance.operator import Operator
-from tests.acceptance.owing import ROUND_S, Owing
 from tests.acceptance.pipelines import opened
 from tests.acceptance.points import Points
 from tests.acceptance.verifier import unnamed
@@ -82,55 +82,57 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, bool]
 
 
 @pytest.fixture(scope="module")
-def owing(broker: EmbeddedBroker, spark: ForeignSpark, operator: Operator, lake: tuple[Path, bool]) -> Iterator[Owing]:
+def backlog(
+    broker: EmbeddedBroker, spark: ForeignSpark, operator: Operator, lake: tuple[Path, bool]
+) -> Iterator[MaintenanceBacklog]:
     """Nothing is done yet."""
     folder, _ = lake
     with opened(folder.parent, broker.bootstrap_servers, spark) as pipeline:
-        yield Owing(pipeline, operator, TABLES)
+        yield MaintenanceBacklog(pipeline, operator, TABLES)
 
 
 @pytest.fixture(scope="module")
-def trouble(owing: Owing, lake: tuple[Path, bool]) -> Trouble:
+def trouble(backlog: MaintenanceBacklog, lake: tuple[Path, bool]) -> Trouble:
     """All of it, and what the tables are then."""
     folder, has_disk = lake
-    owing.borrow()
-    owing.spare_orphans(SPARED_AGE)
+    backlog.borrow()
+    backlog.spare_orphans(SPARED_AGE)
     without_room, wrong = None, dict[str, str]()
     if has_disk:
         with full(folder):
-            without_room = ends(owing, owing.pipeline.command("maintain", expected=1, within_s=ROUND_S))
-        wrong |= {f"{table}, without room": words for table in TABLES if (words := owing.wrong(table))}
-    owing.strew("strays")
-    at_once, third = care_twice(owing)
-    wrong |= {f"{table}, by two at once": words for table in TABLES if (words := owing.wrong(table))}
-    left = {table: unnamed(owing.pipeline.metadata(name)) for table, name in owing.tables.items()}
+            without_room = ends(backlog, backlog.pipeline.command("maintain", expected=1, within_s=ROUND_S))
+        wrong |= {f"{table}, without room": words for table in TABLES if (words := backlog.wrong(table))}
+    backlog.strew("strays")
+    at_once, third = maintain_twice(backlog)
+    wrong |= {f"{table}, by two at once": words for table in TABLES if (words := backlog.wrong(table))}
+    left = {table: unnamed(backlog.pipeline.metadata(name)) for table, name in backlog.tables.items()}
     return Trouble(without_room, at_once, third, wrong, {table: files for table, files in left.items() if files})
 
 
-def ends(owing: Owing, said: Mapping[str, Any]) -> Mapping[str, Ends]:
+def ends(backlog: MaintenanceBacklog, said: Mapping[str, Any]) -> Mapping[str, Ends]:
     """How a round ended, by its own account."""
     return {
-        table: {end["action"]: end for end in said["tables"][name]["actions"]} for table, name in owing.tables.items()
+        table: {end["action"]: end for end in said["tables"][name]["actions"]} for table, name in backlog.tables.items()
     }
 
 
-def care_twice(owing: Owing) -> tuple[list[Mapping[str, Ends]], Ends]:
+def maintain_twice(backlog: MaintenanceBacklog) -> tuple[list[Mapping[str, Ends]], Ends]:
     """Two rounds for all tables that meet at each action, and one more beside them."""
     third: Ends = {}
-    points = Points(owing.pipeline.folder / "points", *((step, "hold") for step in MEETINGS))
+    points = Points(backlog.pipeline.folder / "points", *((step, "hold") for step in MEETINGS))
     with ThreadPoolExecutor(2) as pool, ExitStack() as held:
         for step in MEETINGS:
             held.enter_context(points[step, "hold"].armed())
         rounds = [
-            pool.submit(owing.pipeline.command, "maintain", failpoints=points.declaration, within_s=ROUND_S)
+            pool.submit(backlog.pipeline.command, "maintain", failpoints=points.declaration, within_s=ROUND_S)
             for _ in range(2)
         ]
         for step in MEETINGS:
             points[step, "hold"].wait_for_all(2, ROUND_S / 4)
             if step == WRITTEN:
-                third = owing.remove_orphans("compact", SPARED_AGE)
+                third = backlog.remove_orphans("compact", SPARED_AGE)
             points[step, "hold"].disarm()
-        return [ends(owing, one.result()) for one in rounds], third
+        return [ends(backlog, one.result()) for one in rounds], third
 
 
 def test_care_that_finds_no_room_says_so_and_costs_no_row(trouble: Trouble) -> None:
@@ -156,13 +158,13 @@ def test_of_two_rounds_at_once_one_does_what_is_due_and_nothing_is_lost(trouble:
     assert (trouble.wrong, trouble.left) == ({}, {})
 
 
-def test_ingestion_goes_on_after_it(owing: Owing, trouble: Trouble) -> None:
+def test_ingestion_goes_on_after_it(backlog: MaintenanceBacklog, trouble: Trouble) -> None:
     assert trouble.wrong == {}
-    owing.change(9)
-    owing.pipeline.document["maintenance"] = False
-    owing.pipeline.catch_up()
-    for table, mirror in owing.mirrors.items():
-        mirror.check_all()
-        owing.pipeline.check_readers(owing.tables[table])
-    for table in owing.topics:
-        owing.pipeline.check(owing.tables[table])
+    backlog.change(9)
+    backlog.pipeline.document["maintenance"] = False
+    backlog.pipeline.catch_up()
+    for table, upsert_table in backlog.upsert_tables.items():
+        upsert_table.check_all()
+        backlog.pipeline.check_readers(backlog.tables[table])
+    for table in backlog.topics:
+        backlog.pipeline.check(backlog.tables[table])

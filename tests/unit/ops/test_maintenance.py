@@ -20,7 +20,7 @@ from frazil.ops.reports import MaintenanceReport
 from frazil.spec.models import MaintenanceSpec, TableSpec, TopicSelector
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, without_progress
-from tests.unit.maintenance.tables import table as look_of
+from tests.unit.maintenance.tables import table as metadata_of
 from tests.unit.maintenance.test_scheduler import MemoryMaintenance
 
 
@@ -74,7 +74,7 @@ def test_status_has_the_figures_of_a_table() -> None:
     sizes = {"[0,[]]": [MIB, 2 * MIB], "[0,[1]]": [3 * MIB, 400 * MIB, 500 * MIB]}
     snapshots = [*line(3), replace(without_progress(line(4)[-1], removes_files=True), is_maintenance=True)]
     look = replace(
-        look_of(snapshots, sizes),
+        metadata_of(snapshots, sizes),
         deletes=(StoredDeletes("vector", 10, 7, True), StoredDeletes("equality", 10, 5)),
         manifests=(10, 20, 30),
         metadata_bytes=1234,
@@ -93,7 +93,7 @@ def test_status_has_the_figures_of_a_table() -> None:
 
 def test_the_last_round_by_hand_is_told_where_it_left_no_snapshot() -> None:
     clock = FakeClock()
-    table_maintenance = MemoryMaintenance(look_of(line(3)), clock)
+    table_maintenance = MemoryMaintenance(metadata_of(line(3)), clock)
     assert reported(table_maintenance.tables["t.a"], {}).last_ms is None
     MaintenanceRunner(table_maintenance, "p", clock).note_round("t.a")
     assert reported(table_maintenance.tables["t.a"], {}).last_ms == clock.now_ms()
@@ -101,7 +101,7 @@ def test_the_last_round_by_hand_is_told_where_it_left_no_snapshot() -> None:
 
 
 def test_status_says_what_is_above_its_cap_and_what_comes_of_it() -> None:
-    look = replace(look_of(line(3), {"[0,[]]": [MIB] * (MOST_SMALL_FILES + 1)}), metadata_bytes=9_000_000)
+    look = replace(metadata_of(line(3), {"[0,[]]": [MIB] * (MOST_SMALL_FILES + 1)}), metadata_bytes=9_000_000)
     said = {"slowed_by": 4.0, "failure": "no space"}
     for mode, slowed_by in (("upsert", 4.0), ("append", 1.0)):
         found = reported(look, said, mode)
@@ -114,6 +114,6 @@ def test_status_says_what_is_above_its_cap_and_what_comes_of_it() -> None:
 
 def test_a_mirror_is_told_from_tables_that_only_grow() -> None:
     spec = {"name": "n.m", "topics": (TopicSelector(literal="a"),), "mode": "upsert"}
-    mirror = Table(TableSpec.model_validate(spec))
-    found = {maintained.name: maintained.is_upsert for maintained in maintained_tables([table("n.t"), mirror])}
+    upsert_table = Table(TableSpec.model_validate(spec))
+    found = {maintained.name: maintained.is_upsert for maintained in maintained_tables([table("n.t"), upsert_table])}
     assert found == {"n.t": False, "n.m": True, "n.t__dead_letters": False, "n.m__dead_letters": False}

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from pyiceberg.table import StaticTable
 
-from tests.acceptance.mirrors import KeyedFeed
 from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.upsert_tables import KeyedFeed
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -40,7 +40,7 @@ class Struck:
             "dead_letters": {"stop_above": "90%"},
         }
         self.table, self.topic = pipeline.add_fed_table(f"mirror_{version}", PARTITIONS, **settings)
-        self._chance = np.random.default_rng(version)
+        self._rng = np.random.default_rng(version)
         self._told = self.round = 0
 
     def widened(self) -> dict[str, str]:
@@ -51,7 +51,7 @@ class Struck:
         """Rows, large ones, deletes and broken records, of few keys; a key stays in its partition."""
         for _ in range(count):
             self._told += 1
-            key, turn = int(self._chance.integers(0, KEYS)), self._chance.random()
+            key, turn = int(self._rng.integers(0, KEYS)), self._rng.random()
             value: Any = {"id": key, NARROW[self.round]: self._told if turn < 0.6 else LARGE + self._told}
             if turn > 0.75:
                 value = None if turn < 0.97 else b"{"
@@ -77,7 +77,7 @@ class Struck:
                 state[self.feed.keys[place]] = json.loads(value)
         return sorted(state.values(), key=lambda row: int(row["id"]))
 
-    def check_letters(self) -> None:
+    def check_dead_letters(self) -> None:
         """No letter is there twice, and each has the bytes of its record."""
         dead_letters = self._read(f"{self.table}__dead_letters")
         places = [(row["topic"], row["partition"], row["offset"]) for row in dead_letters]
@@ -114,7 +114,7 @@ def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipe
         done += [one["replayed"] for one in pipeline.command("dead-letters", "replay")["tables"].values()]
         assert sum(done) > 0
         assert held.rows() == held.expected()
-        held.check_letters()
+        held.check_dead_letters()
         assert run.stop() == 0, run.tail()
     for table in (held.table, f"{held.table}__dead_letters"):
         pipeline.check_readers(table)

@@ -16,7 +16,7 @@ from tests.simulation.upserts import UpsertHistory
 HISTORIES = (History, UpsertHistory, DatabaseHistory)
 
 
-def courses(seeds: range) -> list[list[str]]:
+def history_runs(seeds: range) -> list[list[str]]:
     """The steps of these histories."""
     found = []
     for history in HISTORIES:
@@ -29,4 +29,4 @@ def courses(seeds: range) -> list[list[str]]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(courses(range(int(sys.argv[1])))))
+    sys.stdout.write(json.dumps(history_runs(range(int(sys.argv[1])))))
