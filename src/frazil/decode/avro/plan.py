@@ -12,7 +12,7 @@ import numpy as np
 from pyiceberg.types import BooleanType, ListType, MapType, NestedField, StringType, StructType
 
 from frazil.decode.avro.code import CALL, END, RECORDS, RETURN, SCRATCH, SCRATCH_SLOT, VALUE, Code
-from frazil.decode.avro.json_code import JsonCode, plan_json
+from frazil.decode.avro.json import Write, json_writer
 from frazil.decode.avro.parts import Part, Plan, scalar_type
 from frazil.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, Avro, AvroField, branch_names, unusable
 from frazil.decode.columns import EmptyStruct, UnionStruct
@@ -105,7 +105,7 @@ class _Planner:
     #: Records that take no bytes.
     hollow: set[Avro] = field(default_factory=set)
     routines: dict[Avro, int] = field(default_factory=dict)
-    json_codes: dict[Avro, JsonCode] = field(default_factory=dict)
+    json_writers: dict[Avro, Write] = field(default_factory=dict)
     field_count: int = 0
 
     def value(self, avro: Avro, place: _Place) -> Part | None:
@@ -195,8 +195,9 @@ class _Planner:
             raise unusable(f"the record `{avro.name}` always contains another one of itself, without end", place.path)
         slot = self._slot(place)
         self.code.add(VALUE, place.name, slot, (self._routine(avro), place.level + 1))
-        code = self.json_codes.get(avro) or self.json_codes.setdefault(avro, plan_json(avro))
-        return Part("json", StringType(), place.context, place.name, slot, avro=avro, json=code)
+        return Part(
+            "json", StringType(), place.context, place.name, slot, avro=avro, json=json_writer(avro, self.json_writers)
+        )
 
     def _routine(self, avro: Avro) -> int:
         return self.routines.setdefault(avro, len(self.routines))
