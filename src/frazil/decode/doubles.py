@@ -32,7 +32,7 @@ def _powers() -> NDArray[np.uint64]:
 
 _POWERS = _powers()
 _FRACTION = np.uint64(2**52 - 1)
-_FLOAT_FRACTION = np.uint64(2**23 - 1)
+_WIDTH = np.uint64(52)  # Of the fraction, in bits.
 _NONE, _ONE, _TWO, _FOUR = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(4)
 _TEN, _FORTY = np.uint64(10), np.uint64(40)
 
@@ -55,27 +55,15 @@ def _scaled(power: int, factor: np.uint64) -> np.uint64:
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def shortest_digits(bits: np.uint64) -> tuple[np.uint64, int]:
     """Returns digits and exponent of ten of a finite double other than 0, without its sign; the last digit is not 0."""
-    exponent = np.int64(bits >> np.uint64(52)) & 0x7FF
-    return _shortest(bits & _FRACTION, exponent, np.uint64(52), 1075)
-
-
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
-def shortest_float_digits(bits: np.uint64) -> tuple[np.uint64, int]:
-    """Returns digits and exponent of ten of a float, from its 32 bits."""
-    exponent = np.int64(bits >> np.uint64(23)) & 0xFF
-    return _shortest(bits & _FLOAT_FRACTION, exponent, np.uint64(23), 150)
-
-
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _shortest(fraction: np.uint64, exponent: int, width: np.uint64, bias: int) -> tuple[np.uint64, int]:
-    """Returns digits and exponent of a number whose fraction has `width` bits."""
+    exponent: int = np.int64(bits >> _WIDTH) & 0x7FF  # type: ignore[assignment]
+    fraction = bits & _FRACTION
     is_narrow = fraction == _NONE and exponent > 1  # Below a power of two the neighbour is only half as far.
     if exponent == 0:
         exponent = 1
     else:
-        fraction |= _ONE << width
-    exponent -= bias
-    if -np.int64(width) <= exponent <= 0 and fraction & ((_ONE << np.uint64(-exponent)) - _ONE) == _NONE:
+        fraction |= _ONE << _WIDTH
+    exponent -= 1075
+    if -52 <= exponent <= 0 and fraction & ((_ONE << np.uint64(-exponent)) - _ONE) == _NONE:
         return _without_zeros(fraction >> np.uint64(-exponent), 0)
     ten = (exponent * 1262611 - (524031 if is_narrow else 0)) >> 22
     shift = np.uint64(exponent + ((-ten * 1741647) >> 19) + 1)

@@ -1,12 +1,12 @@
 """JSON text, written by compiled walks: byte for byte what Python's `json.dumps` writes with `ensure_ascii=False`.
 
 Each function writes from the address `out` on and returns the address after it. The caller has made sure of the room:
-ROOM for a number, ROOM and SPREAD times as many bytes as there are for text and base64.
+ROOM for a number, ROOM and SPREAD times as many bytes as there are for text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import bitmap
-from frazil.decode.doubles import shortest_digits, shortest_float_digits
+from frazil.decode.doubles import shortest_digits
 from frazil.decode.memory import COMPILED, U8, load8, load64, store8, store64
 
 I64 = NDArray[np.int64]
@@ -23,7 +23,6 @@ I64 = NDArray[np.int64]
 ROOM, SPREAD = 48, 6
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
-_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _SHORT = np.zeros(256, np.uint8)
 _SHORT[np.frombuffer(b'"\\\b\f\n\r\t', np.uint8)] = np.frombuffer(b'"\\bfnrt', np.uint8)
 _QUOTE, _BACKSLASH = 0x22, 0x5C
@@ -31,12 +30,8 @@ _ONES, _HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _QUOTES, _BACKSLASHES = np.uint64(0x2222222222222222), np.uint64(0x5C5C5C5C5C5C5C5C)
 _BLANKS = np.uint64(0x2020202020202020)
 _NONE, _TEN = np.uint64(0), np.uint64(10)
-_SIGN, _INFINITY = np.uint64(2**63), np.uint64(0x7FF0000000000000)
-_FLOAT_SIGN, _FLOAT_INFINITY = np.uint64(2**31), np.uint64(0x7F800000)
+_SIGN = np.uint64(2**63)
 NULL, FALSE, TRUE = (np.frombuffer(word, np.uint8) for word in (b"null", b"false", b"true"))
-_NAN = np.frombuffer(b'"NaN"', np.uint8)
-_INFINITE = np.frombuffer(b'"Infinity"', np.uint8)
-_MINUS_INFINITE = np.frombuffer(b'"-Infinity"', np.uint8)
 
 WriteValues = Callable[[int, int, int, I64, U8], int]
 """Writes the texts of one row and those after it: takes an address, the room there, the row, the places where the texts
@@ -67,9 +62,15 @@ def write_texts(
     return pc.replace_with_mask(array, pa.array(is_declined), pa.array(others, kind)) if others else array
 
 
+def text_array(texts: Sequence[str | None]) -> pa.Array:
+    """A column of texts, of large strings where they are more than 2 GiB."""
+    array = pa.array(texts, pa.string())
+    return array if isinstance(array, pa.Array) else pa.array(texts, pa.large_string())
+
+
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def has_room(at: int, limit: int, i: int, length: int) -> bool:
-    """Whether there is room for the bytes at `i` as JSON text or as base64, and for a number."""
+    """Whether there is room for the bytes at `i` as JSON text, and for a number."""
     if at + SPREAD * length + ROOM <= limit:
         return True
     size = 2 * length + ROOM
@@ -130,29 +131,6 @@ def write_string(out: int, i: int, length: int) -> int:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def write_base64(out: int, i: int, length: int) -> int:
-    """The bytes at `i` in the alphabet of RFC 4648, section 4, padded and in quotes."""
-    store8(out, _QUOTE)
-    out += 1
-    end = i + length
-    while i < end:
-        left = end - i
-        word = load8(i) << 16
-        if left > 1:
-            word |= load8(i + 1) << 8
-        if left > 2:
-            word |= load8(i + 2)
-        store8(out, _BASE64[word >> 18])
-        store8(out + 1, _BASE64[word >> 12 & 63])
-        store8(out + 2, _BASE64[word >> 6 & 63] if left > 1 else 0x3D)
-        store8(out + 3, _BASE64[word & 63] if left > 2 else 0x3D)
-        out += 4
-        i += 3
-    store8(out, _QUOTE)
-    return out + 1
-
-
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
 def count_digits(number: np.uint64) -> int:
     count = 1
     while number >= _TEN:
@@ -177,15 +155,6 @@ def write_unsigned(out: int, number: np.uint64) -> int:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def write_integer(out: int, number: int) -> int:
-    """A number of 64 bits."""
-    if number >= 0:
-        return write_unsigned(out, np.uint64(number))
-    store8(out, 0x2D)
-    return write_unsigned(out + 1, _NONE - np.uint64(number))
-
-
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _write_zeros(out: int, count: int) -> int:
     for n in range(count):
         store8(out + n, 0x30)
@@ -194,31 +163,14 @@ def _write_zeros(out: int, count: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def write_double(out: int, bits: np.uint64) -> int:
-    """A double as Python's `repr` has it; what is no number in JSON as "NaN", "Infinity" and "-Infinity"."""
+    """A finite double as Python's `repr` has it."""
     size = bits & ~_SIGN
-    if size >= _INFINITY:
-        return write_word(out, _NAN if size > _INFINITY else _INFINITE if size == bits else _MINUS_INFINITE)
     if size != bits:
         store8(out, 0x2D)
         out += 1
     if size == _NONE:
         return _write_decimal(out, _NONE, 0)
     digits, exponent = shortest_digits(size)
-    return _write_decimal(out, digits, exponent)
-
-
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
-def write_float(out: int, bits: np.uint64) -> int:
-    """A float as Python's `repr` has the double of fewest digits that means the same float; else as `write_double`."""
-    size = bits & ~_FLOAT_SIGN
-    if size >= _FLOAT_INFINITY:
-        return write_word(out, _NAN if size > _FLOAT_INFINITY else _INFINITE if size == bits else _MINUS_INFINITE)
-    if size != bits:
-        store8(out, 0x2D)
-        out += 1
-    if size == _NONE:
-        return _write_decimal(out, _NONE, 0)
-    digits, exponent = shortest_float_digits(size)
     return _write_decimal(out, digits, exponent)
 
 

@@ -112,14 +112,3 @@ def high64(typingctx: Any, one: Any, other: Any) -> Any:
         return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), _I64)
 
     return types.uint64(types.uint64, types.uint64), codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def widen_float(typingctx: Any, bits: Any) -> Any:
-    """Returns the bits of the double equal to a float, from the float's 32 bits."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        single = builder.bitcast(builder.trunc(args[0], ir.IntType(32)), ir.FloatType())
-        return builder.bitcast(builder.fpext(single, ir.DoubleType()), _I64)
-
-    return types.uint64(types.int64), codegen

@@ -22,7 +22,6 @@ from frazil.cdc.envelope_columns import has_documents, is_wrapped, open_columns
 from frazil.cdc.json.json_schema import open_with_json_schema, row_of
 from frazil.cdc.json.members import json_options
 from frazil.cdc.mongodb.documents import open_documents
-from frazil.decode.avro.json_scan import write_values
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Mismatch, Reader
@@ -35,8 +34,7 @@ from frazil.decode.json import values as json_values
 from frazil.decode.json.records import decode_json
 from frazil.decode.json_schema.refusals import refused_changes
 from frazil.decode.json_schema.types import struct_of_json_schema
-from frazil.decode.memory import is_on_disk
-from frazil.decode.protobuf.json_scan import write_messages
+from frazil.decode.protobuf import json_structs
 from frazil.decode.protobuf.reader import ProtobufReader, protobuf_reader
 from frazil.decode.protobuf.wire_format import MESSAGE_INDEX_FAULTS, split_message_indexes
 from frazil.decode.regroup import select_columns
@@ -61,10 +59,6 @@ _WARM_TYPES: dict[str, Any] = {
 _WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
 # A message of proto2, whose code includes all that proto3 needs: message Warm { optional string s = 1; }
 _WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809")
-# The same with an `optional Warm w = 2`, and in Avro a field that can be another Warm: recursive types become JSON.
-_WARM_JSON_DESCRIPTORS = bytes.fromhex(
-    "0a310a0a7761726d2e70726f746f22230a045761726d12090a017318012001280912100a017718022001280b32052e5761726d"
-)
 _MAX_MISSING = 1000
 _FIRST = (0,)
 
@@ -476,16 +470,13 @@ def _rescued(groups: list[_Group], places: pa.Array) -> pa.Array:
 def warm_up(compiles_all: bool) -> None:
     """Loads the compiled functions of Avro and Protobuf, for a process that others are forked from.
 
-    Few tables need the functions that write JSON, and they take long to compile: they are compiled with `compiles_all`,
-    otherwise by the first table that needs them.
+    Few tables need the function that writes JSON, and it takes seconds to compile: it is compiled with `compiles_all`,
+    otherwise by the first table that needs it.
     """
+    json_structs.warm_up(compiles_all)
     fields = [{"name": name, "type": kind} for name, kind in _WARM_TYPES.items()]
-    avro, descriptors, more = _WARM_AVRO, _WARM_DESCRIPTORS, b""
-    if compiles_all or (is_on_disk(write_values) and is_on_disk(write_messages)):
-        fields.append({"name": "w", "type": ["null", "Warm"]})
-        avro, descriptors, more = _WARM_AVRO + b"\2" + _WARM_AVRO + b"\0", _WARM_JSON_DESCRIPTORS, b"\x12\3\n\1b"
     schema = json.dumps({"type": "record", "name": "Warm", "fields": fields})
-    schemas = (("1", WriterSchema("avro", schema)), ("2", WriterSchema("protobuf", descriptors=descriptors)))
-    values = pa.array([b"\0\0\0\0\1" + avro, b"\0\0\0\0\2\0\n\1a" + more], pa.binary())
+    schemas = (("1", WriterSchema("avro", schema)), ("2", WriterSchema("protobuf", descriptors=_WARM_DESCRIPTORS)))
+    values = pa.array([b"\0\0\0\0\1" + _WARM_AVRO, b"\0\0\0\0\2\0\n\1a"], pa.binary())
     for kind in ("avro", "protobuf"):
         decode_with_schemas(Reading(format=kind, schemas=schemas), (), {"value": values}, 1)

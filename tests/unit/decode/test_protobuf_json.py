@@ -1,4 +1,4 @@
-"""Messages that become JSON: the compiled writer against Protobuf's own JSON, value by value.
+"""Messages that become JSON: the texts of all kinds of fields, and the compiled writer of Struct against Protobuf's own.
 
 FRAZIL_EXAMPLES: how many times as many examples to try.
 """
@@ -11,23 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf import json_format, struct_pb2
+from google.protobuf import json_format, struct_pb2, text_format
 
 from frazil.decode.columns import Columns
+from frazil.decode.protobuf import json as protobuf_json
 from frazil.decode.protobuf import scalars
 from frazil.decode.protobuf.json import to_json
-from tests.unit.decode.protobuf_chance import Chance, damage, fill, spoil, write_oddly
-from tests.unit.decode.protobuf_schemas import (
-    DELIMITED,
-    EDITION,
-    LEGACY,
-    SHOP,
-    WORDS,
-    class_of,
-    fault_of,
-    read,
-    reader_of,
-)
+from tests.unit.decode.protobuf_chance import Chance, damage, spoil, write_oddly
+from tests.unit.decode.protobuf_schemas import class_of, fault_of, read, reader_of
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _SCHEMA = """
@@ -113,6 +104,8 @@ message Tree {
   optional google.protobuf.NullValue maybe_none = 73;
   google.protobuf.Empty nothing = 75;
   repeated google.protobuf.Empty nothings = 76;
+  google.protobuf.FieldMask mask = 80;
+  google.protobuf.Any any = 81;
   string far = 536870911;
 }
 """
@@ -165,23 +158,21 @@ def _record(chance: Chance) -> tuple[list[Any], bytes]:
     return made, raw + more + part(chance.one_of((5, 6)))
 
 
-def compare(
-    schema: str, records: Sequence[bytes], monkeypatch: pytest.MonkeyPatch, name: str = "M"
-) -> tuple[Columns, int]:
-    """The columns of records, which must be those of writing value by value; and how often that was needed."""
+def compare(schema: str, records: Sequence[bytes], monkeypatch: pytest.MonkeyPatch) -> tuple[Columns, int]:
+    """The columns of records, which must be those that Protobuf's library writes; and how often that was asked."""
     asked = 0
 
-    def count(message: Any) -> Any:
+    def count(message: Any, size: int) -> Any:
         nonlocal asked
         asked += 1
-        return to_json(message)
+        return to_json(message, size)
 
     with monkeypatch.context() as patch:
         patch.setattr(scalars, "to_json", count)
-        found = read(reader_of(schema, name), records)
+        found = read(reader_of(schema, "M"), records)
     with monkeypatch.context() as patch:
-        patch.setattr(scalars, "write_messages", _decline_all)
-        expected = read(reader_of(schema, name), records)
+        patch.setattr(scalars, "write_structs", _decline_all)
+        expected = read(reader_of(schema, "M"), records)
     rows = range(len(records))
     assert [fault_of(found, row) for row in rows] == [fault_of(expected, row) for row in rows]
     assert found.paths == expected.paths
@@ -220,37 +211,120 @@ def test_what_is_written_at_once_is_what_is_written_value_by_value(seed: int, mo
     compare(_SCHEMA, torn, monkeypatch)
 
 
-_SCHEMAS = [
-    (_TREE, "trees.Tree"), (SHOP, "shop.Order"), (LEGACY, "old.Node"), (EDITION, "new.Top"), (DELIMITED, "lines.Top"),
-    (WORDS, "words.Top"),
-]  # fmt: skip
+def _inside(field: int, raw: bytes) -> bytes:
+    """A record that has this message in a field, where it becomes JSON."""
+    return bytes([field << 3 | 2]) + length_of(raw) + raw
 
 
-def _inside(field: int, messages: Sequence[bytes]) -> list[bytes]:
-    """Records that have these messages in a field: there they become JSON."""
-    tag = bytes([field << 3 | 2] if field < 16 else [(field << 3 | 2) & 0x7F | 0x80, field >> 4])
-    return [tag + length_of(raw) + raw for raw in messages]
+_ANY_TREE = "[type.googleapis.com/trees.Tree] { z_int: 1 next { } }"
 
 
-@pytest.mark.parametrize(("schema", "name"), _SCHEMAS)
-@pytest.mark.parametrize("seed", range(2 * _TIMES))
-def test_messages_in_themselves_are_written_as_protobuf_writes_them(
-    schema: str, name: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chance = Chance(seed)
-    make, made = class_of(schema, name), []
-    for _ in range(15):
-        made.append(make())
-        fill(made[-1], chance, chance.one_of((0.05, 0.2, 0.5, 0.9)))
-    field = next(each.number for each in make.DESCRIPTOR.fields if each.message_type is make.DESCRIPTOR)
-    plain = [message.SerializePartialToString() for message in made]
-    _, asked = compare(schema, _inside(field, plain), monkeypatch, name)
-    assert asked == 0 or schema != _TREE
-    odd = [write_oddly(message, chance.one_of(made), chance) for message in made]
-    compare(schema, _inside(field, odd), monkeypatch, name)
-    torn = [chance.one_of((damage, spoil))(raw, chance) for raw in (*plain, *odd)]
-    compare(schema, _inside(field, torn), monkeypatch, name)
-    compare(schema, [chance.one_of((damage, spoil))(raw, chance) for raw in _inside(field, plain)], monkeypatch, name)
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("", "{}"),
+        ("z_int: 0 y_long: 0 n_flag: false m_text: '' k_size: SMALL p_float: 0", "{}"),
+        ("maybe_int: 0 maybe_text: '' maybe_size: SMALL maybe_bytes: '' maybe_flag: false",
+         '{"maybe_bytes":"","maybe_flag":false,"maybe_int":0,"maybe_size":"SMALL","maybe_text":""}'),
+        ("z_int: -2147483648 x_unsigned: 4294967295 v_zigzag: -1 t_fixed: 4294967295 r_fixed: -1",
+         '{"r_fixed":-1,"t_fixed":4294967295,"v_zigzag":-1,"x_unsigned":4294967295,"z_int":-2147483648}'),
+        ("y_long: -9223372036854775808 w_big: 18446744073709551615 u_zigzag: -1 s_fixed: 1 q_fixed: -1",
+         '{"q_fixed":"-1","s_fixed":"1","u_zigzag":"-1","w_big":"18446744073709551615","y_long":"-9223372036854775808"}'),
+        ("p_float: 0.1 o_double: 0.1 fours: [-0.0, 1e10, 1e20, 16777216, 3.4028235e38, 1e-45]",
+         '{"fours":[-0.0,10000000000.0,1e+20,16777216.0,3.4028235e+38,1.4013e-45],"o_double":0.1,"p_float":0.1}'),
+        ("p_float: -0.0 o_double: -0.0", '{"o_double":-0.0,"p_float":-0.0}'),
+        ("o_double: nan fours: [inf, -inf, nan]", '{"fours":["Infinity","-Infinity","NaN"],"o_double":"NaN"}'),
+        (r"""m_text: '"\\\n\x01é/' l_bytes: '\xff\xfe\xfb'""", r'{"l_bytes":"//77","m_text":"\"\\\n\u0001é/"}'),
+        ("k_size: LOST sizes: [BIG, LARGE, SMALL]", '{"k_size":"LOST","sizes":["LARGE","LARGE","SMALL"]}'),
+        ("k_size: 9 sizes: [-3, 9]", '{"k_size":9,"sizes":["LOST",9]}'),
+        ("texts: ['b', 'a'] blobs: ['', 'x'] flags: [true, false] longs: [1]",
+         '{"blobs":["","eA=="],"flags":[true,false],"longs":["1"],"texts":["b","a"]}'),
+        ("by_int { key: 9 value: 'n' } by_int { key: 10 value: 't' } by_int { key: -1 value: 'm' }",
+         '{"by_int":{"-1":"m","10":"t","9":"n"}}'),
+        ("by_flag { key: true value: BIG } by_flag { key: false value: SMALL }",
+         '{"by_flag":{"false":"SMALL","true":"LARGE"}}'),
+        ("by_big { key: 18446744073709551615 value: 1 } by_text { key: 'é' value { } }",
+         '{"by_big":{"18446744073709551615":1.0},"by_text":{"é":{}}}'),
+        ("next { all { } all { z_int: 1 } }", '{"next":{"all":[{},{"z_int":1}]}}'),
+        ("leaf { name: 'l' leaves { key: 'k' value { tree { } } } }",
+         '{"leaf":{"leaves":{"k":{"tree":{}}},"name":"l"}}'),
+        ("number: 0", '{"number":"0"}'),
+        ("mood: LARGE", '{"mood":"LARGE"}'),
+        ("made { } moments { seconds: -62135596800 } moments { seconds: 951782400 nanos: 1000 } at { nanos: 10000000 }",
+         '{"at":"1970-01-01T00:00:00.010Z","made":"1970-01-01T00:00:00Z",'
+         '"moments":["0001-01-01T00:00:00Z","2000-02-29T00:00:00.000001Z"]}'),
+        ("took { seconds: -1 nanos: -500000000 } spans { key: '' value { seconds: 315576000000 } }",
+         '{"spans":{"":"315576000000s"},"took":"-1.500s"}'),
+        ("w_double { value: 1 } w_float { } w_long { value: 1 } w_unsigned { } w_int { } w_flag { } w_bytes { }",
+         '{"w_bytes":"","w_double":1.0,"w_flag":false,"w_float":0.0,"w_int":0,"w_long":"1","w_unsigned":"0"}'),
+        ("w_texts { } w_texts { value: 'x' }", '{"w_texts":["","x"]}'),
+        ("free { fields { key: 'b' value { number_value: 1 } } fields { key: 'a' value { list_value { } } } }",
+         '{"free":{"a":[],"b":1.0}}'),
+        ("any_list { values { } values { string_value: 'x' } } by_value { key: 'k' value { bool_value: true } }",
+         '{"any_list":[null,"x"],"by_value":{"k":true}}'),
+        ("maybe_none: NULL_VALUE", '{"maybe_none":null}'),
+        ("nothing { } nothings { }", '{"nothing":{},"nothings":[{}]}'),
+        ("mask { paths: ['a.b', 'c_d'] }", '{"mask":"a.b,cD"}'),
+        (f"any {{ {_ANY_TREE} }}", '{"any":{"@type":"type.googleapis.com/trees.Tree","next":{},"z_int":1}}'),
+        ("any { [type.googleapis.com/google.protobuf.Int64Value] { value: 7 } }",
+         '{"any":{"@type":"type.googleapis.com/google.protobuf.Int64Value","value":"7"}}'),
+    ],
+)  # fmt: skip
+def test_a_message_in_itself_is_written_as_the_json_mapping_of_protobuf_has_it(message: str, text: str) -> None:
+    make = class_of(_TREE, "trees.Tree")
+    raw = text_format.Parse(message, make(), descriptor_pool=make.DESCRIPTOR.file.pool).SerializeToString()
+    found = read(reader_of(_TREE, "trees.Tree"), [_inside(1, raw), b""])
+    assert not found.fault.any()
+    assert found.arrays[0].to_pylist() == [text, None]
+
+
+def test_fields_of_proto2_are_written_as_protobuf_writes_them() -> None:
+    schema = """
+        syntax = "proto2";
+        message M {
+          extensions 100 to 110;
+          optional M m = 1;
+          optional int32 i = 2 [default = 7];
+          optional Mood mood = 3;
+          repeated group G = 4 { optional string s = 5; }
+          enum Mood { GOOD = 1; }
+        }
+        extend M { optional int64 more = 100; }
+    """
+    message = b"\x10\x00" + b"\x18\x09" + b"\x23\x2a\x01x\x24" + b"\xa0\x06\x05"
+    found = read(reader_of(schema, "M"), [part(1, b""), part(1, message)])
+    assert found.arrays[0].to_pylist() == ["{}", '{"[more]":"5","g":[{"s":"x"}],"i":0}']
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        (b"\x92\x03\x02\x10\xff", "malformed"),
+        (b"\x92\x03\x0b\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "out_of_range"),
+        (b"\x8a\x01\x02\xc3\x28", "invalid_text"),
+    ],
+)
+def test_what_has_no_json_is_refused_and_its_neighbours_are_rows(raw: bytes, kind: str) -> None:
+    good = b"\x20\x05"
+    found = read(reader_of(_TREE, "trees.Tree"), [_inside(1, good), _inside(1, raw), _inside(1, good)])
+    fault = fault_of(found, 1)
+    assert fault is not None
+    assert (fault.kind, found.paths[1]) == (kind, "next")
+    assert [fault_of(found, 0), fault_of(found, 2)] == [None, None]
+    assert found.arrays[0].to_pylist() == ['{"z_int":5}', None, '{"z_int":5}']
+
+
+@pytest.mark.parametrize(
+    ("message", "count"),
+    [(b"\x12\x00" * 6, 6), (b"\xd2\x01\x06" + b"\x01" * 6, 6), (part(3, b"\x0a\x01a", b"\x12\x00"), 1)],
+)
+def test_messages_of_very_many_values_are_refused(message: bytes, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, is_refused in ((count, False), (count - 1, True)):
+        monkeypatch.setattr(protobuf_json, "MAX_JSON_VALUES", limit)
+        found = read(reader_of(_TREE, "trees.Tree"), [_inside(1, message), _inside(1, b"")])
+        fault = fault_of(found, 0)
+        assert (fault is not None and fault.kind == "too_large") == is_refused
+        assert fault_of(found, 1) is None
 
 
 _ONE = part(1, part(1, b"k"), part(2, b"\x20\x01"))
@@ -310,85 +384,6 @@ def test_values_are_as_deep_as_protobuf_reads_them(inside: bytes, monkeypatch: p
     found, asked = compare(_SCHEMA, records, monkeypatch)
     assert asked == 0
     assert 70 < np.count_nonzero(found.fault == 0) < 90
-
-
-def test_floats_are_written_as_protobuf_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    chance = np.random.default_rng(3)
-    powers = [np.uint32(exponent << 23) for exponent in range(256)]
-    some = chance.integers(0, 2**32, 4000, np.uint32)
-    money = np.round(chance.uniform(0, 1e4, 2000), 2).astype(np.float32).view(np.uint32)
-    bits = np.concatenate([powers, [power + 1 for power in powers], [power - 1 for power in powers[1:]], some, money])
-    schema = 'syntax = "proto3"; message M { M m = 1; float f = 2; }'
-    _, asked = compare(schema, [part(1, b"\x15" + each.tobytes()) for each in bits.astype("<u4")], monkeypatch)
-    assert asked < 200  # Those next to 0, and powers of two far from 1.
-
-
-def test_moments_are_written_as_protobuf_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = """
-        syntax = "proto3";
-        import "google/protobuf/duration.proto";
-        import "google/protobuf/timestamp.proto";
-        message M { M m = 1; google.protobuf.Timestamp t = 2; google.protobuf.Duration d = 3; }
-    """
-    make, chance = class_of(schema, "M"), Chance(5)
-    first, last, most = -62_135_596_800, 253_402_300_799, 315_576_000_000
-    days = [day * 86_400 + second for day in range(-800, 20_000, 7) for second in (-1, 0)]
-    years = [first + year * 31_556_952 for year in range(9999)]
-    good = [*days, *years, first, last, 951_782_400, 951_868_799, 4_107_542_400]
-    nanos = (0, 1, 1000, 1_000_000, 999_999_999, 500_000_000, 120_000, 10)
-    records = [make(t={"seconds": each, "nanos": chance.one_of(nanos)}) for each in good]
-    records += [make(d={"seconds": sign * chance.whole(0, most), "nanos": sign * n}) for n in nanos for sign in (1, -1)]
-    records += [make(t={}), make(d={}), make(d={"nanos": -1}), make(d={"seconds": -most}), make(d={"seconds": most})]
-    found, asked = compare(schema, [part(1, each.SerializeToString()) for each in records], monkeypatch, "M")
-    assert asked == 0
-    assert not found.fault.any()
-    wrong = [
-        make(t={"seconds": last + 1}),
-        make(t={"seconds": first - 1}),
-        make(t={"nanos": -1}),
-        make(t={"nanos": 10**9}),
-    ]
-    wrong += [make(d={"seconds": each}) for each in (most + 1, -most - 1, -(2**63), 2**63 - 1)]
-    wrong += [make(d={"nanos": 10**9}), make(d={"seconds": 1, "nanos": -1}), make(d={"seconds": -1, "nanos": 1})]
-    found, _ = compare(schema, [part(1, each.SerializeToString()) for each in wrong], monkeypatch, "M")
-    assert found.fault.all()
-
-
-@pytest.mark.parametrize(
-    "kind", ["int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed64"]
-)
-def test_keys_that_are_numbers_are_in_the_order_of_their_digits(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = f'syntax = "proto3"; message M {{ M m = 1; map<{kind}, bool> b = 2; }}'
-    make, chance = class_of(schema, "M"), Chance(len(kind))
-    least = 0 if kind[0] in "uf" else -(2**31) if "32" in kind else -(2**63)
-    most = (2**32 if "32" in kind else 2**64) - 1 + least
-    records = []
-    for _ in range(20):
-        message = make()
-        for _ in range(60):
-            message.b[min(chance.whole(least, most), most)] = chance.happens(0.5)
-        for number in (9, 10, 99, 100, 1, 0, most, least):
-            message.b[number] = True
-        records.append(part(1, message.SerializeToString()))
-    _, asked = compare(schema, records, monkeypatch)
-    assert asked == 0
-
-
-def test_fields_that_nobody_knows_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    unknown = part(15, b"text") + b"\xf8\x3f\x05" + b"\xa5\x06abcd" + b"\xa1\x06abcdefgh"
-    schema = 'syntax = "proto3"; message M { M m = 1; int32 i = 2; }'
-    record = part(1, unknown + part(1, unknown + b"\x10\x05" + unknown))
-    found, asked = compare(schema, [record], monkeypatch)
-    assert found.arrays[0].to_pylist() == ['{"m":{"i":5}}']
-    assert asked == 0
-
-
-@pytest.mark.parametrize(
-    "wrong", [b"\x00\x01", b"\xfe\x3f", b"\xff\x3f\x01", b"\xf8\x3f\x80", b"\xfc\x3f", b"\xfb\x3f\xfc\x3f"]
-)
-def test_what_is_no_field_is_left_to_protobuf(wrong: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = 'syntax = "proto3"; message M { M m = 1; int32 i = 2; }'
-    compare(schema, [part(1, b"\x10\x05"), part(1, wrong), part(1, b"\x10\x06" + wrong)], monkeypatch)
 
 
 def test_a_struct_of_many_keys_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

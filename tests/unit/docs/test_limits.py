@@ -11,6 +11,7 @@ from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer, slices, tree
 from frazil.decode.json_schema import kinds, refs
 from frazil.decode.json_schema import types as json_schema
+from frazil.decode.protobuf import json as protobuf_json
 from frazil.decode.protobuf import layout, wire_format
 from frazil.decode.protobuf import schema as protobuf
 from frazil.ingest import task_limits
@@ -29,6 +30,7 @@ LIMITS = {
     "array items without bytes (null, empty records) of an Avro record": f"{faults.MAX_EMPTY_ITEMS:,}",
     "characters of names in an Avro value that becomes JSON": f"{faults.MAX_JSON_CHARACTERS:,}",
     "cells of the list and map items of a Protobuf record": f"{layout.MAX_CELLS:,} plus 8 per byte of the record",
+    "values of a Protobuf message that becomes JSON": f"{protobuf_json.MAX_JSON_VALUES:,}",
     "JSON": f"{grammar.MAX_DEPTH}",
     "JSON from which a column is inferred": f"{infer.MAX_INFERRED_DEPTH}",
     "Avro values, and schemas": f"{avro.MAX_LEVELS}",

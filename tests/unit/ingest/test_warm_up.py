@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from frazil.decode.avro import columns as avro_columns
-from frazil.decode.avro.json_scan import write_values
 from frazil.decode.memory import is_on_disk
-from frazil.decode.protobuf import scalars
-from frazil.decode.protobuf.json_scan import write_messages
+from frazil.decode.protobuf import json_structs
+from frazil.decode.protobuf.json_structs import write_structs
 from frazil.rows import writer_schemas
+from tests.unit.decode.protobuf_schemas import read, reader_of
 
 
 @pytest.mark.parametrize(("compiles_all", "is_there"), [(False, False), (False, True), (True, False)])
@@ -24,24 +23,26 @@ def test_what_writes_json_is_loaded_when_it_is_on_disk_or_asked_for(
 ) -> None:
     loaded = []
 
-    def noting(function: Any) -> Any:
-        def write(*arguments: Any) -> Any:
-            loaded.append(function.__name__)
-            return function(*arguments)
+    def noting(*arguments: Any) -> int:
+        loaded.append("write_structs")
+        return int(write_structs(*arguments))
 
-        return write
-
-    monkeypatch.setattr(writer_schemas, "is_on_disk", lambda _: is_there)
-    monkeypatch.setattr(avro_columns, "write_values", noting(write_values))
-    monkeypatch.setattr(scalars, "write_messages", noting(write_messages))
+    monkeypatch.setattr(json_structs, "is_on_disk", lambda _: is_there)
+    monkeypatch.setattr(json_structs, "write_structs", noting)
     writer_schemas.warm_up(compiles_all)
-    assert loaded == (["write_values", "write_messages"] if compiles_all or is_there else [])
+    assert loaded == (["write_structs"] if compiles_all or is_there else [])
 
 
 def test_a_compiled_function_is_on_disk() -> None:
     writer_schemas.warm_up(compiles_all=True)
-    assert is_on_disk(write_values)
-    assert is_on_disk(write_messages)
+    assert is_on_disk(write_structs)
+
+
+def test_what_writes_json_is_compiled_for_the_arrays_that_it_gets() -> None:
+    json_structs.warm_up(compiles_all=True)
+    schema = 'syntax = "proto3"; import "google/protobuf/struct.proto"; message M { google.protobuf.Struct s = 1; }'
+    assert read(reader_of(schema, "M"), [b"\n\0"]).arrays[0].to_pylist() == ["{}"]
+    assert len(write_structs.signatures) == 1
 
 
 _UNCOMPILED = """
@@ -50,12 +51,12 @@ from pkgutil import walk_packages
 
 from numba.core.registry import CPUDispatcher
 
-import frazil.ingest
+import frazil
 from frazil.ingest.warm_up import warm_up
 
 warm_up(compiles_all=True)
-for module in walk_packages(frazil.ingest.__path__, "frazil.ingest."):
-    if not module.name.endswith(".daemon"):
+for module in walk_packages(frazil.__path__, "frazil."):
+    if not module.name.endswith((".daemon", ".__main__")):
         for name, one in vars(import_module(module.name)).items():
             if isinstance(one, CPUDispatcher) and one.py_func.__module__ == module.name and not one.signatures:
                 print(module.name, name)

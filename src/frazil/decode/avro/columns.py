@@ -15,12 +15,11 @@ from pyiceberg.types import DateType, DecimalType, IcebergType, StructType, Time
 
 from frazil.decode.avro import values
 from frazil.decode.avro.faults import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
-from frazil.decode.avro.json import JsonFault, write_json
-from frazil.decode.avro.json_scan import write_values
+from frazil.decode.avro.json import JsonFault
 from frazil.decode.avro.parts import Part, Plan
 from frazil.decode.avro.scan import I64, U8
 from frazil.decode.columns import Bodies, bitmap
-from frazil.decode.json_text import write_texts
+from frazil.decode.json_text import text_array
 
 _MAX_MILLIS = (2**63 - 1) // 1000
 
@@ -198,30 +197,19 @@ def _make_enum(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
 
 
 def _make_json(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
-    assert part.avro is not None
     assert part.json is not None
-    avro, code, found = part.avro, part.json, walk.of(part)
+    found = walk.of(part)
+    texts: list[str | None] = [None] * found.size
     bad = np.zeros(found.size, np.uint8)
-    keys = np.empty(int((found >> 32).max(initial=0)) + 1, np.int64)
-
-    def write(out: int, capacity: int, row: int, ends: I64, declined: U8) -> int:
-        literals = int(code.literals.ctypes.data)
-        return int(
-            write_values(walk.origin, found, code.steps, code.table, literals, keys, out, capacity, row, ends, declined)
-        )
-
-    def write_one(row: int) -> str | None:
+    for row in np.flatnonzero(found).tolist():
         start, length = int(found[row]) & 0xFFFFFFFF, int(found[row]) >> 32
         try:
-            return write_json(avro, walk.records.buffer[start : start + length].tobytes())
+            texts[row] = part.json(walk.records.buffer[start : start + length].tobytes())
         except JsonFault as fault:
             bad[row] = fault.fault
-            return None
-
-    texts = write_texts(found != 0, 4 * int((found >> 32).sum()), write, write_one)
     for number in np.unique(bad[bad != OK]).tolist():
         walk.refuse(part, bad == number, number)
-    return texts
+    return text_array(texts)
 
 
 def _make_true(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:

@@ -1,155 +1,254 @@
-"""Values of types that contain themselves, as JSON text, one by one in Python: what the compiled writer (`json_scan`)
-must agree with, and what says why one that it declines has no JSON.
+"""The JSON text of Avro values whose type contains itself, written value by value, in Python.
 
-The compiled walk has been over their bytes, so numbers, lengths and depth are right; what it does not look at (text,
-keys) is looked at here.
+A record type becomes one function, once per schema (`json_writer`). The compiled walk (`scan`) has been over the bytes
+before, so numbers, lengths, branches and depth are valid; texts, keys and the length of names are checked here.
 """
 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 import struct
 from collections.abc import Callable
-from typing import Any
 
 from frazil.decode.avro.faults import BAD_TEXT, LONG_JSON, MAX_JSON_CHARACTERS, SAME_KEY
 from frazil.decode.avro.schema import Avro, branch_names
 
 
 class JsonFault(Exception):
-    """The value has no JSON; `fault` is the number of what is wrong."""
+    """The value has no JSON; `fault` is the number of its entry in `FAULTS`."""
 
     def __init__(self, fault: int) -> None:
         super().__init__(fault)
         self.fault = fault
 
 
-def write_json(avro: Avro, body: bytes) -> str:
-    """The value of type `avro` in `body`, as compact JSON.
+class _Text(io.StringIO):
+    """The text so far. A record of a few bytes can have any number of names, so their characters are counted."""
 
-    Logical types are written as their underlying types, bytes and fixed as base64, floats that JSON has no number for
-    as "NaN", "Infinity" and "-Infinity". A union with null and one other branch is that branch's value or null, any
-    other one an object with the name of its branch. Raises JsonFault.
-    """
-    value = _Body(body).value(avro)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    names_length = 0
 
-
-class _Body:
-    """Reads one value after another. `names_length` counts the characters of names, which bytes do not bound."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self._at = 0
-        self._names_length = 0
-
-    def value(self, avro: Avro) -> Any:
-        return _READERS[avro.kind](self, avro)
-
-    def read_null(self, _: Avro) -> None:
-        return None
-
-    def number(self) -> int:
-        total = shift = 0
-        while True:
-            byte = self._body[self._at]
-            self._at += 1
-            total |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return (total >> 1) ^ -(total & 1)
-
-    def take(self, length: int) -> bytes:
-        self._at += length
-        return self._body[self._at - length : self._at]
-
-    def read_boolean(self, _: Avro) -> bool:
-        return self.take(1) == b"\x01"
-
-    def read_integer(self, _: Avro) -> int:
-        return self.number()
-
-    def read_float(self, avro: Avro) -> float | str:
-        form = "<f" if avro.kind == "float" else "<d"
-        found: float = struct.unpack(form, self.take(struct.calcsize(form)))[0]
-        if math.isnan(found):
-            return "NaN"
-        return found if math.isfinite(found) else "Infinity" if found > 0 else "-Infinity"
-
-    def read_bytes(self, avro: Avro) -> str:
-        return base64.b64encode(self.take(avro.size or self.number())).decode()
-
-    def read_string(self, _: Avro) -> str:
-        try:
-            return self.take(self.number()).decode()
-        except UnicodeDecodeError:
-            raise JsonFault(BAD_TEXT) from None
-
-    def read_enum(self, avro: Avro) -> str:
-        symbol = avro.symbols[self.number()]
-        self._count(symbol)
-        return symbol
-
-    def read_record(self, avro: Avro) -> dict[str, Any]:
-        found = {}
-        for member in avro.fields:
-            self._count(member.name)
-            found[member.name] = self.value(member.type)
-        return found
-
-    def blocks(self) -> int:
-        """The items of the next block, 0 after the last."""
-        count = self.number()
-        if count < 0:
-            self.number()
-        return abs(count)
-
-    def read_array(self, avro: Avro) -> list[Any]:
-        found: list[Any] = []
-        while count := self.blocks():
-            found += [self.value(avro.items[0]) for _ in range(count)]
-        return found
-
-    def read_map(self, avro: Avro) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        while count := self.blocks():
-            for _ in range(count):
-                key = self.read_string(avro)
-                if key in found:
-                    raise JsonFault(SAME_KEY)
-                found[key] = self.value(avro.items[0])
-        return found
-
-    def read_union(self, avro: Avro) -> Any:
-        number = self.number()
-        value = self.value(avro.items[number])
-        if avro.items[number].kind == "null" or sum(branch.kind != "null" for branch in avro.items) == 1:
-            return value
-        name = branch_names(avro)[number]
-        self._count(name)
-        return {name: value}
-
-    def _count(self, name: str) -> None:
-        self._names_length += len(name)
-        if self._names_length > MAX_JSON_CHARACTERS:
+    def count_names(self, length: int) -> None:
+        self.names_length += length
+        if self.names_length > MAX_JSON_CHARACTERS:
             raise JsonFault(LONG_JSON)
 
 
-_READERS: dict[str, Callable[[_Body, Avro], Any]] = {
-    "null": _Body.read_null,
-    "boolean": _Body.read_boolean,
-    "int": _Body.read_integer,
-    "long": _Body.read_integer,
-    "float": _Body.read_float,
-    "double": _Body.read_float,
-    "bytes": _Body.read_bytes,
-    "fixed": _Body.read_bytes,
-    "string": _Body.read_string,
-    "enum": _Body.read_enum,
-    "record": _Body.read_record,
-    "array": _Body.read_array,
-    "map": _Body.read_map,
-    "union": _Body.read_union,
+Write = Callable[[bytes, int, _Text], int]
+"""Reads the value at a place of the body, appends its JSON to the text and returns the place after the value."""
+
+_quote = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def json_writer(record: Avro, known: dict[Avro, Write]) -> Callable[[bytes], str]:
+    """The function that returns a value of type `record` as compact JSON; it raises JsonFault.
+
+    Logical types are written as their underlying types, bytes and fixed as base64, floats that JSON has no number for
+    as "NaN", "Infinity" and "-Infinity". A union with null and one other branch is that branch's value or null, any
+    other one an object with the name of its branch. known: the functions of record types made so far, added to here.
+    """
+    write = _record(record, known)
+
+    def write_json(body: bytes) -> str:
+        text = _Text()
+        write(body, 0, text)
+        return text.getvalue()
+
+    return write_json
+
+
+def _value(avro: Avro, known: dict[Avro, Write]) -> Write:
+    if avro.kind in ("bytes", "fixed"):
+        return _bytes(avro.size)
+    if avro.kind in ("float", "double"):
+        return _float("<f" if avro.kind == "float" else "<d")
+    if avro.kind == "enum":
+        return _enum(avro)
+    if avro.kind in _NESTED:
+        return _NESTED[avro.kind](avro, known)
+    return _PLAIN[avro.kind]
+
+
+def _number(body: bytes, at: int) -> tuple[int, int]:
+    """The number at a place, and the place after it."""
+    total = shift = 0
+    while (byte := body[at]) >= 0x80:
+        total |= (byte & 0x7F) << shift
+        shift += 7
+        at += 1
+    total |= byte << shift
+    return (total >> 1) ^ -(total & 1), at + 1
+
+
+def _write_null(_: bytes, at: int, text: _Text) -> int:
+    text.write("null")
+    return at
+
+
+def _write_boolean(body: bytes, at: int, text: _Text) -> int:
+    text.write("true" if body[at] else "false")
+    return at + 1
+
+
+def _write_integer(body: bytes, at: int, text: _Text) -> int:
+    number, at = _number(body, at)
+    text.write(str(number))
+    return at
+
+
+def _string(body: bytes, at: int) -> tuple[str, int]:
+    length, at = _number(body, at)
+    try:
+        return body[at : at + length].decode(), at + length
+    except UnicodeDecodeError:
+        raise JsonFault(BAD_TEXT) from None
+
+
+def _write_string(body: bytes, at: int, text: _Text) -> int:
+    found, at = _string(body, at)
+    text.write(_quote(found))
+    return at
+
+
+def _bytes(size: int) -> Write:
+    def write(body: bytes, at: int, text: _Text) -> int:
+        length, at = (size, at) if size else _number(body, at)
+        text.write(f'"{base64.b64encode(body[at : at + length]).decode()}"')
+        return at + length
+
+    return write
+
+
+def _float(form: str) -> Write:
+    size = struct.calcsize(form)
+
+    def write(body: bytes, at: int, text: _Text) -> int:
+        (number,) = struct.unpack_from(form, body, at)
+        if math.isfinite(number):
+            text.write(repr(number))
+        else:
+            text.write('"NaN"' if math.isnan(number) else '"Infinity"' if number > 0 else '"-Infinity"')
+        return at + size
+
+    return write
+
+
+def _enum(avro: Avro) -> Write:
+    def write(body: bytes, at: int, text: _Text) -> int:
+        number, at = _number(body, at)
+        text.count_names(len(avro.symbols[number]))
+        text.write(f'"{avro.symbols[number]}"')
+        return at
+
+    return write
+
+
+def _record(avro: Avro, known: dict[Avro, Write]) -> Write:
+    if avro in known:
+        return known[avro]
+    members: list[tuple[str, Write]] = []
+    length = sum(len(member.name) for member in avro.fields)
+
+    def write(body: bytes, at: int, text: _Text) -> int:
+        text.count_names(length)
+        for name, write_member in members:
+            text.write(name)
+            at = write_member(body, at, text)
+        text.write("}" if members else "{}")
+        return at
+
+    known[avro] = write  # Before its members, which may have one of it.
+    for member in avro.fields:
+        members.append((f'{"," if members else "{"}"{member.name}":', _value(member.type, known)))
+    return write
+
+
+def _array(avro: Avro, known: dict[Avro, Write]) -> Write:
+    write_item = _value(avro.items[0], known)
+
+    def write(body: bytes, at: int, text: _Text) -> int:
+        mark = "["
+        count, at = _block(body, at)
+        while count:
+            for _ in range(count):
+                text.write(mark)
+                mark = ","
+                at = write_item(body, at, text)
+            count, at = _block(body, at)
+        text.write("]" if mark == "," else "[]")
+        return at
+
+    return write
+
+
+def _map(avro: Avro, known: dict[Avro, Write]) -> Write:
+    write_item = _value(avro.items[0], known)
+
+    def write(body: bytes, at: int, text: _Text) -> int:
+        keys: set[str] = set()
+        count, at = _block(body, at)
+        while count:
+            for _ in range(count):
+                key, at = _string(body, at)
+                text.write(f"{',' if keys else '{'}{_quote(key)}:")
+                if key in keys:
+                    raise JsonFault(SAME_KEY)
+                keys.add(key)
+                at = write_item(body, at, text)
+            count, at = _block(body, at)
+        text.write("}" if keys else "{}")
+        return at
+
+    return write
+
+
+def _block(body: bytes, at: int) -> tuple[int, int]:
+    """How many items the block at a place has, 0 after the last block; and the place of its first item."""
+    count, at = _number(body, at)
+    if count < 0:
+        _, at = _number(body, at)
+    return abs(count), at
+
+
+def _union(avro: Avro, known: dict[Avro, Write]) -> Write:
+    branches = [_value(branch, known) for branch in avro.items]
+    names = branch_names(avro)
+    if sum(branch.kind != "null" for branch in avro.items) > 1:
+        branches = [
+            _named(name, write) if branch.kind != "null" else write
+            for branch, name, write in zip(avro.items, names, branches, strict=True)
+        ]
+
+    def write(body: bytes, at: int, text: _Text) -> int:
+        number, at = _number(body, at)
+        return branches[number](body, at, text)
+
+    return write
+
+
+def _named(name: str, write_branch: Write) -> Write:
+    def write(body: bytes, at: int, text: _Text) -> int:
+        text.count_names(len(name))
+        text.write(f'{{"{name}":')
+        at = write_branch(body, at, text)
+        text.write("}")
+        return at
+
+    return write
+
+
+_PLAIN: dict[str, Write] = {
+    "null": _write_null,
+    "boolean": _write_boolean,
+    "int": _write_integer,
+    "long": _write_integer,
+    "string": _write_string,
+}
+_NESTED: dict[str, Callable[[Avro, dict[Avro, Write]], Write]] = {
+    "record": _record,
+    "array": _array,
+    "map": _map,
+    "union": _union,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,6 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.avro.code import SCRATCH_SLOT
-from frazil.decode.avro.json_code import JsonCode
 from frazil.decode.avro.schema import Avro
 
 _TYPES: dict[tuple[str, str], tuple[str, IcebergType]] = {
@@ -69,8 +69,8 @@ class Part:
     choices: tuple[int, ...] = ()
     #: The Avro type that it is read from.
     avro: Avro | None = None
-    #: How its value is written as JSON; None where it is not.
-    json: JsonCode | None = None
+    #: The function that writes its value as JSON, of a type that contains itself.
+    json: Callable[[bytes], str] | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from pyiceberg.types import BooleanType, ListType, MapType, NestedField, StringType, StructType
 
 from frazil.decode.avro.code import CALL, END, RECORDS, RETURN, SCRATCH, SCRATCH_SLOT, VALUE, Code
-from frazil.decode.avro.json_code import JsonCode, plan_json
+from frazil.decode.avro.json import Write, json_writer
 from frazil.decode.avro.parts import Part, Plan, scalar_type
 from frazil.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, Avro, AvroField, branch_names, unusable
 from frazil.decode.columns import EmptyStruct, UnionStruct
@@ -112,7 +112,7 @@ class _Planner:
     #: The first step of each routine, for records that contain themselves.
     routines: dict[Avro, int] = field(default_factory=dict)
     #: How types are written as JSON.
-    json_codes: dict[Avro, JsonCode] = field(default_factory=dict)
+    json_writers: dict[Avro, Write] = field(default_factory=dict)
     #: The number of fields so far.
     field_count: int = 0
 
@@ -203,8 +203,9 @@ class _Planner:
             raise unusable(f"the record `{avro.name}` always contains another one of itself, without end", place.path)
         slot = self._slot(place)
         self.code.add(VALUE, place.name, slot, (self._routine(avro), place.level + 1))
-        code = self.json_codes.get(avro) or self.json_codes.setdefault(avro, plan_json(avro))
-        return Part("json", StringType(), place.context, place.name, slot, avro=avro, json=code)
+        return Part(
+            "json", StringType(), place.context, place.name, slot, avro=avro, json=json_writer(avro, self.json_writers)
+        )
 
     def _routine(self, avro: Avro) -> int:
         return self.routines.setdefault(avro, len(self.routines))

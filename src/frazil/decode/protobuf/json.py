@@ -1,40 +1,55 @@
-"""Messages that no struct can hold, because they contain themselves or are JSON anyway: Protobuf's own JSON, one by one.
-What the compiled writer (`json_scan`) must agree with, and what is asked for the messages that it declines.
+"""The JSON text of messages that have no columns, because they contain themselves or are JSON anyway: as Protobuf's own
+library writes it (google.protobuf.json_format), message by message.
 
 Source: https://protobuf.dev/programming-guides/json, with the field names of the .proto file. Keys are in alphabetical
-order, so that the same bytes always give the same text: Protobuf keeps maps in an order that it does not promise.
+order, so that equal bytes give equal text: Protobuf keeps maps in an order that it does not promise.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
-from google.protobuf import json_format, message_factory
+from google.protobuf import descriptor_pb2, json_format, message_factory
 from google.protobuf.message import DecodeError
 
 from frazil.decode.columns import Fault
+
+JSON_TYPES = {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"}
+MAX_JSON_VALUES = 2_000_000
+"""Values in one message that becomes JSON, elements of lists and maps counted: of two bytes each, of hundreds in memory."""
 
 _NO_JSON = Fault("out_of_range", "a value has no JSON, as NaN has none, and Any of a type that the schema lacks")
 NOT_TEXT = Fault("invalid_text", "a string is not UTF-8")
 _MALFORMED = Fault("malformed", "a nested message is not well-formed Protobuf")
 _INCOMPLETE = Fault("malformed", "a required field of a nested message is missing")
 _TOO_DEEP = Fault("too_deep", "messages are nested more than 100 levels deep, or Any too often in Any")
-JSON_TYPES = {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"}
+_TOO_LARGE = Fault("too_large", f"the JSON of a message would have more than {MAX_JSON_VALUES:,} values: split it")
+_ANY = "google.protobuf.Any"
 _MAX_ANYS = 32  # The parser counts levels anew inside of each.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
-def to_json(message: Any) -> str | Fault:
-    """The JSON of a message, or why there is none."""
+class _Refused(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+
+def to_json(message: Any, size: int) -> str | Fault:
+    """The JSON of a message, or why it has none. size: bytes that the message was read from."""
     pool = message.DESCRIPTOR.file.pool
     try:
         if not message.IsInitialized():
             return _INCOMPLETE
-        if message.DESCRIPTOR.full_name not in JSON_TYPES and not _is_text(message):
-            return NOT_TEXT
+        if size > MAX_JSON_VALUES or _may_hold_bytes(message.DESCRIPTOR):
+            _Inspection().inspect(message)
         plain = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return _encode(plain)
+    except _Refused as refused:
+        return refused.fault
     except DecodeError as error:  # Of an Any.
         return fault_of(error)
     except RecursionError:
@@ -49,37 +64,63 @@ def fault_of(error: DecodeError) -> Fault:
     return _TOO_DEEP if "depth" in words else NOT_TEXT if "utf-8" in words else _MALFORMED
 
 
-def _is_text(message: Any, anys: int = 0) -> bool:
-    """Whether all strings are: those of proto2 are not checked by the parser, which gives them as bytes then.
-
-    anys: how many Any the message is in.
+@lru_cache(maxsize=256)
+def _may_hold_bytes(descriptor: Any) -> bool:
+    """Whether a string in such a message may be bytes that are not UTF-8: the parser checks those of proto3, and an Any
+    holds any message.
     """
-    if message.DESCRIPTOR.full_name == "google.protobuf.Any" and not _is_text_any(message, anys):
-        return False
-    return all(_is_text_field(field, value, anys) for field, value in message.ListFields())
+    found, waiting = {descriptor.full_name}, [descriptor]
+    while waiting:
+        each = waiting.pop()
+        file = descriptor_pb2.FileDescriptorProto()
+        each.file.CopyToProto(file)
+        if file.syntax != "proto3" or each.full_name == _ANY:
+            return True
+        inside = [field.message_type for field in each.fields if field.message_type is not None]
+        waiting += [message for message in inside if message.full_name not in found]
+        found.update(message.full_name for message in inside)
+    return False
 
 
-def _is_text_any(message: Any, anys: int) -> bool:
-    if anys >= _MAX_ANYS:
-        raise RecursionError
-    try:
-        kind = message.DESCRIPTOR.file.pool.FindMessageTypeByName(message.TypeName())
-    except KeyError:
-        return True  # It has no JSON.
-    return _is_text(message_factory.GetMessageClass(kind).FromString(message.value), anys + 1)
+class _Inspection:
+    """Looks for what json_format would take for JSON, or take all memory for: strings that are bytes, too many values."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def inspect(self, message: Any, anys: int = 0) -> None:
+        """Raises _Refused. anys: how many Any the message is in."""
+        if message.DESCRIPTOR.full_name == _ANY:
+            self._inspect_any(message, anys)
+        for field, value in message.ListFields():
+            self._inspect_field(field, value, anys)
+
+    def _inspect_any(self, message: Any, anys: int) -> None:
+        if anys >= _MAX_ANYS:
+            raise RecursionError
+        try:
+            kind = message.DESCRIPTOR.file.pool.FindMessageTypeByName(message.TypeName())
+        except KeyError:
+            return  # It has no JSON.
+        self.inspect(message_factory.GetMessageClass(kind).FromString(message.value), anys + 1)
+
+    def _inspect_field(self, field: Any, value: Any, anys: int) -> None:
+        parts = value if field.is_repeated else [value]
+        self._count += len(parts)
+        if self._count > MAX_JSON_VALUES:
+            raise _Refused(_TOO_LARGE)
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            key, field = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+            if key.type == key.TYPE_STRING:
+                _check_texts(value)
+            parts = value.values()
+        if field.message_type is not None:
+            for part in parts:
+                self.inspect(part, anys)
+        elif field.type == field.TYPE_STRING:
+            _check_texts(parts)
 
 
-def _is_text_field(field: Any, value: Any, anys: int) -> bool:
-    parts = value if field.is_repeated else [value]
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        key, field = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        if key.type == key.TYPE_STRING and not _are_text(value):
-            return False
-        parts = value.values()
-    if field.message_type is not None:
-        return all(_is_text(part, anys) for part in parts)
-    return field.type != field.TYPE_STRING or _are_text(parts)
-
-
-def _are_text(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
+def _check_texts(values: Iterable[Any]) -> None:
+    if not all(isinstance(value, str) for value in values):
+        raise _Refused(NOT_TEXT)

@@ -7,7 +7,6 @@ here, column by column.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Fault, bitmap
-from frazil.decode.json_text import WriteValues, write_texts
+from frazil.decode.json_text import WriteValues, text_array, write_texts
 from frazil.decode.memory import U8
 from frazil.decode.protobuf.cells import (
     LENGTH_MASK,
@@ -30,8 +29,7 @@ from frazil.decode.protobuf.cells import (
     validity,
 )
 from frazil.decode.protobuf.json import NOT_TEXT, fault_of, to_json
-from frazil.decode.protobuf.json_code import SLOTS, plan_json
-from frazil.decode.protobuf.json_scan import MAX_LEVELS, write_messages
+from frazil.decode.protobuf.json_structs import LIST, STRUCT, VALUE, write_structs
 from frazil.decode.protobuf.program import I64
 
 # 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and
@@ -39,6 +37,8 @@ from frazil.decode.protobuf.program import I64
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _MAX_SECONDS = 315_576_000_000
 _MAX_NANOS = 999_999_999
+
+_STRUCTS = {"google.protobuf.Struct": STRUCT, "google.protobuf.ListValue": LIST, "google.protobuf.Value": VALUE}
 
 _NO_MOMENT = Fault(
     "out_of_range", "the timestamp {value} is outside of the years 1 to 9999, or its nanos are no part of a second"
@@ -164,23 +164,16 @@ def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     return _fixed(pa.int64(), seconds * 1_000_000 + micros, spot.valid)
 
 
-def _json_writer(cells: Cells, places: I64, valid: Flags, descriptor: Any) -> tuple[int, WriteValues]:
-    """Returns the number of bytes that the JSON of messages may have, and the function that writes it."""
-    code = plan_json(descriptor)
-    lengths = np.where(valid, places & LENGTH_MASK, 0)
-    entries = np.empty((2, int(lengths.max(initial=0)) + 2, 3), np.int64)
-    slots = np.empty((int(code.messages[:, SLOTS].max()) * (MAX_LEVELS + 1), 2), np.int64)
+def _struct_writer(cells: Cells, places: I64, valid: Flags, root: int) -> WriteValues:
+    """Returns the function that writes the JSON of Structs, Values or ListValues."""
+    entries = np.empty((2, int(np.where(valid, places & LENGTH_MASK, 0).max(initial=0)) + 2, 2), np.int64)
     is_there = valid.astype(np.uint8)
 
     def write(out: int, capacity: int, row: int, ends: I64, declined: U8) -> int:
-        return int(
-            write_messages(
-                cells.bodies.base, places, is_there, code.messages, code.fields, code.numbers, code.words,
-                int(code.literals.ctypes.data), entries[0], entries[1], slots, out, capacity, row, ends, declined,
-            )
-        )  # fmt: skip
+        base = cells.bodies.base
+        return int(write_structs(base, places, is_there, root, entries[0], entries[1], out, capacity, row, ends, declined))
 
-    return 4 * int(lengths.sum()), write
+    return write
 
 
 def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
@@ -192,7 +185,7 @@ def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     def write_one(n: int) -> str | None:
         start, length = int(places[n]) >> 32, int(places[n]) & LENGTH_MASK
         try:
-            written = to_json(make.FromString(cells.bodies.buffer[start : start + length].tobytes()))
+            written = to_json(make.FromString(cells.bodies.buffer[start : start + length].tobytes()), length)
         except DecodeError as error:
             faulty.setdefault((fault_of(error), True), []).append(n)
             return None
@@ -202,7 +195,11 @@ def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
         return written
 
     valid = np.ones(places.size, np.bool_) if spot.valid is None else spot.valid
-    texts = write_texts(valid, *_json_writer(cells, places, valid, descriptor), write_one)
+    if descriptor.full_name in _STRUCTS:
+        write = _struct_writer(cells, places, valid, _STRUCTS[descriptor.full_name])
+        texts = write_texts(valid, 4 * int((places[valid] & LENGTH_MASK).sum()), write, write_one)
+    else:
+        texts = text_array([write_one(n) if is_there else None for n, is_there in enumerate(valid.tolist())])
     for (fault, is_malformed), cells_of_it in faulty.items():
         bad = np.zeros(places.size, np.bool_)
         bad[cells_of_it] = True

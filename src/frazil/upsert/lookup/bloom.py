@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from xxhash import xxh64_intdigest
 
 from frazil.catalog.scans import LiveFile
 from frazil.upsert.lookup.column_cache import ColumnCache
@@ -32,14 +33,6 @@ _SALT = np.array(
 # The rest of the header in Thrift's compact protocol: algorithm BLOCK, hash XXHASH, UNCOMPRESSED.
 _REST_OF_HEADER = bytes.fromhex("1c1c00001c1c00001c1c000000")
 _LONGEST_HEADER = 32
-_P1, _P2, _P3, _P4, _P5 = (
-    0x9E3779B185EBCA87,
-    0xC2B2AE3D27D4EB4F,
-    0x165667B19E3779F9,
-    0x85EBCA77C2B2AE63,
-    0x27D4EB2F165667C5,
-)
-_WORD = (1 << 64) - 1
 _WIDTHS = {"INT32": 4, "INT64": 8}
 Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
@@ -149,72 +142,17 @@ def hashes(key: pa.Array, physical: str) -> tuple[Words, Bools]:
     """
     is_there = np.asarray(key.is_valid())
     if physical not in _WIDTHS:
-        values = [value.as_buffer() for value in key]
-        return np.array([0 if value is None else xxh64(bytes(value)) for value in values], np.uint64), is_there
-    numbers = np.asarray(as_numbers(key).fill_null(0)).astype(np.int64)
-    if physical == "INT32":  # Also in a file that is older than the column's wider type.
-        is_there = is_there & (numbers >= -(2**31)) & (numbers < 2**31)
-    return _xxh64_of_numbers(numbers, _WIDTHS[physical]), is_there
+        raw = [b"" if value is None else bytes(value) for value in (value.as_buffer() for value in key)]
+    else:
+        numbers = np.asarray(as_numbers(key).fill_null(0)).astype(np.int64)
+        if physical == "INT32":  # Also in a file that is older than the column's wider type.
+            is_there = is_there & (numbers >= -(2**31)) & (numbers < 2**31)
+        width = _WIDTHS[physical]
+        raw = [(number % 2 ** (8 * width)).to_bytes(width, "little") for number in numbers.tolist()]
+    return np.array([xxh64_intdigest(value) for value in raw], np.uint64), is_there
 
 
 def _has_plain_bytes(kind: pa.DataType) -> bool:
     """Returns whether Parquet encodes values of this type unchanged: integers, times, texts and bytes."""
     tests = (pa.types.is_integer, pa.types.is_temporal, pa.types.is_string, pa.types.is_binary)
     return any(test(kind) for test in (*tests, pa.types.is_fixed_size_binary)) and not pa.types.is_decimal(kind)
-
-
-def _xxh64_of_numbers(numbers: NDArray[np.int64], width: int) -> Words:
-    """Returns XXH64 of integers of four or eight bytes, for a whole array."""
-    with np.errstate(over="ignore"):
-        if width == 8:
-            lane = numbers.view(np.uint64) * np.uint64(_P2)
-            lane = _turn(lane, 31) * np.uint64(_P1)
-            h = np.uint64((_P5 + 8) & _WORD) ^ lane
-            h = _turn(h, 27) * np.uint64(_P1) + np.uint64(_P4)
-        else:
-            lane = (numbers & 0xFFFFFFFF).astype(np.uint64) * np.uint64(_P1)
-            h = np.uint64((_P5 + 4) & _WORD) ^ lane
-            h = _turn(h, 23) * np.uint64(_P2) + np.uint64(_P3)
-        h = (h ^ (h >> np.uint64(33))) * np.uint64(_P2)
-        h = (h ^ (h >> np.uint64(29))) * np.uint64(_P3)
-        return np.asarray(h ^ (h >> np.uint64(32)), np.uint64)
-
-
-def _turn(words: Words, bits: int) -> Words:
-    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
-
-
-def xxh64(data: bytes) -> int:
-    """XXH64 with seed 0."""
-    at, size = 0, len(data)
-    if size >= 32:
-        lanes = [(_P1 + _P2) & _WORD, _P2, 0, -_P1 & _WORD]
-        while at + 32 <= size:
-            lanes = [_round(lane, data, at + 8 * n) for n, lane in enumerate(lanes)]
-            at += 32
-        h = sum(_turned(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _WORD
-        for lane in lanes:
-            h = ((h ^ (_turned((lane * _P2) & _WORD, 31) * _P1) & _WORD) * _P1 + _P4) & _WORD
-    else:
-        h = _P5
-    h = (h + size) & _WORD
-    while at + 8 <= size:
-        h = (_turned(h ^ _round(0, data, at), 27) * _P1 + _P4) & _WORD
-        at += 8
-    if at + 4 <= size:
-        h = (_turned(h ^ (int.from_bytes(data[at : at + 4], "little") * _P1) & _WORD, 23) * _P2 + _P3) & _WORD
-        at += 4
-    for byte in data[at:]:
-        h = (_turned(h ^ (byte * _P5) & _WORD, 11) * _P1) & _WORD
-    h = ((h ^ (h >> 33)) * _P2) & _WORD
-    h = ((h ^ (h >> 29)) * _P3) & _WORD
-    return h ^ (h >> 32)
-
-
-def _round(lane: int, data: bytes, at: int) -> int:
-    word = int.from_bytes(data[at : at + 8], "little")
-    return (_turned((lane + word * _P2) & _WORD, 31) * _P1) & _WORD
-
-
-def _turned(word: int, bits: int) -> int:
-    return ((word << bits) | (word >> (64 - bits))) & _WORD
