@@ -86,7 +86,7 @@ class IcebergUpkeep:
         except java_errors() as error:
             if is_not_there(error):
                 return None
-            raise unavailable("the table cannot be looked at", error, table) from None
+            raise unavailable("the table metadata cannot be read", error, table) from None
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         """See the port."""
@@ -180,7 +180,7 @@ class IcebergUpkeep:
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
         """See the port."""
-        with _explained("orphans cannot be looked for", table, lasting=_LASTING):
+        with _explained("orphan files cannot be listed", table, lasting=_LASTING):
             java = self._catalog.java_table(table)
             location = str(java.location()).rstrip("/")
             # Metadata of any age, for a table that shares the folder may have been made today; by its name, the folder of a
@@ -241,7 +241,7 @@ class IcebergUpkeep:
     def _activated(self) -> SparkSession:
         """A session of its own, in a pool that leaves tasks to ingestion."""
         if self._session is None:
-            raise UnavailableError("table care needs Spark, and this command has none")
+            raise UnavailableError("table maintenance needs Spark, which this command does not start")
         spark = self._session()
         if spark not in self._own:
             own = spark.newSession()
@@ -282,7 +282,7 @@ class IcebergUpkeep:
             action.usePrefixListing(True).deleteWith(collector).execute()
         except (*java_errors(), *_spark_errors()) as error:
             if any(words in str(error) for words in _GONE):
-                raise ConflictError("files went while they were listed", where=location) from None
+                raise ConflictError("files were removed while they were listed", where=location) from None
             raise
         return collector.words
 
@@ -298,8 +298,9 @@ class IcebergUpkeep:
         path = find_stranger(strange, str(java.uuid()), read)
         if path is not None:
             raise SpecError(
-                "another table's metadata lies in this table's folder, so its files cannot be told from orphans",
-                remedy="move one of the tables, or remove what is left of a table that was dropped",
+                "another table's metadata is in this table's folder, so its files cannot be distinguished from orphan"
+                " files",
+                remedy="move one of the tables, or remove the files of a dropped table",
                 where=f"{table}, {path}",
             )
 
@@ -367,13 +368,13 @@ class _SameProgress:
 
     def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
-        return "a pipeline has gone on meanwhile"
+        return "a pipeline has committed in the meantime"
 
 
 def _refuse_lost(landed: bool | None, table: str) -> None:
     """ConflictError unless the commit is in the table."""
     if not landed:
-        raise ConflictError("another commit has changed what was rewritten", where=table)
+        raise ConflictError("another commit has changed the rewritten files", where=table)
 
 
 def _is_own(path: str, location: str) -> bool:

@@ -139,7 +139,7 @@ def _take_out_one_by_one(catalog: Catalog, dead_letters: str, taken: RemovedDead
             _leave_out(catalog, state, gone, taken.id)
             return
     raise ConflictError(
-        "other retries of dead letters are in the way", remedy="try again when they are done", where=dead_letters
+        "other replays of dead letters are running", remedy="replay again when they have finished", where=dead_letters
     )
 
 
@@ -179,8 +179,8 @@ def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], retry_id: 
 
 def _untold(dead_letters: str, retry_id: str) -> TableStopped:
     return TableStopped(
-        f"snapshots were expired that say whether retried dead letters are in the table: retry={retry_id}",
-        "look whether their rows are in the table, drop the letters if they are, and then remove the property that"
-        f" ends in {OPEN_RETRY}{retry_id} from the dead-letter table",
+        f"the snapshots that show whether replayed dead letters are in the table were expired: replay={retry_id}",
+        "check whether their rows are in the table, drop the dead letters if they are, and then remove the property"
+        f" that ends in {OPEN_RETRY}{retry_id} from the dead-letter table",
         dead_letters,
     )

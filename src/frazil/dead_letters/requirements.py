@@ -43,7 +43,7 @@ class Needs:
 def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], topics: Iterable[str]) -> None:
     """Fetches schemas that records name. UnavailableError, and SpecError where there is no registry to ask."""
     if schemas is None:
-        raise SpecError("the letters need a schema registry, and the pipeline file names none", where=table.name)
+        raise SpecError("the dead letters need a schema registry, and the pipeline file names none", where=table.name)
     literals = [selector.literal for selector in table.spec.topics if selector.literal]
     table.schemas |= schemas.fetch_for(table.spec, ids, min(literals or topics))
 
@@ -67,5 +67,5 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         table.no_op_change = find_no_op_change(table.state, state, accepted, needs.loosened, table.no_op_change)
         table.state = state
     except NamesClash as error:
-        remedy = "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`"
+        remedy = "leave these dead letters out, by --offset or --error-class, or leave the field out with `exclude`"
         raise SpecError(str(error), remedy=remedy, where=table.name) from None

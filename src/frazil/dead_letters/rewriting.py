@@ -44,5 +44,5 @@ def abandoning(*writers: FileWriter) -> Iterator[None]:
         for writer in writers:
             writer.abandon()
         if isinstance(error, OSError):
-            raise UnavailableError(f"the store does not take or give a file: {error}") from None
+            raise UnavailableError(f"the store does not read or write a file: {error}") from None
         raise

@@ -27,8 +27,8 @@ log = structlog.get_logger("frazil")
 # While a transaction is not whole: how soon Debezium's topic of transactions is asked again, later and later.
 FIRST_HELD_S = 0.25
 LONGEST_HELD_S = 5.0
-HELD = "the newest transaction is not known to be whole yet"
-TOO_BAD = "too many of the table's first records are bad: the dead letters of some are kept before it stops"
+HELD = "the newest transaction is not known to be complete yet"
+TOO_BAD = "too many of the table's first records are bad: some dead letters are committed before the table stops"
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
 # So many doublings are beyond the longest; without a limit a number that outgrows its type would end a long outage.
@@ -91,10 +91,12 @@ def note_isolated(table: Table, records: Iterable[BadRecord]) -> None:
 def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped:
     """Why a table stops whose task fails, where no single record can be found that it fails for."""
     first = found.together[0] if found.together else None
-    reason = f"records end the task that reads them, and none does so alone: {first.reason if first else error.message}"
+    reason = (
+        f"records crash the task that reads them, and no single record does: {first.reason if first else error.message}"
+    )
     remedy = (
-        "look at the records of this range; to go on behind them write `start` with the offset of each partition and"
-        " give the table a new name"
+        "inspect the records of this range; to continue behind them write `start` with the offset of each partition"
+        " and give the table a new name"
     )
     return TableStopped(reason, remedy, batch.place)
 

@@ -69,7 +69,7 @@ from frazil.upsert.truncates import unplaced
 from frazil.write.partition_limit import TooManyPartitions, exceeds
 from frazil.write.target import TableTarget
 
-TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
+TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
 TOMBSTONE_REMEDY = (
     "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
     " `mode: upsert` where they delete rows"
@@ -79,8 +79,8 @@ CLASH_REMEDY = (
 )
 """What to do about two fields that want one column."""
 _KEYLESS_REMEDY = (
-    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a primary"
-    " key cannot be told apart"
+    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source table without a"
+    " primary key cannot be identified"
 )
 WIDE_REMEDY = (
     "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
@@ -301,8 +301,8 @@ class Pipeline:
         error = self._bad_record(planned, remedy=TOO_MANY_REMEDY)
         limit = planned.table.spec.dead_letters.stop_above
         if isinstance(error, RecordError):
-            share = f"{report.bad_count} of {report.record_count} records are bad, more than {100 * limit:g}% of late: "
-            error.message = share + error.message
+            share = f"{report.bad_count} of {report.record_count} records are bad, more than {100 * limit:g}%"
+            error.message = f"{share} of recent records: {error.message}"
         return error
 
     def _bad_record(self, planned: Planned, schema: Schema | None = None, remedy: str = "") -> FrazilError:
@@ -315,7 +315,7 @@ class Pipeline:
             planned.table.name, self._jobs.run([planned.batch], job, with_offsets=True, pool="small")
         )
         if not merged.bad:
-            return ConflictError("a bad record was gone when it was looked for", where=planned.table.name)
+            return ConflictError("a bad record no longer existed when it was read again", where=planned.table.name)
         first = merged.bad[0]
         field = f"field {first.path}: " if first.path else ""
         more = f" (and {merged.bad_count - 1} more in this batch)" if merged.bad_count > 1 else ""
@@ -508,7 +508,8 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
         after, most = change(schema), table.spec.limits.columns
         if len(after.field_ids) > max(most, len(schema.field_ids)):
             raise SpecError(
-                f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and it may have {most}",
+                f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and its limit is"
+                f" {most}",
                 remedy=WIDE_REMEDY,
                 where=table.name,
             )
@@ -602,5 +603,5 @@ def with_hints(job: Job, hints: Hints) -> Job:
 def _same(before: TableState, found: TableState) -> TableState:
     """The table as it is now. Another one of the name is to be loaded, with all that is asked of a table then."""
     if found.uuid != before.uuid:
-        raise ConflictError("the table was dropped and made again", where=found.name)
+        raise ConflictError("the table was dropped and recreated", where=found.name)
     return found

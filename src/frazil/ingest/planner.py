@@ -180,7 +180,7 @@ def no_leader(partition: Partition) -> UnavailableError:
     """What is said of a table that waits for this partition."""
     return UnavailableError(
         f"partition {partition[1]} of topic {partition[0]} has no leader, or one that does not answer",
-        remedy="see whether the brokers that hold it run; what the others have is read on",
+        remedy="check that the brokers of the partition are running; other partitions are still read",
         where=f"topic {partition[0]}, partition {partition[1]}",
     )
 
@@ -190,8 +190,8 @@ def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     remedy = "produce records with fields, or declare `columns`"
     if not report.bad:
         kinds = ", ".join(sorted(report.ignored_records))
-        why = f"; those that were read make no change of a row ({kinds})" if kinds else ""
-        left_out = "leave the topic out where it has no others, " if kinds else ""
+        why = f"; those that were read change no row ({kinds})" if kinds else ""
+        left_out = "leave the topic out if it has no other records, " if kinds else ""
         reason = f"no record has a field yet, so the table has no column{why}"
         return UnavailableError(reason, remedy=left_out + remedy)
     first = report.bad[0]

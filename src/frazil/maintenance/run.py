@@ -183,7 +183,7 @@ class Carer:
             waits = _unfinished(metadata.name)
         others = {pipeline for pipeline, name in marks if name == "created"} - {self._pipeline}
         if charge.owners and others:
-            waits = f"another pipeline keeps dead letters here as well: {min(others)}"
+            waits = f"another pipeline stores dead letters here as well: {min(others)}"
         back_to += before_first_commit(metadata, self._pipeline)
         return Holds(back_to, waits, frozenset(path for owner in charge.owners for path in self._promised(owner)))
 
@@ -206,7 +206,7 @@ class Carer:
 
 
 def _unfinished(box: str) -> str:
-    return f"a retry of dead letters is not finished: {box}"
+    return f"a replay of dead letters is not finished: {box}"
 
 
 def _marks(metadata: TableMetadata) -> Iterator[tuple[tuple[str, str], str]]:

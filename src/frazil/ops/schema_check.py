@@ -40,7 +40,7 @@ from frazil.write.target import TableTarget
 _CONSEQUENCES = {
     "dead_letter": "records with such values become dead letters: change the schema, or the table's declared column",
     "stop": "the table stops at such a record: change the schema, or the table's declared column",
-    "skip": "records with such values are left out: change the schema, or the table's declared column",
+    "skip": "records with such values are skipped: change the schema, or the table's declared column",
 }
 
 
@@ -122,7 +122,7 @@ def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator
 def _minding(finding: Finding, schema: WriterSchema, value: ValueSpec, key: str = "value") -> Finding:
     """The finding with what the schema says in vain. key: the setting of the format."""
     words = ignored_phrases(ignored_in(schema, value), key)
-    return replace(finding, found=f"{finding.found}; mind: {words}") if words else finding
+    return replace(finding, found=f"{finding.found}; warning: {words}") if words else finding
 
 
 def _unnamed(topic: str) -> Finding:

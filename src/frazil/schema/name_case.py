@@ -60,13 +60,15 @@ class Spellings:
 def clash_reason(path: Path, others: Iterable[str]) -> str:
     """Why a field gets no column of its own, and what gives it one. others: names that differ in capitals alone."""
     names = " and ".join(f"`{other}`" for other in others)
-    what = f"field {'.'.join(path)} differs from {names} in capitals alone, and engines cannot tell such columns apart"
+    what = (
+        f"field {'.'.join(path)} differs from {names} only in letter case, and engines cannot tell such columns apart"
+    )
     return f"{what}: {exits(path)}"
 
 
 def both_reason(path: Path, other: str) -> str:
     """Why a record with values under both names is refused. other: the name that the column has."""
-    return f"the record has values in both `{other}` and `{path[-1]}`, which differ in capitals alone: {exits(path)}"
+    return f"the record has values in both `{other}` and `{path[-1]}`, which differ only in letter case: {exits(path)}"
 
 
 def exits(path: Path) -> str:

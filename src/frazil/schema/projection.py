@@ -396,7 +396,7 @@ class _Plan:
         held = type_at(column, place)
         if held is not None and self._shaping.selection.prune(held, path) is None and not adds_to(held, kind):
             # No value of it is compared with the column, which would not change for it.
-            raise NamesClash(f"field {spell_path(path)}: {kind} does not fit its column, of which nothing is taken")
+            raise NamesClash(f"field {spell_path(path)}: {kind} does not fit its column, and nothing is read from it")
         cut = next(cut for cut in range(len(place) - 1, -1, -1) if type_at(column, place[:cut]) is not None)
         mine = self._inside.setdefault(place[:cut], {})
         mine[place[cut]] = _united(mine.get(place[cut]), _wrapped(kind, place[cut + 1 :]), path)

@@ -37,7 +37,9 @@ Bools = NDArray[np.bool_]
 _MOST_TOLD_APART = 62
 """So many names are told apart, each by a bit; all others share one, as the first of them."""
 _NO_KEY = "the record has no key, as of a source's table without a primary key: name the table's `key_columns`"
-_OTHER = "the fields of the record's key are {}, and the table's rows are found by {}: name the table's `key_columns`"
+_OTHER = (
+    "the fields of the record's key are {}, and the table's rows are identified by {}: name the table's `key_columns`"
+)
 
 
 @dataclass(frozen=True)

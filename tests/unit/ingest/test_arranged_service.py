@@ -156,7 +156,7 @@ def test_a_transform_of_a_later_iceberg_stops_the_table_until_the_file_says_anot
     _give_spec(world.catalog, "zigzag[2]")
     table = world.run({"id": 1})
     assert table.run_state is RunState.STOPPED
-    assert "arranged by zigzag[2], a transform that is not known here" in table.reason
+    assert "partitioned or sorted by zigzag[2], which is not a known transform" in table.reason
     _again(world, partition_by=_terms("id"))
     world.catch_up()
     assert (_words(world), _partitions(world)) == (["id"], [[1]])

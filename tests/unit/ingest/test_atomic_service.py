@@ -140,7 +140,7 @@ def test_without_events_a_topic_of_several_partitions_stops_the_table(tmp_path: 
     world = AtomicWorld(tmp_path, partitions=3)
     world.tell(1, (1, "a"))
     reason, remedy, where = world.stop_reason()
-    assert reason == "a transaction may be in all 3 partitions of the topic, and nothing says when it is whole"
+    assert reason == "a transaction may span all 3 partitions of the topic, and nothing shows when it is complete"
     assert remedy.startswith("write `atomic: {transaction_topic: …}`")
     assert where == f"topic {TOPIC}"
     world.source.create(EVENTS)
@@ -193,7 +193,7 @@ def test_changes_that_say_nothing_of_their_transaction_stop_the_table(tmp_path: 
         envelope["source"].pop(name)
     world.put(0, 1, envelope)
     reason, remedy, where = world.stop_reason()
-    assert (reason, where) == ("the change does not tell its transaction", f"topic {TOPIC}, partition 0, offset 0")
+    assert (reason, where) == ("the change does not name its transaction", f"topic {TOPIC}, partition 0, offset 0")
     assert "provide.transaction.metadata" in remedy
     assert "`atomic: batch`" in remedy
     world.change(atomic=None)
@@ -206,7 +206,7 @@ def test_changes_whose_order_is_not_known_stop_the_table(tmp_path: Path) -> None
     oracle = {"connector": "oracle", "scn": "12345", "txId": "0a001"}
     world.put(0, 1, world.envelope(1, 1, "a", 1) | {"source": oracle})
     reason, remedy, _ = world.stop_reason()
-    assert reason == "the change does not tell its place in the order of commits"
+    assert reason == "the change does not have its position in the source's commit order"
     assert remedy.startswith("write `atomic: batch`")
     world.change(atomic=None)
     world.catch_up()
@@ -239,8 +239,8 @@ def test_a_transaction_that_no_batch_takes_stops_the_table(tmp_path: Path, monke
     world = AtomicWorld(tmp_path)
     world.tell(1, *((key, "a") for key in range(300)))
     assert world.stop_reason() == (
-        "no transaction is whole within 40 offsets from the table's next one",
-        "write `atomic: batch` until the table is past it",
+        "no transaction is complete within 40 offsets after the table's next offset",
+        "write `atomic: batch` until the table has passed the transaction",
         "n.t",
     )
     world.change(atomic=None)

@@ -94,7 +94,7 @@ def test_a_declared_column_that_differs_in_capitals_alone_stops_the_table_and_th
     both = (ColumnSpec(name="id", type=kind("long")), ColumnSpec(name="ID", type=kind("long")))
     table = run(scene, *both, id=1, ID=2)
     assert table.run_state is RunState.STOPPED
-    assert "declares `id` and `ID`, which differ in capitals alone" in table.reason
+    assert "declares `id` and `ID`, which differ only in letter case" in table.reason
     assert "`ID_2: {type: …, field: ID}`" in table.remedy
     assert run(scene, both[0], ColumnSpec(name="ID_2", type=kind("long"), field=("ID",))).run_state is RunState.WAITING
     assert scene.rows("n.a")[0] == {"id": 1, "ID_2": 2}

@@ -206,7 +206,7 @@ def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) 
     world.settle(service)
     [table] = service.tables
     assert (table.run_state, len(world.rows())) == (RunState.STOPPED, 1)
-    assert "records bring the table to 5 columns, nested ones counted, and it may have 4" in table.reason
+    assert "records bring the table to 5 columns, nested ones counted, and its limit is 4" in table.reason
 
 
 def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:

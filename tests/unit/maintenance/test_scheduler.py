@@ -215,9 +215,9 @@ def test_trouble_is_over_when_the_next_round_has_none_though_nothing_is_committe
 
 def test_a_table_that_cannot_be_looked_at_is_told_until_it_can_or_is_gone() -> None:
     beside = Beside(files=3)
-    beside.upkeep.blindness = UnavailableError("the table cannot be looked at")
+    beside.upkeep.blindness = UnavailableError("the table metadata cannot be read")
     beside.after(10)
-    assert beside.maintenance_scheduler.said()["t.a"]["failure"] == "the table cannot be looked at"
+    assert beside.maintenance_scheduler.said()["t.a"]["failure"] == "the table metadata cannot be read"
     beside.upkeep.blindness = None
     there = beside.upkeep.tables.pop("t.a")
     assert beside.after(60) == ["metadata"]
@@ -435,11 +435,11 @@ def test_status_says_of_a_new_table_that_its_orphans_were_never_looked_for() -> 
     beside.after(10)
     assert said() == []
     beside.clock.sleep(86_400)
-    assert said() == ["files that no snapshot names were never looked for"]
+    assert said() == ["files that no snapshot references were never looked for"]
     beside.commit()
     beside.after(10)
     beside.clock.sleep(2 * 86_400)
-    assert said() == ["files that no snapshot names were last looked for 48 h ago"]
+    assert said() == ["files that no snapshot references were last looked for 48 h ago"]
 
 
 def test_files_of_a_batch_in_hand_are_no_orphans_however_old_they_are() -> None:

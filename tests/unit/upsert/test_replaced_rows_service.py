@@ -248,7 +248,7 @@ def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path, key
     world = MirrorWorld(tmp_path, partitions=1, key_columns=(key,))
     world.exists(id="long", v="string")
     table = world.say(made({"id": 1, "v": "a"}), gone(1), tombstone(1), HEARTBEAT)
-    reason = f"the table has no key column {key}, and the record does not bring it"
+    reason = f"the table has no key column {key}, and the record does not have it"
     assert (table.run_state, world.dead_letters()) == (RunState.WAITING, [("no_key", reason)] * 2)
     world.say((None, {"op": "t", "before": None, "after": None}))
     assert (len(world.dead_letters()), world.mirror()) == (2, [])

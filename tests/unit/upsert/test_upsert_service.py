@@ -255,7 +255,7 @@ def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
     assert world.dead_letters() == [
         ("no_key", "the key column id has no value"),
         ("no_key", "the key column id has no value"),
-        ("no_key", "the record has no key, and its row is found by it"),
+        ("no_key", "the record has no key, which identifies its row"),
     ]
 
 
@@ -344,7 +344,7 @@ def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path) -> 
     world = UpsertWorld(tmp_path, key_columns=("idd",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     table = world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("1", None))
     assert (table.run_state, world.mirror()) == (RunState.WAITING, [])
-    assert world.dead_letters() == [("no_key", "the table has no key column idd, and the record does not bring it")] * 3
+    assert world.dead_letters() == [("no_key", "the table has no key column idd, and the record does not have it")] * 3
     world.tell(("2", {"id": 2, "idd": 2}))
     assert world.mirror() == [{"id": 2, "idd": 2}]
 
