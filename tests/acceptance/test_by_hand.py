@@ -165,7 +165,7 @@ def forget(ledger: Ledger, owned: Owned, count: int) -> None:
 
 def test_a_topic_made_anew_while_stopped_stops_its_table(by_hand: ByHand) -> None:
     said = by_hand.stop_reason("asleep_topic")
-    assert "deleted and created again" in said["reason"]
+    assert "deleted and recreated" in said["reason"]
     assert by_hand.tables["asleep_topic"].topic in said["where"]
     by_hand.tables["asleep_topic"].check()
 
@@ -175,7 +175,7 @@ def test_a_topic_made_anew_while_running_stops_its_table(by_hand: ByHand) -> Non
     owned = by_hand.tables["topic"]
     by_hand.pipeline.topics.recreate(owned.topic, 1)
     by_hand.pipeline.feed_elsewhere(owned.topic, events(500))
-    assert "deleted and created again" in by_hand.stop_reason("topic")["reason"]
+    assert "deleted and recreated" in by_hand.stop_reason("topic")["reason"]
     assert len(by_hand.run().seen("commit_conflict", table=owned.table)) <= 2, "it was noticed at once"
     owned.check()
 
@@ -194,7 +194,7 @@ def test_a_deleted_topic_is_missed_aloud(by_hand: ByHand) -> None:
 def test_records_gone_while_stopped_stop_the_table(by_hand: ByHand) -> None:
     owned = by_hand.tables["asleep_retention"]
     said = by_hand.stop_reason("asleep_retention")
-    assert "records 200 to 349 are gone from Kafka before they were read" in said["reason"]
+    assert "records 200 to 349 were deleted from Kafka before they were read" in said["reason"]
     assert "on_data_loss: skip" in said["remedy"]
     assert said["where"] == f"topic {owned.topic}, partition 0, offset 200"
     owned.check(is_complete=False)
@@ -220,7 +220,7 @@ def test_records_gone_under_a_running_batch(by_hand: ByHand, name: str) -> None:
         owned.lose(start + GONE)
     if name == "retention":
         said = by_hand.stop_reason(name)
-        assert f"records {start} to {start + GONE - 1} are gone from Kafka" in said["reason"]
+        assert f"records {start} to {start + GONE - 1} were deleted from Kafka" in said["reason"]
         owned.check(is_complete=False)
     else:
         forget(by_hand.pipeline.ledger, owned, GONE)

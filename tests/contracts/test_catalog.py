@@ -84,7 +84,7 @@ def test_a_column_that_python_cannot_even_name_is_refused_too_and_takes_no_commi
     commit = commit_of(state, 5)
     lake.add_column(TABLE, "v", "variant")
     # The commit lands, and what it came to cannot be looked up: it may not be taken for one that was not made.
-    with lake.lose_next_response(), pytest.raises(UnavailableError, match="the commit did not go through"):
+    with lake.lose_next_response(), pytest.raises(UnavailableError, match="the commit failed"):
         catalog.commit(commit)
     with pytest.raises(SpecError, match="the column v has the type variant, which this version cannot write"):
         catalog.load(TABLE)

@@ -148,7 +148,7 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
     assert upserted == [(1, "Ada"), (2, "Bob"), (3, "Cy")]
     dead_letters = rows(folder, "history__dead_letters")
     assert [(one["partition"], one["error_class"], one["message"]) for one in dead_letters] == [
-        (1, "unknown_operation", 'the operation is none that the envelope has: "x"')
+        (1, "unknown_operation", 'the envelope has no such operation: "x"')
     ]
     assert '"kind": "delete"' in pipeline.said
     assert '"kind": "heartbeat"' in pipeline.said

@@ -288,7 +288,7 @@ def test_a_table_that_shares_its_files_keeps_them(lake: Lake, table: str) -> Non
     snapshots = sorted(lake.metadata(table).snapshots)
     with pytest.raises(UnavailableError, match=r"snapshots cannot be expired: .*GC is disabled"):
         lake.table_maintenance.expire(table, snapshots[:1])
-    with pytest.raises(UnavailableError, match=r"orphans cannot be looked for: .*GC is disabled"):
+    with pytest.raises(UnavailableError, match=r"orphan files cannot be listed: .*GC is disabled"):
         lake.table_maintenance.orphans(table, 0)
     assert sorted(lake.metadata(table).snapshots) == snapshots
 

@@ -43,7 +43,7 @@ def test_a_store_that_lacks_a_tables_metadata_is_an_outage_of_every_command_and_
         for answer in answers.values():
             assert newest.name in answer.out
             assert "a file of it is not in the store" in answer.out
-            assert "is gone" not in answer.out
+            assert "no longer exists" not in answer.out
         ended = frazil(tmp_path, "run", "--until-caught-up", "--timeout", "1s")
         assert (ended.code, newest.name in ended.document["error"]["message"]) == (1, True)
         shutil.rmtree(warehouse, ignore_errors=True)
@@ -72,7 +72,9 @@ def test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_goes_on_by
     ledger.produce(5)
     with pipeline.start() as running:
         backed_off = running.wait_for("table_backing_off")[0]
-        assert "clock is more than a minute behind the newest change of the table" in backed_off["reason"]
+        assert (
+            "clock was set back: it is more than a minute behind the newest change of the table" in backed_off["reason"]
+        )
         assert running.wait_for("batch_committed", within_s=240.0)[0]["records"] == 5
         assert not running.events_named("unexpected_error")
 
@@ -100,13 +102,13 @@ def test_a_run_that_is_to_catch_up_ends_in_time_and_names_what_it_waited_for(
     assert answer.code == 1, answer.err
     assert error["message"].startswith("not caught up after waiting for 2s: ")
     assert expected in error["message"] + error["where"]
-    assert error["remedy"].endswith("then run it again, or give it longer with --timeout")
+    assert error["remedy"].endswith("then run the command again, or give it longer with --timeout")
 
 
 def test_a_timeout_of_a_run_without_an_end_and_what_is_no_duration_are_refused(ledger: Ledger, tmp_path: Path) -> None:
     file = Pipeline(tmp_path, document_of(ledger)).file.name
     for words, message in (
-        (("--timeout", "5m"), "`--timeout` bounds a run that ends by itself"),
+        (("--timeout", "5m"), "`--timeout` is only for a run with `--until-caught-up`"),
         (("--until-caught-up", "--timeout", "soon"), "`soon` is not a duration"),
     ):
         answer = frazil(tmp_path, "run", *words, "-f", file)

@@ -360,7 +360,10 @@ def test_the_newest_schema_is_that_of_the_subject_that_producers_name_after_topi
 
 def test_a_table_that_stopped_at_too_many_bad_records_goes_on_when_the_file_lets_them_pass(ran: Ran) -> None:
     (stopped,) = (event for event in ran.events if event.get("event") == "table_stopped")
-    assert (stopped["table"], "records are bad, more than 20% of late" in stopped["reason"]) == ("s.stopped", True)
+    assert (stopped["table"], "records are bad, more than 20% of recent records" in stopped["reason"]) == (
+        "s.stopped",
+        True,
+    )
     found = [{"id": row["id"], "place": row["place"], "_offset": row["_offset"]} for row in ran.rows("stopped")]
     assert found == [{"id": n, "place": {"zip": f"z{n}"}, "_offset": n} for n in range(GOOD)]
     assert ran.dead_letters("stopped") == [(GOOD + n, "no_wire_format", "", None) for n in range(DAMAGED)]

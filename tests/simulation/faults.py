@@ -211,7 +211,7 @@ class UnsureCatalog:
     def _refuse_another(self, table: str) -> None:
         now = self._catalog.load(table)
         if now is None or now.uuid != self._known.get(table):
-            raise UnavailableError("the table is gone", where=table)
+            raise UnavailableError("the table no longer exists", where=table)
 
 
 class UnsureOutbox:

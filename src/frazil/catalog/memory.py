@@ -194,7 +194,7 @@ class MemoryCatalog:
                 landed = self._landed(found, commit)
                 if landed is not None:
                     return landed
-                raise ConflictError("the table's progress is not the one this batch started from", where=commit.table)
+                raise ConflictError("the table's progress has changed since this batch was planned", where=commit.table)
             if commit.shape not in (None, found.state.shape):
                 raise ConflictError("the table's shape was changed after this batch was planned", where=commit.table)
             number = self._commit(found, commit)
@@ -214,9 +214,7 @@ class MemoryCatalog:
             if snapshot.id <= (commit.expected.snapshot_id or 0):
                 return None
         if self._is_cut(found):
-            raise UnavailableError(
-                "snapshots were expired that say whether the commit went through", where=commit.table
-            )
+            raise UnavailableError("the snapshots that show whether the commit landed were expired", where=commit.table)
         return None
 
     def _commit(self, found: _Table, commit: Commit) -> int:
@@ -299,7 +297,7 @@ class MemoryCatalog:
             there = {file.path for file in _files_of(found.line())}
             is_right = is_undisturbed(self._logged(found, (REWRITE_ID,)), REWRITE_ID, rewrite.read_at)
             if not is_right or not there.issuperset(rewrite.removed):
-                raise ConflictError("the files were not there when they were read", where=rewrite.table)
+                raise ConflictError("the files did not exist when they were read", where=rewrite.table)
             own = {**rewrite.summary, REWRITE_ID: rewrite.id}
             summary = {key(self._pipeline, name): value for name, value in own.items()}
             self._add(found, rewrite.added, summary, frozenset(rewrite.removed))
@@ -334,7 +332,7 @@ class MemoryCatalog:
     def _there(self, table: str) -> _Table:
         found = self._tables.get(table)
         if found is None:
-            raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+            raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=table)
         return found
 
     def _lost_question(self) -> str:

@@ -37,8 +37,8 @@ from frazil.upsert.records.key_names import places_of
 from frazil.write.target import TableTarget
 
 _UNTOLD = (
-    "the row before the change lacks {0}, which the record's key does not tell either: it is not known whether the"
-    " row had another key, as of PostgreSQL without `REPLICA IDENTITY FULL`"
+    "the row before the change lacks {0}, and so does the record's key: it is unknown whether the row had another"
+    " key, as with PostgreSQL without `REPLICA IDENTITY FULL`"
 )
 _UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
 

@@ -35,13 +35,17 @@ TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE = IGNORED
 FAULTS = {
     NO_ENVELOPE: Fault("not_an_envelope", "the record has none of the fields of the envelope that the table expects"),
     NO_OPERATION: Fault("unknown_operation", "the record names no operation"),
-    NO_OBJECT: Fault("not_an_envelope", "an image of the row is there and is no object"),
-    UNKNOWN_OPERATION: Fault("unknown_operation", "the operation is none that the envelope has"),
+    NO_OBJECT: Fault("not_an_envelope", "the row before or after the change is not an object"),
+    UNKNOWN_OPERATION: Fault("unknown_operation", "the envelope has no such operation"),
     NO_AFTER: Fault("missing_image", "the operation needs the row after the change, and the record lacks it"),
     NO_BEFORE: Fault("missing_image", "the operation needs the row before the change, and the record lacks it"),
     NO_KEY: Fault("missing_key", "the row of the change has no value for a column of the key"),
-    NO_ROWS: Fault("missing_image", "the message has no rows, as of a source that does not log rows (`binlog_format`)"),
-    OTHER_ROWS: Fault("missing_image", "`old` has not as many rows as `data`, so whose values they were is not known"),
+    NO_ROWS: Fault(
+        "missing_image", "the message has no rows, as from a source that does not log rows (`binlog_format`)"
+    ),
+    OTHER_ROWS: Fault(
+        "missing_image", "`old` and `data` have different numbers of rows, so the old values cannot be assigned to rows"
+    ),
 }
 """The faults of inconsistent envelopes, by kind of record."""
 

@@ -20,8 +20,8 @@ from frazil.upsert.records.key_names import leaves_of, name_columns
 from frazil.write.target import TableTarget
 
 _NONE = "the message names no primary key (`pkNames`): name the table's `key_columns`"
-_NO_ID = "the document has no `_id`, and its row is found by it"
-_OTHER = "the message's primary key is {}, and the table's rows are found by {}: name the table's `key_columns`"
+_NO_ID = "the document has no `_id`, which identifies its row"
+_OTHER = "the message's primary key is {}, and the table's rows are identified by {}: name the table's `key_columns`"
 
 
 def takes_primary_keys(target: TableTarget) -> bool:

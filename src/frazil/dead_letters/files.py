@@ -62,8 +62,9 @@ def pieces(dead_letters: TableTarget, file: StoredFile, columns: Sequence[str] |
     """
     if file.has_deletes:
         raise TableStopped(
-            "rows of the dead-letter table were deleted by another engine, and its files still have them",
-            "rewrite its data files there, so that no delete file is left, or use frazil dead-letters drop from now on",
+            "another engine deleted rows of the dead-letter table with delete files",
+            "rewrite the data files of the dead-letter table there, so that no delete file remains, or use `frazil"
+            " dead-letters drop` from now on",
             dead_letters.name,
         )
     wanted = dead_letters.arrow_schema
@@ -133,5 +134,5 @@ def abandoning(*writers: FileWriter) -> Iterator[None]:
         for writer in writers:
             writer.abandon()
         if isinstance(error, OSError):
-            raise UnavailableError(f"the store does not take or give a file: {error}") from None
+            raise UnavailableError(f"the store does not read or write a file: {error}") from None
         raise

@@ -117,9 +117,8 @@ def _commit_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -
     state = catalog.load(pending.table)
     if state is None or state.uuid != pending.uuid:
         raise TableStopped(
-            f"the rows of retried dead letters are for a table that is no longer there: retry={pending.id}",
-            "restore the table; or, to do without these rows, remove the property that ends in"
-            f" {OPEN_REPLAY}{pending.id}",
+            f"the rows of replayed dead letters belong to a table that no longer exists: replay={pending.id}",
+            f"restore the table; or, to abandon these rows, remove the property that ends in {OPEN_REPLAY}{pending.id}",
             dead_letters,
         )
     there = is_recorded(catalog.history(pending.table, (REPLAY_ID,)), REPLAY_ID, pending.id, pending.since)
@@ -133,8 +132,8 @@ def _commit_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -
 
 def _outcome_unknown(dead_letters: str, replay_id: str) -> TableStopped:
     return TableStopped(
-        f"snapshots were expired that say whether retried dead letters are in the table: retry={replay_id}",
-        "look whether their rows are in the table, add the files if they are not, and then remove the property that"
+        f"the snapshots that show whether replayed dead letters are in the table were expired: replay={replay_id}",
+        "check whether their rows are in the table, add the files if they are not, and then remove the property that"
         f" ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
         dead_letters,
     )

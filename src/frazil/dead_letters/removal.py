@@ -147,7 +147,7 @@ def _remove_one_by_one(catalog: Catalog, dead_letters: str, removal: RemovedDead
             _leave_out(catalog, state, gone, removal.id)
             return
     raise ConflictError(
-        "other retries of dead letters are in the way", remedy="try again when they are done", where=dead_letters
+        "other replays of dead letters are running", remedy="replay again when they have finished", where=dead_letters
     )
 
 
@@ -187,8 +187,8 @@ def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], replay_id:
 
 def _outcome_unknown(dead_letters: str, replay_id: str) -> TableStopped:
     return TableStopped(
-        f"snapshots were expired that say whether retried dead letters are in the table: retry={replay_id}",
-        "look whether their rows are in the table, drop the letters if they are, and then remove the property that"
-        f" ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
+        f"the snapshots that show whether replayed dead letters are in the table were expired: replay={replay_id}",
+        "check whether their rows are in the table, drop the dead letters if they are, and then remove the property"
+        f" that ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
         dead_letters,
     )

@@ -134,7 +134,9 @@ class Replayer:
     def _replay(self, table: Table, dead_letters: TableState, selection: Selection) -> ReplayResult:
         if table.state is None:
             raise SpecError(
-                "there is no such table to put letters into", remedy="frazil run makes it", where=table.name
+                "the table of the dead letters does not exist",
+                remedy="start `frazil run`, which creates the table",
+                where=table.name,
             )
         files = self._touched(dead_letters, selection)
         if not files:
@@ -190,8 +192,8 @@ class Replayer:
             attempt.abandon()
             meet(self._catalog, self._schemas, table, attempt.needs)
         raise SpecError(
-            "the letters ask for changes of the table again and again",
-            remedy="retry them in smaller parts, by --topic, --partition and --offset",
+            "the dead letters need one schema change after another",
+            remedy="replay fewer at a time, by --topic, --partition and --offset",
             where=table.name,
         )
 
@@ -205,7 +207,7 @@ class Replayer:
         try:
             state = self._catalog.load(table.name)
             if state is None or table.state is None or state.uuid != table.state.uuid:
-                raise ConflictError("the table was made anew while its letters were read", where=table.name)
+                raise ConflictError("the table was recreated while its dead letters were read", where=table.name)
             pending = PendingReplay(new_id(), table.name, state.uuid, state.head_id, written.rows)
             mark_replay(self._catalog, dead_letters, pending)
         except FrazilError:
@@ -311,7 +313,7 @@ class _Attempt:
 
 def _in_the_way(table: Table) -> ConflictError:
     return ConflictError(
-        "other retries of dead letters are in the way",
-        remedy="try again when they are done",
+        "other replays of dead letters are running",
+        remedy="replay again when they have finished",
         where=table.dead_letter_table_name,
     )

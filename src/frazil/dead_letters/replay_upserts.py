@@ -110,8 +110,8 @@ def replace_rows(
         except OldRowsMissing as gone:
             table.key_updates.unpaired |= set(gone.places(draft.topics))
     raise SpecError(
-        "the letters ask for changes of the table again and again",
-        remedy="retry them in smaller parts, by --topic, --partition and --offset",
+        "the dead letters need one schema change after another",
+        remedy="replay fewer at a time, by --topic, --partition and --offset",
         where=table.name,
     )
 
@@ -279,10 +279,10 @@ class _Replacing:
         name, before = self._table.name, self._table.state
         state = self._catalog.load(name)
         if state is None or before is None or state.uuid != before.uuid:
-            raise ConflictError("the table was made anew while its letters were read", where=name)
+            raise ConflictError("the table was recreated while its dead letters were read", where=name)
         history = self._catalog.history(name, (REPLAY_ID, COMMIT_ID))
         if not is_unmoved(history, self._dead_letters.since, state.progress.commit_id):
-            raise ConflictError("other retries of dead letters are in the way", where=name)
+            raise ConflictError("other replays of dead letters are running", where=name)
         return state
 
     def _attempt(self, draft: Draft, state: TableState, judge: _Judge) -> _Attempt:

@@ -30,7 +30,7 @@ from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
 _ALL = 2**31
-_EMPTYING = "a truncate takes away all rows, and nobody can tell which of them came after it"
+_EMPTYING = "a truncate deletes all rows, and it is unknown which rows are newer"
 
 
 class Draft:

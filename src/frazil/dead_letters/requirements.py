@@ -51,7 +51,7 @@ def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], top
     Raises: UnavailableError where the registry does not answer; SpecError without a registry.
     """
     if schemas is None:
-        raise SpecError("the letters need a schema registry, and the pipeline file names none", where=table.name)
+        raise SpecError("the dead letters need a schema registry, and the pipeline file names none", where=table.name)
     literals = [selector.literal for selector in table.spec.topics if selector.literal]
     table.schema.schemas |= schemas.fetch_for(table.spec, ids, min(literals or topics))
 
@@ -79,5 +79,5 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         )
         table.state = state
     except NameConflict as error:
-        remedy = "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`"
+        remedy = "leave these dead letters out, by --offset or --error-class, or leave the field out with `exclude`"
         raise SpecError(str(error), remedy=remedy, where=table.name) from None

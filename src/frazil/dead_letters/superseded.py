@@ -30,19 +30,19 @@ APPLY, SUPERSEDED, UNKNOWN, BLOCKED, ASK, ASK_OR_APPLY = range(6)
 topic may know, else unknown; the topic may know better, else it applies.
 """
 _SUPERSEDED = Mismatch(
-    0, "", "superseded", "a newer change of the row is in the table, or came after this one in its partition"
+    0, "", "superseded", "a newer change of the row is in the table, or follows this one in its partition"
 )
 _UNKNOWN = Mismatch(
     0,
     "",
     "order_unknown",
-    "nobody can tell whether a newer change of the row has come since: neither the row in the table nor the topic does",
+    "it is unknown whether a newer change of the row exists: neither the row in the table nor the topic shows it",
 )
 _BLOCKED = Mismatch(
     0,
     "",
     "newer_dead_letter",
-    "a newer change takes the row away, and is a dead letter itself: retry them together, or drop both if it is a"
+    "a newer change deletes the row, and is a dead letter itself: replay them together, or drop both if it is a"
     " truncate",
 )
 

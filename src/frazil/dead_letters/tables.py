@@ -105,10 +105,15 @@ class DeadLetterTables:
             return progress
         dead_letter_table = self._catalog.load(dead_letters.table)
         if dead_letter_table is None or dead_letter_table.history_lost:
-            lost = "is gone" if dead_letter_table is None else "has lost the snapshot that says which letters it has"
+            lost = (
+                "no longer exists"
+                if dead_letter_table is None
+                else "has lost the snapshot that shows which dead letters it has"
+            )
             raise TableStopped(
-                f"the dead-letter table {dead_letters.table} {lost}, and the table's newest commit has letters for it",
-                "restore it: the letters' files are named in the summary of the table's newest snapshot",
+                f"the dead-letter table {dead_letters.table} {lost}, and the table's newest commit has pending dead"
+                " letters for it",
+                "restore it: the summary of the table's newest snapshot names the files of the dead letters",
                 dead_letters.table,
             )
         # In this order: another process that commits to the table after us has delivered these dead letters before; if
@@ -199,7 +204,7 @@ def _store_reached(dead_letters: str) -> Iterator[None]:
     except ConnectionError:
         raise
     except OSError as error:
-        raise UnavailableError(f"the store does not give or take a file: {error}", where=dead_letters) from None
+        raise UnavailableError(f"the store does not read or write a file: {error}", where=dead_letters) from None
 
 
 def read_dead_letters(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:
@@ -240,7 +245,7 @@ def refuse_other_table(found: TableState, owner: str) -> None:
     missing = DEAD_LETTER_TYPES.keys() - {FAR_TIME} - {field.name for field in found.schema.fields}
     if missing:
         raise TableStopped(
-            f"the table {found.name} is for something else than dead letters: it has no column {min(missing)}",
+            f"the table {found.name} is not a dead-letter table: it has no column {min(missing)}",
             "name another one: `dead_letters: {table: …}`",
             owner,
         )

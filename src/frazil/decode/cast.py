@@ -55,7 +55,7 @@ Owner = NDArray[np.int32]
 NOT_ADDED = "not added: `schema_evolution` is `freeze`"
 """The end of the refusal of a new field."""
 
-_NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` lets it have none"
+_NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` forbids new columns"
 
 
 @dataclass

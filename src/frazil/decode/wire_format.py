@@ -188,9 +188,12 @@ def _read_ids(buffer: U8, start: I32, end: I32, width: int) -> tuple[NDArray[np.
 def _faults(width: int) -> tuple[Fault, ...]:
     return (
         Fault("tombstone", "there is no value (a tombstone)"),
-        Fault("no_wire_format", "the value does not begin with the zero byte that goes before a schema's id"),
-        Fault("no_wire_format", "the value begins with {, as JSON text does, and not with the frame of a schema's id"),
-        Fault("malformed", f"the value is shorter than the {1 + width} bytes of its frame"),
+        Fault("no_wire_format", "the value does not begin with the magic byte 0 of the wire format"),
+        Fault(
+            "no_wire_format",
+            "the value begins with {, as JSON text does, and not with the wire format of a schema's id",
+        ),
+        Fault("malformed", f"the value is shorter than the {1 + width} bytes of the wire format's header"),
         Fault("malformed", "the schema's id is negative"),
     )
 

@@ -40,7 +40,11 @@ def summarise(
         "catalog": f"jdbc:sqlite:{lake.catalog}",
         "warehouse": str(lake.warehouse),
     }
-    verdict = "every record arrived once, with its values" if is_equal else "the tables do not hold what was sent"
+    verdict = (
+        "every record arrived once, with its values"
+        if is_equal
+        else ("the tables do not have the records that were sent")
+    )
     parts = ["what arrived: " + verdict, _aligned(_arrivals(arrivals)), TOP_PAGES, _aligned(_pages(top_pages))]
     if arrivals[0].metadata:
         # The long part comes first, so that the terminal still shows what arrived.

@@ -134,7 +134,7 @@ def claim(directory: Path) -> TextIO:
     mark = directory / _MARK
     if directory.exists() and not mark.exists() and any(directory.iterdir()):
         raise SpecError(
-            "the folder is not empty, and not a demo's: nothing in it was touched",
+            "the folder is not empty and has no demo: nothing in it was changed",
             remedy="name another with --dir",
             where=str(directory),
         )

@@ -14,14 +14,14 @@ from frazil.ingest.state.bad_records import FEWEST_TO_JUDGE
 from frazil.report.task_report import TaskReport, merge_reports
 from frazil.spec import TableSpec
 
-TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
+TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
 TOMBSTONE_REMEDY = (
     "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
     " `mode: upsert` where they delete rows"
 )
 _KEYLESS_REMEDY = (
-    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a primary"
-    " key cannot be told apart"
+    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source table without a"
+    " primary key cannot be identified"
 )
 _REMEDIES: Mapping[str, str] = {
     "tombstone": TOMBSTONE_REMEDY,
@@ -56,7 +56,7 @@ def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = 
     job = job_of([planned], is_trial=True, schema=schema)
     merged = merge_reports(planned.table.name, jobs.run([planned.batch], job, with_offsets=True, pool="small"))
     if not merged.bad_records.first:
-        return ConflictError("a bad record was gone when it was looked for", where=planned.table.name)
+        return ConflictError("a bad record no longer existed when it was read again", where=planned.table.name)
     first = merged.bad_records.first[0]
     field = f"field {first.path}: " if first.path else ""
     more = f" (and {merged.bad_records.count - 1} more in this batch)" if merged.bad_records.count > 1 else ""
@@ -75,5 +75,7 @@ def too_many_bad(jobs: JobRunner, planned: Planned, report: TaskReport) -> Frazi
     limit = planned.table.spec.dead_letters.stop_above
     if isinstance(error, RecordError):
         bad, count = report.bad_records.count, report.counts.record_count
-        error.message = f"{bad} of {count} records are bad, more than {100 * limit:g}% of late: {error.message}"
+        error.message = (
+            f"{bad} of {count} records are bad, more than {100 * limit:g}% of recent records: {error.message}"
+        )
     return error

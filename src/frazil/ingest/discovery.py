@@ -158,14 +158,14 @@ class Discovery:
                     return lost
                 raise TableStopped(
                     f"the topic ends at offset {ends[topic, partition]}, before the table's next offset {offset}",
-                    "the topic lost records (an unclean leader election, or it was made anew): see that the table and the"
-                    " topic belong together, then set `start` for a new table",
+                    "the topic lost records (an unclean leader election, or it was recreated): check that the table"
+                    " and the topic belong together, then set `start` for a new table",
                     where,
                 )
             if offset < first and table.spec.on_data_loss == "stop":
                 raise TableStopped(
-                    f"records {offset} to {first - 1} are gone from Kafka before they were read (retention)",
-                    "set `on_data_loss: skip` on the table to go on from the first record that is left",
+                    f"records {offset} to {first - 1} were deleted from Kafka before they were read (retention)",
+                    "set `on_data_loss: skip` on the table to continue from the first record that still exists",
                     where,
                 )
             if offset < first:
@@ -182,16 +182,15 @@ class Discovery:
             raise TableStopped(*describe_error(mismatch))
         if table.spec.mode == "upsert" and state.format_version < 2:
             raise TableStopped(
-                "the table has format version 1, and rows can be replaced from 2 on",
-                "upgrade it with an engine of your choice, in Spark: ALTER TABLE … SET TBLPROPERTIES"
-                " ('format-version' = '2')",
+                "the table has format version 1, and upsert tables need version 2 or 3",
+                "upgrade the table, in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '2')",
                 table.name,
             )
         if state.history_lost:
             raise TableStopped(
-                "the snapshot that carried this pipeline's progress was expired",
-                "restore a snapshot with the summary key frazil."
-                f"{self._spec.pipeline}.offsets, or drop the table to load it anew",
+                "the snapshot with this pipeline's progress was expired",
+                f"restore a snapshot with the summary key frazil.{self._spec.pipeline}.offsets, or drop the table to"
+                " load it again",
                 table.name,
             )
         known = state.progress.cluster_id
@@ -206,14 +205,14 @@ class Discovery:
         """A topic may appear whose table would be another table's dead-letter table, or have no name."""
         if not all(table.name.split(".")):
             raise TableStopped(
-                f"`{table.name}` is no name for a table: one of its parts is empty",
+                f"`{table.name}` is not a table name: one of its parts is empty",
                 "leave its topic out of `topics`, and give it a table under `tables`",
                 table.name,
             )
         owner = self._owner_of_dead_letter_table.get(table.name)
         if owner is not None:
             raise TableStopped(
-                f"this table is where dead letters of {owner} go",
+                f"this table is the dead-letter table of {owner}",
                 "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
                 table.name,
             )
@@ -223,7 +222,7 @@ class Discovery:
             now = table.offsets.topics.get(topic)
             if now is not None and now.id != topic_id:
                 raise TableStopped(
-                    f"topic {topic} was deleted and created again: its offsets mean other records now",
+                    f"topic {topic} was deleted and recreated: its offsets refer to other records now",
                     "to load the new topic, use another table, or another `pipeline` name for this one",
                     f"topic {topic}",
                 )
@@ -328,6 +327,6 @@ def _empty_pattern(spec: PipelineSpec, pattern: str, source: Source) -> SpecErro
     )
     return SpecError(
         f"the regular expression /{pattern}/ matches no topic",
-        remedy=f"correct it; {hint}",
+        remedy=f"correct the expression; {hint}",
         where=place(spec.path, line_of(spec.path, f"/{pattern}/")),
     )

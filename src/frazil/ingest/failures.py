@@ -57,4 +57,4 @@ def named_jvm_death() -> Iterator[None]:
 
 def jvm_has_ended() -> UnavailableError:
     """What is said then."""
-    return UnavailableError("the JVM has ended", remedy="start frazil run again; see its log for the cause")
+    return UnavailableError("the JVM has ended", remedy="start `frazil run` again; its log has the cause")

@@ -32,7 +32,7 @@ log = structlog.get_logger("frazil")
 EMPTY_RETRY_S = 5.0
 # A search for columns begins where the last one did: it may take a tenth of the time.
 EMPTY_RETRY_TIMES = 9
-TOO_BAD = "too many of the table's first records are bad: the dead letters of some are kept before it stops"
+TOO_BAD = "too many of the table's first records are bad: some dead letters are committed before the table stops"
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     remedy = "produce records with fields, or declare `columns`"
     if not report.bad_records.first:
         kinds = ", ".join(sorted(report.counts.ignored_records))
-        why = f"; those that were read make no change of a row ({kinds})" if kinds else ""
-        left_out = "leave the topic out where it has no others, " if kinds else ""
+        why = f"; those that were read change no row ({kinds})" if kinds else ""
+        left_out = "leave the topic out if it has no other records, " if kinds else ""
         reason = f"no record has a field yet, so the table has no column{why}"
         return UnavailableError(reason, remedy=left_out + remedy)
     first = report.bad_records.first[0]

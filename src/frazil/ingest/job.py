@@ -194,7 +194,7 @@ def _is_elsewhere(text: str) -> bool:
 def _remedy(error: Exception) -> str:
     text = str(error)
     if "No space left" in text:
-        return "make room on the disk; Frazil retries with back-off"
+        return "free disk space; Frazil retries with back-off"
     if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return f"name a Python {version} that every executor has in spark.conf, as spark.pyspark.python"

@@ -191,7 +191,7 @@ class Loader:
             return
         raise FencedError(
             f"a later run of pipeline {self._name} writes this table: epoch={epoch}",
-            remedy="let that run go on, or stop it and start this one again",
+            remedy="let that run continue, or stop it and start this one again",
             where=table.name,
         )
 

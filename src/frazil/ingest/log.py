@@ -28,7 +28,7 @@ log = structlog.get_logger("frazil")
 # While a transaction is not whole: how soon Debezium's topic of transactions is asked again, later and later.
 FIRST_HELD_S = 0.25
 LONGEST_HELD_S = 5.0
-HELD = "the newest transaction is not known to be whole yet"
+HELD = "the newest transaction is not known to be complete yet"
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
 # So many doublings are beyond the longest; without a limit a number that outgrows its type would end a long outage.

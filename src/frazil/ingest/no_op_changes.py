@@ -45,7 +45,8 @@ def find_no_op_change(
         return found
     names = sorted(format_path(("_key", *path[1:]) if path[0] == KEY_ROOT else path) for path in found.fields)
     raise SpecError(
-        f"records ask for a change of the table that leaves it as it is: field {', '.join(names)}",
-        remedy="leave the field out with `exclude`, or declare a column for it or for what is around it, and report it",
+        f"records need a schema change that changes nothing: field {', '.join(names)}",
+        remedy="leave the field out with `exclude`, or declare a column for it or for the field that contains it, and"
+        " report this error",
         where=after.name,
     )

@@ -13,7 +13,7 @@ def keeps_old_metadata(state: TableState | None) -> str:
     if state is None or DELETES_OLD in state.properties:
         return ""
     return (
-        "every commit leaves a metadata file behind, 86,400 a day with a commit a second, until table care removes it as an"
-        f" orphan. `ALTER TABLE {state.name} SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`: each commit removes the oldest"
-        " one then"
+        "every commit leaves a metadata file behind, 86,400 a day with a commit a second, until table maintenance"
+        f" removes it as an orphan. `ALTER TABLE {state.name} SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`: then each"
+        " commit removes the oldest one"
     )

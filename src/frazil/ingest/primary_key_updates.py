@@ -23,7 +23,7 @@ log = structlog.get_logger("frazil")
 # The source sends both halves at once, and repeats what it has sent without a pause.
 WAITED_MS = 60_000
 LOOK_AGAIN_S = 10.0
-PENDING = "a row gets another key, and not all records that tell of it are in Kafka yet"
+PENDING = "a primary-key update is incomplete: its other part is not in Kafka yet"
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class RunTimeouts:
     def _given_up(self, error: UnavailableError) -> UnavailableError:
         """The error in the words of somebody who will not try again."""
         remedy = error.remedy.removeprefix("Frazil retries with back-off; ")
-        again = "then run it again, or give it longer with --timeout"
+        again = "then run the command again, or give it longer with --timeout"
         return UnavailableError(
             f"not caught up after waiting for {_duration(self._limit_s or 0.0)}: {error.message}",
             remedy=f"{remedy}; {again}" if remedy else again,

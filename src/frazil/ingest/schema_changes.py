@@ -62,7 +62,8 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
         after, most = change(schema), table.spec.limits.columns
         if len(after.field_ids) > max(most, len(schema.field_ids)):
             raise SpecError(
-                f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and it may have {most}",
+                f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and its limit is"
+                f" {most}",
                 remedy=WIDE_REMEDY,
                 where=table.name,
             )
@@ -110,5 +111,5 @@ def check_metadata_names(requested_fields: RequestedFields, columns: Iterable[st
 def same_table(before: TableState, found: TableState) -> TableState:
     """The table as it is now. Another one of the name is to be loaded, with all that is asked of a table then."""
     if found.uuid != before.uuid:
-        raise ConflictError("the table was dropped and made again", where=found.name)
+        raise ConflictError("the table was dropped and recreated", where=found.name)
     return found

@@ -187,8 +187,9 @@ def ignored_phrases(ignored: Iterable[Misplaced], key: str = "value") -> str:
         return ""
     first, more = found[0], f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return (
-        f"field {first.path}: the logicalType {first.logical} stands beside the type {first.kind}, where Avro ignores"
-        f" it{more}; write `{key}: {{format: avro, logical_types: lenient}}` to read it as meant, or correct the schema"
+        f"field {first.path}: the logicalType {first.logical} is beside the type {first.kind}, where Avro ignores"
+        f" it{more}; write `{key}: {{format: avro, logical_types: lenient}}` to read it as meant, or correct the"
+        " schema"
     )
 
 

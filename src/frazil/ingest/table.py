@@ -149,5 +149,5 @@ def note_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) 
     catalog.mark(state.name, KEY_COLUMNS, json.dumps(columns))
     loaded = catalog.load(state.name)
     if loaded is None:
-        raise UnavailableError("the table is gone", remedy="see who dropped it", where=state.name)
+        raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=state.name)
     return loaded

@@ -58,7 +58,7 @@ def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError
     unknown = unknown_transform(spec_kept, state.sorting if spec.sort_by is None else UNSORTED_SORT_ORDER)
     if unknown:
         return SpecError(
-            f"the table is arranged by {unknown}, a transform that is not known here",
+            f"the table is partitioned or sorted by {unknown}, which is not a known transform",
             remedy="write `partition_by` and `sort_by` with known transforms, or use another table",
             where=state.name,
         )

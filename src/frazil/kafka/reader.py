@@ -51,7 +51,7 @@ class KafkaReader:
             raise UnavailableError(f"transactions cannot be looked for: {error.args[0].str()}", where=servers) from None
         except Silence:
             self.close()
-            raise UnavailableError(f"no record has come for {self._timeout_s:.0f} s", where=servers) from None
+            raise UnavailableError(f"no record has arrived for {self._timeout_s:.0f} s", where=servers) from None
         return found, asked.reached
 
     def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
@@ -66,7 +66,7 @@ class KafkaReader:
         except KafkaException as error:
             raise UnavailableError(f"records cannot be read again: {error.args[0].str()}", where=where) from None
         except Silence:
-            raise UnavailableError(f"records did not come within {self._timeout_s:.0f} s", where=where) from None
+            raise UnavailableError(f"records did not arrive within {self._timeout_s:.0f} s", where=where) from None
 
     def close(self) -> None:
         """Closes the client; the next read opens another."""

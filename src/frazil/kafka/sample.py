@@ -38,5 +38,5 @@ def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], cl
     except KafkaException as error:
         raise UnavailableError(f"the sample cannot be read: {error.args[0].str()}", where=servers) from None
     except Silence:
-        raise UnavailableError(f"the sample did not come within {_TIMEOUT_S:.0f} s", where=servers) from None
+        raise UnavailableError(f"the sample did not arrive within {_TIMEOUT_S:.0f} s", where=servers) from None
     return found

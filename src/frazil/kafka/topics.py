@@ -243,7 +243,7 @@ class KafkaTopics:
         words = reason if isinstance(reason, str) else reason.str()
         return (_Away if is_away else UnavailableError)(
             f"Kafka is not reachable: {words}",
-            remedy="see whether a broker runs at bootstrap.servers and lets this client in",
+            remedy="check that a broker is running at bootstrap.servers and accepts this client",
             where=self._servers,
         )
 

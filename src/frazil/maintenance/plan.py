@@ -145,10 +145,10 @@ def plan_maintenance(
     if is_open(spec.window, now_ms):
         actions += _rewrites(metadata, maintenance, health, mode)
     else:
-        waiting.append("files are rewritten in the window of `maintenance.window` alone")
+        waiting.append("files are rewritten only within `maintenance.window`")
     actions += _carrying(metadata, maintenance, mode, is_rewritten=bool(actions))
     if metadata.has_own_retention:
-        waiting.append("the branch main has a retention of its own, by which Iceberg would expire progress too")
+        waiting.append("the branch main has its own retention, with which Iceberg would expire progress too")
     elif not holds.waits:
         actions += _expiry(metadata, maintenance, holds, now_ms, mode)
     if is_open(spec.window, now_ms):
@@ -208,7 +208,7 @@ def _rewrites(
     most = max(FEWEST_MANIFESTS, 2 * sum(manifests) // MANIFEST_BYTES)
     if maintenance.spec.manifests and len(manifests) > most:
         reason = f"{len(manifests):,} manifests of {_size(sum(manifests) / len(manifests))} each"
-        yield Action("manifests", metadata.name, reason, "readers plan with fewer of them")
+        yield Action("manifests", metadata.name, reason, "readers plan with fewer manifests")
 
 
 def _compaction(
@@ -315,11 +315,11 @@ def _carrying(
     """
     depth = progress_depth(metadata)
     if needs_carrying(metadata, _retention(metadata, maintenance.spec)):
-        reason = "the newest progress lies behind many snapshots of other writers"
+        reason = "the newest progress is behind many snapshots of other writers"
         yield Action("carry", metadata.name, reason, "snapshots before it can be expired")
     elif mode not in ("busy", "eager") and (depth > 1 or (depth == 1 and is_rewritten)):
-        tells = "does not tell" if depth > 1 else "will not tell, once files are rewritten,"
-        reason = f"the newest snapshot {tells} how far the table is"
+        tells = "does not have" if depth > 1 else "will not have, once files are rewritten,"
+        reason = f"the newest snapshot {tells} the table's progress"
         yield Action("carry", metadata.name, reason, "others may expire all snapshots but the newest")
 
 
@@ -336,7 +336,7 @@ def _expiry(
         count = len(metadata.snapshots)
         reason = f"{len(ids):,} of {count:,} snapshots are older or more than `maintenance.snapshots` keeps"
         saved = metadata.metadata_bytes * len(ids) / count
-        gain = f"about {_size(saved)} of metadata less at each commit, and the files that only they name"
+        gain = f"about {_size(saved)} of metadata less at each commit, and the files that only they reference"
         yield Action("expire", metadata.name, reason, gain, snapshots=ids)
 
 
@@ -366,7 +366,7 @@ def _daily(
             if last_ms is None
             else f"were last looked for {(now_ms - last_ms) / 3_600_000:.0f} h ago"
         )
-        reason = f"files that no snapshot names {when}"
+        reason = f"files that no snapshot references {when}"
         gain = f"the space of those older than {spec.orphan_age_s / 3600:.0f} h"
         yield Action("orphans", metadata.name, reason, gain)
     counted = [metadata.snapshots[i].at_ms for i in metadata.statistics if i in metadata.snapshots]

@@ -202,7 +202,7 @@ class MaintenanceRunner:
             waits = _unfinished(metadata.name)
         others = {pipeline for pipeline, name in marks if name == "created"} - {self._pipeline}
         if maintained.owners and others:
-            waits = f"another pipeline keeps dead letters here as well: {min(others)}"
+            waits = f"another pipeline stores dead letters here as well: {min(others)}"
         back_to += before_first_commit(metadata, self._pipeline)
         return Holds(
             back_to, waits, frozenset(path for owner in maintained.owners for path in self._pending_files(owner))
@@ -227,7 +227,7 @@ class MaintenanceRunner:
 
 
 def _unfinished(dead_letter_table: str) -> str:
-    return f"a retry of dead letters is not finished: {dead_letter_table}"
+    return f"a replay of dead letters is not finished: {dead_letter_table}"
 
 
 def _marks(metadata: TableMetadata) -> Iterator[tuple[tuple[str, str], str]]:

@@ -63,7 +63,7 @@ class Finding:
 def failed(name: str, tried: str, error: FrazilError | TableStopped) -> Finding:
     """Returns the finding of a check that raised this error."""
     problem = problem_of(error)
-    remedy = problem.remedy.removesuffix("; frazil check looks at all of them")
+    remedy = problem.remedy.removesuffix("; `frazil check` checks all services")
     return Finding(name, False, tried, problem.message, remedy, problem.where)
 
 
@@ -184,9 +184,9 @@ def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:
     for table in tables:
         error = order_mismatch(table.spec, table.state, file) if table.state is not None else None
         if error is not None:
-            tried = "looked for the columns that compaction is to order rows by"
+            tried = "looked for the columns by which compaction sorts rows"
             remedy = f"{error.remedy}; files are not rewritten until then"
-            yield Finding(f"care of {table.name}", False, tried, error.message, remedy, error.where)
+            yield Finding(f"maintenance of {table.name}", False, tried, error.message, remedy, error.where)
 
 
 def comparison(spec: PipelineSpec, source: Source | None, catalog: Catalog) -> Callable[[Table], None]:
@@ -214,29 +214,30 @@ def _load(table: Table, catalog: Catalog) -> None:
 def _describe(name: str, tried: str, table: Table) -> Finding:
     if table.state is None:
         declared = new_schema((column.name, column.type) for column in table.spec.columns)
-        return Finding(name, True, tried, f"not there yet; run makes it{_warnings(table, declared)}")
+        return Finding(name, True, tried, f"not created yet; `frazil run` creates it{_warnings(table, declared)}")
     rows = f", {plural(table.catalog.size.live_row_count, 'row')}" if table.catalog.size else ""
     parts = ", ".join(partition_terms(table.state.partitioning, table.state.schema))
     layout = f", partitioned by {parts}" if parts else ""
     there = f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}"
     widened = compare_schemas(table.state.schema, declared_adder(table.spec)(table.state.schema))
     if widened:
-        there += f"; run adds or widens {', '.join(f'{one.path}: {one.kind}' for one in widened)}, as `columns` asks"
+        columns = ", ".join(f"{one.path}: {one.kind}" for one in widened)
+        there += f"; `frazil run` adds or widens {columns}, as `columns` declares"
     kept = [key for key, text in table.spec.properties.items() if table.state.properties.get(key) != text]
     if kept:
-        there += f"; keeps its own {', '.join(sorted(kept))}: `properties` are those of a table that is made"
+        there += f"; keeps its own {', '.join(sorted(kept))}: `properties` are for new tables"
     return Finding(name, True, tried, there + _warnings(table, table.state.schema))
 
 
 def _warnings(table: Table, schema: Schema) -> str:
     found = (text_order(table.spec, schema), keeps_old_metadata(table.state))
-    return "".join(f"; mind: {words}" for words in found if words)
+    return "".join(f"; warning: {words}" for words in found if words)
 
 
 def check_local_folder(name: str, folder: Path) -> Finding:
     """Checks whether files can be created in a folder that exists or can be created. Nothing is written."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
-    tried = f"looked at the rights on {there}"
+    tried = f"checked the permissions of {there}"
     if not there.is_dir():
         return Finding(
             name, False, tried, f"{there} is a file, not a folder", "move it, or name another place", str(there)
@@ -245,7 +246,10 @@ def check_local_folder(name: str, folder: Path) -> Finding:
         remedy = "make the folder writable for this user, or name another place"
         return Finding(name, False, tried, "this user may not write there", remedy, str(there))
     return Finding(
-        name, True, tried, f"{folder}, writable" if there == folder else f"{folder}, not there yet; run makes it"
+        name,
+        True,
+        tried,
+        f"{folder}, writable" if there == folder else f"{folder}, not created yet; `frazil run` creates it",
     )
 
 
@@ -258,7 +262,7 @@ def check_store(
     if location.startswith(("/", "file:")):
         return check_local_folder("store", Path(location.removeprefix("file:")))
     if "://" not in location:
-        return Finding("store", True, "nothing yet", "the catalog chooses it when it makes the first table")
+        return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
     tried = f"listed {location}"
     try:
         found = probe(state.io_properties if state is not None else properties, location)

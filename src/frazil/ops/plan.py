@@ -52,8 +52,8 @@ _REMEDIES = {
         "fix the producer, or give the field a column for any value,"
         " `columns: {NAME: {type: string, coerce: true, field: PATH}}`"
     ),
-    "dead_letter": "a run puts such records into the dead-letter table; `on_bad_record: stop` would stop instead",
-    "skip": "a run leaves such records out and counts them; `on_bad_record: dead_letter` would keep them",
+    "dead_letter": "a run writes such records to the dead-letter table; `on_bad_record: stop` would stop instead",
+    "skip": "a run skips such records and counts them; `on_bad_record: dead_letter` would keep them",
 }
 ReadSample = Callable[[list[OffsetRange]], list[ReadRecord]]
 
@@ -313,8 +313,8 @@ def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
         for name in names:
             if name.split(".")[0] not in there:
                 yield (
-                    f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} that were looked at has it: all of"
-                    " them would be bad ones"
+                    f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} in the sample has it: all of"
+                    " them would be bad records"
                 )
 
 
@@ -328,8 +328,8 @@ def _unopened(spec: TableSpec, schema: Schema) -> Iterator[str]:
     kind = next((kind for kind, marks in _MARKS.items() if marks <= inner), None)
     if kind is not None:
         yield (
-            f"the records look like changes as {kind.capitalize()} tells them, and each becomes a row as it is: for rows of"
-            f" the source's table say `envelope: {kind}`, and `mode: upsert` to mirror it"
+            f"the records look like changes as {kind.capitalize()} writes them, and each becomes a row as it is: for"
+            f" rows of the source table write `envelope: {kind}`, and `mode: upsert` for its current state"
         )
 
 

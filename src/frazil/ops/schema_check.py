@@ -41,7 +41,7 @@ from frazil.write.target import TableTarget
 _CONSEQUENCES = {
     "dead_letter": "records with such values become dead letters: change the schema, or the table's declared column",
     "stop": "the table stops at such a record: change the schema, or the table's declared column",
-    "skip": "records with such values are left out: change the schema, or the table's declared column",
+    "skip": "records with such values are skipped: change the schema, or the table's declared column",
 }
 
 
@@ -127,7 +127,7 @@ def _minding(finding: Finding, schema: WriterSchema, value: ValueSpec, key: str 
     format.
     """
     words = ignored_phrases(ignored_in(schema, value), key)
-    return replace(finding, found=f"{finding.found}; mind: {words}") if words else finding
+    return replace(finding, found=f"{finding.found}; warning: {words}") if words else finding
 
 
 def _unnamed(topic: str) -> Finding:

@@ -29,7 +29,7 @@ from frazil.spec import PipelineSpec
 NOT_RUNNING = "not running"
 SILENT_AFTER_MS = 60_000
 _GIVE_UP_AFTER = 2
-_REMEDY = "see whether the service that is named runs and lets this machine in; frazil check looks at all of them"
+_REMEDY = "check that the named service is running and accepts this machine; `frazil check` checks all services"
 MaintenanceStatus = Callable[[Catalog, Table, Mapping[str, Any]], MaintenanceReport | None]
 _BAD_STATES = (RunState.STOPPED, RunState.BACKING_OFF)
 
@@ -87,8 +87,8 @@ def find_process(known_state: Mapping[str, Any], now_ms: int) -> Process:
 def _silence(process: Process, now_ms: int) -> Problem:
     seconds = (now_ms - (process.updated_ms or 0)) // 1000
     return Problem(
-        f"the running process has said nothing for {seconds} s",
-        "see whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start frazil run again",
+        f"the running process has not written its state for {seconds} s",
+        "check whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start `frazil run` again",
         f"pid {process.pid} on {process.host}",
     )
 
@@ -310,7 +310,9 @@ def _state(found: _Found, known_state: Mapping[str, Any], process: Process, said
 def _loss(found: _Found, known_state: Mapping[str, Any]) -> Problem | None:
     if not found.is_reached or found.table.state is not None or known_state.get("last_commit_ms") is None:
         return None
-    return Problem("the table was there and is gone", "see who dropped it; frazil run makes it anew", found.table.name)
+    return Problem(
+        "the table no longer exists", "find out who dropped the table; `frazil run` creates it again", found.table.name
+    )
 
 
 def _size(found: _Found, known_state: Mapping[str, Any]) -> Mapping[str, int]:

@@ -101,7 +101,7 @@ class RegistryClient:
 
     def outage(self, what: str, reason: str, status: int = 0) -> UnavailableError:
         """Returns the error without a response, with its remedy. status: the HTTP status, if any."""
-        message = f"the schema registry does not give {what}: {reason}"
+        message = f"the schema registry does not return {what}: {reason}"
         return UnavailableError(message, remedy=_remedy(status, reason), where=self._hosts)
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ def _connect(settings: dict[str, Any]) -> SchemaRegistryClient:
     try:
         client = SchemaRegistryClient(settings)
     except OSError as error:  # OpenSSL's errors about certificates are OSErrors.
-        remedy = "see `registry.tls`: certificate, key and key_password must belong together"
+        remedy = "check `registry.tls`: certificate, key and key_password must belong together"
         raise SpecError(f"the registry's TLS files cannot be used: {error}", remedy=remedy) from None
     except (TypeError, ValueError) as error:
         message = f"the registry's client refuses its settings: {error}"
@@ -215,12 +215,12 @@ def _reason(error: Exception) -> str:
 
 def _remedy(status: int, reason: str) -> str:
     if status in (401, 403):
-        return "see `registry.auth`: the registry does not let this user in"
+        return "check `registry.auth`: the registry rejects this user"
     if 300 <= status < 400 or status in (404, 405):
         return (
-            "see that `registry.url` is the address of the Confluent API itself: https://registry:8081, "
-            "or https://registry/apis/ccompat/v7 of an Apicurio"
+            "check that `registry.url` is the address of the Confluent API itself: https://registry:8081, or"
+            " https://registry/apis/ccompat/v7 of an Apicurio"
         )
     if "CERTIFICATE" in reason or "SSL" in reason:
-        return "see `registry.tls`: this machine and the registry do not trust each other's certificates"
-    return "Frazil retries with back-off; see whether the registry runs at `registry.url`"
+        return "check `registry.tls`: this machine and the registry do not trust each other's certificates"
+    return "Frazil retries with back-off; check that the registry is running at `registry.url`"

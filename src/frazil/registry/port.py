@@ -73,7 +73,7 @@ def subject_of(topic: str, is_key: bool, record_name: str = "", naming: Naming =
     if not record_name:
         raise SpecError(
             f"the subject of topic `{topic}` is not known: `registry.naming` is {naming}, and the record's type is not",
-            remedy="take the schema by the id in the record, or write `naming: topic`",
+            remedy="use the schema id in the record, or write `naming: topic`",
         )
     return record_name if naming == "record" else f"{topic}-{record_name}"
 

@@ -58,7 +58,7 @@ class Gathering:
     def _text(self, place: tuple[str, int]) -> str:
         if place in self._open:
             circle = [subject for subject, _ in [*self._open[self._open.index(place) :], place]]
-            raise UnusableSchema(f"its references go in a circle: {' → '.join(circle)}")
+            raise UnusableSchema(f"its references are circular: {' → '.join(circle)}")
         if place not in self._visited:
             self._open.append(place)
             self._visited[place] = self._fetch(*place)

@@ -100,7 +100,7 @@ def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[M
     if lengths.size == 0 or lengths.max() <= reading.max_record_bytes:
         return records, []
     rows = np.flatnonzero(lengths > reading.max_record_bytes).tolist()
-    reason = f"the value is larger than the {reading.max_record_bytes} bytes that `limits` lets one have"
+    reason = f"the value is larger than the {reading.max_record_bytes} bytes that `limits.record_size` allows"
     return _without(records, rows), [Mismatch(row, "", "too_large", reason) for row in rows]
 
 

@@ -81,8 +81,8 @@ def check_sums(found: Sequence[Path]) -> None:
         if digest != wanted:
             raise UnavailableError(
                 f"the jar {jar.name} is not the one that Frazil was built with: its SHA-256 sum is {digest}",
-                remedy=f"remove the folder {jar.parent} and run frazil doctor --fetch; where it comes again, see what"
-                f" answers in place of the repository, or what {SETTINGS_VARIABLE} names",
+                remedy=f"remove the folder {jar.parent} and run frazil doctor --fetch; if the error returns, check"
+                f" what answers in place of the repository, or what {SETTINGS_VARIABLE} names",
                 where=str(jar),
             )
         _CHECKED.add(mark)
@@ -118,7 +118,7 @@ def _locked(directory: Path) -> Iterator[None]:
         lock = directory.with_suffix(".lock").open("w")
     except OSError as error:
         raise UnavailableError(
-            f"the jars have no place: {error.strerror}",
+            f"the jars cannot be stored: {error.strerror}",
             remedy="make the folder writable, or name another in FRAZIL_CACHE",
             where=str(directory.parent),
         ) from error

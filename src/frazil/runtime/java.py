@@ -63,7 +63,7 @@ def _locate(environment: Mapping[str, str]) -> Path:
     if home:
         path = Path(home) / "bin" / "java"
         if not os.access(path, os.X_OK):
-            raise UnavailableError("JAVA_HOME holds no Java", remedy=REMEDY, where=f"JAVA_HOME={home}")
+            raise UnavailableError("JAVA_HOME has no Java", remedy=REMEDY, where=f"JAVA_HOME={home}")
         return path
     found = shutil.which("java", path=environment.get("PATH", os.defpath))
     if not found:
@@ -80,7 +80,7 @@ def _read_version(path: Path) -> int:
         raise UnavailableError("this Java does not start", remedy=REMEDY, where=str(path)) from error
     match = _VERSION.search(answer.stderr + answer.stdout)
     if answer.returncode or not match:
-        raise UnavailableError("this Java does not tell its version", remedy=REMEDY, where=str(path))
+        raise UnavailableError("this Java does not report its version", remedy=REMEDY, where=str(path))
     return int(match[1])
 
 

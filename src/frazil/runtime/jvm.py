@@ -123,8 +123,8 @@ class Jvm:
             if active is not None:
                 active.stop()
             raise UnavailableError(
-                f"Spark's master gives no session: {str(error.java_exception).splitlines()[0]}",
-                remedy="see whether the master runs, has workers, and reaches this machine at spark.driver.host",
+                f"the Spark master does not start a session: {str(error.java_exception).splitlines()[0]}",
+                remedy="check that the master is running, has workers, and reaches this machine at spark.driver.host",
                 where=self._settings["spark.master"],
             ) from None
 

@@ -188,7 +188,7 @@ def _cached(name: str, key: str, files: Callable[[], Iterable[tuple[str, Path]]]
     except OSError as error:
         raise UnavailableError(
             f"the packages for the cluster cannot be packed: {error.strerror or error}",
-            remedy="make room and the folder writable, or name another in FRAZIL_CACHE",
+            remedy="free disk space and make the folder writable, or name another in FRAZIL_CACHE",
             where=str(archive.parent),
         ) from error
     return archive

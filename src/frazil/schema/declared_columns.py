@@ -50,7 +50,8 @@ def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: I
     field = ".".join(column.field or (name,))
     as_text = ", coerce: true" if column.coerce else ""
     return SpecError(
-        f"`columns` declares `{name}` as {asked}, and the table has it as {differs}, which Iceberg cannot widen to that",
+        f"`columns` declares `{name}` as {asked}, and the table has it as {differs}, which Iceberg cannot widen to"
+        " that",
         remedy=(
             f"take `{name}` out of `columns`, or write its type as the table has it; or declare the field under another"
             f" name, `columns: {{NAME: {{type: {asked}{as_text}, field: {field}}}}}`"
@@ -61,10 +62,10 @@ def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: I
 
 def _respelt(spec: TableSpec, name: str, other: str, is_there: bool) -> SpecError:
     if is_there:
-        message = f"`columns` declares `{name}`, and the table has `{other}`, which differs in capitals alone"
+        message = f"`columns` declares `{name}`, and the table has `{other}`, which differs only in letter case"
         return SpecError(message, remedy=f"write `{other}` under `columns`, as the table has it", where=spec.name)
     message = (
-        f"`columns` declares `{other}` and `{name}`, which differ in capitals alone: engines cannot tell them apart"
+        f"`columns` declares `{other}` and `{name}`, which differ only in letter case: engines cannot tell them apart"
     )
     remedy = f"give one of them another name, such as `{name}_2: {{type: …, field: {name}}}`"
     return SpecError(message, remedy=remedy, where=spec.name)

@@ -59,14 +59,16 @@ def conflict_reason(path: Path, others: Iterable[str]) -> str:
     alone.
     """
     names = " and ".join(f"`{other}`" for other in others)
-    what = f"field {'.'.join(path)} differs from {names} in capitals alone, and engines cannot tell such columns apart"
+    what = (
+        f"field {'.'.join(path)} differs from {names} only in letter case, and engines cannot tell such columns apart"
+    )
     return f"{what}: {column_settings(path)}"
 
 
 def both_reason(path: Path, other: str) -> str:
     """Returns the reason why a record with values under both names is refused. other: the name of the column."""
     both = f"`{other}` and `{path[-1]}`"
-    return f"the record has values in both {both}, which differ in capitals alone: {column_settings(path)}"
+    return f"the record has values in both {both}, which differ only in letter case: {column_settings(path)}"
 
 
 def column_settings(path: Path) -> str:

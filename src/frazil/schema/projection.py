@@ -419,7 +419,9 @@ class _Plan:
         held = type_at(column, place)
         if held is not None and self._shaping.selection.prune(held, path) is None and not adds_to(held, kind):
             # The values are never compared with the column's type, so such a record would not be refused for them.
-            raise NameConflict(f"field {format_path(path)}: {kind} does not fit its column, of which nothing is taken")
+            raise NameConflict(
+                f"field {format_path(path)}: {kind} does not fit its column, and nothing is read from it"
+            )
         cut = next(cut for cut in range(len(place) - 1, -1, -1) if type_at(column, place[:cut]) is not None)
         mine = self._inside.setdefault(place[:cut], {})
         mine[place[cut]] = _united(mine.get(place[cut]), _wrapped(kind, place[cut + 1 :]), path)

@@ -25,7 +25,7 @@ _REMEDIES: Mapping[str, str] = {
         " `columns: {NAME: {type: string, coerce: true, field: PATH}}` keeps both as text"
     ),
     "would both be the column": "leave one of them out with `exclude`, or give it a column of its own under `columns`",
-    " in capitals alone": "give the field a column of its own under `columns`, or leave it out with `exclude`",
+    " only in letter case": "give the field a column of its own under `columns`, or leave it out with `exclude`",
     "a column of its own with this name": "leave it out with `exclude`, or give it a column of its own under `columns`",
     "would share the column": "leave one of them out with `exclude`, or give it a column of its own under `columns`",
     "not for fields of records": "leave it out with `exclude`, or give it a column of its own under `columns`",

@@ -30,9 +30,9 @@ def read_atomic(
     elif fields.choice("atomic") != "transaction":
         return None
     if envelope is None or envelope.kind != "debezium":
-        message = "`atomic` shows transactions whole that Debezium's envelope tells of, and the table has none"
+        message = "`atomic` needs Debezium's envelope, and the table has none"
         problems.add(entry.line, message, "write `envelope: debezium`, or remove it")
     if len(topics) > 1 or any(selector.pattern is not None for selector in topics):
-        message = "`atomic` shows transactions whole in a table of one topic, and this one may read several"
+        message = "`atomic` needs a table of one topic, and this table may read several"
         problems.add(entry.line, message, "give each topic its table, or remove it")
     return chosen

@@ -14,9 +14,9 @@ from frazil.spec.reading import Fields
 _UPSERT_VERSION = 3
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
 _NO_ORDERS: Mapping[str, str] = {
-    "total_order": "counts the changes of one transaction and begins anew with the next",
-    "collection_order": "counts the changes of one transaction and begins anew with the next",
-    "transaction_id": "names a transaction and does not say which came first",
+    "total_order": "counts the changes of one transaction and restarts with the next",
+    "collection_order": "counts the changes of one transaction and restarts with the next",
+    "transaction_id": "names a transaction and does not order transactions",
 }
 """What an envelope tells of transactions that orders no changes, and why."""
 
@@ -36,7 +36,7 @@ def read_changes(
             entry = fields.get(key)
             if entry is not None:
                 problems.add(
-                    entry.line, f"`{key}` says nothing of `mode: append`", "write `mode: upsert`, or remove it"
+                    entry.line, f"`{key}` has no effect with `mode: append`", "write `mode: upsert`, or remove it"
                 )
     else:
         version = version if fields.get("format_version") is not None else _UPSERT_VERSION

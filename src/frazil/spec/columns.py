@@ -219,7 +219,7 @@ def read_shaping(
     for key in ("flatten", "column_case", "include", "exclude"):
         entry = fields.get(key)
         if entry is not None and value_format in _RECORDLESS:
-            message = f"`{key}` says nothing of the format {value_format}: its values have no fields"
+            message = f"`{key}` has no effect with the format {value_format}: its values have no fields"
             problems.add(entry.line, message, "remove it")
     flatten, case = _read_flatten(fields, problems), fields.choice("column_case")
     include = read_paths(fields.get("include"), "include", problems)

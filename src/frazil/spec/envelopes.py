@@ -170,7 +170,7 @@ def _check_log(entry: Entry | None, kind: str, mode: str, is_log: bool, problems
         problems.add(entry.line, message, "write `envelope: debezium`, or remove it")
     if mode == "upsert":
         message = "`changelog: true` appends every change, and the table has `mode: upsert`"
-        problems.add(entry.line, message, "give the change log a table of its own; both may read one topic")
+        problems.add(entry.line, message, "give the changelog a table of its own; both may read one topic")
 
 
 def _check_metadata(
@@ -181,7 +181,7 @@ def _check_metadata(
         if name not in _OF_ANY or name in known or (name in _OF_DELETES and is_marking):
             continue
         if name in _OF_DELETES:
-            message, remedy = f"`{name}` in `metadata` is for rows that stay when they are deleted", "`deletes: soft`"
+            message, remedy = f"`{name}` in `metadata` is for deleted rows that are kept", "`deletes: soft`"
         else:
-            message, remedy = f"`{name}` in `metadata` is told by envelopes that the table does not have", "`envelope`"
+            message, remedy = f"`{name}` in `metadata` needs an envelope that the table does not have", "`envelope`"
         problems.add(entry.line if entry else 0, message, f"write {remedy}, or take it out of `metadata`")

@@ -53,19 +53,20 @@ SNAPSHOTS: Mapping[str, Setting] = {
 }
 ORPHANS: Mapping[str, Setting] = {
     "age": Setting(
-        "How old a file must be that no snapshot names, to be removed: 24h or more.", DURATION, default="72h"
+        "The age at which a file that no snapshot references is removed: 24h or more.", DURATION, default="72h"
     ),
 }
 TABLE_MAINTENANCE: Mapping[str, Setting] = {
     "target_file_size": Setting("The size that compaction aims at; that of `commit` unless written.", SIZE),
     "min_input_files": Setting(
-        "How many small files of a partition are worth a compaction; of a mirror a sixth of them, with time to spare.",
+        "How many small files of a partition are worth a compaction; for an upsert table a sixth of them when there"
+        " is time to spare.",
         _WHOLE,
         default=50,
     ),
     "small_file_share": Setting("The share of small files that is left alone.", _SHARE, default="10%"),
     "snapshots": Setting("Which snapshots are kept.", {"$ref": "#/$defs/snapshots"}),
-    "orphans": Setting("When files are removed that no snapshot names.", {"$ref": "#/$defs/orphans"}),
+    "orphans": Setting("When files that no snapshot references are removed.", {"$ref": "#/$defs/orphans"}),
     "manifests": Setting("Whether manifests are rewritten.", choices=(True, False), default=True),
     "sort": Setting("Columns that compaction sorts by, such as `[region, ts desc]`.", _COLUMNS),
     "zorder": Setting("Columns that compaction orders rows by along a Z-curve.", _COLUMNS),
@@ -76,7 +77,7 @@ TABLE_MAINTENANCE: Mapping[str, Setting] = {
     ),
 }
 MAINTENANCE: Mapping[str, Setting] = {
-    "cores": Setting("How many tasks of table care run at a time beside ingestion.", _WHOLE, default=1),
+    "cores": Setting("How many maintenance tasks run at a time beside ingestion.", _WHOLE, default=1),
     "window": Setting(
         "The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written.",
         {"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]},

@@ -82,8 +82,8 @@ TABLE: Mapping[str, Setting] = {
     "value": Setting("The records' values.", {"$ref": "#/$defs/value"}),
     "key": Setting("The records' keys.", {"$ref": "#/$defs/key"}),
     "partition_by": Setting(
-        "How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of one. What an existing"
-        " table has stays unless this is written; `[]` is for none.",
+        "How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of one. An"
+        " existing table keeps its partition spec unless this is written; `[]` is for none.",
         _TERMS,
     ),
     "sort_by": Setting(
@@ -91,7 +91,7 @@ TABLE: Mapping[str, Setting] = {
         _SORTS,
     ),
     "schema_evolution": Setting(
-        "What to do when records no longer fit the table.",
+        "What to do when records have other fields or types than the table.",
         choices=("evolve", "add_only", "freeze"),
         default="evolve",
     ),
@@ -101,22 +101,22 @@ TABLE: Mapping[str, Setting] = {
         default="dead_letter",
     ),
     "dead_letters": Setting("Where bad records go, and how many are too many.", {"$ref": "#/$defs/dead_letters"}),
-    "limits": Setting("How much a table takes.", {"$ref": "#/$defs/limits"}),
+    "limits": Setting("Limits of columns, partitions and record sizes.", {"$ref": "#/$defs/limits"}),
     "on_data_loss": Setting(
-        "What to do when Kafka no longer has the next offset.", choices=("stop", "skip"), default="stop"
+        "What to do when Kafka has deleted the record at the next offset.", choices=("stop", "skip"), default="stop"
     ),
     "columns": Setting(
         "Declared columns and overrides of inferred ones: name to type.",
         {"type": "object", "additionalProperties": {"anyOf": [TYPE_WORD, {"$ref": "#/$defs/column"}]}},
     ),
     "unknown_fields": Setting(
-        "What becomes of fields that `columns` does not name.",
+        "What happens to fields that `columns` does not name.",
         choices=("add", "drop", "rescue"),
         default="add",
     ),
     "numbers": Setting(
-        "What numbers of JSON without a schema become where no column is declared: `as_seen` long, or double where a sample"
-        " of the topic has a fraction; `double`; or `decimal(p,s)`.",
+        "What numbers of JSON without a schema become where no column is declared: `as_seen` long, or double where a"
+        " sample of the topic has a fraction; `double`; or `decimal(p,s)`.",
         {"type": "string", "pattern": r"^(as_seen|double|decimal\s*\(.*\))$", "examples": ["double", "decimal(18,4)"]},
         default="as_seen",
     ),
@@ -124,7 +124,7 @@ TABLE: Mapping[str, Setting] = {
         "What fields of JSON without a schema may become where no column is declared.", {"$ref": "#/$defs/infer"}
     ),
     "rescue": Setting(
-        "Whether what does not fit its column goes to the column _rescued.",
+        "Whether values that do not fit their column go to the column _rescued.",
         choices=(True, False),
         default=False,
     ),
@@ -135,15 +135,15 @@ TABLE: Mapping[str, Setting] = {
         default=False,
     ),
     "column_case": Setting(
-        "How columns, and members of structs in them, are named after fields: as they are, in small letters, as user_id, or"
-        " as userId.",
+        "How columns, and members of structs in them, are named after fields: as they are, in small letters, as"
+        " user_id, or as userId.",
         choices=("keep", "lower", "snake", "camel"),
         default="keep",
     ),
     "include": Setting("Paths of the fields to take, each with everything in it; all unless written.", PATHS),
     "exclude": Setting("Paths of the fields to leave out, each with everything in it.", PATHS),
     "metadata": Setting(
-        "What is known of a record besides its value, in columns _topic, _partition, _offset and so on, or in the columns"
+        "Metadata of a record besides its value, in columns _topic, _partition, _offset and so on, or in the columns"
         " that a mapping names.",
         {
             "anyOf": [
@@ -158,35 +158,35 @@ TABLE: Mapping[str, Setting] = {
     ),
     "commit": Setting("When to commit and how large files should be.", {"$ref": "#/$defs/commit"}),
     "maintenance": Setting(
-        "How the table is cared for.", {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/table_maintenance"}]}
+        "Table maintenance.", {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/table_maintenance"}]}
     ),
     "envelope": Setting(
-        "How a record wraps a change: none, debezium, maxwell, canal, or a field that names the operation.",
+        "The envelope of change records: none, debezium, maxwell, canal, or a field that names the operation.",
         _ENVELOPE,
         choices=("none", "debezium", "maxwell", "canal"),
         default="none",
     ),
     "mode": Setting(
-        "Whether records are appended or merged by key.",
+        "Whether records are appended (append) or replace rows by key (upsert).",
         choices=("append", "upsert"),
         default="append",
     ),
     "key_columns": Setting(
         "The columns that identify a row; by default the record key's, or those that Canal's messages name.", PATHS
     ),
-    "order_by": Setting("The column that tells the last change; by default partition and offset.", TEXT),
+    "order_by": Setting("The column that orders the changes of a key; by default partition and offset.", TEXT),
     "changelog": Setting(
         "Whether every change becomes a row, with the rows before and after it.", choices=(True, False), default=False
     ),
     "deletes": Setting(
-        "Whether a deleted row goes, or stays with `_deleted` and `_deleted_at`.",
+        "Whether a deleted row is removed (hard), or kept with `_deleted` and `_deleted_at` (soft).",
         choices=("hard", "soft"),
         default="hard",
     ),
     "tombstones": Setting(
-        "What becomes of a record without a value (a tombstone): `delete` deletes the row of its key, `ignore` counts it"
-        " only, `dead_letter` makes a dead letter, `row` a row with null in the columns of the value. Unless written"
-        " `delete` for upsert; for append `dead_letter`, or `ignore` with an `envelope`.",
+        "What happens to a record without a value (a tombstone): `delete` deletes the row of its key, `ignore` counts"
+        " it only, `dead_letter` makes a dead letter, `row` a row with null in the columns of the value. Unless"
+        " written `delete` for upsert; for append `dead_letter`, or `ignore` with an `envelope`.",
         choices=("delete", "ignore", "dead_letter", "row"),
     ),
     "atomic": Setting(
@@ -197,12 +197,12 @@ TABLE: Mapping[str, Setting] = {
         default="batch",
     ),
     "format_version": Setting(
-        "Iceberg's format version of a table that is made; unless written 2 for append, 3 for upsert.",
+        "Iceberg's format version of a new table; unless written 2 for append, 3 for upsert.",
         choices=(2, 3),
         default=2,
     ),
     "properties": Setting(
-        "Iceberg's table properties, with Iceberg's names, of a table that is made; one that is there keeps its own.",
+        "Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own.",
         STRINGS,
     ),
 }

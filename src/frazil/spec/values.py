@@ -41,6 +41,6 @@ def read_value(entry: Entry | None, settings: Mapping[str, Setting], label: str,
     for key, owners in _ONLY_FOR.items():
         written = fields.get(key)
         if written is not None and chosen["format"] not in owners:
-            message = f"`{label}.{key}` says nothing of the format {chosen['format']}"
+            message = f"`{label}.{key}` has no effect with the format {chosen['format']}"
             problems.add(written.line, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
     return chosen

@@ -57,7 +57,7 @@ TYPE_WORD: JsonSchema = {
 
 OWNED_KAFKA_PROPERTIES: Mapping[str, str] = {
     "group.id": "Frazil names its own groups",
-    "auto.offset.reset": "where a table begins is `start`, what happens to lost offsets is `on_data_loss`",
+    "auto.offset.reset": "set `start` for where a table begins, and `on_data_loss` for lost offsets",
     "enable.auto.commit": "progress is in the table, nothing is committed to Kafka",
     "key.deserializer": "Frazil reads bytes and decodes them itself",
     "value.deserializer": "Frazil reads bytes and decodes them itself",
@@ -77,7 +77,7 @@ PIPELINE: Mapping[str, Setting] = {
     "spark": Setting("Spark's master and configuration.", _section("spark")),
     "commit": Setting("When to commit and how large files should be: the default for every table.", _section("commit")),
     "maintenance": Setting(
-        "How tables are cared for: the default for every table.",
+        "Table maintenance: the default for every table.",
         {"anyOf": [{"type": "boolean"}, _section("maintenance")]},
     ),
     "tables": Setting(
@@ -215,7 +215,8 @@ VALUE: Mapping[str, Setting] = {
     "subject": Setting("The subject of `schema: latest`, where it is not the one that `registry.naming` says.", TEXT),
     "message": Setting("The Protobuf message's full name, where records do not say which one they are.", TEXT),
     "logical_types": Setting(
-        "Of Avro, a `logicalType` beside a field's `type`: ignored, as Avro says (strict), or read as if it were inside.",
+        "Of Avro, a `logicalType` beside a field's `type`: ignored, as Avro says (strict), or read as if it were"
+        " inside.",
         choices=("strict", "lenient"),
         default="strict",
     ),
@@ -251,8 +252,8 @@ COLUMN: Mapping[str, Setting] = {
         default=False,
     ),
     "zone": Setting(
-        "Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone are in: a"
-        " name of the IANA database.",
+        "Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone"
+        " are in: a name of the IANA database.",
         {**TEXT, "examples": ["UTC", "Europe/Berlin"]},
     ),
     "constant": Setting("The column's value in every row.", {"type": ["string", "number", "boolean"]}),

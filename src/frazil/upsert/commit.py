@@ -153,7 +153,7 @@ def prepare_changes(
 def _check_format(state: TableState) -> None:
     if state.format_version < 2:
         raise SpecError(
-            "the table has format version 1, and rows can be replaced from 2 on",
+            "the table has format version 1, and upsert tables need version 2 or 3",
             remedy="upgrade the table to format version 2 or 3",
             where=state.name,
         )
@@ -165,7 +165,7 @@ def _attempt(catalog: Catalog, target: TableTarget, state: TableState, batch: Me
         _resolve(attempt, target, state, catalog.scan(state.name), batch, judge)
     except OSError as error:
         catalog.delete_files(state.name, attempt.paths)
-        raise NotSent(f"the store does not give or take a file: {error}", where=state.name) from None
+        raise NotSent(f"the store does not read or write a file: {error}", where=state.name) from None
     except UnavailableError as error:
         catalog.delete_files(state.name, attempt.paths)
         raise NotSent(error.message, remedy=error.remedy, where=error.where) from None

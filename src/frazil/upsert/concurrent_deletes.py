@@ -47,7 +47,7 @@ def transfer_deletes(
         gone = {hits.file: bits_of(hits.rows) for hits in found.hits}
         return write_deletes(target, gone, format_version)
     except OSError as error:
-        raise UnavailableError(f"the store does not give or take a file: {error}", where=target.name) from None
+        raise UnavailableError(f"the store does not read or write a file: {error}", where=target.name) from None
 
 
 def _keys_gone(target: TableTarget, before: Sequence[LiveFile], now: Sequence[LiveFile]) -> tuple[pa.Array, ...] | None:

@@ -22,6 +22,6 @@ def text_order(spec: TableSpec, schema: Schema) -> str:
         return ""
     return (
         f"`order_by: {name}` is text, and texts are compared by their bytes: `9` counts as newer than `10`, and"
-        " `03:04:05Z` as newer than `03:04:05.5Z`, so newer changes may be dropped. Declare the column, as `timestamptz` or"
-        " `decimal(p,s)`, before the table is made, unless all of its texts have one form"
+        " `03:04:05Z` as newer than `03:04:05.5Z`, so newer changes may be dropped. Declare the column, as"
+        " `timestamptz` or `decimal(p,s)`, before the table is created, unless all of its texts have one form"
     )

@@ -69,12 +69,12 @@ def unplaced(place: tuple[str, int, int]) -> RecordError:
     """
     topic, partition, offset = place
     return RecordError(
-        "a truncate has no place among the changes of other partitions",
+        "the order of a truncate among the changes of other partitions is unknown",
         topic=topic,
         partition=partition,
         offset=offset,
-        remedy="begin the table anew, with `metadata: [source_order]` and `order_by: _source_order`, or from a topic of one "
-        "partition",
+        remedy="create the table again, with `metadata: [source_order]` and `order_by: _source_order`, or from a"
+        " topic of one partition",
     )
 
 
@@ -133,8 +133,8 @@ def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str)
         if unknown & alive and not target.changes.is_one_partition:
             column = target.changes.order_by
             raise SpecError(
-                f"rows have no value in the column {column}, and a truncate takes away those that are older",
-                remedy="begin the table anew",
+                f"rows have no value in the column {column}, and a truncate deletes the older rows",
+                remedy="create the table again",
                 where=target.name,
             )
         if not alive:

@@ -64,19 +64,20 @@ JDBC = "jdbc:postgresql://db/lake"
     [
         (
             Thrown("java.sql.SQLException", "No suitable driver found for jdbc:postgresql://db/lake"),
-            "no JDBC driver is there for `jdbc:postgresql:`",
+            "there is no JDBC driver for `jdbc:postgresql:`",
             "name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
         ),
         (
             Thrown(
                 f"{ICEBERG}.RESTException", "failed", Thrown("java.lang.ClassNotFoundException", "org.example.Driver")
             ),
-            "the catalog cannot be made: ClassNotFoundException: org.example.Driver",
+            "the catalog cannot be opened: ClassNotFoundException: org.example.Driver",
             "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`",
         ),
         (
             Thrown("java.lang.IllegalArgumentException", "Cannot initialize Catalog implementation a.B: missing"),
-            "the catalog cannot be made: IllegalArgumentException: Cannot initialize Catalog implementation a.B: missing",
+            "the catalog cannot be opened: IllegalArgumentException: Cannot initialize Catalog implementation a.B:"
+            " missing",
             "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`",
         ),
     ],
@@ -121,8 +122,8 @@ def test_all_else_is_an_outage_and_waited_for(thrown: Thrown, message: str) -> N
         ),
         (
             Thrown(f"{ICEBERG}.ValidationException", "Invalid update timestamp 5: before last snapshot timestamp 9"),
-            "the table cannot be loaded: this machine's clock is more than a minute behind",
-            "set the clock right",
+            "the table cannot be loaded: this machine's clock was set back: it is more than a minute behind",
+            "correct the clock",
         ),
         (
             Thrown("java.io.IOException", "No space left on device"),

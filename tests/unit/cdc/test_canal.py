@@ -333,7 +333,8 @@ def test_the_key_is_the_primary_key_that_messages_name() -> None:
     assert _bad(changes) == [(1, "key_mismatch", "")]
     (reason,) = [one.reason for one in changes.decoded.mismatches]
     assert reason == (
-        "the message's primary key is id, and the table's rows are found by id, name: name the table's `key_columns`"
+        "the message's primary key is id, and the table's rows are identified by id, name: name the table's"
+        " `key_columns`"
     )
 
 

@@ -137,7 +137,8 @@ def test_another_primary_key_than_the_tables_is_a_letter_that_says_what_to_do(tm
     assert scenario.dead_letters() == [
         (
             "key_mismatch",
-            "the message's primary key is id, v, and the table's rows are found by id: name the table's `key_columns`",
+            "the message's primary key is id, v, and the table's rows are identified by id: name the table's"
+            " `key_columns`",
         ),
         ("no_key", "the message names no primary key (`pkNames`): name the table's `key_columns`"),
     ]

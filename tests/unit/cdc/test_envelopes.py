@@ -134,7 +134,7 @@ def test_an_envelope_that_lies_is_one_bad_record_and_changes_no_other(value: byt
 
 def test_the_reason_names_the_operation() -> None:
     changes = read_changes(UPSERT_ENVELOPE, debezium("x", after={"id": 1}), debezium("y", after={"id": 1}))
-    reason = "the operation is none that the envelope has"
+    reason = "the envelope has no such operation"
     assert [one.reason for one in changes.decoded.mismatches] == [f'{reason}: "x"', f'{reason}: "y"']
 
 

@@ -185,7 +185,7 @@ def test_a_mirror_whose_first_record_is_a_delete_of_a_document(tmp_path: Path, f
 def test_a_document_without_an_id_names_no_key(tmp_path: Path) -> None:
     scenario = DocumentScenario(tmp_path, "plain")
     scenario.tell((key("int", 1), change("c", '{"v": "a"}')))
-    assert scenario.dead_letters() == [("no_key", "the document has no `_id`, and its row is found by it")]
+    assert scenario.dead_letters() == [("no_key", "the document has no `_id`, which identifies its row")]
     table = scenario.catch_up()
     assert table.status.run_state is RunState.WAITING
     scenario.tell((key("int", 1), change("c", document("int", 1, "a"))))

@@ -173,7 +173,7 @@ def test_a_table_that_is_stopped_is_an_error_with_its_remedy(frazil: Command, sc
     scene.catalog.drop(LETTERS)
     code, document = frazil("list")
     assert code == 1
-    assert "is gone" in document["error"]["message"]
+    assert "no longer exists" in document["error"]["message"]
     assert document["error"]["remedy"].startswith("restore it")
 
 

@@ -42,7 +42,7 @@ def frazil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def test_a_plan_says_what_is_due_why_and_what_it_brings(frazil: Command) -> None:
-    reason, gain = "files that no snapshot names were never looked for", "the space of those older than 72 h"
+    reason, gain = "files that no snapshot references were never looked for", "the space of those older than 72 h"
     found = frazil()["tables"]["t.a"]
     assert found["actions"] == [{"action": "orphans", "reason": reason, "gain": gain}]
     assert (found["health"]["files"], found["health"]["p50_bytes"], found["waiting"]) == (1, MIB, [])

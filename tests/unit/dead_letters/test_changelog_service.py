@@ -34,7 +34,7 @@ def test_a_letter_becomes_a_row_once_the_file_knows_its_operation(tmp_path: Path
     scene = Scene(tmp_path, {"id": "long"}, envelope=words, **LOG)
     scene.feed({"id": 1, "ops": "I"}, {"id": 2, "ops": "NEW"}, {"id": 3, "ops": "D"})
     assert [(dead_letter["error_class"], dead_letter["message"]) for dead_letter in scene.dead_letters()] == [
-        ("unknown_operation", 'the operation is none that the envelope has: "NEW"')
+        ("unknown_operation", 'the envelope has no such operation: "NEW"')
     ]
     scene.declare({"id": "long"}, envelope=words.model_copy(update={"insert": ("I", "NEW")}))
     retried = scene.replayer.replay(scene.table, Selection())

@@ -285,7 +285,7 @@ def test_retries_that_are_refused_for_ever_say_so(tmp_path: Path) -> None:
     busy = Busy(tmp_path, "p")
     vars(busy).update(_tables=scene.catalog._tables)
     for step in (Replayer(busy, None).replay, Replayer(busy, None).drop):
-        with pytest.raises(ConflictError, match="other retries of dead letters are in the way"):
+        with pytest.raises(ConflictError, match="other replays of dead letters are running"):
             step(scene.table, ALL)
 
 
@@ -346,7 +346,7 @@ def test_where_nobody_can_tell_whether_a_promise_was_kept_everything_stops(tmp_p
     for snapshot in older:
         scene.catalog.expire(TABLE, snapshot.id)
     with pytest.raises(
-        TableStopped, match="snapshots were expired that say whether retried dead letters are in the table"
+        TableStopped, match="snapshots that show whether replayed dead letters are in the table were expired"
     ):
         scene.replayer.settled(scene.table)
 
@@ -361,7 +361,9 @@ def test_a_promise_that_was_expired_itself_stops_everything(tmp_path: Path) -> N
         scene.catalog.expire(LETTERS, snapshot.id)
     state = scene.catalog.load(LETTERS)
     assert state is not None
-    with pytest.raises(TableStopped, match="snapshots were expired"):
+    with pytest.raises(
+        TableStopped, match="snapshots that show whether replayed dead letters are in the table were expired"
+    ):
         settle_replays(scene.catalog, state)
 
 
@@ -371,14 +373,14 @@ def test_rows_for_a_table_that_is_gone_stop_everything(tmp_path: Path) -> None:
     _die_at("replay.pending", scene)
     found = scene.catalog._tables[TABLE]
     found.state = replace(found.state, uuid="another")
-    with pytest.raises(TableStopped, match="for a table that is no longer there"):
+    with pytest.raises(TableStopped, match="belong to a table that no longer exists"):
         scene.replayer.settled(scene.table)
 
 
 def test_a_table_that_is_not_there_takes_no_letters(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.catalog.drop(TABLE)
-    with pytest.raises(SpecError, match="there is no such table"):
+    with pytest.raises(SpecError, match="the table of the dead letters does not exist"):
         scene.replayer.replay(scene.table, ALL)
 
 
@@ -409,7 +411,7 @@ def test_rows_that_another_engine_deleted_do_not_come_back(tmp_path: Path) -> No
 
     deleted = Deleted(tmp_path, "p")
     vars(deleted).update(_tables=scene.catalog._tables)
-    with pytest.raises(TableStopped, match="deleted by another engine"):
+    with pytest.raises(TableStopped, match="another engine deleted rows"):
         Replayer(deleted, None).replay(scene.table, ALL)
 
 

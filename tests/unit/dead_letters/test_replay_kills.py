@@ -164,7 +164,9 @@ def test_files_that_were_removed_before_letters_could_be_taken_out_stop_everythi
     _compact_letters(scene)
     for path in gone:
         Path(path).unlink()
-    with pytest.raises(TableStopped, match="snapshots were expired that say whether retried dead letters"):
+    with pytest.raises(
+        TableStopped, match="snapshots that show whether replayed dead letters are in the table were expired"
+    ):
         scene.replayer.settled(scene.table)
 
 
@@ -175,7 +177,9 @@ def test_where_nobody_can_tell_whether_rows_were_committed_everything_stops(tmp_
     _, *older = scene.catalog.ancestors(TABLE)
     for snapshot in older:
         scene.catalog.expire(TABLE, snapshot.id)
-    with pytest.raises(TableStopped, match="snapshots were expired that say whether retried dead letters"):
+    with pytest.raises(
+        TableStopped, match="snapshots that show whether replayed dead letters are in the table were expired"
+    ):
         scene.replayer.settled(scene.table)
 
 
@@ -204,7 +208,7 @@ def test_retries_that_are_refused_for_ever_say_so(tmp_path: Path) -> None:
 
     busy = Busy(tmp_path, "p")
     vars(busy).update(_tables=scene.catalog._tables)
-    with pytest.raises(ConflictError, match="other retries of dead letters are in the way"):
+    with pytest.raises(ConflictError, match="other replays of dead letters are running"):
         scene.replayer_on(busy).replay(scene.table, ALL)
     assert scene.upsert_table() == {1: 10, 2: 20}
     scene.check_files()

@@ -25,8 +25,8 @@ from tests.unit.ops.test_plan import columns, plan, produce
 __all__ = ["ops_scenario"]
 _MILLIS = {"logicalType": "timestamp-millis"}
 _WORDS = (
-    "field ts: the logicalType timestamp-millis stands beside the type long, where Avro ignores it; write"
-    " `{}: {{format: avro, logical_types: lenient}}` to read it as meant, or correct the schema"
+    "field ts: the logicalType timestamp-millis is beside the type long, where Avro ignores it; write `{}: {{format:"
+    " avro, logical_types: lenient}}` to read it as meant, or correct the schema"
 )
 
 
@@ -136,7 +136,7 @@ def test_check_tells_what_a_schema_says_in_vain_and_follows_the_setting(ops_scen
     registry = MemoryRegistry()
     registry.register("avro", _BESIDE, subject="a-value")
     [finding] = look(ops_scenario, registry)
-    assert (finding.is_ok, finding.found) == (True, f"a run adds ts: long; mind: {_WORDS.format('value')}")
+    assert (finding.is_ok, finding.found) == (True, f"a run adds ts: long; warning: {_WORDS.format('value')}")
     [finding] = look(ops_scenario, registry, form="avro, logical_types: lenient")
     assert (finding.is_ok, finding.found) == (True, "a run adds ts: timestamptz")
 

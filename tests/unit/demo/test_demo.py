@@ -75,7 +75,7 @@ def test_a_demo_empties_only_the_folder_of_a_demo(tmp_path: Path) -> None:
     claim(folder).close()
     assert [path.name for path in folder.iterdir()] == [".frazil-demo"]
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(SpecError, match="nothing in it was touched"):
+    with pytest.raises(SpecError, match="nothing in it was changed"):
         claim(tmp_path)
     assert (tmp_path / "thesis.txt").exists()
 
@@ -145,4 +145,4 @@ def test_the_summary_says_whether_what_was_sent_arrived_and_how_to_ask_for_more(
 def test_any_difference_is_told(difference: dict[str, int]) -> None:
     document, text = summarise([replace(ARRIVAL, **difference)], [], Lake(Path("/lake")))  # type: ignore[arg-type]
     assert not document["ok"]
-    assert "the tables do not hold what was sent" in text
+    assert "the tables do not have the records that were sent" in text

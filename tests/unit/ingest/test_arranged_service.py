@@ -164,7 +164,7 @@ def test_a_transform_of_a_later_iceberg_stops_the_table_until_the_file_says_anot
     _give_spec(scenario.catalog, "zigzag[2]")
     table = scenario.run({"id": 1})
     assert table.status.run_state is RunState.STOPPED
-    assert "arranged by zigzag[2], a transform that is not known here" in table.status.reason
+    assert "partitioned or sorted by zigzag[2], which is not a known transform" in table.status.reason
     _again(scenario, partition_by=_terms("id"))
     scenario.catch_up()
     assert (_words(scenario), _partitions(scenario)) == (["id"], [[1]])

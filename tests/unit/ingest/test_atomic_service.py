@@ -145,7 +145,7 @@ def test_without_events_a_topic_of_several_partitions_stops_the_table(tmp_path: 
     scenario = AtomicScenario(tmp_path, partitions=3)
     scenario.tell(1, (1, "a"))
     reason, remedy, where = scenario.stop_reason()
-    assert reason == "a transaction may be in all 3 partitions of the topic, and nothing says when it is whole"
+    assert reason == "a transaction may span all 3 partitions of the topic, and nothing shows when it is complete"
     assert remedy.startswith("write `atomic: {transaction_topic: …}`")
     assert where == f"topic {TOPIC}"
     scenario.source.create(EVENTS)
@@ -198,7 +198,7 @@ def test_changes_that_say_nothing_of_their_transaction_stop_the_table(tmp_path: 
         envelope["source"].pop(name)
     scenario.put(0, 1, envelope)
     reason, remedy, where = scenario.stop_reason()
-    assert (reason, where) == ("the change does not tell its transaction", f"topic {TOPIC}, partition 0, offset 0")
+    assert (reason, where) == ("the change does not name its transaction", f"topic {TOPIC}, partition 0, offset 0")
     assert "provide.transaction.metadata" in remedy
     assert "`atomic: batch`" in remedy
     scenario.change(atomic=None)
@@ -211,7 +211,7 @@ def test_changes_whose_order_is_not_known_stop_the_table(tmp_path: Path) -> None
     oracle = {"connector": "oracle", "scn": "12345", "txId": "0a001"}
     scenario.put(0, 1, scenario.envelope(1, 1, "a", 1) | {"source": oracle})
     reason, remedy, _ = scenario.stop_reason()
-    assert reason == "the change does not tell its place in the order of commits"
+    assert reason == "the change does not have its position in the source's commit order"
     assert remedy.startswith("write `atomic: batch`")
     scenario.change(atomic=None)
     scenario.catch_up()
@@ -244,8 +244,8 @@ def test_a_transaction_that_no_batch_takes_stops_the_table(tmp_path: Path, monke
     scenario = AtomicScenario(tmp_path)
     scenario.tell(1, *((key, "a") for key in range(300)))
     assert scenario.stop_reason() == (
-        "no transaction is whole within 40 offsets from the table's next one",
-        "write `atomic: batch` until the table is past it",
+        "no transaction is complete within 40 offsets after the table's next offset",
+        "write `atomic: batch` until the table has passed the transaction",
         "n.t",
     )
     scenario.change(atomic=None)

@@ -98,7 +98,7 @@ def test_a_declared_column_that_differs_in_capitals_alone_stops_the_table_and_th
     both = (ColumnSpec(name="id", type=kind("long")), ColumnSpec(name="ID", type=kind("long")))
     table = run(scene, *both, id=1, ID=2)
     assert table.status.run_state is RunState.STOPPED
-    assert "declares `id` and `ID`, which differ in capitals alone" in table.status.reason
+    assert "declares `id` and `ID`, which differ only in letter case" in table.status.reason
     assert "`ID_2: {type: …, field: ID}`" in table.status.remedy
     assert (
         run(scene, both[0], ColumnSpec(name="ID_2", type=kind("long"), field=("ID",))).status.run_state

@@ -211,7 +211,7 @@ def test_a_table_that_not_even_one_record_can_be_read_of_stops_with_its_place(
     stopped = service.tables[0]
     assert turn_until(service, lambda: stopped.status.run_state is RunState.STOPPED)
     assert stopped.status.where == "topic a, partition 0, offsets 0 to 0"
-    assert stopped.status.reason == "records end the task that reads them, and none does so alone: too many"
+    assert stopped.status.reason == "records crash the task that reads them, and no single record does: too many"
 
 
 def test_a_record_that_ends_the_task_which_samples_is_found_once_it_is_read(

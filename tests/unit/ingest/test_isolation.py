@@ -56,7 +56,7 @@ class HangingRegistry(MemoryRegistry):
             self.waiting.release()
             self.gate.wait(PATIENCE_S)
         if schema_id in self.broken:
-            raise UnavailableError(f"the schema registry does not give schema {schema_id}: 500 it fell over")
+            raise UnavailableError(f"the schema registry does not return schema {schema_id}: 500 it fell over")
         return super().by_id(schema_id, subject)
 
 

@@ -142,7 +142,7 @@ def test_a_partition_that_joined_and_was_trimmed_while_nothing_ran_stops_the_tab
     scene.source.trim("a", 1, 1)
     table = only(scene.catch_up())
     assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "topic a, partition 1, offset 0")
-    assert table.status.reason == "records 0 to 0 are gone from Kafka before they were read (retention)"
+    assert table.status.reason == "records 0 to 0 were deleted from Kafka before they were read (retention)"
     scene.settings["on_data_loss"] = "skip"
     table = only(scene.catch_up())
     assert (table.status.run_state, values(scene)) == (RunState.WAITING, [1, 3])

@@ -25,7 +25,7 @@ from frazil.types import Progress
 from tests.unit.dead_letters import scene as dead_letter_scene
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
-_SAID = "records ask for a change of the table that leaves it as it is: field "
+_SAID = "records need a schema change that changes nothing: field "
 _FIRST, _SECOND = {"x": 1, "o": {"p": 1}}, {"x": 2, "o": {"p": 2, "q": 3}}
 
 

@@ -36,7 +36,7 @@ def test_a_run_goes_on_without_a_pattern_that_matches_nothing_and_reads_what_app
         service = scene.start()
     [warning] = [event for event in logged if event["event"] == "pattern_matches_no_topic"]
     assert warning["reason"] == "the regular expression /^device-/ matches no topic"
-    assert warning["remedy"] == "correct it; topics are sensors"
+    assert warning["remedy"] == "correct the expression; topics are sensors"
     scene.source.create("device-1")
     scene.feed("device-1", {"x": 2})
     scene.clock.sleep(TOPICS_EVERY_S)
@@ -50,7 +50,7 @@ def test_a_run_of_patterns_alone_that_match_nothing_is_an_error_of_the_file(tmp_
     scene.selectors = (TopicSelector(pattern="^device-"), TopicSelector(pattern="^meter-"))
     with pytest.raises(SpecError, match=r"/\^device-/ matches no topic") as refused:
         scene.start()
-    assert refused.value.remedy == "correct it; the nearest topic is `devices`"
+    assert refused.value.remedy == "correct the expression; the nearest topic is `devices`"
 
 
 def test_a_named_topic_that_is_not_there_is_waited_for_beside_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
@@ -68,6 +68,4 @@ def test_a_topic_whose_table_would_have_no_name_stops_and_the_others_go_on(tmp_p
     stopped = {
         table.name: table.status.reason for table in service.tables if table.status.run_state is RunState.STOPPED
     }
-    assert stopped == {
-        name: f"`{name}` is no name for a table: one of its parts is empty" for name in ("n.a.", "n.a..b")
-    }
+    assert stopped == {name: f"`{name}` is not a table name: one of its parts is empty" for name in ("n.a.", "n.a..b")}

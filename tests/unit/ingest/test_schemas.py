@@ -210,7 +210,7 @@ def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) 
     scenario.settle(service)
     [table] = service.tables
     assert (table.status.run_state, len(scenario.rows())) == (RunState.STOPPED, 1)
-    assert "records bring the table to 5 columns, nested ones counted, and it may have 4" in table.status.reason
+    assert "records bring the table to 5 columns, nested ones counted, and its limit is 4" in table.status.reason
 
 
 def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:

@@ -53,7 +53,7 @@ def test_more_than_a_fifth_stops_the_table_and_no_more_of_the_batch_is_there(tmp
         table = go(scene.start())
         assert (table.status.run_state, table.status.reason, table.status.where) == (
             RunState.STOPPED,
-            '21 of 100 records are bad, more than 20% of late: field x: string "bad 0" does not fit long'
+            '21 of 100 records are bad, more than 20% of recent records: field x: string "bad 0" does not fit long'
             " (and 20 more in this batch)",
             "topic a, partition 0, offset 178",
         )

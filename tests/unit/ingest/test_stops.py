@@ -66,14 +66,14 @@ def test_a_topic_that_ends_early_because_it_was_made_anew_is_told_so(tmp_path: P
     place = Place(tmp_path)
     place.discovery.load(place.table, CLUSTER)
     place.source.create("a")
-    with pytest.raises(TableStopped, match="deleted and created again"):
+    with pytest.raises(TableStopped, match="deleted and recreated"):
         place.discovery.check_offsets(place.table, place.source.ends([("a", 0)]))
 
 
 def test_lost_records_stop_the_table_unless_they_may_be_skipped(tmp_path: Path) -> None:
     place = Place(tmp_path / "stop", read_to=2)
     place.source.trim("a", 0, 5)
-    with pytest.raises(TableStopped, match="records 2 to 4 are gone"):
+    with pytest.raises(TableStopped, match="records 2 to 4 were deleted"):
         place.check()
     lenient = Place(tmp_path / "skip", read_to=2, on_data_loss="skip")
     lenient.source.trim("a", 0, 5)
@@ -99,5 +99,5 @@ def test_a_topic_made_anew_under_a_batch_is_noticed_after_it(tmp_path: Path) -> 
     place.source.create("a")
     place.discovery.refresh_topics()
     place.table.schedule.in_flight = False
-    with pytest.raises(TableStopped, match="deleted and created again"):
+    with pytest.raises(TableStopped, match="deleted and recreated"):
         place.discovery.verify(place.table)

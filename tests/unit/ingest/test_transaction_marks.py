@@ -152,11 +152,15 @@ def test_what_is_no_change_of_a_transaction_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("envelope", "has_events", "message"),
     [
-        (_change({"lsn": 30}), False, "the change does not tell its transaction"),
-        (_change({"lsn": 3, "txId": 7, "sequence": '["2","3"]'}), True, "the change does not tell its transaction"),
-        (_change({"lsn": 30, "txId": 7}), False, "the change does not tell its place in the order of commits"),
-        (_change({"scn": "30", "txId": "7"}), False, "the change does not tell its place in the order of commits"),
-        ({"id": 1, "__op": "u"}, False, "the change does not tell its transaction"),
+        (_change({"lsn": 30}), False, "the change does not name its transaction"),
+        (_change({"lsn": 3, "txId": 7, "sequence": '["2","3"]'}), True, "the change does not name its transaction"),
+        (_change({"lsn": 30, "txId": 7}), False, "the change does not have its position in the source's commit order"),
+        (
+            _change({"scn": "30", "txId": "7"}),
+            False,
+            "the change does not have its position in the source's commit order",
+        ),
+        ({"id": 1, "__op": "u"}, False, "the change does not name its transaction"),
     ],
     ids=["no transaction", "none of Debezium's", "PostgreSQL without a sequence", "Oracle", "unwrapped"],
 )

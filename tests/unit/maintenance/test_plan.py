@@ -332,9 +332,9 @@ def test_expiry_waits_for_what_others_need_and_says_so() -> None:
     free = plan_maintenance(metadata, maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
     assert [action.kind for action in free.actions] == ["expire"]
     held = plan_maintenance(
-        metadata, maintenance, Holds(waits="a retry of dead letters is not finished: t.x"), DAY_MS * 9, "thorough", {}
+        metadata, maintenance, Holds(waits="a replay of dead letters is not finished: t.x"), DAY_MS * 9, "thorough", {}
     )
-    assert (held.actions, held.waiting) == ((), ("a retry of dead letters is not finished: t.x",))
+    assert (held.actions, held.waiting) == ((), ("a replay of dead letters is not finished: t.x",))
     kept = replace(metadata, properties={"gc.enabled": "False"}, files=table(line(3), {"[0,[]]": [MIB] * 50}).files)
     found = plan_maintenance(kept, maintenance, Holds(), DAY_MS * 9, "thorough", {})
     assert [action.kind for action in found.actions] == ["compact", "carry"]
@@ -343,7 +343,7 @@ def test_expiry_waits_for_what_others_need_and_says_so() -> None:
         replace(metadata, has_own_retention=True), maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000}
     )
     assert own.actions == ()
-    assert "retention of its own" in own.waiting[0]
+    assert "its own retention" in own.waiting[0]
 
 
 @pytest.mark.parametrize("mode", ["busy", "idle", "thorough"])
@@ -406,12 +406,16 @@ def test_orphans_are_looked_for_once_a_day() -> None:
         found = plan_maintenance(metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), now_ms, "idle", noted)
         return [action.reason for action in found.actions if action.kind == "orphans"]
 
-    assert reasons(2 * DAY_MS, {}) == ["files that no snapshot names were never looked for"]
+    assert reasons(2 * DAY_MS, {}) == ["files that no snapshot references were never looked for"]
     assert reasons(2 * DAY_MS, {BEGIN_NOTE: DAY_MS + HOUR_MS + 1}) == []
-    assert reasons(2 * DAY_MS, {BEGIN_NOTE: DAY_MS + HOUR_MS}) == ["files that no snapshot names were never looked for"]
+    assert reasons(2 * DAY_MS, {BEGIN_NOTE: DAY_MS + HOUR_MS}) == [
+        "files that no snapshot references were never looked for"
+    ]
     assert reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + HOUR_MS + 1, BEGIN_NOTE: 0}) == []
     sooner = reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + HOUR_MS})
-    assert sooner == ["files that no snapshot names were last looked for 23 h ago"], "as the last round took an hour"
+    assert sooner == ["files that no snapshot references were last looked for 23 h ago"], (
+        "as the last round took an hour"
+    )
 
 
 def test_distinct_values_are_counted_once_a_day_and_once_for_each_snapshot() -> None:

@@ -221,9 +221,9 @@ def test_trouble_is_over_when_the_next_round_has_none_though_nothing_is_committe
 
 def test_a_table_that_cannot_be_looked_at_is_told_until_it_can_or_is_gone() -> None:
     scene = SchedulerScene(files=3)
-    scene.table_maintenance.blindness = UnavailableError("the table cannot be looked at")
+    scene.table_maintenance.blindness = UnavailableError("the table metadata cannot be read")
     scene.after(10)
-    assert scene.maintenance_scheduler.status()["t.a"]["failure"] == "the table cannot be looked at"
+    assert scene.maintenance_scheduler.status()["t.a"]["failure"] == "the table metadata cannot be read"
     scene.table_maintenance.blindness = None
     there = scene.table_maintenance.tables.pop("t.a")
     assert scene.after(60) == ["metadata"]
@@ -446,11 +446,11 @@ def test_status_says_of_a_new_table_that_its_orphans_were_never_looked_for() -> 
     scene.after(10)
     assert status() == []
     scene.clock.sleep(86_400)
-    assert status() == ["files that no snapshot names were never looked for"]
+    assert status() == ["files that no snapshot references were never looked for"]
     scene.commit()
     scene.after(10)
     scene.clock.sleep(2 * 86_400)
-    assert status() == ["files that no snapshot names were last looked for 48 h ago"]
+    assert status() == ["files that no snapshot references were last looked for 48 h ago"]
 
 
 def test_files_of_a_batch_in_hand_are_no_orphans_however_old_they_are() -> None:

@@ -92,7 +92,7 @@ def test_a_table_that_would_stop_is_a_problem_and_one_that_is_not_there_is_none(
 
     findings = list(check_tables([fresh, bad], compare))
     assert [(f.name, f.is_ok, f.found, f.remedy) for f in findings] == [
-        ("table s.fresh", True, "not there yet; run makes it", ""),
+        ("table s.fresh", True, "not created yet; `frazil run` creates it", ""),
         ("table s.bad", False, "records are gone", "skip them"),
     ]
 
@@ -116,7 +116,7 @@ def test_a_table_that_keeps_properties_of_its_own_says_which(scenario: Scenario)
     table = Table(spec.tables[0])
     table.state = scenario.catalog.create("s.t", new_schema([("id", LongType())]), properties, 2)
     (finding,) = check_tables([table], lambda _: None)
-    words = "there, 1 column; keeps its own comment: `properties` are those of a table that is made"
+    words = "there, 1 column; keeps its own comment: `properties` are for new tables"
     assert (finding.is_ok, finding.found) == (True, words)
 
 
@@ -136,7 +136,7 @@ def test_a_table_that_does_not_say_what_becomes_of_old_metadata_is_told_how_to(s
         "s.removed": False,
         "s.fresh": False,
     }
-    assert "; mind: every commit leaves a metadata file behind" in found["s.kept"]
+    assert "; warning: every commit leaves a metadata file behind" in found["s.kept"]
 
 
 def test_a_text_that_orders_changes_is_told_of_tables_that_are_there_and_of_declared_columns(
@@ -150,7 +150,7 @@ def test_a_text_that_orders_changes_is_told_of_tables_that_are_there_and_of_decl
         schema = new_schema([("id", LongType()), ("at", parse_type(kind))])
         table.state = scenario.catalog.create(f"s.{kind}", schema, {}, 3)
         found += [finding.found for finding in check_tables([table], lambda _: None)]
-    words = "; mind: `order_by: at` is text, and texts are compared by their bytes: `9` counts as newer than `10`"
+    words = "; warning: `order_by: at` is text, and texts are compared by their bytes: `9` counts as newer than `10`"
     assert [words in one for one in found] == [True, True, False, False]
 
 
@@ -227,5 +227,5 @@ def test_an_order_of_rows_that_a_table_cannot_have_is_a_problem(scenario: Scenar
     findings = list(check_orders([Table(spec.tables[0], state=state), Table(spec.tables[0])], spec.path))
     place = f"{spec.path}:{spec.path.read_text().count(chr(10))}"
     assert [(one.name, one.is_ok, one.found, one.where) for one in findings] == (
-        [("care of s.t", False, found, place)] if found else []
+        [("maintenance of s.t", False, found, place)] if found else []
     )

@@ -94,14 +94,14 @@ def make(scenario: Scenario, columns: Mapping[str, str], version: int = 2, *part
         ("mode: upsert, key_columns: [o]", None, 2, "plain values only"),
         ("columns: {c: string}, limits: {columns: 2}", {"id": "long"}, 2, "are bad, more than 20%"),
         ("start: {5: 0}", None, 2, "`start` has an offset of partition 5"),
-        ("envelope: debezium, atomic: transaction", None, 2, "a transaction may be in all 2 partitions"),
+        ("envelope: debezium, atomic: transaction", None, 2, "a transaction may span all 2 partitions"),
         ("columns: {c: long}", None, 2, "are bad, more than 20%"),
         ("columns: {c: long}, on_bad_record: stop", None, 2, "does not fit long"),
         (
             "columns: {c: long}, dead_letters: {table: s.other, stop_above: 100%}",
             None,
             2,
-            "is for something else than dead letters",
+            "is not a dead-letter table",
         ),
     ],
 )

@@ -205,7 +205,8 @@ def test_terms_that_no_schema_has_a_column_for_are_a_problem_with_their_line(
 @pytest.mark.parametrize(
     "settings",
     [
-        "partition_by: [region, day(_timestamp), 'bucket(own, 4)']\n    metadata: [timestamp]\n    columns: {own: long}",
+        "partition_by: [region, day(_timestamp), 'bucket(own, 4)']\n    metadata: [timestamp]\n    columns:"
+        " {own: long}",
         "partition_by: [_rescued]\n    rescue: true",
         "sort_by: [region desc]",
     ],
@@ -276,8 +277,8 @@ def test_what_a_column_cannot_hold_names_the_declaration_that_helps(scenario: Sc
     ("fields", "columns", "words"),
     [
         ({"id": "long", "_deleted": "boolean"}, {}, "_deleted is the name of one of Iceberg's metadata columns"),
-        ({"id": "long", "ID": "long"}, {}, "field ID differs from `id` in capitals alone"),
-        ({"id": "long", "ID": "long"}, {"id": "long"}, "field ID differs from `id` in capitals alone"),
+        ({"id": "long", "ID": "long"}, {}, "field ID differs from `id` only in letter case"),
+        ({"id": "long", "ID": "long"}, {"id": "long"}, "field ID differs from `id` only in letter case"),
         ({"ID": "long"}, {"id": "long"}, ""),
     ],
 )

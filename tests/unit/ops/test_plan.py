@@ -178,7 +178,7 @@ def test_changes_that_are_taken_for_rows_are_told(
 ) -> None:
     produce(scenario, "a", record)
     table = plan(scenario, f"tables: {{s.a: {{topic: a{more}}}}}\n")["s.a"]
-    assert [warning.split("as ")[1].split(" tells")[0] for warning in table.warnings] == named
+    assert [warning.split("as ")[1].split(" writes")[0] for warning in table.warnings] == named
 
 
 @pytest.mark.parametrize("more", ["", ", columns: {v: long}", ", rescue: true", ", flatten: true"])
@@ -351,7 +351,7 @@ def test_a_table_that_would_stop_says_why(scenario: Scenario) -> None:
     scenario.source.create("a")
     table = plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"]
     assert table.action == "stop"
-    assert "deleted and created again" in table.document()["reason"]
+    assert "deleted and recreated" in table.document()["reason"]
 
 
 def test_types_are_written_as_a_pipeline_file_writes_them() -> None:
@@ -405,7 +405,8 @@ def test_text_that_is_always_a_time_gets_a_declaration_proposed(scenario: Scenar
         " `infer: {timestamps: true}`",
         "every `o.at` of the sample is a time, and its column would be string: write `columns: {at: {type: timestamp,"
         " field: o.at}}` or `infer: {timestamps: true}`",
-        "every `days.element` of the sample is a time, and its column would be string: write `infer: {timestamps: true}`",
+        "every `days.element` of the sample is a time, and its column would be string: write `infer:"
+        " {timestamps: true}`",
     )
     told = plan(scenario, "tables: {s.a: {topic: a, infer: {timestamps: true}}}\n")["s.a"]
     assert told.warnings == ()

@@ -197,12 +197,12 @@ def test_a_topic_made_anew_is_found_without_a_run(tmp_path: Path) -> None:
     scene.source.create("a")
     table = scene.table()
     assert (table["state"], table["ok"]) == ("not running", False)
-    assert "deleted and created again" in table["reason"]
+    assert "deleted and recreated" in table["reason"]
 
 
 def test_a_table_that_a_run_wrote_and_that_is_gone_is_a_fault(tmp_path: Path) -> None:
     table = Scene(tmp_path, committed=0).table(said({"last_commit_ms": 5}))
-    assert (table["ok"], table["reason"]) == (False, "the table was there and is gone")
+    assert (table["ok"], table["reason"]) == (False, "the table no longer exists")
 
 
 @pytest.mark.parametrize("has_kafka", [True, False])
@@ -263,7 +263,7 @@ def test_a_process_that_has_gone_silent_is_a_fault_and_one_elsewhere_runs_while_
     scene = Scene(tmp_path)
     silent = scene.report(said({}, updated_ms=NOW_MS - 90_000))
     assert (silent.process.is_silent, silent.is_well) == (True, False)
-    assert "said nothing for 90 s" in silent.problems[0].message
+    assert "not written its state for 90 s" in silent.problems[0].message
     elsewhere = [scene.report(said({}, host="elsewhere", updated_ms=NOW_MS - age)) for age in (1000, 90_000)]
     assert [report.process.is_running for report in elsewhere] == [True, False]
 

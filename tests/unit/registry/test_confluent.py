@@ -171,10 +171,10 @@ def test_references_come_whole_and_dependencies_first(server: FakeRegistry, conn
     ("answers", "reason"),
     [
         ({}, "it refers to version 1 of subject `A`, which is not in the registry"),
-        ({"A": schema("x", references=[reference("t", "A")])}, "its references go in a circle: A → A"),
+        ({"A": schema("x", references=[reference("t", "A")])}, "its references are circular: A → A"),
         (
             {"A": schema("x", references=[reference("b", "B")]), "B": schema("y", references=[reference("a", "A")])},
-            "its references go in a circle: A → B → A",
+            "its references are circular: A → B → A",
         ),
         (
             {"A": schema("x", references=[reference("a", "B")]), "B": schema("y")},
@@ -278,7 +278,7 @@ def test_a_server_that_this_machine_does_not_trust_is_told_from_one_that_is_away
         with pytest.raises(UnavailableError) as caught:
             registry.by_id(1)
     assert "CERTIFICATE_VERIFY_FAILED" in caught.value.message
-    assert caught.value.remedy.startswith("see `registry.tls`")
+    assert caught.value.remedy.startswith("check `registry.tls`")
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_whatever_is_no_answer_is_an_outage_and_over_when_it_is_over(
     registry = connect()
     with pytest.raises(UnavailableError) as caught:
         registry.by_id(7)
-    assert caught.value.message.startswith("the schema registry does not give schema 7: ")
+    assert caught.value.message.startswith("the schema registry does not return schema 7: ")
     assert words in caught.value.message
     assert remedy in caught.value.remedy
     assert caught.value.where == server.url.removeprefix("http://")

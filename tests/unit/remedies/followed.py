@@ -19,15 +19,15 @@ _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_
 FOLLOWED: Mapping[str, str] = {
     # Tables that stop or wait.
     "correct `start`: partitions are counted from 0": TABLES,
-    "correct it; the nearest topic is `…`": f"{STOPS}a_pattern_that_matches_nothing",
-    "correct it; there are no topics": f"{STOPS}a_pattern_that_matches_nothing",
-    "correct it; topics are …": f"{STOPS}a_pattern_that_matches_nothing",
+    "correct the expression; the nearest topic is `…`": f"{STOPS}a_pattern_that_matches_nothing",
+    "correct the expression; there are no topics": f"{STOPS}a_pattern_that_matches_nothing",
+    "correct the expression; topics are …": f"{STOPS}a_pattern_that_matches_nothing",
     "create the topic, or correct its name": f"{STOPS}a_topic_that_does_not_exist",
     "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
     " `limits.columns`": TABLES,
     "declare it under `columns`, or correct the name: did you mean `…`?": TABLES,
     "declare it under `columns`, or correct the name: write one of: …": TABLES,
-    "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass": TABLES,
+    "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more": TABLES,
     "give one of them another name, such as `…_2: {type: …, field: …}`": TABLES,
     "leave its topic out of `topics`, and give it a table under `tables`": f"{STOPS}topics_whose_tables_are_taken",
     "leave its topic out of `topics`, or give one of the two a table of its own under `tables`": (
@@ -37,29 +37,29 @@ FOLLOWED: Mapping[str, str] = {
         f"{STOPS}a_partition_field_of_the_same_name"
     ),
     "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`": TABLES,
-    "let that run go on, or stop it and start this one again": (
+    "let that run continue, or stop it and start this one again": (
         "unit/ingest/test_fenced_service.py::test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand"
     ),
     "name another one: `dead_letters: {table: …}`": f"{STOPS}a_dead_letter_table_that_is_something_else",
-    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a"
-    " primary key cannot be told apart": TABLES,
+    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source table without a"
+    " primary key cannot be identified": TABLES,
     "name the columns inside it, or another one": f"{STOPS}a_key_that_is_a_struct",
     "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one": f"{STOPS}another_cluster",
     "produce records with fields, or declare `columns`": TABLES,
-    "restore a snapshot with the summary key frazil.….offsets, or drop the table to load it anew": (
+    "restore a snapshot with the summary key frazil.….offsets, or drop the table to load it again": (
         f"{STOPS}progress_that_was_expired"
     ),
-    "set `on_data_loss: skip` on the table to go on from the first record that is left": (
+    "set `on_data_loss: skip` on the table to continue from the first record that still exists": (
         f"{STOPS}records_that_are_gone"
     ),
     "take `…` out of `columns`, or write its type as the table has it; or declare the field under another name,"
     " `columns: {NAME: {type: …, field: …}}`": f"{STOPS}a_declared_column_of_another_type",
-    "the topic lost records (an unclean leader election, or it was made anew): see that the table and the topic belong"
-    " together, then set `start` for a new table": f"{STOPS}a_topic_that_ends_early",
+    "the topic lost records (an unclean leader election, or it was recreated): check that the table and the topic"
+    " belong together, then set `start` for a new table": f"{STOPS}a_topic_that_ends_early",
     "to load the new topic, use another table, or another `pipeline` name for this one": (
         f"{STOPS}a_topic_that_was_made_anew"
     ),
-    "upgrade it with an engine of your choice, in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '2')": (
+    "upgrade the table, in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '2')": (
         f"{STOPS}a_table_of_format_version_1"
     ),
     "write `schema_evolution: add_only`, or leave the field out with `exclude`": TABLES,
@@ -102,10 +102,12 @@ FOLLOWED: Mapping[str, str] = {
     "set `provide.transaction.metadata` to true at Debezium's connector, or write `atomic: batch`": (
         f"{_ATOMIC}changes_that_say_nothing_of_their_transaction_stop_the_table"
     ),
-    "write `atomic: batch`: whole transactions are found for PostgreSQL, MySQL, MariaDB and SQL Server": (
+    "write `atomic: batch`: `atomic: transaction` supports PostgreSQL, MySQL, MariaDB and SQL Server": (
         f"{_ATOMIC}changes_whose_order_is_not_known_stop_the_table"
     ),
-    "write `atomic: batch` until the table is past it": f"{_ATOMIC}a_transaction_that_no_batch_takes_stops_the_table",
+    "write `atomic: batch` until the table has passed the transaction": (
+        f"{_ATOMIC}a_transaction_that_no_batch_takes_stops_the_table"
+    ),
     "set `provide.transaction.metadata` to true at Debezium's connector, or correct the name": (
         f"{_ATOMIC}a_topic_of_transactions_that_is_missing_is_waited_for"
     ),
@@ -113,18 +115,20 @@ FOLLOWED: Mapping[str, str] = {
     " `columns: {NAME: {type: …, coerce: true, field: …}}`": f"{STOPS}a_declared_column_of_another_type",
     "fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field:"
     " PATH}}`": TABLES,
-    "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`": (
+    "leave these dead letters out, by --offset or --error-class, or leave the field out with `exclude`": (
         "unit/dead_letters/test_replay.py::test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others"
     ),
-    "frazil run makes it": "unit/dead_letters/test_replay.py::test_a_table_that_is_not_there_takes_no_letters",
-    "see whether the brokers that hold it run; what the others have is read on": (
+    "start `frazil run`, which creates the table": (
+        "unit/dead_letters/test_replay.py::test_a_table_that_is_not_there_takes_no_letters"
+    ),
+    "check that the brokers of the partition are running; other partitions are still read": (
         "unit/ingest/test_leaderless.py::test_a_run_to_the_ends_waits_for_a_partition_without_a_leader"
     ),
     "mount the warehouse again or restore the file; Frazil retries with back-off": (
         "integration/test_outages.py::"
         "test_a_store_that_lacks_a_tables_metadata_is_an_outage_of_every_command_and_never_a_dropped_table"
     ),
-    "set the clock right; Frazil retries with back-off and goes on once it has passed that change": (
+    "correct the clock; Frazil retries with back-off and succeeds once the clock is past that change": (
         "integration/test_outages.py::"
         "test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_goes_on_by_itself"
     ),
@@ -135,7 +139,7 @@ FOLLOWED: Mapping[str, str] = {
     "…; files are not rewritten until then": (
         "unit/ops/test_check.py::test_an_order_of_rows_that_a_table_cannot_have_is_a_problem"
     ),
-    "start frazil run again; see its log for the cause": (
+    "start `frazil run` again; its log has the cause": (
         "unit/ingest/test_crash_suspects.py::test_a_table_is_no_suspect_any_more_once_it_was_read"
     ),
 }
@@ -159,8 +163,11 @@ BY_PEOPLE: Mapping[str, str] = {
     "rewrite the table's files as Parquet": _OTHERS,
     "set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes": _OTHERS,
     "upgrade the table to format version 2 or 3": "as in test_stops.py::test_a_table_of_format_version_1",
-    "wait for table care, or run `frazil maintain`: either applies them for good": "tests/acceptance/test_other_writers.py",
-    "rewrite its data files there, so that no delete file is left, or use frazil dead-letters drop from now on": _OTHERS,
+    "wait for table maintenance, or run `frazil maintain`: either applies the deletes permanently": (
+        "tests/acceptance/test_other_writers.py"
+    ),
+    "rewrite the data files of the dead-letter table there, so that no delete file remains, or use `frazil"
+    " dead-letters drop` from now on": _OTHERS,
     "correct the name, or wait until records have brought the column": _FILE,
     "name a column that is no list, map or struct, or one inside it, such as `a.b`": _FILE,
     "name columns of numbers, text, bytes or times; or wait until records have brought the column": _FILE,
@@ -180,7 +187,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "write `…: {format: …}`, or correct the subject": _FILE,
     "write `key: {format: text}` and name another column for the key, or fix the producer": _FILE,
     "declare the column … with a type that holds the values, or fix the producer": _FILE,
-    "take the schema by the id in the record, or write `naming: topic`": _FILE,
+    "use the schema id in the record, or write `naming: topic`": _FILE,
     "name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`": _INSTALL,
     "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`": _INSTALL,
     "name a Python ….… that every executor has in spark.conf, as spark.pyspark.python": _INSTALL,
@@ -189,8 +196,8 @@ BY_PEOPLE: Mapping[str, str] = {
     "let this machine reach Maven Central, or name a mirror's Ivy settings in FRAZIL_IVY_SETTINGS, then run frazil"
     " doctor --fetch": _INSTALL,
     "make the folder writable, or name another in FRAZIL_CACHE": _INSTALL,
-    "make room and the folder writable, or name another in FRAZIL_CACHE": _INSTALL,
-    "remove the folder … and run frazil doctor --fetch; where it comes again, see what answers in place of the"
+    "free disk space and make the folder writable, or name another in FRAZIL_CACHE": _INSTALL,
+    "remove the folder … and run frazil doctor --fetch; if the error returns, check what answers in place of the"
     " repository, or what FRAZIL_IVY_SETTINGS names": _INSTALL,
     "run frazil doctor: the machine may lack memory": _INSTALL,
     "raise the limit: `ulimit -n …` in the shell, or LimitNOFILE= of a systemd service": _INSTALL,
@@ -199,27 +206,27 @@ BY_PEOPLE: Mapping[str, str] = {
     "read the broker's log": _LOG,
     "read the pipeline's log": _LOG,
     "see the tables above": _LOG,
-    "see who dropped it": _LOG,
-    "see who dropped it; frazil run makes it anew": _LOG,
-    "look at the table's store": _SERVICE,
-    "make room on the disk; Frazil retries with back-off": _SERVICE,
+    "find out who dropped the table": _LOG,
+    "find out who dropped the table; `frazil run` creates it again": _LOG,
+    "check the table's store": _SERVICE,
+    "free disk space; Frazil retries with back-off": _SERVICE,
     "mount or restore it; to begin again without those tables, delete …": (
         "unit/cli/test_wiring.py::test_a_catalog_whose_file_is_gone_is_not_made_anew_while_the_last_run_had_tables_in_it"
     ),
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
     "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off": _SERVICE,
-    "see whether a broker runs at bootstrap.servers and lets this client in": _SERVICE,
-    "see whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start frazil run again": _SERVICE,
-    "see whether the service that is named runs and lets this machine in; frazil check looks at all of them": _SERVICE,
-    "see whether the master runs, has workers, and reaches this machine at spark.driver.host": _SERVICE,
-    "Frazil retries with back-off; see whether the registry runs at `registry.url`": _SERVICE,
+    "check that a broker is running at bootstrap.servers and accepts this client": _SERVICE,
+    "check whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start `frazil run` again": _SERVICE,
+    "check that the named service is running and accepts this machine; `frazil check` checks all services": _SERVICE,
+    "check that the master is running, has workers, and reaches this machine at spark.driver.host": _SERVICE,
+    "Frazil retries with back-off; check that the registry is running at `registry.url`": _SERVICE,
     "correct its path, or let this user read it": _SERVICE,
-    "see `registry.auth`: the registry does not let this user in": _SERVICE,
+    "check `registry.auth`: the registry rejects this user": _SERVICE,
     "see `registry.properties`": _SERVICE,
-    "see `registry.tls`: certificate, key and key_password must belong together": _SERVICE,
-    "see `registry.tls`: this machine and the registry do not trust each other's certificates": _SERVICE,
-    "see that `registry.url` is the address of the Confluent API itself: https://registry:8081, or"
+    "check `registry.tls`: certificate, key and key_password must belong together": _SERVICE,
+    "check `registry.tls`: this machine and the registry do not trust each other's certificates": _SERVICE,
+    "check that `registry.url` is the address of the Confluent API itself: https://registry:8081, or"
     " https://registry/apis/ccompat/v7 of an Apicurio": _SERVICE,
     "start it first": _SERVICE,
     "create the topic, correct its name, or let this client describe it": _CHECK,
@@ -229,30 +236,31 @@ BY_PEOPLE: Mapping[str, str] = {
     "make the folder writable for this user, or name another place": _CHECK,
     "move it, or name another place": _CHECK,
     "register a version that records can be read with": _CHECK,
-    "a run leaves such records out and counts them; `on_bad_record: dead_letter` would keep them": _CHECK,
-    "a run puts such records into the dead-letter table; `on_bad_record: stop` would stop instead": _CHECK,
+    "a run skips such records and counts them; `on_bad_record: dead_letter` would keep them": _CHECK,
+    "a run writes such records to the dead-letter table; `on_bad_record: stop` would stop instead": _CHECK,
     "write `security.protocol: SASL_SSL`": _CHECK,
     "write `spark: {conf: {…}}`, with spark.authenticate.secret where the master is standalone": _CHECK,
     "write https:// in `catalog.uri`": _CHECK,
     "write https:// in `registry.url`": _CHECK,
-    "move one of the tables, or remove what is left of a table that was dropped": _HISTORY,
-    "restore it: the letters' files are named in the summary of the table's newest snapshot": _HISTORY,
-    "restore the table; or, to do without these rows, remove the property that ends in replaying.…": _HISTORY,
-    "look whether their rows are in the table, add the files if they are not, and then remove the property that ends in"
-    " replaying.… from the dead-letter table": _HISTORY,
-    "look whether their rows are in the table, drop the letters if they are, and then remove the property that ends in"
-    " replaying.… from the dead-letter table": _HISTORY,
-    "look at the records of this range; to go on behind them write `start` with the offset of each partition and give"
-    " the table a new name": "as in test_stops.py::test_a_topic_that_ends_early",
-    "begin the table anew": _ANEW,
-    "begin the table anew, with `metadata: [source_order]` and `order_by: _source_order`, or from a topic of one"
+    "move one of the tables, or remove the files of a dropped table": _HISTORY,
+    "restore it: the summary of the table's newest snapshot names the files of the dead letters": _HISTORY,
+    "restore the table; or, to abandon these rows, remove the property that ends in replaying.…": _HISTORY,
+    "check whether their rows are in the table, add the files if they are not, and then remove the property that ends"
+    " in replaying.… from the dead-letter table": _HISTORY,
+    "check whether their rows are in the table, drop the dead letters if they are, and then remove the property that"
+    " ends in replaying.… from the dead-letter table": _HISTORY,
+    "inspect the records of this range; to continue behind them write `start` with the offset of each partition and"
+    " give the table a new name": "as in test_stops.py::test_a_topic_that_ends_early",
+    "create the table again": _ANEW,
+    "create the table again, with `metadata: [source_order]` and `order_by: _source_order`, or from a topic of one"
     " partition": _ANEW,
-    "leave the topic out where it has no others, produce records with fields, or declare `columns`": _ANEW,
-    "retry them in smaller parts, by --topic, --partition and --offset": _WAIT,
-    "try again when they are done": _WAIT,
-    "then run it again, or give it longer with --timeout": _WAIT,
-    "…; then run it again, or give it longer with --timeout": _WAIT,
-    "leave the field out with `exclude`, or declare a column for it or for what is around it, and report it": _BUG,
+    "leave the topic out if it has no other records, produce records with fields, or declare `columns`": _ANEW,
+    "replay fewer at a time, by --topic, --partition and --offset": _WAIT,
+    "replay again when they have finished": _WAIT,
+    "then run the command again, or give it longer with --timeout": _WAIT,
+    "…; then run the command again, or give it longer with --timeout": _WAIT,
+    "leave the field out with `exclude`, or declare a column for it or for the field that contains it, and report"
+    " this error": _BUG,
 }
 """Why no test follows each of these."""
 

@@ -51,7 +51,9 @@ def test_records_that_are_gone(tmp_path: Path) -> None:
     operator.run()
     operator.feed("a", {"x": 2}, {"x": 3})
     operator.source.trim("a", 0, 2)
-    assert_stopped(operator.run(), "set `on_data_loss: skip` on the table to go on from the first record that is left")
+    assert_stopped(
+        operator.run(), "set `on_data_loss: skip` on the table to continue from the first record that still exists"
+    )
     assert operator.run("on_data_loss: skip").status.run_state is RunState.WAITING
     assert [row["x"] for row in operator.values()] == [1, 3]
 
@@ -61,8 +63,8 @@ def test_a_topic_that_ends_early(tmp_path: Path) -> None:
     operator.run()
     operator.source.by_name["a"].partitions[0][:] = operator.source.by_name["a"].partitions[0][:2]
     remedy = (
-        "the topic lost records (an unclean leader election, or it was made anew): see that the table and the topic belong"
-        " together, then set `start` for a new table"
+        "the topic lost records (an unclean leader election, or it was recreated): check that the table and the topic"
+        " belong together, then set `start` for a new table"
     )
     assert_stopped(operator.run(), remedy)
     assert operator.run("start: {0: 1}", "n.b").status.run_state is RunState.WAITING
@@ -75,7 +77,7 @@ def test_progress_that_was_expired(tmp_path: Path) -> None:
     ours = operator.catalog.ancestors("n.a")[0].id
     operator.catalog.append_foreign("n.a")
     operator.catalog.expire("n.a", ours)
-    remedy = "restore a snapshot with the summary key frazil.….offsets, or drop the table to load it anew"
+    remedy = "restore a snapshot with the summary key frazil.….offsets, or drop the table to load it again"
     assert_stopped(operator.run(), remedy)
     operator.catalog.drop("n.a")
     assert operator.run().status.run_state is RunState.WAITING
@@ -86,9 +88,7 @@ def test_a_table_of_format_version_1(tmp_path: Path) -> None:
     operator = Operator(tmp_path, {"x": 1})
     operator.catalog.create("n.a", new_schema([("x", parse_type("long"))]), {}, 1)
     settings = "mode: upsert, key_columns: [x]"
-    remedy = (
-        "upgrade it with an engine of your choice, in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '2')"
-    )
+    remedy = "upgrade the table, in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '2')"
     assert_stopped(operator.run(settings), remedy)
     operator.catalog.upgrade("n.a", 2)
     assert operator.run(settings).status.run_state is RunState.WAITING
@@ -117,9 +117,9 @@ def test_topics_whose_tables_are_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topics", "pattern", "remedy"),
     [
-        (("orders",), "ordesr", "correct it; the nearest topic is `…`"),
-        (("zz",), "orders", "correct it; topics are …"),
-        ((), "orders", "correct it; there are no topics"),
+        (("orders",), "ordesr", "correct the expression; the nearest topic is `…`"),
+        (("zz",), "orders", "correct the expression; topics are …"),
+        ((), "orders", "correct the expression; there are no topics"),
     ],
 )
 def test_a_pattern_that_matches_nothing(tmp_path: Path, topics: tuple[str, ...], pattern: str, remedy: str) -> None:

@@ -118,22 +118,22 @@ STOPS = [
     RemedyCase(
         "columns: {x: long}",
         (tuple({"x": "bad"} for _ in range(100)),),
-        "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass",
+        "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more",
         [("columns: {x: string}", [{"x": "bad"}] * 100), ("columns: {x: long}, dead_letters: {stop_above: 100%}", [])],
         is_new=True,
     ),
     RemedyCase(
         _STOP,
         (({"x": 1}, None),),
-        "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
-        " `mode: upsert` where they delete rows",
+        "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as"
+        " rows, or `mode: upsert` where they delete rows",
         [("tombstones: ignore", [{"x": 1}]), ("tombstones: row", [{"x": 1}, {}])],
     ),
     RemedyCase(
         f"{_STOP}, mode: upsert, key: {{format: json}}",
         (({"x": 1},),),
-        "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a"
-        " primary key cannot be told apart",
+        "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source table without a"
+        " primary key cannot be identified",
         [("mode: upsert, key_columns: [x]", [{"x": 1}]), ("mode: append", [{"x": 1}])],
     ),
     RemedyCase("", (({},),), _EMPTY, [("columns: {x: long}", [{}])]),

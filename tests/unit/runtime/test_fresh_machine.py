@@ -32,7 +32,7 @@ def run(*command: str, directory: Path = ROOT) -> subprocess.CompletedProcess[st
 def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A machine whose JAVA_HOME leads nowhere; what is said of it."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    return f"error: JAVA_HOME holds no Java (JAVA_HOME={tmp_path}/nowhere); {REMEDY}\n"
+    return f"error: JAVA_HOME has no Java (JAVA_HOME={tmp_path}/nowhere); {REMEDY}\n"
 
 
 def test_make_names_a_missing_java_before_it_makes_anything(no_java: str, tmp_path: Path) -> None:

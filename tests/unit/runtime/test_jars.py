@@ -86,7 +86,7 @@ def test_two_at_once_fetch_once(fake_java: FakeJava) -> None:
 def test_a_cache_that_cannot_be_written_is_named(fake_java: FakeJava, cache: Path) -> None:
     fake_java()
     cache.write_text("a file where the folder should be")
-    with pytest.raises(UnavailableError, match="the jars have no place") as caught:
+    with pytest.raises(UnavailableError, match="the jars cannot be stored") as caught:
         jars("spark")
     assert caught.value.where == str(cache / "jars")
 

@@ -34,7 +34,7 @@ def test_a_java_home_without_java_is_an_error_even_where_the_path_has_one(
     fake_java: Callable[..., Path], tmp_path: Path
 ) -> None:
     home = fake_java()
-    with pytest.raises(UnavailableError, match="JAVA_HOME holds no Java"):
+    with pytest.raises(UnavailableError, match="JAVA_HOME has no Java"):
         find_java({"JAVA_HOME": str(tmp_path), "PATH": str(home / "bin")})
 
 
@@ -47,6 +47,6 @@ def test_no_java_anywhere_names_the_package_to_install(tmp_path: Path) -> None:
 def test_a_java_that_fails_is_named(fake_java: Callable[..., Path]) -> None:
     program = fake_java() / "bin" / "java"
     program.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(UnavailableError, match="does not tell its version") as caught:
+    with pytest.raises(UnavailableError, match="does not report its version") as caught:
         find_java()
     assert caught.value.where == str(program)

@@ -195,7 +195,7 @@ def test_an_existing_table_with_both_still_works_and_a_third_spelling_is_refused
     ]
     [(offset, kind, path, reason)] = dead_letters_of(scene)
     assert (offset, kind, path) == (1, "name_conflict", "Id")
-    assert "differs from `id` and `ID` in capitals alone" in reason
+    assert "differs from `id` and `ID` only in letter case" in reason
 
 
 def test_the_column_of_somebody_else_takes_the_field(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_metadata_column_is_no_column_for_a_field_in_whatever_capitals(tmp_pat
 
 def test_no_change_makes_two_columns_that_differ_in_capitals_alone() -> None:
     both = new_schema([("id", LONG)])
-    with pytest.raises(NameConflict, match="Id differs from `id` and `ID` in capitals alone"):
+    with pytest.raises(NameConflict, match="Id differs from `id` and `ID` only in letter case"):
         extend_schema(_with_both(both), {(): {"Id": LONG}})
 
 

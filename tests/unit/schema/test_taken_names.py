@@ -38,7 +38,7 @@ def test_the_table_that_would_hold_the_letters_of_another_is_stopped(tmp_path: P
     assert tables[OWNER].status.run_state is RunState.WAITING
     assert (tables[TAKEN].status.run_state, tables[TAKEN].status.reason) == (
         RunState.STOPPED,
-        "this table is where dead letters of n.orders go",
+        "this table is the dead-letter table of n.orders",
     )
     assert [row["x"] for row in scene.rows(OWNER)] == [1]
 
@@ -50,6 +50,6 @@ def test_letters_do_not_go_to_a_table_that_is_something_else(tmp_path: Path) -> 
     table = only(scene.catch_up())
     assert (table.status.run_state, table.status.reason) == (
         RunState.STOPPED,
-        "the table n.a__dead_letters is for something else than dead letters: it has no column error_class",
+        "the table n.a__dead_letters is not a dead-letter table: it has no column error_class",
     )
     assert scene.rows("n.a") == []

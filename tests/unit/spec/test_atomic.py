@@ -34,12 +34,12 @@ def test_tables_that_are_made_for_topics_have_it_from_the_defaults(load: Load) -
     [
         (
             "atomic: transaction",
-            "`atomic` shows transactions whole that Debezium's envelope tells of, and the table has none",
+            "`atomic` needs Debezium's envelope, and the table has none",
             "write `envelope: debezium`, or remove it",
         ),
         (
             "envelope: maxwell, atomic: {transaction_topic: t}",
-            "`atomic` shows transactions whole that Debezium's envelope tells of, and the table has none",
+            "`atomic` needs Debezium's envelope, and the table has none",
             "write `envelope: debezium`, or remove it",
         ),
         (
@@ -73,6 +73,6 @@ def test_what_is_refused(refuse: Refuse, settings: str, message: str, remedy: st
 def test_a_table_of_several_topics_is_refused(refuse: Refuse, topics: str) -> None:
     error = refuse(f"{HEAD}tables: {{n.t: {{topics: {topics}, envelope: debezium, atomic: transaction}}}}\n")
     assert (error.message, error.remedy) == (
-        "`atomic` shows transactions whole in a table of one topic, and this one may read several",
+        "`atomic` needs a table of one topic, and this table may read several",
         "give each topic its table, or remove it",
     )

@@ -41,13 +41,13 @@ def test_the_place_of_a_change_among_all_of_its_source_may_order_changes(load: L
 @pytest.mark.parametrize(
     ("metadata", "order_by", "field", "reason"),
     [
-        ("[total_order]", "_total_order", "total_order", "counts the changes of one transaction and begins anew"),
-        ("{collection_order: n}", "n", "collection_order", "counts the changes of one transaction and begins anew"),
+        ("[total_order]", "_total_order", "total_order", "counts the changes of one transaction and restarts with"),
+        ("{collection_order: n}", "n", "collection_order", "counts the changes of one transaction and restarts with"),
         (
             "[transaction_id]",
             "_transaction_id",
             "transaction_id",
-            "names a transaction and does not say which came first",
+            "names a transaction and does not order transactions",
         ),
     ],
 )

@@ -109,12 +109,12 @@ def test_the_columns_that_changes_bring_along(load: Load, settings: str, metadat
         ),
         (
             "metadata: [op]",
-            "`op` in `metadata` is told by envelopes that the table does not have",
+            "`op` in `metadata` needs an envelope that the table does not have",
             "write `envelope`, or take it out of `metadata`",
         ),
         (
             "metadata: [deleted]",
-            "`deleted` in `metadata` is for rows that stay when they are deleted",
+            "`deleted` in `metadata` is for deleted rows that are kept",
             "write `deletes: soft`, or take it out of `metadata`",
         ),
     ],
@@ -136,11 +136,11 @@ def test_a_wrong_setting_is_refused_with_its_line(refuse: Refuse, settings: str,
         ("value: {format: text}, envelope: canal", "`envelope`: canal is not read from the format text"),
         (
             "envelope: canal, metadata: [source_order]",
-            "`source_order` in `metadata` is told by envelopes that the table does not have",
+            "`source_order` in `metadata` needs an envelope that the table does not have",
         ),
         (
             "envelope: maxwell, metadata: [position]",
-            "`position` in `metadata` is told by envelopes that the table does not have",
+            "`position` in `metadata` needs an envelope that the table does not have",
         ),
     ],
 )

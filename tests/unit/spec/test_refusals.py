@@ -37,8 +37,8 @@ TABLES = [
     ("start:latest", "no space after the colon of `start`", "write `start: value`"),
     ("mode: apend", "`mode` cannot be `apend`", "did you mean `append`?"),
     ("mode: [append]", "`mode` is a list where one of its words is expected", "write one of: append, upsert"),
-    ("key_columns: [id]", "`key_columns` says nothing of `mode: append`", "write `mode: upsert`, or remove it"),
-    ("order_by: ts", "`order_by` says nothing of `mode: append`", "write `mode: upsert`, or remove it"),
+    ("key_columns: [id]", "`key_columns` has no effect with `mode: append`", "write `mode: upsert`, or remove it"),
+    ("order_by: ts", "`order_by` has no effect with `mode: append`", "write `mode: upsert`, or remove it"),
     (
         "mode: upsert, key_columns: []",
         "`key_columns` is empty",
@@ -92,17 +92,17 @@ TABLES = [
     ("value: {format: avr}", "`value.format` cannot be `avr`", "did you mean `avro`?"),
     (
         "value: {schema: latest}",
-        "`value.schema` says nothing of the format json",
+        "`value.schema` has no effect with the format json",
         "remove it, or write `format`: it is for avro, protobuf, json_schema",
     ),
     (
         "value: {format: text, message: a.B}",
-        "`value.message` says nothing of the format text",
+        "`value.message` has no effect with the format text",
         "remove it, or write `format`: it is for protobuf",
     ),
     (
         "value: {format: raw, framing: header}",
-        "`value.framing` says nothing of the format raw",
+        "`value.framing` has no effect with the format raw",
         "remove it, or write `format`: it is for avro, protobuf, json_schema",
     ),
     ("format_version: 1", "`format_version` cannot be `1`", "write one of: 2, 3"),
@@ -438,8 +438,8 @@ def test_what_is_wrong_with_the_file_as_a_whole(refuse: Refuse, text: str, line:
         ("group.id: x", "`kafka.group.id` is not for the file to set: Frazil names its own groups"),
         (
             "auto.offset.reset: latest",
-            "`kafka.auto.offset.reset` is not for the file to set: "
-            "where a table begins is `start`, what happens to lost offsets is `on_data_loss`",
+            "`kafka.auto.offset.reset` is not for the file to set: set `start` for where a table begins, and"
+            " `on_data_loss` for lost offsets",
         ),
         (
             "enable.auto.commit: true",

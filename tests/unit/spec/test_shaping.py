@@ -131,8 +131,8 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
             "`exclude` leaves out `a`, which `columns` asks for",
             "take it out of one",
         ),
-        ("value: {format: text}, flatten: true", "`flatten` says nothing of the format text", "remove it"),
-        ("value: {format: raw}, exclude: [a]", "`exclude` says nothing of the format raw", "remove it"),
+        ("value: {format: text}, flatten: true", "`flatten` has no effect with the format text", "remove it"),
+        ("value: {format: raw}, exclude: [a]", "`exclude` has no effect with the format raw", "remove it"),
         (
             "columns: {a: timestamptz(min)}",
             "`min` is no unit of the time since the epoch",
@@ -192,7 +192,7 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
         ),
         (
             "columns: {a: {type: long, header: h, value: {format: json, framing: apicurio}}}",
-            "`columns.a.value.framing` says nothing of the format json",
+            "`columns.a.value.framing` has no effect with the format json",
             "remove it, or write `format`",
         ),
         (

@@ -197,7 +197,7 @@ def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
     target = _target(tmp_path, k="long")
     file = _write(target, pa.array([1, 2]))
     other = replace(file, path="/x.orc", content=file.content.replace('"parquet"', '"orc"'))
-    with pytest.raises(SpecError, match="no Parquet"):
+    with pytest.raises(SpecError, match="not in Parquet"):
         find_rows(target, [other], [pa.array([2])], _PATHS)
 
 
@@ -322,7 +322,7 @@ def test_position_deletes_that_are_no_parquet_stop_the_table(tmp_path: Path) -> 
     file = _write(target, pa.array([1, 2]))
     (delete,) = write_deletes(target, {file: BitMap64([0])}, 2)
     avro = replace(delete, content=delete.content.replace('"parquet"', '"AVRO"'))
-    with pytest.raises(SpecError, match="position deletes of another writer are no Parquet"):
+    with pytest.raises(SpecError, match="position deletes of another writer are not in Parquet"):
         find_rows(target, [replace(file, deletes=(avro,))], [pa.array([2])], _PATHS)
 
 

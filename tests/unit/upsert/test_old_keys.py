@@ -15,8 +15,8 @@ from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource
 
 _UNTOLD = (
-    "the row before the change lacks email, which the record's key does not tell either: it is not known whether the row "
-    "had another key, as of PostgreSQL without `REPLICA IDENTITY FULL`"
+    "the row before the change lacks email, and so does the record's key: it is unknown whether the row had another"
+    " key, as with PostgreSQL without `REPLICA IDENTITY FULL`"
 )
 
 

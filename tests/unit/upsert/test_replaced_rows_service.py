@@ -254,7 +254,7 @@ def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path, key
     scenario = UpsertSource(tmp_path, partitions=1, key_columns=(key,))
     scenario.exists(id="long", v="string")
     table = scenario.say(made({"id": 1, "v": "a"}), gone(1), tombstone(1), HEARTBEAT)
-    reason = f"the table has no key column {key}, and the record does not bring it"
+    reason = f"the table has no key column {key}, and the record does not have it"
     assert (table.status.run_state, scenario.dead_letters()) == (RunState.WAITING, [("no_key", reason)] * 2)
     scenario.say((None, {"op": "t", "before": None, "after": None}))
     assert (len(scenario.dead_letters()), scenario.upsert_table()) == (2, [])

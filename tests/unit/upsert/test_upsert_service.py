@@ -261,7 +261,7 @@ def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
     assert scenario.dead_letters() == [
         ("no_key", "the key column id has no value"),
         ("no_key", "the key column id has no value"),
-        ("no_key", "the record has no key, and its row is found by it"),
+        ("no_key", "the record has no key, which identifies its row"),
     ]
 
 
@@ -353,7 +353,7 @@ def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path) -> 
     table = scenario.tell(("1", {"id": 1}), ("2", {"id": 2}), ("1", None))
     assert (table.status.run_state, scenario.upsert_table()) == (RunState.WAITING, [])
     assert (
-        scenario.dead_letters() == [("no_key", "the table has no key column idd, and the record does not bring it")] * 3
+        scenario.dead_letters() == [("no_key", "the table has no key column idd, and the record does not have it")] * 3
     )
     scenario.tell(("2", {"id": 2, "idd": 2}))
     assert scenario.upsert_table() == [{"id": 2, "idd": 2}]

@@ -140,7 +140,7 @@ class IcebergCatalog:
                 raise unavailable("the table cannot be created", error, table) from None
         state = self.load(table)
         if state is None:
-            raise UnavailableError("the table is not there after it was created", where=table)
+            raise UnavailableError("the table does not exist after its creation", where=table)
         return state
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
@@ -149,7 +149,9 @@ class IcebergCatalog:
         for _ in range(_TRIES):
             state = self.load(table)
             if state is None:
-                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+                raise UnavailableError(
+                    "the table no longer exists", remedy="find out who dropped the table", where=table
+                )
             wanted = change(state.schema)
             if wanted == state.schema or state.shape == made_for:
                 return state
@@ -163,7 +165,7 @@ class IcebergCatalog:
             except java_errors() as error:
                 if not is_refused(error):
                     raise unavailable("the schema cannot be changed", error, table) from None
-        raise ConflictError("the schema changes faster than this change can be made", where=table)
+        raise ConflictError("other writers change the schema faster than Frazil can", where=table)
 
     def _specs(self, table: str) -> Iterator[PartitionSpec]:
         """Yields every partition spec of the table, old ones included."""
@@ -176,7 +178,9 @@ class IcebergCatalog:
         for _ in range(_TRIES):
             state = self.load(table)
             if state is None:
-                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+                raise UnavailableError(
+                    "the table no longer exists", remedy="find out who dropped the table", where=table
+                )
             if is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 return state
             hit("layout.before")
@@ -185,7 +189,7 @@ class IcebergCatalog:
             except java_errors() as error:
                 if not is_refused(error):
                     raise unavailable("the partition spec cannot be changed", error, table) from None
-        raise ConflictError("the partition spec changes faster than this change can be made", where=table)
+        raise ConflictError("other writers change the partition spec faster than Frazil can", where=table)
 
     def commit(self, commit: Commit) -> Progress:
         """See the port."""
@@ -255,7 +259,7 @@ class IcebergCatalog:
                     overwrite.deleteFile(task.file())
                     left.remove(path)
             if left:
-                raise ConflictError("the files were not there when they were read", where=rewrite.table)
+                raise ConflictError("the files did not exist when they were read", where=rewrite.table)
             self._files.apply((file.content for file in rewrite.added), java, overwrite, "OverwriteFiles.addFile")
             for name, value in {**rewrite.summary, REWRITE_ID: rewrite.id}.items():
                 overwrite.set(key(self._pipeline, name), value)
@@ -313,7 +317,7 @@ class IcebergCatalog:
             return
         if has_landed is not None and (validator.refused or is_refused(error)):
             raise ConflictError(f"the commit was refused: {cause_of(error)}", where=table) from None
-        raise unavailable("the commit did not go through", error, table) from None
+        raise unavailable("the commit failed", error, table) from None
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """See the port."""
@@ -381,7 +385,7 @@ class IcebergCatalog:
             is_ours = state.progress.commit_id == commit.expected.commit_id
             refusal = TableMoved if commit.delta is not None and is_ours else ConflictError
             raise refusal(f"the commit was refused: {cause_of(error)}", where=commit.table) from None
-        failure = unavailable("the commit did not go through", error, commit.table)
+        failure = unavailable("the commit failed", error, commit.table)
         if is_clock_behind(error):  # Iceberg has refused it before it was sent.
             raise NotSent(failure.message, remedy=failure.remedy, where=failure.where) from None
         raise failure from None
@@ -396,7 +400,7 @@ class IcebergCatalog:
         except SpecError:  # A SpecError would mean to callers that nothing was committed.
             state = None
         if state is None:
-            raise unavailable("the commit did not go through", error, table) from None
+            raise unavailable("the commit failed", error, table) from None
         return state
 
     def _landed(self, commit: Commit, newest: int) -> Progress | None:
@@ -417,7 +421,7 @@ class IcebergCatalog:
             snapshot = java.snapshot(snapshot.parentId())
             if snapshot is None:
                 raise UnavailableError(
-                    "snapshots were expired that say whether the commit went through", where=commit.table
+                    "the snapshots that show whether the commit landed were expired", where=commit.table
                 )
         return None
 

@@ -115,8 +115,8 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
         failure = unavailable("the store cannot be reached", error, location)
         if _DENIED in failure.message.lower():
             # Frazil reads and writes objects by name; many stores do not allow their clients to list.
-            return "it answers, and does not let this client list"
+            return "it answers, but this client may not list it"
         raise failure from None
     except Py4JError:
         return "it answers"
-    return "it answers, and nothing is in it yet" if is_empty else "it answers"
+    return "it answers, and is empty" if is_empty else "it answers"

@@ -40,9 +40,9 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
     """
     if is_clock_behind(error):
         return UnavailableError(
-            f"{what}: this machine's clock is more than a minute behind the newest change of the table, so it has gone back"
-            f" ({message_of(error)})",
-            remedy="set the clock right; Frazil retries with back-off and goes on once it has passed that change",
+            f"{what}: this machine's clock was set back: it is more than a minute behind the newest change of the"
+            f" table ({message_of(error)})",
+            remedy="correct the clock; Frazil retries with back-off and succeeds once the clock is past that change",
             where=where,
         )
     if is_named(error, *_UNREADABLE) and not is_not_there(error):
@@ -69,7 +69,7 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
     if "No suitable driver" in cause:
         kind = ":".join(where.split(":")[:2])
         return SpecError(
-            f"no JDBC driver is there for `{kind}:`",
+            f"there is no JDBC driver for `{kind}:`",
             remedy="name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
             where=where,
         )
@@ -79,7 +79,7 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
         or any(words in str(error) for words in _UNUSABLE)
     ):
         remedy = "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`"
-        return SpecError(f"the catalog cannot be made: {cause}", remedy=remedy, where=where)
+        return SpecError(f"the catalog cannot be opened: {cause}", remedy=remedy, where=where)
     return unavailable("the catalog", error, where)
 
 

@@ -85,7 +85,7 @@ class IcebergMaintenance:
         except java_errors() as error:
             if is_not_there(error):
                 return None
-            raise unavailable("the table cannot be looked at", error, table) from None
+            raise unavailable("the table metadata cannot be read", error, table) from None
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         """See the port."""
@@ -179,7 +179,7 @@ class IcebergMaintenance:
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
         """See the port."""
-        with _explained("orphans cannot be looked for", table, lasting=_LASTING):
+        with _explained("orphan files cannot be listed", table, lasting=_LASTING):
             java = self._catalog.java_table(table)
             location = str(java.location()).rstrip("/")
             # Metadata of any age: a table that shares the folder may have been created today. By its name, the folder
@@ -240,7 +240,7 @@ class IcebergMaintenance:
     def _activated(self) -> SparkSession:
         """Returns a session of its own, in a scheduler pool that leaves tasks to ingestion."""
         if self._session is None:
-            raise UnavailableError("table care needs Spark, and this command has none")
+            raise UnavailableError("table maintenance needs Spark, which this command does not start")
         spark = self._session()
         if spark not in self._own:
             own = spark.newSession()
@@ -284,7 +284,7 @@ class IcebergMaintenance:
             action.usePrefixListing(True).deleteWith(collector).execute()
         except (*java_errors(), *_spark_errors()) as error:
             if any(words in str(error) for words in _GONE):
-                raise ConflictError("files went while they were listed", where=location) from None
+                raise ConflictError("files were removed while they were listed", where=location) from None
             raise
         return collector.paths
 
@@ -301,8 +301,9 @@ class IcebergMaintenance:
         path = find_foreign_metadata(unnamed, str(java.uuid()), read)
         if path is not None:
             raise SpecError(
-                "another table's metadata lies in this table's folder, so its files cannot be told from orphans",
-                remedy="move one of the tables, or remove what is left of a table that was dropped",
+                "another table's metadata is in this table's folder, so its files cannot be distinguished from orphan"
+                " files",
+                remedy="move one of the tables, or remove the files of a dropped table",
                 where=f"{table}, {path}",
             )
 
@@ -370,7 +371,7 @@ class _SameProgress:
 
     def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
-        return "a pipeline has gone on meanwhile"
+        return "a pipeline has committed in the meantime"
 
 
 def _refuse_lost(landed: bool | None, table: str) -> None:
@@ -379,7 +380,7 @@ def _refuse_lost(landed: bool | None, table: str) -> None:
     Raises: ConflictError where it is not.
     """
     if not landed:
-        raise ConflictError("another commit has changed what was rewritten", where=table)
+        raise ConflictError("another commit has changed the rewritten files", where=table)
 
 
 def _is_countable(field: Any, name: str) -> bool:

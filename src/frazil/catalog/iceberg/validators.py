@@ -65,12 +65,15 @@ class ProgressValidator:
                 "the table's schema, partition spec or sort order was changed after this batch was planned", where=table
             )
         return ConflictError(
-            f"the table's progress is not the one this batch started from: found={self.found}", where=table
+            f"the table's progress has changed since this batch was planned: found={self.found}", where=table
         )
 
     def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
-        return f"progress is {self.found or 'none'}, not {self._expected or 'none'}, or the table has another shape"
+        return (
+            f"progress is {self.found or 'none'}, not {self._expected or 'none'}, or the schema, partition spec or"
+            " sort order of the table has changed"
+        )
 
 
 class HistoryValidator:
@@ -98,7 +101,7 @@ class HistoryValidator:
 
     def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
-        return f"the table says another {self.name}, or its history is gone"
+        return f"the table has another {self.name}, or its history was expired"
 
 
 class RewriteValidator:
@@ -137,7 +140,7 @@ class RewriteValidator:
 
     def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
-        return "equality deletes came meanwhile, which Iceberg would forget"
+        return "another writer added equality deletes in the meantime, which Iceberg would lose"
 
 
 class MaintenanceValidator:

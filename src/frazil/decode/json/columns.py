@@ -80,7 +80,7 @@ _FAULTS = {
     _HAS_NONE: Fault("type_mismatch", "{value} has no zone, and {type} has one"),
 }
 _UNKNOWN_FIELD = {
-    1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` lets it have none")
+    1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` forbids new columns")
 }
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
 _ENDLESS = ("NaN", "Infinity", "-Infinity")

@@ -171,7 +171,9 @@ def _struct_writer(cells: Cells, places: I64, valid: Flags, root: int) -> WriteV
 
     def write(out: int, capacity: int, row: int, ends: I64, declined: U8) -> int:
         base = cells.bodies.base
-        return int(write_structs(base, places, is_there, root, entries[0], entries[1], out, capacity, row, ends, declined))
+        return int(
+            write_structs(base, places, is_there, root, entries[0], entries[1], out, capacity, row, ends, declined)
+        )
 
     return write
 

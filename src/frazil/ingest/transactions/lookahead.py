@@ -231,7 +231,7 @@ def check_partitions(table: Table) -> None:
     count = max((topic.partition_count for topic in table.offsets.topics.values()), default=0)
     if count > 1 and table.spec.atomic is not None and table.spec.atomic.transaction_topic is None:
         raise SpecError(
-            f"a transaction may be in all {count} partitions of the topic, and nothing says when it is whole",
+            f"a transaction may span all {count} partitions of the topic, and nothing shows when it is complete",
             remedy="write `atomic: {transaction_topic: …}` with Debezium's topic, or use a topic of one partition",
             where=f"topic {min(table.offsets.topics)}",
         )
@@ -240,8 +240,8 @@ def check_partitions(table: Table) -> None:
 def too_large(table: Table) -> TableStopped:
     """What is said of a transaction that no batch takes."""
     return TableStopped(
-        f"no transaction is whole within {LARGEST_TRANSACTION:,} offsets from the table's next one",
-        "write `atomic: batch` until the table is past it",
+        f"no transaction is complete within {LARGEST_TRANSACTION:,} offsets after the table's next offset",
+        "write `atomic: batch` until the table has passed the transaction",
         table.name,
     )
 

@@ -86,14 +86,14 @@ def _mark(
     if transaction is None or (order is None and has_events):
         raise _told_nothing(
             record,
-            "the change does not tell its transaction",
+            "the change does not name its transaction",
             "set `provide.transaction.metadata` to true at Debezium's connector, or write `atomic: batch`",
         )
     if place is None:
         raise _told_nothing(
             record,
-            "the change does not tell its place in the order of commits",
-            "write `atomic: batch`: whole transactions are found for PostgreSQL, MySQL, MariaDB and SQL Server",
+            "the change does not have its position in the source's commit order",
+            "write `atomic: batch`: `atomic: transaction` supports PostgreSQL, MySQL, MariaDB and SQL Server",
         )
     return Mark((record.topic, record.partition), record.offset, record.timestamp_ms or 0, transaction, place, order)
 

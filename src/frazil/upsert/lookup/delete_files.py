@@ -93,7 +93,7 @@ def load_vector(blob: bytes) -> BitMap64:
         or not body.startswith(_MAGIC)
         or struct.unpack_from(">I", blob, 4 + length)[0] != zlib.crc32(body)
     ):
-        raise UnavailableError("a deletion vector of the table is damaged", remedy="look at the table's store")
+        raise UnavailableError("a deletion vector of the table is damaged", remedy="check the table's store")
     return BitMap64.deserialize(body[len(_MAGIC) :])
 
 
@@ -242,7 +242,7 @@ def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
 def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMap64:
     if not delete.is_parquet:
         raise SpecError(
-            "position deletes of another writer are no Parquet, and rows can be looked up only where they are",
+            "position deletes of another writer are not in Parquet, which the lookup of rows needs",
             remedy="set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes",
             where=target.name,
         )

@@ -66,8 +66,8 @@ def _dropped(target: TableTarget, deletes: LiveFile, file: LiveFile, field_id: i
 
 def _unreadable(target: TableTarget) -> UnavailableError:
     return UnavailableError(
-        "equality deletes of another writer are no Parquet, or speak of columns that the table no longer has",
-        remedy="wait for table care, or run `frazil maintain`: either applies them for good",
+        "equality deletes of another writer are not in Parquet, or have columns that the table no longer has",
+        remedy="wait for table maintenance, or run `frazil maintain`: either applies the deletes permanently",
         where=target.name,
     )
 

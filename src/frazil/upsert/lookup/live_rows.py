@@ -73,7 +73,7 @@ def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[p
 def _opened(target: TableTarget, file: LiveFile) -> Iterator[pq.ParquetFile]:
     if str(file.description["file-format"]).lower() != "parquet":
         raise SpecError(
-            "the table has data files that are no Parquet, and rows can be replaced in Parquet files only",
+            "the table has data files that are not in Parquet, which an upsert table needs",
             remedy="rewrite the table's files as Parquet",
             where=file.path,
         )

@@ -38,7 +38,9 @@ Bools = NDArray[np.bool_]
 _MAX_NAMES = 62
 """The number of names that get a bit of their own; all further names share one bit."""
 _NO_KEY = "the record has no key, as of a source's table without a primary key: name the table's `key_columns`"
-_OTHER = "the fields of the record's key are {}, and the table's rows are found by {}: name the table's `key_columns`"
+_OTHER = (
+    "the fields of the record's key are {}, and the table's rows are identified by {}: name the table's `key_columns`"
+)
 
 
 @dataclass(frozen=True)

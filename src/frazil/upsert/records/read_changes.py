@@ -35,10 +35,10 @@ from frazil.write.target import TableTarget
 
 Path = tuple[str, ...]
 _INCOMPLETE_KEY_UPDATE = (
-    "the row gets another key, the record does not have all of its values, and the row of the old key is neither in"
-    " the table nor in the batch"
+    "the primary-key update is incomplete: the record does not have all values, and the row of the old key is neither"
+    " in the table nor in the batch"
 )
-_NO_VALUE = "a required column has no value: the record does not have it, and there is no row whose value could stay"
+_NO_VALUE = "a required column has no value: neither the record nor an existing row has one"
 _NO_FIELDS = "the record's key has no field, and the table has no key columns yet"
 
 
@@ -237,7 +237,7 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
     if not target.fields:  # No record has had a value yet, so there is nothing to delete.
         changes = changes.only(changes.ops != DELETE)
     name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
-    reason = f"the table has no key column {name}, and the record does not bring it" if name else _NO_FIELDS
+    reason = f"the table has no key column {name}, and the record does not have it" if name else _NO_FIELDS
     mismatches = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)
     in_order = sorted([*found.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
     return replace(changes, decoded=replace(found, mismatches=in_order))

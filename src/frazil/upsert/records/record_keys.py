@@ -73,7 +73,7 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
     mismatches = [
-        Mismatch(row, "", "no_key", "the record has no key, and its row is found by it")
+        Mismatch(row, "", "no_key", "the record has no key, which identifies its row")
         for row in np.flatnonzero(lacking)[:limit].tolist()
     ]
     nothing.decoded.refused[lacking] = True
