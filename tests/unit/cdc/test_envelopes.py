@@ -60,7 +60,7 @@ def test_a_real_change_log_names_transactions_places_and_images() -> None:
     assert changes.own["transaction_id"].to_pylist()[:2] == [None, "749:26683416"]
     assert changes.own["total_order"].to_pylist() == [None, 1, 2, 1, 1, 1, 1, 1]
     assert changes.own["position"].to_pylist()[0] == "00000000000026390248"
-    assert changes.decoded.requested_fields == {(): {"record_kind": StringType(), "email": StringType()}}
+    assert changes.decoded.requested_fields == {(): {"note": StringType(), "email": StringType()}}
 
 
 @pytest.mark.parametrize(
