@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from frazil.spec.document import Section
+from frazil.spec.keys import keys_of
 from frazil.spec.models import AtomicSpec, EnvelopeSpec, TopicSelector
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields
-from frazil.spec.table_vocabulary import ATOMIC
 from frazil.spec.topics import parse_topic
 
 
@@ -19,7 +19,7 @@ def read_atomic(
         return None
     chosen = AtomicSpec()
     if isinstance(entry.value, Section):
-        inner = Fields(entry.value, ATOMIC, "atomic", problems)
+        inner = Fields(entry.value, keys_of(AtomicSpec), "atomic", problems)
         topic = inner.text("transaction_topic")
         if inner.get("transaction_topic") is None:
             message = "`atomic` names no topic of transactions"

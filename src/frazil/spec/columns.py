@@ -24,13 +24,13 @@ from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.spec.document import Entry, Node, Scalar, Section
+from frazil.spec.keys import keys_of
 from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
 from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_string, read_text, whole_number
 from frazil.spec.secrets import has_reference
 from frazil.spec.types import parse_column_type
 from frazil.spec.values import read_value
-from frazil.spec.vocabulary import COLUMN, FLATTEN, VALUE
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")
@@ -69,7 +69,7 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
     node: Node | None = entry.value
     chosen: dict[str, Any] = {}
     if isinstance(node, Section):
-        fields = Fields(node, COLUMN, label, problems)
+        fields = Fields(node, keys_of(ColumnSpec), label, problems)
         written = fields.get("type")
         if written is None:
             problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
@@ -97,7 +97,7 @@ def _read_source(fields: Fields, label: str, problems: Problems) -> dict[str, An
     chosen: dict[str, Any] = {"header": fields.text("header")}
     value = fields.get("value")
     if value is not None:
-        chosen["value"] = ValueSpec(**read_value(value, VALUE, f"{label}.value", problems))
+        chosen["value"] = ValueSpec(**read_value(value, keys_of(ValueSpec), f"{label}.value", problems))
     constant, field = fields.get("constant"), fields.get("field")
     if constant is not None:
         chosen["constant"] = _read_constant(constant.value, f"{label}.constant", problems)
@@ -245,7 +245,7 @@ def _read_flatten(fields: Fields, problems: Problems) -> FlattenSpec | None:
     entry = fields.get("flatten")
     if entry is None or not isinstance(entry.value, Section):
         return FlattenSpec() if fields.choice("flatten") else None
-    inner = Fields(entry.value, FLATTEN, "flatten", problems)
+    inner = Fields(entry.value, keys_of(FlattenSpec), "flatten", problems)
     chosen: dict[str, Any] = {}
     separator, depth = inner.get("separator"), inner.get("depth")
     if separator is not None and (text := inner.text("separator")):

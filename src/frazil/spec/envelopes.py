@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from frazil.spec.document import Entry, Items, Scalar, Section
+from frazil.spec.keys import keys_of
 from frazil.spec.models import METADATA_COLUMNS, EnvelopeSpec, MetadataField
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields, read_items, read_text
-from frazil.spec.table_vocabulary import ENVELOPE
 
 _FORMATS: Mapping[str, tuple[str, ...]] = {
     "debezium": ("json", "avro", "protobuf", "json_schema"),
@@ -94,7 +94,7 @@ def _read_envelope(entry: Entry | None, fields: Fields, problems: Problems) -> E
     if entry is None or not isinstance(entry.value, Section):
         kind = fields.choice("envelope")
         return None if kind == "none" else EnvelopeSpec.model_validate({"kind": kind})
-    inner = Fields(entry.value, ENVELOPE, "envelope", problems)
+    inner = Fields(entry.value, keys_of(EnvelopeSpec), "envelope", problems)
     if inner.get("type") is not None:
         return _read_debezium(inner, problems)
     operation = inner.get("operation")

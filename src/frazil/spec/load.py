@@ -9,15 +9,21 @@ from pathlib import Path
 
 from frazil.spec.document import Entry, Section, read_document
 from frazil.spec.maintenance import read_maintenance
-from frazil.spec.models import CommitSpec, MaintenanceSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.models import (
+    PIPELINE_KEYS,
+    STRANGE_AT_THE_TOP,
+    CommitSpec,
+    MaintenanceSpec,
+    PipelineSpec,
+    TableSpec,
+    TopicSelector,
+)
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields
 from frazil.spec.secrets import Secrets
 from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_registry, read_spark
-from frazil.spec.table_vocabulary import STRANGE_AT_THE_TOP
 from frazil.spec.tables import check_dotted_name, read_defaults, read_table
 from frazil.spec.topics import read_selectors
-from frazil.spec.vocabulary import PIPELINE
 
 LOCAL_DIRECTORY = "frazil-data"
 """Where catalog, warehouse and state are unless the file says otherwise, in the current working directory."""
@@ -32,7 +38,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     document = read_document(path)
     problems = Problems(path)
     secrets = Secrets(environment)
-    fields = Fields(document, PIPELINE, "", problems, "the pipeline file", STRANGE_AT_THE_TOP)
+    fields = Fields(document, PIPELINE_KEYS, "", problems, "the pipeline file", STRANGE_AT_THE_TOP)
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
     maintenance = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
     spec = PipelineSpec(

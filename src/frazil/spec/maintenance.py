@@ -25,17 +25,13 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Scalar, Section
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.keys import Key, keys_of
+from frazil.spec.models import MAINTENANCE_KEYS, STRANGE_IN_MAINTENANCE, WINDOW_PATTERN, MaintenanceSpec
 from frazil.spec.partitioning import find_type, is_declared_otherwise
 from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_text, whole_number
 from frazil.spec.units import parse_duration, parse_share, parse_size
-from frazil.spec.vocabulary import DURATION, SIZE, TEXT, JsonSchema, Setting
 
-_WHOLE: JsonSchema = {"type": "integer", "minimum": 1}
-_COLUMNS: JsonSchema = {"type": "array", "items": TEXT, "minItems": 1, "uniqueItems": True}
-_SHARE: JsonSchema = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*%$", "examples": ["10%"]}
-WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
 _YOUNGEST_ORPHAN = "24h"
 YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
 """For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
@@ -47,63 +43,22 @@ _ON_A_CURVE = (
 )  # fmt: skip
 """Types whose values Iceberg places on a Z-curve."""
 
-SNAPSHOTS: Mapping[str, Setting] = {
-    "age": Setting("How long a snapshot is kept.", DURATION, default="24h"),
-    "count": Setting("How many snapshots are kept, however young they are.", _WHOLE, default=200),
-}
-ORPHANS: Mapping[str, Setting] = {
-    "age": Setting(
-        "How old a file must be that no snapshot names, to be removed: 24h or more.", DURATION, default="72h"
-    ),
-}
-TABLE_MAINTENANCE: Mapping[str, Setting] = {
-    "target_file_size": Setting("The size that compaction aims at; that of `commit` unless written.", SIZE),
-    "min_input_files": Setting(
-        "How many small files of a partition are worth a compaction; of a mirror a sixth of them, with time to spare.",
-        _WHOLE,
-        default=50,
-    ),
-    "small_file_share": Setting("The share of small files that is left alone.", _SHARE, default="10%"),
-    "snapshots": Setting("Which snapshots are kept.", {"$ref": "#/$defs/snapshots"}),
-    "orphans": Setting("When files are removed that no snapshot names.", {"$ref": "#/$defs/orphans"}),
-    "manifests": Setting("Whether manifests are rewritten.", choices=(True, False), default=True),
-    "sort": Setting("Columns that compaction sorts by, such as `[region, ts desc]`.", _COLUMNS),
-    "zorder": Setting("Columns that compaction orders rows by along a Z-curve.", _COLUMNS),
-    "statistics": Setting(
-        "Whether the number of distinct values of each column is counted once a day.",
-        choices=(True, False),
-        default=False,
-    ),
-}
-MAINTENANCE: Mapping[str, Setting] = {
-    "cores": Setting("How many tasks of table care run at a time beside ingestion.", _WHOLE, default=1),
-    "window": Setting(
-        "The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written.",
-        {"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]},
-    ),
-    **TABLE_MAINTENANCE,
-}
-_STRANGE = dict.fromkeys(
-    MAINTENANCE.keys() - TABLE_MAINTENANCE.keys(),
-    "write it under `maintenance` at the top of the file: all tables share it",
-)
-
 
 def read_maintenance(
-    entry: Entry | None, inherited: MaintenanceSpec, problems: Problems, settings: Mapping[str, Setting] = MAINTENANCE
+    entry: Entry | None, inherited: MaintenanceSpec, problems: Problems, keys: Mapping[str, Key] = MAINTENANCE_KEYS
 ) -> MaintenanceSpec:
-    """Table care as the file wants it; what it leaves out is `inherited`. settings: the keys that are known here."""
+    """Table care as the file wants it; what it leaves out is `inherited`. keys: those that are known here."""
     if entry is None:
         return inherited
     switch = _switch(entry, problems)
     if switch is not None:
         return inherited.model_copy(update={"is_on": switch})
-    fields = Fields(entry.value, settings, "maintenance", problems, strange=_STRANGE)
+    fields = Fields(entry.value, keys, "maintenance", problems, strange=STRANGE_IN_MAINTENANCE)
     found: dict[str, Any] = {"is_on": True, **_quantities(fields, problems), **_orders(fields, problems)}
     for key in ("manifests", "statistics"):
         if fields.get(key) is not None:
             found[key] = fields.choice(key)
-    window = fields.text("window") if "window" in settings else None
+    window = fields.text("window") if "window" in keys else None
     if window is not None:
         found["window"] = problems.attempt(entry.line, None, _parse_window, window)
     return inherited.model_copy(update=found)
@@ -128,11 +83,11 @@ def _quantities(fields: Fields, problems: Problems) -> dict[str, Any]:
         "cores": _count(fields, "cores", problems),
     }
     if snapshots is not None:
-        kept = Fields(snapshots.value, SNAPSHOTS, "maintenance.snapshots", problems)
+        kept = Fields(snapshots.value, keys_of(MaintenanceSpec, "snapshots"), "maintenance.snapshots", problems)
         found["snapshot_age_s"] = _parsed(kept, "age", parse_duration, problems)
         found["snapshot_count"] = _count(kept, "count", problems)
     if orphans is not None:
-        removed = Fields(orphans.value, ORPHANS, "maintenance.orphans", problems)
+        removed = Fields(orphans.value, keys_of(MaintenanceSpec, "orphans"), "maintenance.orphans", problems)
         found["orphan_age_s"] = _parsed(removed, "age", _parse_orphan_age, problems)
     return {name: value for name, value in found.items() if value is not None}
 

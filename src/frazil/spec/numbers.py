@@ -5,9 +5,10 @@ from __future__ import annotations
 from pyiceberg.types import DecimalType, DoubleType, IcebergType
 
 from frazil.errors import SpecError
+from frazil.spec.keys import keys_of
+from frazil.spec.models import TableSpec
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields
-from frazil.spec.table_vocabulary import INFER
 from frazil.spec.types import parse_type
 
 AS_SEEN = "as_seen"
@@ -45,4 +46,4 @@ def read_infers_timestamps(fields: Fields, value_format: str, problems: Problems
     if value_format != "json":
         message = f"`infer` is for JSON without a schema, and the values are {value_format}"
         problems.add(entry.line, message, "remove it, or declare `columns`")
-    return bool(Fields(entry.value, INFER, "infer", problems).choice("timestamps"))
+    return bool(Fields(entry.value, keys_of(TableSpec, "infer"), "infer", problems).choice("timestamps"))

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
+from frazil.spec.keys import Key, Word
 from frazil.spec.problems import Problems, advice
-from frazil.spec.vocabulary import Setting, Word
 
 _NOUNS = {
     "text": "text",
@@ -109,13 +109,13 @@ class Fields:
     def __init__(
         self,
         node: Node,
-        settings: Mapping[str, Setting],
+        keys: Mapping[str, Key],
         label: str,
         problems: Problems,
         owner: str = "the file",
         strange: Mapping[str, str] = {},
     ) -> None:
-        self._settings = settings
+        self._keys = keys
         self._label = label
         self._owner = f"`{label}`" if label else owner
         self._problems = problems
@@ -154,7 +154,7 @@ class Fields:
 
     def choice(self, key: str) -> Word:
         """The chosen word of `key`, or its default."""
-        setting = self._settings[key]
+        setting = self._keys[key]
         entry = self.get(key)
         if entry is not None:
             word = _word(entry.value)
@@ -164,10 +164,10 @@ class Fields:
         assert setting.default is not None or entry is not None, key
         return setting.default if setting.default is not None else setting.built[0]
 
-    def _refuse_choice(self, entry: Entry, setting: Setting, word: Word | None) -> None:
+    def _refuse_choice(self, entry: Entry, setting: Key, word: Word | None) -> None:
         label = self.path(entry.key)
         built = ", ".join(_spell(choice) for choice in setting.built)
-        if word is None and setting.schema and isinstance(entry.value, Section):
+        if word is None and setting.form is not None and isinstance(entry.value, Section):
             message, remedy = f"`{label}` with a mapping is not available in this version", f"available: {built}"
         elif word is None:
             message = f"`{label}` is {describe(entry.value)} where one of its words is expected"
@@ -182,12 +182,12 @@ class Fields:
         self._problems.add(entry.value.line, message, remedy)
 
     def _admit(self, entry: Entry) -> None:
-        setting = self._settings.get(entry.key)
+        setting = self._keys.get(entry.key)
         if setting is None and entry.key in self._strange:
             message = f"`{self.path(entry.key)}` does not belong here"
             self._problems.add(entry.line, message, self._strange[entry.key], is_cause=True)
         elif setting is None:
-            remedy = advice(entry.key, self._settings)
+            remedy = advice(entry.key, self._keys)
             self._problems.add(entry.line, f"unknown key `{entry.key}` in {self._owner}", remedy, is_cause=True)
         elif not setting.is_built:
             word = _word(entry.value)

@@ -11,22 +11,22 @@ from urllib.parse import urlsplit
 
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Items, Node
-from frazil.spec.models import AuthSpec, CatalogSpec, CommitSpec, RegistrySpec, SparkSpec, TlsSpec
+from frazil.spec.keys import keys_of
+from frazil.spec.models import (
+    ISOLATION_LEVELS,
+    OWNED_KAFKA_PROPERTIES,
+    OWNED_REGISTRY_PROPERTIES,
+    AuthSpec,
+    CatalogSpec,
+    CommitSpec,
+    RegistrySpec,
+    SparkSpec,
+    TlsSpec,
+)
 from frazil.spec.problems import Problems, advice, nearest
 from frazil.spec.reading import Fields, read_strings, read_text
 from frazil.spec.secrets import Secrets
 from frazil.spec.units import parse_duration, parse_size
-from frazil.spec.vocabulary import (
-    AUTH,
-    CATALOG,
-    COMMIT,
-    ISOLATION_LEVELS,
-    OWNED_KAFKA_PROPERTIES,
-    OWNED_REGISTRY_PROPERTIES,
-    REGISTRY,
-    SPARK,
-    TLS,
-)
 
 _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
@@ -58,7 +58,7 @@ def read_registry(entry: Entry | None, secrets: Secrets, problems: Problems) -> 
     """The schema registry; None when the file names none."""
     if entry is None:
         return None
-    fields = Fields(entry.value, REGISTRY, "registry", problems)
+    fields = Fields(entry.value, keys_of(RegistrySpec), "registry", problems)
     urls = _read_urls(fields.get("url"), entry, secrets, problems)
     tls = _read_tls(fields.get("tls"), secrets, problems)
     context, naming = _read_context(fields, problems), fields.choice("naming")
@@ -83,7 +83,7 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     default = CatalogSpec(uri=f"{_SQLITE}{local}/catalog.db", warehouse=f"{local}/warehouse")
     if entry is None:
         return default
-    fields = Fields(entry.value, CATALOG, "catalog", problems)
+    fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems)
     is_rest = fields.choice("type") == "rest"
     uri = _resolved_text(fields, "uri", secrets, problems)
     warehouse = _resolved_text(fields, "warehouse", secrets, problems)
@@ -103,7 +103,7 @@ def read_spark(entry: Entry | None, secrets: Secrets, problems: Problems) -> Spa
     """Spark's master and properties."""
     if entry is None:
         return SparkSpec()
-    fields = Fields(entry.value, SPARK, "spark", problems)
+    fields = Fields(entry.value, keys_of(SparkSpec), "spark", problems)
     conf = fields.strings("conf", lambda text, key: _spark_property(text, key, secrets))
     return SparkSpec(master=_resolved_text(fields, "master", secrets, problems) or SparkSpec().master, conf=conf)
 
@@ -112,7 +112,7 @@ def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) 
     """When to commit; what the file leaves out is `inherited`."""
     if entry is None:
         return inherited
-    fields = Fields(entry.value, COMMIT, "commit", problems)
+    fields = Fields(entry.value, keys_of(CommitSpec), "commit", problems)
     interval_s, size_bytes = inherited.interval_s, inherited.target_file_size_bytes
     interval, size = fields.quantity("interval"), fields.quantity("target_file_size")
     if interval:
@@ -175,11 +175,11 @@ def _registry_url(url: str) -> str:
 def _read_auth(entry: Entry | None, secrets: Secrets, problems: Problems) -> AuthSpec:
     if entry is None:
         return AuthSpec()
-    fields = Fields(entry.value, AUTH, "registry.auth", problems)
+    fields = Fields(entry.value, keys_of(AuthSpec), "registry.auth", problems)
     username, password, token = (
         _resolved_text(fields, key, secrets, problems) for key in ("username", "password", "token")
     )
-    given = {key for key in AUTH if fields.get(key)}
+    given = {key for key in keys_of(AuthSpec) if fields.get(key)}
     if given not in ({"username", "password"}, {"token"}):
         remedy = "write `username` and `password`, or `token`"
         problems.add(entry.line, "`registry.auth` is neither a user with a password nor a token", remedy)
@@ -192,7 +192,7 @@ def _read_auth(entry: Entry | None, secrets: Secrets, problems: Problems) -> Aut
 def _read_tls(entry: Entry | None, secrets: Secrets, problems: Problems) -> TlsSpec:
     if entry is None:
         return TlsSpec()
-    fields = Fields(entry.value, TLS, "registry.tls", problems)
+    fields = Fields(entry.value, keys_of(TlsSpec), "registry.tls", problems)
     paths = {key: _read_path(fields, key, secrets, problems) for key in ("ca", "certificate", "key")}
     if not fields.get("certificate") and (fields.get("key") or fields.get("key_password")):
         remedy = "write the file of the certificate that the key belongs to"

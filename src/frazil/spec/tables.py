@@ -15,18 +15,26 @@ from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
 from frazil.spec.envelopes import read_change_settings
-from frazil.spec.maintenance import TABLE_MAINTENANCE, check_order, read_maintenance
+from frazil.spec.keys import keys_of
+from frazil.spec.maintenance import check_order, read_maintenance
 from frazil.spec.models import (
+    DEFAULTS_KEYS,
     METADATA_COLUMNS,
+    STRANGE_IN_DEFAULTS,
+    STRANGE_IN_TABLE,
+    TABLE_KEYS,
+    TABLE_MAINTENANCE_KEYS,
     ColumnSpec,
     CommitSpec,
     DeadLettersSpec,
+    KeySpec,
     LimitsSpec,
     MaintenanceSpec,
     MetadataField,
     Start,
     TableSpec,
     TopicSelector,
+    ValueSpec,
 )
 from frazil.spec.named_columns import check_named_columns
 from frazil.spec.numbers import read_infers_timestamps, read_numbers
@@ -37,11 +45,9 @@ from frazil.spec.secret_patterns import secrets_of
 from frazil.spec.secrets import has_reference
 from frazil.spec.sections import read_commit
 from frazil.spec.table_properties import check_property
-from frazil.spec.table_vocabulary import OF_ONE_TABLE, STRANGE_IN_DEFAULTS, STRANGE_IN_TABLE, TABLE
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
 from frazil.spec.units import parse_share, parse_size
 from frazil.spec.values import read_value
-from frazil.spec.vocabulary import DEAD_LETTERS, KEY, LIMITS, VALUE
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _OF_MIRRORS = ("key_columns", "order_by", "deletes")
@@ -69,7 +75,7 @@ def read_table(
     problems.attempt(entry.line, None, check_dotted_name, entry.key, 2, "table")
     node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
-        fields = Fields(node, TABLE, "", problems, owner, STRANGE_IN_TABLE)
+        fields = Fields(node, TABLE_KEYS, "", problems, owner, STRANGE_IN_TABLE)
         topics = _read_topics(fields, entry, problems)
         return _read_settings(entry, fields, topics, (inherited, maintenance), problems)
 
@@ -80,8 +86,7 @@ def read_defaults(
     """The settings of tables that the file does not declare one by one."""
     if entry is None:
         return None
-    settings = {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE}
-    fields = Fields(entry.value, settings, "", problems, "`defaults`", STRANGE_IN_DEFAULTS)
+    fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", STRANGE_IN_DEFAULTS)
     return _read_settings(entry, fields, (), (inherited, maintenance), problems)
 
 
@@ -92,7 +97,7 @@ def _with_defaults(node: Node, defaults: Section | None) -> Node:
     mode = own.get("mode")
     strange = _OF_MIRRORS if isinstance(mode, Scalar) and mode.text == "append" else ()
     # What is no setting of a table is noted where `defaults` itself is read.
-    missing = TABLE.keys() - {*OF_ONE_TABLE, *own, *strange}
+    missing = DEFAULTS_KEYS.keys() - {*own, *strange}
     return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key in missing)))
 
 
@@ -104,8 +109,8 @@ def _read_settings(
     problems: Problems,
 ) -> TableSpec:
     columns = read_columns(fields.get("columns"), problems)
-    value = read_value(fields.get("value"), VALUE, "value", problems)
-    of_key = read_value(fields.get("key"), KEY, "key", problems)
+    value = read_value(fields.get("value"), keys_of(ValueSpec), "value", problems)
+    of_key = read_value(fields.get("key"), keys_of(KeySpec), "key", problems)
     asked = _read_metadata(fields.get("metadata"), problems)
     mode = str(fields.choice("mode"))
     wrapped = read_change_settings(fields, mode, value["format"], asked, problems)
@@ -152,7 +157,7 @@ def _read_limits(entry: Entry | None, problems: Problems) -> LimitsSpec:
     limits = LimitsSpec()
     if entry is None:
         return limits
-    fields = Fields(entry.value, LIMITS, "limits", problems)
+    fields = Fields(entry.value, keys_of(LimitsSpec), "limits", problems)
     size, record_bytes = fields.quantity("record_size"), limits.record_bytes
     counts = {"columns": limits.columns, "partitions": limits.partitions}
     for key in counts:
@@ -204,7 +209,7 @@ def _read_maintenance(
     table: Entry, fields: Fields, inherited: MaintenanceSpec, known: _Known, problems: Problems
 ) -> MaintenanceSpec:
     """`maintenance`, its order of rows checked likewise, though it is inherited."""
-    maintenance = read_maintenance(fields.get("maintenance"), inherited, problems, TABLE_MAINTENANCE)
+    maintenance = read_maintenance(fields.get("maintenance"), inherited, problems, TABLE_MAINTENANCE_KEYS)
     for line, error in check_order(maintenance, known.types, known.is_complete, known.others):
         problems.add(line, f"table `{table.key}`: {error.message}", error.remedy)
     return maintenance
@@ -213,7 +218,7 @@ def _read_maintenance(
 def _read_dead_letters(entry: Entry | None, problems: Problems) -> DeadLettersSpec:
     if entry is None:
         return DeadLettersSpec()
-    fields = Fields(entry.value, DEAD_LETTERS, "dead_letters", problems)
+    fields = Fields(entry.value, keys_of(DeadLettersSpec), "dead_letters", problems)
     table, share = fields.get("table"), fields.quantity("stop_above")
     name = fields.text("table")
     if table is not None and name is not None:

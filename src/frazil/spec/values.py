@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from frazil.spec.document import Entry, Scalar
+from frazil.spec.keys import Key
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields, describe
-from frazil.spec.vocabulary import Setting
 from frazil.types import FORMATS_OF_REGISTRY
 
 _ONLY_FOR = {
@@ -20,16 +20,16 @@ _ONLY_FOR = {
 }
 
 
-def read_value(entry: Entry | None, settings: Mapping[str, Setting], label: str, problems: Problems) -> dict[str, Any]:
+def read_value(entry: Entry | None, keys: Mapping[str, Key], label: str, problems: Problems) -> dict[str, Any]:
     """The section as a ValueSpec's fields; settings that say nothing of its format are noted."""
     if entry is None:
-        return {"format": settings["format"].default}
+        return {"format": keys["format"].default}
     node = entry.value
-    if isinstance(node, Scalar) and node.text in settings["format"].choices:
+    if isinstance(node, Scalar) and node.text in keys["format"].choices:
         message = f"`{label}` is {describe(node)} where a mapping is expected"
         problems.add(node.line, message, f"write `{label}: {{format: {node.text}}}`")
         return {"format": node.text}
-    fields = Fields(node, settings, label, problems)
+    fields = Fields(node, keys, label, problems)
     chosen = {
         "format": fields.choice("format"),
         "source": fields.choice("schema"),
