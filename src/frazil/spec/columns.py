@@ -95,9 +95,8 @@ def _read_source(fields: Fields, label: str, problems: Problems) -> dict[str, An
         message = f"`{label}` has both `{written[0].key}` and `{more.key}`"
         problems.add(more.line, message, "keep one of them")
     chosen: dict[str, Any] = {"header": fields.text("header")}
-    value = fields.get("value")
-    if value is not None:
-        chosen["value"] = ValueSpec(**read_value(value, keys_of(ValueSpec), f"{label}.value", problems))
+    if fields.get("value") is not None:
+        chosen["value"] = read_value(fields, "value")
     constant, field = fields.get("constant"), fields.get("field")
     if constant is not None:
         chosen["constant"] = _read_constant(constant.value, f"{label}.constant", problems)

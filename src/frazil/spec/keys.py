@@ -10,12 +10,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from frazil.spec.units import DURATION_PATTERN, SIZE_PATTERN, duration_text, share_text, size_text
+from frazil.spec.units import (
+    DURATION_PATTERN,
+    SIZE_PATTERN,
+    duration_text,
+    parse_duration,
+    parse_share,
+    parse_size,
+    share_text,
+    size_text,
+)
+
+if TYPE_CHECKING:
+    from frazil.spec.reading import Fields
 
 JsonSchema = Mapping[str, Any]
 Word = str | int | bool
@@ -33,6 +45,8 @@ class Form:
     schema: JsonSchema
     #: Turns a default of the model into the word that the user would write; None where no single word can say it.
     write: Callable[[Any], Word] | None = None
+    #: Reads the value of a key that the file has, None where it is wrong; without it the section's own reader does.
+    read: Callable[[Fields, str], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,8 @@ class Key:
     default: Word | None = None
     #: Whether this version takes the key at all.
     is_built: bool = True
+    #: The model's field.
+    field: str = ""
 
     @property
     def built(self) -> tuple[Word, ...]:
@@ -73,7 +89,7 @@ def keys_of(model: type[BaseModel], inside: str = "") -> Mapping[str, Key]:
         for key in _declared(field):
             outer, _, name = (key.name or field_name).rpartition(".")
             if outer == inside:
-                found[name] = _complete(key, name, field)
+                found[name] = replace(_complete(key, name, field), field=field_name)
     return MappingProxyType(found)
 
 
@@ -114,13 +130,23 @@ def _as_written(value: Any) -> Word:
 
 
 _SHARE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*%$"
-TEXT = Form({"type": "string", "minLength": 1}, _as_written)
+TEXT = Form({"type": "string", "minLength": 1}, _as_written, lambda fields, key: fields.text(key))
 STRINGS = Form({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
-COUNT = Form({"type": "integer", "minimum": 1}, _as_written)
-DURATION = Form(
-    {"type": "string", "pattern": DURATION_PATTERN, "examples": ["500ms", "2s", "5m", "1h"]}, write=duration_text
+
+
+def quantity(schema: JsonSchema, write: Callable[[Any], Word], parse: Callable[[str], float]) -> Form:
+    """A number with its unit."""
+    return Form(schema, write, lambda fields, key: fields.parsed(key, parse))
+
+
+DURATION = quantity(
+    {"type": "string", "pattern": DURATION_PATTERN, "examples": ["500ms", "2s", "5m", "1h"]},
+    duration_text,
+    parse_duration,
 )
-SIZE = Form({"type": "string", "pattern": SIZE_PATTERN, "examples": ["64MiB", "128MiB", "1GiB"]}, write=size_text)
+SIZE = quantity(
+    {"type": "string", "pattern": SIZE_PATTERN, "examples": ["64MiB", "128MiB", "1GiB"]}, size_text, parse_size
+)
 PATHS = Form(
     {
         "type": "array",
@@ -129,7 +155,7 @@ PATHS = Form(
         "uniqueItems": True,
     }
 )
-TOPIC = Form({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"})
+TOPIC = Form({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, read=TEXT.read)
 _SELECTOR: JsonSchema = {"type": "string", "pattern": "^([A-Za-z0-9._-]{1,249}|/.+/)$"}
 SELECTORS = Form({"anyOf": [_SELECTOR, {"type": "array", "items": _SELECTOR, "minItems": 1, "uniqueItems": True}]})
 TYPE_WORD: JsonSchema = {
@@ -146,7 +172,13 @@ def text_like(*examples: str) -> Form:
 
 def share(*examples: str) -> Form:
     """A percentage of which these are examples."""
-    return Form({"type": "string", "pattern": _SHARE_PATTERN, "examples": list(examples)}, share_text)
+    schema = {"type": "string", "pattern": _SHARE_PATTERN, "examples": list(examples)}
+    return quantity(schema, share_text, parse_share)
+
+
+def count(example: int) -> Form:
+    """A whole number from 1 on."""
+    return Form({"type": "integer", "minimum": 1}, _as_written, lambda fields, key: fields.count(key, example))
 
 
 def with_switch(form: Form) -> Form:

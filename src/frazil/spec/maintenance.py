@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.types import (
@@ -25,16 +24,12 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Scalar, Section
-from frazil.spec.keys import Key, keys_of
+from frazil.spec.keys import Key
 from frazil.spec.models import MAINTENANCE_KEYS, STRANGE_IN_MAINTENANCE, WINDOW_PATTERN, MaintenanceSpec
 from frazil.spec.partitioning import find_type, is_declared_otherwise
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, read_items, read_text, whole_number
-from frazil.spec.units import parse_duration, parse_share, parse_size
+from frazil.spec.reading import Fields, read_items, read_text
 
-_YOUNGEST_ORPHAN = "24h"
-YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
-"""For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
 _SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
 _CURVE_COLUMN = re.compile(r"[^\s,()]+")
 _ON_A_CURVE = (
@@ -54,10 +49,10 @@ def read_maintenance(
     if switch is not None:
         return inherited.model_copy(update={"is_on": switch})
     fields = Fields(entry.value, keys, "maintenance", problems, strange=STRANGE_IN_MAINTENANCE)
-    found: dict[str, Any] = {"is_on": True, **_quantities(fields, problems), **_orders(fields, problems)}
-    for key in ("manifests", "statistics"):
-        if fields.get(key) is not None:
-            found[key] = fields.choice(key)
+    found = {"is_on": True, **fields.values(), **_orders(fields, problems)}
+    for key in ("snapshots", "orphans"):
+        inner = fields.section(key, MaintenanceSpec, key)
+        found |= inner.values() if inner else {}
     window = fields.text("window") if "window" in keys else None
     if window is not None:
         found["window"] = problems.attempt(entry.line, None, _parse_window, window)
@@ -72,51 +67,6 @@ def _switch(entry: Entry, problems: Problems) -> bool | None:
         return entry.value.text.lower() in ("true", "yes", "on")
     problems.add(entry.value.line, "`maintenance` is no mapping", "write true, false, or its settings")
     return True
-
-
-def _quantities(fields: Fields, problems: Problems) -> dict[str, Any]:
-    snapshots, orphans = fields.get("snapshots"), fields.get("orphans")
-    found = {
-        "target_file_size_bytes": _parsed(fields, "target_file_size", parse_size, problems),
-        "small_file_share": _parsed(fields, "small_file_share", parse_share, problems),
-        "min_input_files": _count(fields, "min_input_files", problems),
-        "cores": _count(fields, "cores", problems),
-    }
-    if snapshots is not None:
-        kept = Fields(snapshots.value, keys_of(MaintenanceSpec, "snapshots"), "maintenance.snapshots", problems)
-        found["snapshot_age_s"] = _parsed(kept, "age", parse_duration, problems)
-        found["snapshot_count"] = _count(kept, "count", problems)
-    if orphans is not None:
-        removed = Fields(orphans.value, keys_of(MaintenanceSpec, "orphans"), "maintenance.orphans", problems)
-        found["orphan_age_s"] = _parsed(removed, "age", _parse_orphan_age, problems)
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _parse_orphan_age(text: str) -> float:
-    """In seconds: what no snapshot names may be a file of a batch in hand, of this process or another."""
-    age_s, youngest = parse_duration(text), os.environ.get(YOUNGEST_ORPHAN_VARIABLE, _YOUNGEST_ORPHAN)
-    if age_s < parse_duration(youngest):
-        raise SpecError(
-            f"`{text}` is too short for `maintenance.orphans.age`: files that are about to be committed would be"
-            " removed",
-            remedy=f"write {youngest} or more",
-        )
-    return age_s
-
-
-def _parsed(fields: Fields, key: str, parse: Callable[[str], Any], problems: Problems) -> Any:
-    written = fields.quantity(key)
-    return problems.attempt(written.line, None, parse, written.text) if written is not None else None
-
-
-def _count(fields: Fields, key: str, problems: Problems) -> int | None:
-    entry = fields.get(key)
-    if entry is None:
-        return None
-    number = whole_number(entry.value) or 0
-    if number < 1:
-        problems.add(entry.value.line, f"`{fields.path(key)}` is no count", "write a whole number, such as 2")
-    return number
 
 
 def _orders(fields: Fields, problems: Problems) -> dict[str, Any]:

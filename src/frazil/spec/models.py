@@ -6,6 +6,7 @@ nor serialised.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
 
+from frazil.errors import SpecError
 from frazil.spec.keys import (
-    COUNT,
     DURATION,
     NOT_A_KEY,
     PATHS,
@@ -28,7 +29,9 @@ from frazil.spec.keys import (
     Form,
     JsonSchema,
     Key,
+    count,
     keys_of,
+    quantity,
     section,
     share,
     text_like,
@@ -36,6 +39,7 @@ from frazil.spec.keys import (
 )
 from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.spec.secrets import redact
+from frazil.spec.units import duration_text, parse_duration
 from frazil.types import FORMATS_OF_REGISTRY
 
 MetadataField = Literal[
@@ -80,6 +84,23 @@ _ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
 _ADDRESSES = Form({"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]})
 _WORD: JsonSchema = {"anyOf": [TEXT.schema, {"type": "integer"}]}
 _OPERATIONS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]})
+YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
+"""For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
+
+
+def _parse_orphan_age(text: str) -> float:
+    """In seconds: what no snapshot names may be a file of a batch in hand, of this process or another."""
+    age_s, youngest = parse_duration(text), os.environ.get(YOUNGEST_ORPHAN_VARIABLE, "24h")
+    if age_s < parse_duration(youngest):
+        raise SpecError(
+            f"`{text}` is too short for `maintenance.orphans.age`: files that are about to be committed would be removed",
+            remedy=f"write {youngest} or more",
+        )
+    return age_s
+
+
+_ORPHAN_AGE = quantity(DURATION.schema, duration_text, _parse_orphan_age)
+_COUNT, _LARGE_COUNT = count(2), count(1000)
 _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
 _TERM = text_like("region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)").schema
 _SORT = text_like("user.id", "ts desc", "hour(ts) asc nulls last").schema
@@ -296,7 +317,7 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
     """How a table is maintained. At most one of `sort` and `zorder` is there."""
 
     is_on: Annotated[bool, NOT_A_KEY] = True
-    cores: Annotated[int, COUNT] = 1
+    cores: Annotated[int, _COUNT] = 1
     """How many tasks of table care run at a time beside ingestion."""
     #: Minutes of the day (UTC).
     window: Annotated[
@@ -305,7 +326,7 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
     """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
     target_file_size_bytes: Annotated[int | None, Key(SIZE, name="target_file_size")] = None
     """The size that compaction aims at; that of `commit` unless written."""
-    min_input_files: Annotated[int, COUNT] = 50
+    min_input_files: Annotated[int, _COUNT] = 50
     """How many small files of a partition are worth a compaction; of a mirror a sixth of them, with time to spare."""
     small_file_share: Annotated[float, share("10%")] = 0.1
     """The share of small files that is left alone."""
@@ -315,12 +336,12 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
         Key(DURATION, name="snapshots.age"),
     ] = 24 * 3600.0
     """How long a snapshot is kept."""
-    snapshot_count: Annotated[int, Key(COUNT, name="snapshots.count")] = 200
+    snapshot_count: Annotated[int, Key(_COUNT, name="snapshots.count")] = 200
     """How many snapshots are kept, however young they are."""
     orphan_age_s: Annotated[
         float,
         Key(section("orphans"), name="orphans", description="When files are removed that no snapshot names."),
-        Key(DURATION, name="orphans.age"),
+        Key(_ORPHAN_AGE, name="orphans.age"),
     ] = 72 * 3600.0
     """How old a file must be that no snapshot names, to be removed: 24h or more."""
     manifests: bool = True
@@ -353,9 +374,9 @@ class DeadLettersSpec(_Declared):
 class LimitsSpec(_Declared):
     """How much a table takes."""
 
-    columns: Annotated[int, COUNT] = 1000
+    columns: Annotated[int, _LARGE_COUNT] = 1000
     """The columns, nested fields counted, that records may bring a table to; it stops rather than get more."""
-    partitions: Annotated[int, COUNT] = 10_000
+    partitions: Annotated[int, _LARGE_COUNT] = 10_000
     """The partitions that one batch may write; the table stops rather than write more."""
     record_bytes: Annotated[int, Key(SIZE, name="record_size")] = 16 * 1024 * 1024
     """The size of a value above which its record is a bad one, unread."""

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
 
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
-from frazil.spec.keys import Key, Word
+from frazil.spec.keys import Key, Word, keys_of
 from frazil.spec.problems import Problems, advice
+from frazil.spec.secrets import Secrets
 
 _NOUNS = {
     "text": "text",
@@ -102,7 +106,8 @@ def _entries(node: Node, label: str, problems: Problems) -> tuple[Entry, ...]:
 class Fields:
     """The known keys of one section, `label` being its path in messages, `owner` what it belongs to if it has none.
 
-    strange: keys that are known in another place, and what to do about them. Made, it has already noted every unknown
+    strange: keys that are known in another place, and what to do about them. secrets: of a section whose texts may refer to
+    some. Made, it has already noted every unknown
     key and every key that is not built.
     """
 
@@ -114,11 +119,13 @@ class Fields:
         problems: Problems,
         owner: str = "the file",
         strange: Mapping[str, str] = {},
+        secrets: Secrets | None = None,
     ) -> None:
         self._keys = keys
         self._label = label
         self._owner = f"`{label}`" if label else owner
-        self._problems = problems
+        self.problems = problems
+        self._secrets = secrets
         self._strange = strange
         self._entries: dict[str, Entry] = {}
         for entry in _entries(node, self._owner, problems):
@@ -132,10 +139,49 @@ class Fields:
         """How messages name `key`."""
         return f"{self._label}.{key}" if self._label else key
 
-    def text(self, key: str) -> str | None:
-        """The text of `key`; None if it is absent or wrong."""
+    def values(self) -> dict[str, Any]:
+        """What the section has, by the fields of its model: every choice, and every form that can be read by itself."""
+        found = {}
+        for key in self._keys.values():
+            if key.name in self._entries and (key.form is None or key.form.read is not None):
+                value = (
+                    self.choice(key.name)
+                    if key.form is None or key.form.read is None
+                    else key.form.read(self, key.name)
+                )
+                if value is not None:
+                    found[key.field] = value
+        return found
+
+    def section(self, key: str, model: type[BaseModel], inside: str = "") -> Fields | None:
+        """The keys of the section under `key`, which `model` declares; None if it is absent."""
         entry = self.get(key)
-        return read_text(entry.value, self.path(key), self._problems) if entry else None
+        if entry is None:
+            return None
+        return Fields(entry.value, keys_of(model, inside), self.path(key), self.problems, secrets=self._secrets)
+
+    def text(self, key: str) -> str | None:
+        """The text of `key`, its secrets put in; None if it is absent or wrong."""
+        entry = self.get(key)
+        text = read_text(entry.value, self.path(key), self.problems) if entry else None
+        if entry is None or text is None or self._secrets is None:
+            return text
+        return self.problems.attempt(entry.value.line, None, self._secrets.resolve, text, key)
+
+    def parsed(self, key: str, parse: Callable[[str], Any]) -> Any:
+        """What `parse` makes of the quantity of `key`; None if it is absent or wrong."""
+        written = self.quantity(key)
+        return self.problems.attempt(written.line, None, parse, written.text) if written else None
+
+    def count(self, key: str, example: int) -> int | None:
+        """The whole number of `key`, at least 1; None if it is absent or wrong."""
+        entry = self.get(key)
+        number = whole_number(entry.value) if entry else None
+        if entry is not None and not number:
+            self.problems.add(
+                entry.value.line, f"`{self.path(key)}` is no count", f"write a whole number, such as {example}"
+            )
+        return number or None
 
     def quantity(self, key: str) -> Scalar | None:
         """The scalar of `key`, a number with its unit; a bare number passes, for the unit's own message."""
@@ -144,13 +190,13 @@ class Fields:
             return None
         if isinstance(entry.value, Scalar) and entry.value.kind in ("text", "integer", "number"):
             return entry.value
-        read_text(entry.value, self.path(key), self._problems)
+        read_text(entry.value, self.path(key), self.problems)
         return None
 
     def strings(self, key: str, convert: Callable[[str, str], str] | None = None) -> dict[str, str]:
         """The properties under `key`."""
         entry = self.get(key)
-        return read_strings(entry.value, self.path(key), self._problems, convert) if entry else {}
+        return read_strings(entry.value, self.path(key), self.problems, convert) if entry else {}
 
     def choice(self, key: str) -> Word:
         """The chosen word of `key`, or its default."""
@@ -179,22 +225,22 @@ class Fields:
             message = f"`{label}` cannot be `{_spell(word)}`"
             unquoted = _spell(word) in words
             remedy = "write it without quotes" if unquoted else advice(_spell(word), words, built.split(", "))
-        self._problems.add(entry.value.line, message, remedy)
+        self.problems.add(entry.value.line, message, remedy)
 
     def _admit(self, entry: Entry) -> None:
         setting = self._keys.get(entry.key)
         if setting is None and entry.key in self._strange:
             message = f"`{self.path(entry.key)}` does not belong here"
-            self._problems.add(entry.line, message, self._strange[entry.key], is_cause=True)
+            self.problems.add(entry.line, message, self._strange[entry.key], is_cause=True)
         elif setting is None:
             remedy = advice(entry.key, self._keys)
-            self._problems.add(entry.line, f"unknown key `{entry.key}` in {self._owner}", remedy, is_cause=True)
+            self.problems.add(entry.line, f"unknown key `{entry.key}` in {self._owner}", remedy, is_cause=True)
         elif not setting.is_built:
             word = _word(entry.value)
             shown = self.path(entry.key)
             if word is not None and _is_one_of(word, setting.choices):
                 shown += f": {_spell(word)}"
-            self._problems.add(entry.line, f"`{shown}` is not available in this version", "remove it")
+            self.problems.add(entry.line, f"`{shown}` is not available in this version", "remove it")
         else:
             self._entries[entry.key] = entry
 

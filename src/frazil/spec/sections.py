@@ -26,7 +26,6 @@ from frazil.spec.models import (
 from frazil.spec.problems import Problems, advice, nearest
 from frazil.spec.reading import Fields, read_strings, read_text
 from frazil.spec.secrets import Secrets
-from frazil.spec.units import parse_duration, parse_size
 
 _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
@@ -58,24 +57,16 @@ def read_registry(entry: Entry | None, secrets: Secrets, problems: Problems) -> 
     """The schema registry; None when the file names none."""
     if entry is None:
         return None
-    fields = Fields(entry.value, keys_of(RegistrySpec), "registry", problems)
+    fields = Fields(entry.value, keys_of(RegistrySpec), "registry", problems, secrets=secrets)
     urls = _read_urls(fields.get("url"), entry, secrets, problems)
-    tls = _read_tls(fields.get("tls"), secrets, problems)
-    context, naming = _read_context(fields, problems), fields.choice("naming")
+    settings = {**fields.values(), "tls": _read_tls(fields), "context": _read_context(fields)}
     written = fields.get("tls")
     if written is not None and any(url.startswith("http:") for url in urls):
         remedy = "begin every address with https://, or remove `tls`"
         problems.add(written.line, "`registry.tls` is of no use: `registry.url` has an address without TLS", remedy)
-    return RegistrySpec.model_validate(
-        {
-            "urls": urls,
-            "auth": _read_auth(fields.get("auth"), secrets, problems),
-            "tls": tls,
-            "context": context,
-            "naming": naming,
-            "properties": fields.strings("properties", lambda text, key: _registry_property(text, key, secrets)),
-        }
-    )
+    auth = _read_auth(fields)
+    properties = fields.strings("properties", lambda text, key: _registry_property(text, key, secrets))
+    return RegistrySpec.model_validate({**settings, "urls": urls, "auth": auth, "properties": properties})
 
 
 def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: Problems) -> CatalogSpec:
@@ -83,12 +74,11 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     default = CatalogSpec(uri=f"{_SQLITE}{local}/catalog.db", warehouse=f"{local}/warehouse")
     if entry is None:
         return default
-    fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems)
-    is_rest = fields.choice("type") == "rest"
-    uri = _resolved_text(fields, "uri", secrets, problems)
-    warehouse = _resolved_text(fields, "warehouse", secrets, problems)
+    fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems, secrets=secrets)
+    settings = fields.values()
+    uri, warehouse = settings.get("uri"), settings.get("warehouse")
     properties = fields.strings("properties", lambda text, key: _catalog_property(text, key, secrets))
-    if is_rest:
+    if settings.get("type") == "rest":
         _check_rest(fields, entry, uri, problems)
         return CatalogSpec(type="rest", uri=uri or "", warehouse=warehouse, properties=properties)
     _check_jdbc(fields, uri, problems)
@@ -103,9 +93,9 @@ def read_spark(entry: Entry | None, secrets: Secrets, problems: Problems) -> Spa
     """Spark's master and properties."""
     if entry is None:
         return SparkSpec()
-    fields = Fields(entry.value, keys_of(SparkSpec), "spark", problems)
+    fields = Fields(entry.value, keys_of(SparkSpec), "spark", problems, secrets=secrets)
     conf = fields.strings("conf", lambda text, key: _spark_property(text, key, secrets))
-    return SparkSpec(master=_resolved_text(fields, "master", secrets, problems) or SparkSpec().master, conf=conf)
+    return SparkSpec(**fields.values(), conf=conf)
 
 
 def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) -> CommitSpec:
@@ -113,19 +103,12 @@ def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) 
     if entry is None:
         return inherited
     fields = Fields(entry.value, keys_of(CommitSpec), "commit", problems)
-    interval_s, size_bytes = inherited.interval_s, inherited.target_file_size_bytes
-    interval, size = fields.quantity("interval"), fields.quantity("target_file_size")
-    if interval:
-        interval_s = problems.attempt(interval.line, interval_s, parse_duration, interval.text)
-    if size:
-        size_bytes = problems.attempt(size.line, size_bytes, parse_size, size.text)
-    least_bytes, least = inherited.min_file_size_bytes, fields.quantity("min_file_size")
-    if least:
-        least_bytes = problems.attempt(least.line, least_bytes, parse_size, least.text)
-    if least_bytes and least_bytes > size_bytes:
+    commit = inherited.model_copy(update=fields.values())
+    if commit.min_file_size_bytes and commit.min_file_size_bytes > commit.target_file_size_bytes:
+        least = fields.quantity("min_file_size")
         message = "`commit.min_file_size` is larger than `commit.target_file_size`, at which files end"
         problems.add(least.line if least else entry.line, message, "lower the one, or raise the other")
-    return CommitSpec(interval_s=interval_s, target_file_size_bytes=size_bytes, min_file_size_bytes=least_bytes)
+    return commit
 
 
 def _check_kafka_property(text: str, key: str) -> None:
@@ -172,51 +155,47 @@ def _registry_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _read_auth(entry: Entry | None, secrets: Secrets, problems: Problems) -> AuthSpec:
-    if entry is None:
+def _read_auth(registry: Fields) -> AuthSpec:
+    entry, fields = registry.get("auth"), registry.section("auth", AuthSpec)
+    if entry is None or fields is None:
         return AuthSpec()
-    fields = Fields(entry.value, keys_of(AuthSpec), "registry.auth", problems)
-    username, password, token = (
-        _resolved_text(fields, key, secrets, problems) for key in ("username", "password", "token")
-    )
+    auth = AuthSpec(**fields.values())
     given = {key for key in keys_of(AuthSpec) if fields.get(key)}
     if given not in ({"username", "password"}, {"token"}):
         remedy = "write `username` and `password`, or `token`"
-        problems.add(entry.line, "`registry.auth` is neither a user with a password nor a token", remedy)
-    elif username and ":" in username:
+        fields.problems.add(entry.line, "`registry.auth` is neither a user with a password nor a token", remedy)
+    elif auth.username and ":" in auth.username:
         message = "`registry.auth.username` has a colon, which a user's name cannot have in HTTP"
-        problems.add(entry.line, message, "correct the name")
-    return AuthSpec(username=username, password=password, token=token)
+        fields.problems.add(entry.line, message, "correct the name")
+    return auth
 
 
-def _read_tls(entry: Entry | None, secrets: Secrets, problems: Problems) -> TlsSpec:
-    if entry is None:
+def _read_tls(registry: Fields) -> TlsSpec:
+    entry, fields = registry.get("tls"), registry.section("tls", TlsSpec)
+    if entry is None or fields is None:
         return TlsSpec()
-    fields = Fields(entry.value, keys_of(TlsSpec), "registry.tls", problems)
-    paths = {key: _read_path(fields, key, secrets, problems) for key in ("ca", "certificate", "key")}
+    tls = fields.values()
+    for key in ("ca", "certificate", "key"):
+        written, text = fields.get(key), tls.get(key)
+        if written and text and "\n" in text:
+            message = f"`{fields.path(key)}` is the content of a file where its path is expected"
+            fields.problems.add(written.value.line, message, "write the path alone, without ${file:…}")
+        tls[key] = str(Path.cwd() / text) if text else None
     if not fields.get("certificate") and (fields.get("key") or fields.get("key_password")):
         remedy = "write the file of the certificate that the key belongs to"
-        problems.add(entry.line, "`registry.tls.certificate` is missing", remedy)
-    return TlsSpec(**paths, key_password=_resolved_text(fields, "key_password", secrets, problems))
+        fields.problems.add(entry.line, "`registry.tls.certificate` is missing", remedy)
+    return TlsSpec(**tls)
 
 
-def _read_path(fields: Fields, key: str, secrets: Secrets, problems: Problems) -> str | None:
-    text = _resolved_text(fields, key, secrets, problems)
-    entry = fields.get(key)
-    if text and entry and "\n" in text:
-        message = f"`{fields.path(key)}` is the content of a file where its path is expected"
-        problems.add(entry.value.line, message, "write the path alone, without ${file:…}")
-    return str(Path.cwd() / text) if text else None
-
-
-def _read_context(fields: Fields, problems: Problems) -> str:
-    text, entry = fields.text("context"), fields.get("context")
+def _read_context(registry: Fields) -> str:
+    entry = registry.get("context")
+    text = read_text(entry.value, "registry.context", registry.problems) if entry else None
     if text and entry and not _CONTEXT.fullmatch(text):
         plain = text.strip(":.")
         remedy = (
             f"write `{plain}`" if _CONTEXT.fullmatch(plain) else "use letters, digits, dots, underscores and hyphens"
         )
-        problems.add(entry.value.line, f"`{text}` is not the name of a context", remedy)
+        registry.problems.add(entry.value.line, f"`{text}` is not the name of a context", remedy)
     return text or ""
 
 
@@ -239,13 +218,6 @@ def _spark_property(text: str, key: str, secrets: Secrets) -> str:
         remedy = f"write `spark.{key}`, or `spark.hadoop.{key}` for a property of Hadoop"
         raise SpecError(f"Spark ignores `{key}`: its properties begin with `spark.`", remedy=remedy)
     return secrets.resolve(text, key)
-
-
-def _resolved_text(fields: Fields, key: str, secrets: Secrets, problems: Problems) -> str | None:
-    text, entry = fields.text(key), fields.get(key)
-    if text is None or entry is None:
-        return None
-    return problems.attempt(entry.value.line, None, secrets.resolve, text, key)
 
 
 def _check_rest(fields: Fields, entry: Entry, uri: str | None, problems: Problems) -> None:

@@ -15,7 +15,6 @@ from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
 from frazil.spec.envelopes import read_change_settings
-from frazil.spec.keys import keys_of
 from frazil.spec.maintenance import check_order, read_maintenance
 from frazil.spec.models import (
     DEFAULTS_KEYS,
@@ -40,13 +39,12 @@ from frazil.spec.named_columns import check_named_columns
 from frazil.spec.numbers import read_infers_timestamps, read_numbers
 from frazil.spec.partitioning import METADATA_TYPES, check_terms, read_partition_by, read_sort_by
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, read_items, read_text, whole_number
+from frazil.spec.reading import Fields, read_items, read_text
 from frazil.spec.secret_patterns import secrets_of
 from frazil.spec.secrets import has_reference
 from frazil.spec.sections import read_commit
 from frazil.spec.table_properties import check_property
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
-from frazil.spec.units import parse_share, parse_size
 from frazil.spec.values import read_value
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
@@ -109,17 +107,17 @@ def _read_settings(
     problems: Problems,
 ) -> TableSpec:
     columns = read_columns(fields.get("columns"), problems)
-    value = read_value(fields.get("value"), keys_of(ValueSpec), "value", problems)
-    of_key = read_value(fields.get("key"), keys_of(KeySpec), "key", problems)
+    value = read_value(fields, "value")
+    of_key = read_value(fields, "key", KeySpec)
     asked = _read_metadata(fields.get("metadata"), problems)
     mode = str(fields.choice("mode"))
-    wrapped = read_change_settings(fields, mode, value["format"], asked, problems)
-    changes = wrapped | read_changes(fields, mode, of_key["format"], wrapped, problems)
+    wrapped = read_change_settings(fields, mode, value.format, asked, problems)
+    changes = wrapped | read_changes(fields, mode, of_key.format, wrapped, problems)
     metadata = changes["metadata"]
     _check_latest(entry, value, topics, problems)
     unknown_fields = fields.choice("unknown_fields")
     check_columns(fields.get("columns"), columns, metadata, problems)
-    shaping = read_shaping(fields, columns, value["format"], problems)
+    shaping = read_shaping(fields, columns, value.format, problems)
     if unknown_fields == "drop" and not columns and not metadata:
         message = f"table `{entry.key}` drops every field: `unknown_fields` is drop, and no `columns` are declared"
         problems.add(entry.line, message, "declare `columns`")
@@ -133,15 +131,15 @@ def _read_settings(
         "columns": columns,
         "unknown_fields": unknown_fields,
         "rescue": fields.choice("rescue"),
-        "numbers": read_numbers(fields, value["format"], problems),
-        "infers_timestamps": read_infers_timestamps(fields, value["format"], problems),
+        "numbers": read_numbers(fields, value.format, problems),
+        "infers_timestamps": read_infers_timestamps(fields, value.format, problems),
         **shaping,
         **changes,
         "atomic": read_atomic(fields, topics, wrapped["envelope"], problems),
         "schema_evolution": fields.choice("schema_evolution"),
         "on_bad_record": fields.choice("on_bad_record"),
-        "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
-        "limits": _read_limits(fields.get("limits"), problems),
+        "dead_letters": _read_dead_letters(fields),
+        "limits": _read_limits(fields),
         **_read_layout(fields, known, problems),
         "commit": read_commit(fields.get("commit"), inherited[0], problems),
         "maintenance": _read_maintenance(entry, fields, inherited[1], known, problems),
@@ -151,24 +149,6 @@ def _read_settings(
     }
     check_named_columns(fields, settings, columns, problems)
     return TableSpec.model_validate(settings)
-
-
-def _read_limits(entry: Entry | None, problems: Problems) -> LimitsSpec:
-    limits = LimitsSpec()
-    if entry is None:
-        return limits
-    fields = Fields(entry.value, keys_of(LimitsSpec), "limits", problems)
-    size, record_bytes = fields.quantity("record_size"), limits.record_bytes
-    counts = {"columns": limits.columns, "partitions": limits.partitions}
-    for key in counts:
-        written = fields.get(key)
-        if written is not None:
-            counts[key] = whole_number(written.value) or 0
-            if counts[key] < 1:
-                problems.add(written.value.line, f"`limits.{key}` is no count", "write a whole number, such as 1000")
-    if size is not None:
-        record_bytes = problems.attempt(size.line, record_bytes, parse_size, size.text)
-    return LimitsSpec(**counts, record_bytes=record_bytes)
 
 
 @dataclass(frozen=True)
@@ -215,28 +195,27 @@ def _read_maintenance(
     return maintenance
 
 
-def _read_dead_letters(entry: Entry | None, problems: Problems) -> DeadLettersSpec:
-    if entry is None:
+def _read_limits(table: Fields) -> LimitsSpec:
+    fields = table.section("limits", LimitsSpec)
+    return LimitsSpec(**fields.values()) if fields else LimitsSpec()
+
+
+def _read_dead_letters(table: Fields) -> DeadLettersSpec:
+    fields = table.section("dead_letters", DeadLettersSpec)
+    if fields is None:
         return DeadLettersSpec()
-    fields = Fields(entry.value, keys_of(DeadLettersSpec), "dead_letters", problems)
-    table, share = fields.get("table"), fields.quantity("stop_above")
-    name = fields.text("table")
-    if table is not None and name is not None:
-        problems.attempt(table.value.line, None, check_dotted_name, name, 2, "table")
-    stop_above = DeadLettersSpec().stop_above
-    if share is not None:
-        stop_above = problems.attempt(share.line, stop_above, parse_share, share.text)
-    topic, written = fields.get("topic"), fields.text("topic")
-    if topic is not None and written is not None:
-        problems.attempt(topic.value.line, None, parse_topic, written)
-    return DeadLettersSpec(table=name, topic=written, stop_above=stop_above)
+    found = DeadLettersSpec(**fields.values())
+    name, topic = fields.get("table"), fields.get("topic")
+    if name is not None and found.table is not None:
+        fields.problems.attempt(name.value.line, None, check_dotted_name, found.table, 2, "table")
+    if topic is not None and found.topic is not None:
+        fields.problems.attempt(topic.value.line, None, parse_topic, found.topic)
+    return found
 
 
-def _check_latest(
-    table: Entry, value: Mapping[str, Any], topics: tuple[TopicSelector, ...], problems: Problems
-) -> None:
+def _check_latest(table: Entry, value: ValueSpec, topics: tuple[TopicSelector, ...], problems: Problems) -> None:
     is_many = len(topics) > 1 or any(selector.pattern is not None for selector in topics)
-    if is_many and value.get("source") == "latest" and not value.get("subject"):
+    if is_many and value.source == "latest" and not value.subject:
         message = f"table `{table.key}` reads several topics with `schema: latest`, and each has a subject of its own"
         problems.add(table.line, message, "write `subject: NAME`, or give each topic its table")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from frazil.spec.document import Entry, Scalar
-from frazil.spec.keys import Key
+from frazil.spec.document import Scalar
+from frazil.spec.keys import keys_of
+from frazil.spec.models import ValueSpec
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields, describe
 from frazil.types import FORMATS_OF_REGISTRY
@@ -20,27 +18,25 @@ _ONLY_FOR = {
 }
 
 
-def read_value(entry: Entry | None, keys: Mapping[str, Key], label: str, problems: Problems) -> dict[str, Any]:
-    """The section as a ValueSpec's fields; settings that say nothing of its format are noted."""
+def read_value(owner: Fields, key: str, model: type[ValueSpec] = ValueSpec) -> ValueSpec:
+    """The section under `key`, whose keys `model` declares; settings that say nothing of its format are noted."""
+    entry, default = owner.get(key), str(keys_of(model)["format"].default)
     if entry is None:
-        return {"format": keys["format"].default}
-    node = entry.value
-    if isinstance(node, Scalar) and node.text in keys["format"].choices:
-        message = f"`{label}` is {describe(node)} where a mapping is expected"
-        problems.add(node.line, message, f"write `{label}: {{format: {node.text}}}`")
-        return {"format": node.text}
-    fields = Fields(node, keys, label, problems)
-    chosen = {
-        "format": fields.choice("format"),
-        "source": fields.choice("schema"),
-        "framing": fields.choice("framing"),
-        "subject": fields.text("subject"),
-        "message": fields.text("message"),
-        "logical_types": fields.choice("logical_types"),
-    }
-    for key, owners in _ONLY_FOR.items():
-        written = fields.get(key)
-        if written is not None and chosen["format"] not in owners:
-            message = f"`{label}.{key}` says nothing of the format {chosen['format']}"
-            problems.add(written.line, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
-    return chosen
+        return ValueSpec.model_validate({"format": default})
+    node, label = entry.value, owner.path(key)
+    if isinstance(node, Scalar) and node.text in keys_of(model)["format"].choices:
+        _refuse_word(node, label, owner.problems)
+        return ValueSpec.model_validate({"format": node.text})
+    fields = Fields(node, keys_of(model), label, owner.problems)
+    value = ValueSpec.model_validate({"format": default, **fields.values()})
+    for name, owners in _ONLY_FOR.items():
+        written = fields.get(name)
+        if written is not None and value.format not in owners:
+            message = f"`{label}.{name}` says nothing of the format {value.format}"
+            owner.problems.add(written.line, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
+    return value
+
+
+def _refuse_word(node: Scalar, label: str, problems: Problems) -> None:
+    message = f"`{label}` is {describe(node)} where a mapping is expected"
+    problems.add(node.line, message, f"write `{label}: {{format: {node.text}}}`")
