@@ -1,4 +1,4 @@
-"""What a table says of its columns: declared ones, and how the others are made from the records' fields."""
+"""The columns of a table: those that it declares, how the others are made from fields, and what the bytes of records are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from zoneinfo import available_timezones
 
 from pyiceberg.types import (
     BinaryType,
+    DecimalType,
+    DoubleType,
     IcebergType,
     IntegerType,
     ListType,
@@ -25,13 +27,12 @@ from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.spec.document import Entry, Node, Scalar, Section
 from frazil.spec.keys import keys_of
-from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
+from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, TableSpec, ValueSpec
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, read_items, read_string, read_text, whole_number
+from frazil.spec.reading import Fields, describe, read_items, read_string, read_text, whole_number
 from frazil.spec.secrets import has_reference
-from frazil.spec.types import parse_column_type
-from frazil.spec.values import read_value
-from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
+from frazil.spec.types import parse_column_type, parse_type
+from frazil.types import FORMATS_OF_REGISTRY, RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")
 _HEADER_TYPES = (StringType, BinaryType, IntegerType, LongType)
@@ -51,6 +52,15 @@ _WORDS: dict[type[IcebergType], str] = {
 }
 _RECORDLESS = ("text", "raw")
 _MAX_DEPTH = 100
+_ONLY_FOR = {
+    "schema": FORMATS_OF_REGISTRY,
+    "framing": FORMATS_OF_REGISTRY,
+    "subject": FORMATS_OF_REGISTRY,
+    "message": ("protobuf",),
+    "logical_types": ("avro",),
+}
+AS_SEEN = "as_seen"
+_REMEDY = "write as_seen, double, or a decimal such as decimal(18,4)"
 
 
 def read_columns(entry: Entry | None, problems: Problems) -> tuple[ColumnSpec, ...]:
@@ -307,3 +317,61 @@ def _parse_names(text: str) -> tuple[str, ...]:
         remedy = """write names in quotes, such as '["user", "first.name"]'"""
         raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
     return tuple(names)
+
+
+def read_value(owner: Fields, key: str, model: type[ValueSpec] = ValueSpec) -> ValueSpec:
+    """The section under `key`, whose keys `model` declares; settings that say nothing of its format are noted."""
+    entry, default = owner.get(key), str(keys_of(model)["format"].default)
+    if entry is None:
+        return ValueSpec.model_validate({"format": default})
+    node, label = entry.value, owner.path(key)
+    if isinstance(node, Scalar) and node.text in keys_of(model)["format"].choices:
+        _refuse_word(node, label, owner.problems)
+        return ValueSpec.model_validate({"format": node.text})
+    fields = Fields(node, keys_of(model), label, owner.problems)
+    value = ValueSpec.model_validate({"format": default, **fields.values()})
+    for name, owners in _ONLY_FOR.items():
+        written = fields.get(name)
+        if written is not None and value.format not in owners:
+            message = f"`{label}.{name}` says nothing of the format {value.format}"
+            owner.problems.add(written.line, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
+    return value
+
+
+def _refuse_word(node: Scalar, label: str, problems: Problems) -> None:
+    message = f"`{label}` is {describe(node)} where a mapping is expected"
+    problems.add(node.line, message, f"write `{label}: {{format: {node.text}}}`")
+
+
+def read_numbers(fields: Fields, value_format: str, problems: Problems) -> IcebergType | None:
+    """The type of all numbers; None where each field gets the one that its values need."""
+    entry, text = fields.get("numbers"), fields.text("numbers")
+    if entry is None or text is None:
+        return None
+    if value_format != "json":
+        message = f"`numbers` is for JSON without a schema, and the values are {value_format}"
+        problems.add(entry.line, message, "remove it, or declare `columns`")
+        return None
+    return problems.attempt(entry.value.line, None, parse_numbers, text)
+
+
+def parse_numbers(text: str) -> IcebergType | None:
+    """The type that `text` names; None for `as_seen`."""
+    if text.strip() == AS_SEEN:
+        return None
+    word = text.split("(")[0].strip()
+    kind = parse_type(text) if word in ("double", "decimal") else None
+    if not isinstance(kind, DoubleType | DecimalType):
+        raise SpecError(f"`numbers` cannot be `{text}`", remedy=_REMEDY)
+    return kind
+
+
+def read_infers_timestamps(fields: Fields, value_format: str, problems: Problems) -> bool:
+    """Whether text that is always an ISO 8601 time gets a column of time."""
+    entry = fields.get("infer")
+    if entry is None:
+        return False
+    if value_format != "json":
+        message = f"`infer` is for JSON without a schema, and the values are {value_format}"
+        problems.add(entry.line, message, "remove it, or declare `columns`")
+    return bool(Fields(entry.value, keys_of(TableSpec, "infer"), "infer", problems).choice("timestamps"))

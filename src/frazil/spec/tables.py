@@ -1,21 +1,26 @@
-"""One entry under `tables`."""
+"""One entry under `tables`, and `defaults`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pyiceberg.types import IcebergType
 
 from frazil.errors import SpecError
-from frazil.spec.atomic import read_atomic
-from frazil.spec.changes import read_changes
-from frazil.spec.columns import check_columns, read_columns, read_shaping
+from frazil.spec.changes import read_atomic, read_change_settings, read_changes
+from frazil.spec.columns import (
+    check_columns,
+    read_columns,
+    read_infers_timestamps,
+    read_numbers,
+    read_shaping,
+    read_value,
+)
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
-from frazil.spec.envelopes import read_change_settings
-from frazil.spec.maintenance import check_order, read_maintenance
 from frazil.spec.models import (
     DEFAULTS_KEYS,
     METADATA_COLUMNS,
@@ -35,21 +40,24 @@ from frazil.spec.models import (
     TopicSelector,
     ValueSpec,
 )
-from frazil.spec.named_columns import check_named_columns
-from frazil.spec.numbers import read_infers_timestamps, read_numbers
-from frazil.spec.partitioning import METADATA_TYPES, check_terms, read_partition_by, read_sort_by
+from frazil.spec.partitioning import METADATA_TYPES, PartitionTerm, check_terms, read_partition_by, read_sort_by
 from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_text
-from frazil.spec.secret_patterns import secrets_of
-from frazil.spec.secrets import has_reference
-from frazil.spec.sections import read_commit
-from frazil.spec.table_properties import check_property
+from frazil.spec.secrets import has_reference, secrets_of
+from frazil.spec.sections import check_order, read_commit, read_maintenance
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
-from frazil.spec.values import read_value
+from frazil.spec.units import parse_size
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _OF_MIRRORS = ("key_columns", "order_by", "deletes")
 """What a table does not take from `defaults` that says `mode: append` itself, such as a change log among mirrors."""
+Path = tuple[str, ...]
+_FORMATS = ("write.format.default", "write.delete.format.default")
+_CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
+_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "uncompressed")
+_SIZES = (
+    "write.target-file-size-bytes", "write.parquet.row-group-size-bytes", "write.parquet.page-size-bytes",
+)  # fmt: skip
 
 
 def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
@@ -291,3 +299,82 @@ def _table_property(text: str, key: str) -> str:
         message = f"`properties.{key}` refers to a secret, and table properties are for everyone to read"
         raise SpecError(message, remedy="write the value, or put it under `catalog.properties`")
     return text
+
+
+def check_named_columns(
+    fields: Fields, settings: Mapping[str, Any], columns: Sequence[ColumnSpec], problems: Problems
+) -> None:
+    """Notes columns of record metadata that `metadata` does not ask for, and keys and orders of fields that are left out.
+    settings: of the table, by name.
+    """
+    declared = {column.name: column for column in columns}
+    metadata = set(settings["metadata"].values())
+    for key, line, name, text in _named(fields, settings):
+        first = name.split(".")[0]
+        field = next((field for field, usual in METADATA_COLUMNS.items() if usual == first), None)
+        if field is not None and first not in declared and first not in metadata:
+            message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not ask for it"
+            problems.add(line, message, f"write `metadata: [{field}]`")
+        elif key in ("key_columns", "order_by") and first not in metadata:
+            if first not in declared and columns and settings["unknown_fields"] != "add":
+                message = f"`{key}` has `{name}`, which `columns` does not declare and `unknown_fields` keeps away"
+                problems.add(line, message, "declare it under `columns`")
+            path = _field_of(name, declared)
+            if path is not None and not _makes_names(settings):
+                taken = () if first in declared else settings["include"]
+                _check_taken(key, line, path, taken, settings["exclude"], problems)
+
+
+def _named(fields: Fields, settings: Mapping[str, Any]) -> Iterator[tuple[str, int, str, str]]:
+    """Each setting that names a column, its line, the column, and how it is written."""
+    terms: list[tuple[str, PartitionTerm]] = [("partition_by", term) for term in settings["partition_by"] or ()]
+    terms += [("sort_by", sort.term) for sort in settings["sort_by"] or ()]
+    yield from ((key, term.line, term.column, term.text) for key, term in terms)
+    for key, names in (("key_columns", settings["key_columns"]), ("order_by", (settings["order_by"],))):
+        entry = fields.get(key)
+        yield from ((key, entry.line, name, name) for name in names if entry is not None and name)
+
+
+def _field_of(name: str, declared: Mapping[str, ColumnSpec]) -> Path | None:
+    """The path of the field that feeds a column; None where it comes from something else than the record's value."""
+    first, *rest = name.split(".")
+    column = declared.get(first)
+    if column is None:
+        return (first, *rest)
+    return None if column.is_own else (*(column.field or (first,)), *rest)
+
+
+def _makes_names(settings: Mapping[str, Any]) -> bool:
+    """Whether nobody knows yet which field a column will come from."""
+    return settings["flatten"] is not None or settings["column_case"] != "keep"
+
+
+def _check_taken(
+    key: str, line: int, path: Path, include: Sequence[Path], exclude: Sequence[Path], problems: Problems
+) -> None:
+    """Without a value every record would be a bad one."""
+    name = ".".join(path)
+    if any(path[: len(out)] == out for out in exclude):
+        problems.add(line, f"`exclude` leaves out `{name}`, which `{key}` asks for", "take it out of one of them")
+    elif include and not any(path[: len(taken)] == taken[: len(path)] for taken in include):
+        problems.add(line, f"`include` does not take `{name}`, which `{key}` asks for", "add it to `include`")
+
+
+def check_property(text: str, key: str) -> None:
+    """Raises a SpecError for a value that no file could be written with."""
+    if key in _FORMATS and text.lower() != "parquet":
+        raise SpecError(f"`properties.{key}` is `{text}`, and Frazil writes Parquet", remedy="remove it")
+    if key == _CODEC and text.lower() not in _CODECS:
+        raise SpecError(f"`properties.{key}` cannot be `{text}`", remedy=advice(text, _CODECS))
+    if key == _LEVEL and re.fullmatch(r"-?[0-9]+|null", text, re.ASCII) is None:
+        raise SpecError(f"`properties.{key}` is `{text}`, which is no level", remedy="write a number, such as 3")
+    if key in _SIZES and not (_is_whole(text) and int(text)):
+        size_bytes = 128 * 1024 * 1024
+        with suppress(SpecError):
+            size_bytes = parse_size(text)
+        message = f"`properties.{key}` is `{text}`, and Iceberg takes a number of bytes"
+        raise SpecError(message, remedy=f"write it in bytes, such as {size_bytes}")
+
+
+def _is_whole(text: str) -> bool:
+    return text.isdecimal() and text.isascii()
