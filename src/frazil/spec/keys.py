@@ -155,9 +155,6 @@ PATHS = Form(
         "uniqueItems": True,
     }
 )
-TOPIC = Form({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, read=TEXT.read)
-_SELECTOR: JsonSchema = {"type": "string", "pattern": "^([A-Za-z0-9._-]{1,249}|/.+/)$"}
-SELECTORS = Form({"anyOf": [_SELECTOR, {"type": "array", "items": _SELECTOR, "minItems": 1, "uniqueItems": True}]})
 TYPE_WORD: JsonSchema = {
     "type": "string",
     "minLength": 1,

@@ -7,7 +7,6 @@ nor serialised.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -20,11 +19,9 @@ from frazil.spec.keys import (
     DURATION,
     NOT_A_KEY,
     PATHS,
-    SELECTORS,
     SIZE,
     STRINGS,
     TEXT,
-    TOPIC,
     TYPE_WORD,
     Form,
     JsonSchema,
@@ -39,6 +36,9 @@ from frazil.spec.keys import (
 )
 from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.spec.secrets import redact
+from frazil.spec.topics import SELECTORS, START, TOPIC
+from frazil.spec.topics import Start as Start
+from frazil.spec.topics import TopicSelector as TopicSelector
 from frazil.spec.units import duration_text, parse_duration
 from frazil.types import FORMATS_OF_REGISTRY
 
@@ -104,24 +104,6 @@ _COUNT, _LARGE_COUNT = count(2), count(1000)
 _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
 _TERM = text_like("region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)").schema
 _SORT = text_like("user.id", "ts desc", "hour(ts) asc nulls last").schema
-_OFFSETS: JsonSchema = {
-    "type": "object",
-    "minProperties": 1,
-    "propertyNames": {"pattern": "^[0-9]+$"},
-    "additionalProperties": {"type": "integer", "minimum": 0},
-}
-_OFFSETS_OF_TOPICS: JsonSchema = {"type": "object", "minProperties": 1, "additionalProperties": _OFFSETS}
-_START = Form(
-    {
-        "anyOf": [
-            {"enum": ["earliest", "latest"]},
-            {"type": "string", "pattern": "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}", "examples": ["2026-01-31T00:00:00Z"]},
-            {"type": "integer", "minimum": 0, "description": "Milliseconds since the epoch."},
-            {**_OFFSETS, "description": "Partition to first offset, of a table with one topic."},
-            {**_OFFSETS_OF_TOPICS, "description": "Topic to partition to first offset."},
-        ]
-    }
-)
 _METADATA = Form(
     {
         "anyOf": [
@@ -148,36 +130,6 @@ class _Declared(BaseModel):
         arbitrary_types_allowed=True,
         use_attribute_docstrings=True,
     )
-
-
-class TopicSelector(_Declared):
-    """One topic by its name, or every topic that a regular expression finds.
-
-    A pattern is searched for, not anchored: `/^device-/` and `/device/` mean what they say, and `/device/` also finds
-    `my-device-1`. It never selects a topic whose name begins with `__`: those are Kafka's own.
-    """
-
-    #: The topic's name; None where there is a pattern.
-    literal: str | None = None
-    #: The regular expression, without slashes; None where there is a name.
-    pattern: str | None = None
-
-    def matches(self, topic: str) -> bool:
-        """Whether this selects `topic`."""
-        if self.pattern is None:
-            return topic == self.literal
-        return not topic.startswith("__") and re.search(self.pattern, topic) is not None
-
-
-class Start(_Declared):
-    """Where a table without progress begins to read."""
-
-    kind: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
-    #: Of the kind `timestamp`: milliseconds since the epoch.
-    timestamp_ms: int | None = None
-    #: Of the kind `offsets`: topic to partition to the offset that is read first. The topic is None where the file does not
-    #: name it, because the table has only one.
-    offsets: Mapping[str | None, Mapping[int, int]] = {}
 
 
 class ValueSpec(_Declared):
@@ -466,7 +418,7 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
         tuple[TopicSelector, ...], Key(TOPIC, name="topic", description="The topic that feeds the table."), SELECTORS
     ]
     """The topics, or a /regular expression/, that feed the table."""
-    start: Annotated[Start, Key(_START, default="earliest")] = Start()
+    start: Annotated[Start, Key(START, default="earliest")] = Start()
     """Where to begin without progress: earliest, latest, a timestamp, or offsets."""
     value: Annotated[ValueSpec, section("value")] = ValueSpec()
     """The records' values."""

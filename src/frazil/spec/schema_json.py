@@ -11,37 +11,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from frazil.spec import models
 from frazil.spec.keys import Key, keys_of
-from frazil.spec.models import (
-    DEFAULTS_KEYS,
-    ISOLATION_LEVELS,
-    OWNED_KAFKA_PROPERTIES,
-    TABLE_MAINTENANCE_KEYS,
-    AtomicSpec,
-    AuthSpec,
-    CatalogSpec,
-    ColumnSpec,
-    CommitSpec,
-    DeadLettersSpec,
-    EnvelopeSpec,
-    FlattenSpec,
-    KeySpec,
-    LimitsSpec,
-    MaintenanceSpec,
-    PipelineSpec,
-    RegistrySpec,
-    SparkSpec,
-    TableSpec,
-    TlsSpec,
-    ValueSpec,
-)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PROPERTY = {"type": ["string", "number", "boolean"]}
 _KAFKA: dict[str, Any] = {
     "type": "object",
     "required": ["bootstrap.servers"],
-    "propertyNames": {"not": {"enum": list(OWNED_KAFKA_PROPERTIES)}},
+    "propertyNames": {"not": {"enum": list(models.OWNED_KAFKA_PROPERTIES)}},
     "properties": {
         "bootstrap.servers": {
             "type": "string",
@@ -49,8 +27,8 @@ _KAFKA: dict[str, Any] = {
             "description": "The brokers: host:port, comma-separated.",
         },
         "isolation.level": {
-            "enum": list(ISOLATION_LEVELS),
-            "default": ISOLATION_LEVELS[0],
+            "enum": list(models.ISOLATION_LEVELS),
+            "default": models.ISOLATION_LEVELS[0],
             "description": "Whether records of open and aborted transactions are read.",
         },
         "security.protocol": {**_PROPERTY, "description": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."},
@@ -62,35 +40,40 @@ _KAFKA: dict[str, Any] = {
 }
 
 
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "registry": models.RegistrySpec,
+    "auth": models.AuthSpec,
+    "tls": models.TlsSpec,
+    "catalog": models.CatalogSpec,
+    "spark": models.SparkSpec,
+    "commit": models.CommitSpec,
+    "maintenance": models.MaintenanceSpec,
+    "dead_letters": models.DeadLettersSpec,
+    "limits": models.LimitsSpec,
+    "value": models.ValueSpec,
+    "key": models.KeySpec,
+    "flatten": models.FlattenSpec,
+    "atomic": models.AtomicSpec,
+    "envelope": models.EnvelopeSpec,
+    "column": models.ColumnSpec,
+    "table": models.TableSpec,
+}
+
+
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of the file as the user writes it."""
     return {
         "$schema": DIALECT,
         "title": "Frazil pipeline",
-        **_schema_of(PipelineSpec),
+        **_schema_of(models.PipelineSpec),
         "$defs": {
+            **{name: _schema_of(model) for name, model in _SECTIONS.items()},
             "kafka": _KAFKA,
-            "registry": _schema_of(RegistrySpec),
-            "auth": _schema_of(AuthSpec),
-            "tls": _schema_of(TlsSpec),
-            "catalog": _schema_of(CatalogSpec),
-            "spark": _schema_of(SparkSpec),
-            "commit": _schema_of(CommitSpec),
-            "maintenance": _schema_of(MaintenanceSpec),
-            "table_maintenance": _schema_of(MaintenanceSpec, TABLE_MAINTENANCE_KEYS),
-            "snapshots": _object(keys_of(MaintenanceSpec, "snapshots")),
-            "orphans": _object(keys_of(MaintenanceSpec, "orphans")),
-            "dead_letters": _schema_of(DeadLettersSpec),
-            "limits": _schema_of(LimitsSpec),
-            "value": _schema_of(ValueSpec),
-            "key": _schema_of(KeySpec),
-            "flatten": _schema_of(FlattenSpec),
-            "infer": _object(keys_of(TableSpec, "infer")),
-            "atomic": _schema_of(AtomicSpec),
-            "envelope": _schema_of(EnvelopeSpec),
-            "column": _schema_of(ColumnSpec),
-            "defaults": _object(DEFAULTS_KEYS),
-            "table": _schema_of(TableSpec),
+            "table_maintenance": _schema_of(models.MaintenanceSpec, models.TABLE_MAINTENANCE_KEYS),
+            "snapshots": _object(keys_of(models.MaintenanceSpec, "snapshots")),
+            "orphans": _object(keys_of(models.MaintenanceSpec, "orphans")),
+            "infer": _object(keys_of(models.TableSpec, "infer")),
+            "defaults": _object(models.DEFAULTS_KEYS),
         },
     }
 
