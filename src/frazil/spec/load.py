@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from frazil.spec.document import Entry, Section, read_document
+from frazil.spec.keys import Fields
 from frazil.spec.models import (
     PIPELINE_KEYS,
     STRANGE_AT_THE_TOP,
@@ -18,7 +19,6 @@ from frazil.spec.models import (
     TopicSelector,
 )
 from frazil.spec.problems import Problems
-from frazil.spec.reading import Fields
 from frazil.spec.secrets import Secrets
 from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_maintenance, read_registry, read_spark
 from frazil.spec.tables import check_dotted_name, read_defaults, read_table

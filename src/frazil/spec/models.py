@@ -415,7 +415,9 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     #: At least a namespace and a table, joined by dots.
     name: Annotated[str, NOT_A_KEY]
     topics: Annotated[
-        tuple[TopicSelector, ...], Key(TOPIC, name="topic", description="The topic that feeds the table."), SELECTORS
+        tuple[TopicSelector, ...],
+        Key(Form(TOPIC.schema), name="topic", description="The topic that feeds the table."),
+        SELECTORS,
     ]
     """The topics, or a /regular expression/, that feed the table."""
     start: Annotated[Start, Key(START, default="earliest")] = Start()

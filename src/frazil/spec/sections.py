@@ -29,7 +29,7 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
-from frazil.spec.keys import Key, keys_of
+from frazil.spec.keys import Fields, Key, keys_of, read_items, read_strings, read_text
 from frazil.spec.models import (
     ISOLATION_LEVELS,
     MAINTENANCE_KEYS,
@@ -47,7 +47,6 @@ from frazil.spec.models import (
 )
 from frazil.spec.partitioning import find_type, is_declared_otherwise
 from frazil.spec.problems import Problems, advice, nearest
-from frazil.spec.reading import Fields, read_items, read_strings, read_text
 from frazil.spec.secrets import Secrets
 
 _SQLITE = "jdbc:sqlite:"
@@ -90,10 +89,9 @@ def read_registry(entry: Entry | None, secrets: Secrets, problems: Problems) -> 
     fields = Fields(entry.value, keys_of(RegistrySpec), "registry", problems, secrets=secrets)
     urls = _read_urls(fields.get("url"), entry, secrets, problems)
     settings = {**fields.values(), "tls": _read_tls(fields), "context": _read_context(fields)}
-    written = fields.get("tls")
-    if written is not None and any(url.startswith("http:") for url in urls):
-        remedy = "begin every address with https://, or remove `tls`"
-        problems.add(written.line, "`registry.tls` is of no use: `registry.url` has an address without TLS", remedy)
+    if fields.get("tls") is not None and any(url.startswith("http:") for url in urls):
+        message = "`registry.tls` is of no use: `registry.url` has an address without TLS"
+        fields.refuse_key("tls", message, "begin every address with https://, or remove `tls`")
     auth = _read_auth(fields)
     properties = fields.strings("properties", lambda text, key: _registry_property(text, key, secrets))
     return RegistrySpec.model_validate({**settings, "urls": urls, "auth": auth, "properties": properties})
@@ -109,9 +107,9 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     uri, warehouse = settings.get("uri"), settings.get("warehouse")
     properties = fields.strings("properties", lambda text, key: _catalog_property(text, key, secrets))
     if settings.get("type") == "rest":
-        _check_rest(fields, entry, uri, problems)
+        _check_rest(fields, entry, uri)
         return CatalogSpec(type="rest", uri=uri or "", warehouse=warehouse, properties=properties)
-    _check_jdbc(fields, uri, problems)
+    _check_jdbc(fields, uri)
     return CatalogSpec(
         uri=_absolute_uri(uri) if uri else default.uri,
         warehouse=_absolute_path(warehouse) if warehouse else default.warehouse,
@@ -250,25 +248,22 @@ def _spark_property(text: str, key: str, secrets: Secrets) -> str:
     return secrets.resolve(text, key)
 
 
-def _check_rest(fields: Fields, entry: Entry, uri: str | None, problems: Problems) -> None:
-    written = fields.get("uri")
-    if written is None:
+def _check_rest(fields: Fields, entry: Entry, uri: str | None) -> None:
+    if fields.get("uri") is None:
         remedy = "write its address, such as `uri: https://catalog/api`"
-        problems.add(entry.line, "`catalog.uri` is missing: a REST catalog has no default", remedy)
+        fields.problems.add(entry.line, "`catalog.uri` is missing: a REST catalog has no default", remedy)
     elif uri and not re.match("https?://", uri):
-        problems.add(written.line, "`catalog.uri` is not an HTTP address", "begin it with http:// or https://")
+        fields.refuse_key("uri", "`catalog.uri` is not an HTTP address", "begin it with http:// or https://")
 
 
-def _check_jdbc(fields: Fields, uri: str | None, problems: Problems) -> None:
-    written = fields.get("uri")
-    if written is None or uri is None:
+def _check_jdbc(fields: Fields, uri: str | None) -> None:
+    if uri is None:
         return
     if not uri.startswith("jdbc:"):
-        remedy = "begin it with jdbc:, or write `type: rest`"
-        problems.add(written.line, "`catalog.uri` is not a JDBC address", remedy)
+        fields.refuse_key("uri", "`catalog.uri` is not a JDBC address", "begin it with jdbc:, or write `type: rest`")
     elif not uri.startswith(_SQLITE) and fields.get("warehouse") is None:
         remedy = "write where tables are stored, such as `warehouse: s3://lake/`"
-        problems.add(written.line, "`catalog.warehouse` is missing: only SQLite has a default", remedy)
+        fields.refuse_key("uri", "`catalog.warehouse` is missing: only SQLite has a default", remedy)
 
 
 def _absolute_uri(uri: str) -> str:

@@ -21,6 +21,7 @@ from frazil.spec.columns import (
     read_value,
 )
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
+from frazil.spec.keys import Fields, read_items, read_text
 from frazil.spec.models import (
     DEFAULTS_KEYS,
     METADATA_COLUMNS,
@@ -42,7 +43,6 @@ from frazil.spec.models import (
 )
 from frazil.spec.partitioning import METADATA_TYPES, PartitionTerm, check_terms, read_partition_by, read_sort_by
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, read_items, read_text
 from frazil.spec.secrets import has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
@@ -83,7 +83,7 @@ def read_table(
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
         fields = Fields(node, TABLE_KEYS, "", problems, owner, STRANGE_IN_TABLE)
         topics = _read_topics(fields, entry, problems)
-        return _read_settings(entry, fields, topics, (inherited, maintenance), problems)
+        return _read_settings(entry, fields, topics, (inherited, maintenance))
 
 
 def read_defaults(
@@ -93,7 +93,7 @@ def read_defaults(
     if entry is None:
         return None
     fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", STRANGE_IN_DEFAULTS)
-    return _read_settings(entry, fields, (), (inherited, maintenance), problems)
+    return _read_settings(entry, fields, (), (inherited, maintenance))
 
 
 def _with_defaults(node: Node, defaults: Section | None) -> Node:
@@ -112,20 +112,19 @@ def _read_settings(
     fields: Fields,
     topics: tuple[TopicSelector, ...],
     inherited: tuple[CommitSpec, MaintenanceSpec],
-    problems: Problems,
 ) -> TableSpec:
-    columns = read_columns(fields.get("columns"), problems)
+    problems, columns = fields.problems, read_columns(fields)
     value = read_value(fields, "value")
     of_key = read_value(fields, "key", KeySpec)
     asked = _read_metadata(fields.get("metadata"), problems)
     mode = str(fields.choice("mode"))
-    wrapped = read_change_settings(fields, mode, value.format, asked, problems)
-    changes = wrapped | read_changes(fields, mode, of_key.format, wrapped, problems)
+    wrapped = read_change_settings(fields, mode, value.format, asked)
+    changes = wrapped | read_changes(fields, mode, of_key.format, wrapped)
     metadata = changes["metadata"]
     _check_latest(entry, value, topics, problems)
     unknown_fields = fields.choice("unknown_fields")
-    check_columns(fields.get("columns"), columns, metadata, problems)
-    shaping = read_shaping(fields, columns, value.format, problems)
+    check_columns(fields, columns, metadata)
+    shaping = read_shaping(fields, columns, value.format)
     if unknown_fields == "drop" and not columns and not metadata:
         message = f"table `{entry.key}` drops every field: `unknown_fields` is drop, and no `columns` are declared"
         problems.add(entry.line, message, "declare `columns`")
@@ -137,25 +136,22 @@ def _read_settings(
         "value": value,
         "key": of_key,
         "columns": columns,
+        **fields.values(),
         "unknown_fields": unknown_fields,
-        "rescue": fields.choice("rescue"),
-        "numbers": read_numbers(fields, value.format, problems),
-        "infers_timestamps": read_infers_timestamps(fields, value.format, problems),
+        "numbers": read_numbers(fields, value.format),
+        "infers_timestamps": read_infers_timestamps(fields, value.format),
         **shaping,
         **changes,
-        "atomic": read_atomic(fields, topics, wrapped["envelope"], problems),
-        "schema_evolution": fields.choice("schema_evolution"),
-        "on_bad_record": fields.choice("on_bad_record"),
+        "atomic": read_atomic(fields, topics, wrapped["envelope"]),
         "dead_letters": _read_dead_letters(fields),
         "limits": _read_limits(fields),
-        **_read_layout(fields, known, problems),
+        **_read_layout(fields, known),
         "commit": read_commit(fields.get("commit"), inherited[0], problems),
-        "maintenance": _read_maintenance(entry, fields, inherited[1], known, problems),
-        "on_data_loss": fields.choice("on_data_loss"),
+        "maintenance": _read_maintenance(entry, fields, inherited[1], known),
         "properties": fields.strings("properties", _table_property),
         "line": entry.line,
     }
-    check_named_columns(fields, settings, columns, problems)
+    _check_named_columns(fields, settings, columns)
     return TableSpec.model_validate(settings)
 
 
@@ -183,23 +179,21 @@ def _known_columns(
     return _Known(types, (*others, RESCUED_COLUMN), unknown_fields != "add" and bool(columns))
 
 
-def _read_layout(fields: Fields, known: _Known, problems: Problems) -> dict[str, Any]:
+def _read_layout(fields: Fields, known: _Known) -> dict[str, Any]:
     """`partition_by` and `sort_by`, checked against the columns whose types the file tells."""
-    partition_by = read_partition_by(fields.get("partition_by"), problems)
-    sort_by = read_sort_by(fields.get("sort_by"), problems)
+    partition_by = read_partition_by(fields.get("partition_by"), fields.problems)
+    sort_by = read_sort_by(fields.get("sort_by"), fields.problems)
     terms = [*(partition_by or ()), *(sort.term for sort in sort_by or ())]
     terms = [term for term in terms if known.is_checked(term.column)]
-    check_terms(terms, known.types, known.is_complete, problems)
+    check_terms(terms, known.types, known.is_complete, fields.problems)
     return {"partition_by": partition_by, "sort_by": sort_by}
 
 
-def _read_maintenance(
-    table: Entry, fields: Fields, inherited: MaintenanceSpec, known: _Known, problems: Problems
-) -> MaintenanceSpec:
+def _read_maintenance(table: Entry, fields: Fields, inherited: MaintenanceSpec, known: _Known) -> MaintenanceSpec:
     """`maintenance`, its order of rows checked likewise, though it is inherited."""
-    maintenance = read_maintenance(fields.get("maintenance"), inherited, problems, TABLE_MAINTENANCE_KEYS)
+    maintenance = read_maintenance(fields.get("maintenance"), inherited, fields.problems, TABLE_MAINTENANCE_KEYS)
     for line, error in check_order(maintenance, known.types, known.is_complete, known.others):
-        problems.add(line, f"table `{table.key}`: {error.message}", error.remedy)
+        fields.problems.add(line, f"table `{table.key}`: {error.message}", error.remedy)
     return maintenance
 
 
@@ -301,9 +295,7 @@ def _table_property(text: str, key: str) -> str:
     return text
 
 
-def check_named_columns(
-    fields: Fields, settings: Mapping[str, Any], columns: Sequence[ColumnSpec], problems: Problems
-) -> None:
+def _check_named_columns(fields: Fields, settings: Mapping[str, Any], columns: Sequence[ColumnSpec]) -> None:
     """Notes columns of record metadata that `metadata` does not ask for, and keys and orders of fields that are left out.
     settings: of the table, by name.
     """
@@ -314,15 +306,15 @@ def check_named_columns(
         field = next((field for field, usual in METADATA_COLUMNS.items() if usual == first), None)
         if field is not None and first not in declared and first not in metadata:
             message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not ask for it"
-            problems.add(line, message, f"write `metadata: [{field}]`")
+            fields.problems.add(line, message, f"write `metadata: [{field}]`")
         elif key in ("key_columns", "order_by") and first not in metadata:
             if first not in declared and columns and settings["unknown_fields"] != "add":
                 message = f"`{key}` has `{name}`, which `columns` does not declare and `unknown_fields` keeps away"
-                problems.add(line, message, "declare it under `columns`")
+                fields.problems.add(line, message, "declare it under `columns`")
             path = _field_of(name, declared)
             if path is not None and not _makes_names(settings):
                 taken = () if first in declared else settings["include"]
-                _check_taken(key, line, path, taken, settings["exclude"], problems)
+                _check_taken(key, line, path, taken, settings["exclude"], fields.problems)
 
 
 def _named(fields: Fields, settings: Mapping[str, Any]) -> Iterator[tuple[str, int, str, str]]:

@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 from frazil.errors import SpecError
 from frazil.spec.document import Items, Node, Scalar, Section
-from frazil.spec.keys import TEXT, Form, JsonSchema
+from frazil.spec.keys import TEXT, Form, JsonSchema, describe, read_items, read_text, whole_number
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import describe, read_items, read_text, whole_number
 
 _START_REMEDY = "write earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or {partition: offset}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
