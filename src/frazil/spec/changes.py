@@ -36,7 +36,7 @@ _OF_LOGS: Mapping[str, tuple[str, ...]] = {
     "canal": ("op", "image", "source_ts", "connector_ts", "unavailable"),
     "operation": ("op", "image"),
 }
-"""The columns that a change log has without being asked."""
+"""The metadata columns that a changelog table always has."""
 _OF_ANY = frozenset((*_OF_CHANGES, *_OF_DELETES, *(name for names in _OF_SOURCES.values() for name in names)))
 _UPSERT_VERSION = 3
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
@@ -45,7 +45,7 @@ _NO_ORDERS: Mapping[str, str] = {
     "collection_order": "counts the changes of one transaction and begins anew with the next",
     "transaction_id": "names a transaction and does not say which came first",
 }
-"""What an envelope tells of transactions that orders no changes, and why."""
+"""Metadata of transactions that does not order changes, and the reason."""
 
 
 def read_change_settings(

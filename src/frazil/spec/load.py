@@ -107,7 +107,7 @@ def _read_topics(fields: Fields, problems: Problems) -> tuple[TopicSelector, ...
 
 
 def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems: Problems) -> None:
-    """What no single section can know."""
+    """Checks the rules between sections."""
     tables, topics, namespace = fields.get("tables"), fields.get("topics"), fields.get("namespace")
     _check_registry(spec, fields, problems)
     _check_dead_letter_topics(spec, problems)
@@ -125,7 +125,7 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
 
 
 def _check_dead_letter_topics(spec: PipelineSpec, problems: Problems) -> None:
-    """A pipeline that reads its own dead letters would never come to an end."""
+    """Refuses a dead-letter topic that the pipeline itself reads: its dead letters would never end."""
     selectors = [*spec.topics, *(selector for table in spec.tables for selector in table.topics)]
     for table in (*spec.tables, *([spec.defaults] if spec.defaults else [])):
         topic = table.dead_letters.topic
@@ -135,8 +135,8 @@ def _check_dead_letter_topics(spec: PipelineSpec, problems: Problems) -> None:
 
 
 def _check_dead_letter_tables(spec: PipelineSpec, topics_line: int, problems: Problems) -> None:
-    """A dead-letter table says by its newest commit whether it has the letters of its table, and a retry takes its letters
-    to that table: it can be that of one table only.
+    """Refuses a dead-letter table that two tables share: its newest commit records the pending dead letters of one table,
+    and a replay takes its dead letters to that table.
     """
     named = [selector.literal for selector in spec.topics if selector.literal is not None and spec.namespace]
     tables = {table.name: table for table in (*map(spec.table_for, named), *spec.tables)}
@@ -160,7 +160,7 @@ def _check_dead_letter_tables(spec: PipelineSpec, topics_line: int, problems: Pr
 
 
 def _is_shared(spec: PipelineSpec, table: TableSpec) -> bool:
-    """Whether it is `defaults` that names the dead-letter table, which is said of them all at once."""
+    """Whether `defaults` names the dead-letter table, which is refused once for all tables."""
     return spec.defaults is not None and not table.line and spec.defaults.dead_letters.table is not None
 
 

@@ -89,7 +89,7 @@ YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
 
 
 def _parse_orphan_age(text: str) -> float:
-    """In seconds: what no snapshot names may be a file of a batch in hand, of this process or another."""
+    """The age in seconds. A file that no snapshot names may belong to an uncommitted batch, also of another process."""
     age_s, youngest = parse_duration(text), os.environ.get(YOUNGEST_ORPHAN_VARIABLE, "24h")
     if age_s < parse_duration(youngest):
         raise SpecError(

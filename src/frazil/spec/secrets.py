@@ -27,7 +27,7 @@ _WORDS = (
 )  # fmt: skip
 """What the name of a secret's key has in it."""
 _KEY = re.compile("|".join(_WORDS), re.IGNORECASE)
-# Names that speak of secrets and hold none: addresses, times, switches, classes, files.
+# Names that contain such a word and hold no secret: addresses, times, switches, classes, files.
 _HARMLESS = re.compile(
     r"(?:^|[._-])(?:uri|urls?|endpoint|ms|seconds|minutes|enabled|type|provider|providers|scope|audience|version|class"
     r"|classes|location|file|path|algorithm|interval|timeout|ratio|name|mechanism)(?:$|[._-](?=[^.]*[.]|$))"
@@ -128,12 +128,12 @@ def _read_file(name: str) -> str:
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether the name of a key says that its value is a secret."""
+    """Whether the value of a key with this name is a secret."""
     return _KEY.search(key) is not None and _HARMLESS.search(key) is None
 
 
 def secrets_of(key: str, value: str) -> set[str]:
-    """The secrets in the value of a key: all of it where the key says so, and what its form gives away."""
+    """The secrets in the value of a key: all of it where `is_secret_key`, and every part that has the form of a secret."""
     found = set(secrets_in(value))
     if is_secret_key(key) and value.lower() not in _HARMLESS_VALUES:
         found.add(value)

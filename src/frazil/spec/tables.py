@@ -49,8 +49,10 @@ from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, re
 from frazil.spec.units import parse_size
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
-_OF_MIRRORS = ("key_columns", "order_by", "deletes")
-"""What a table does not take from `defaults` that says `mode: append` itself, such as a change log among mirrors."""
+_OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes")
+"""Settings of upsert tables, which a table with its own `mode: append`, such as a changelog table, does not take from
+`defaults`.
+"""
 Path = tuple[str, ...]
 _FORMATS = ("write.format.default", "write.delete.format.default")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
@@ -101,7 +103,7 @@ def _with_defaults(node: Node, defaults: Section | None) -> Node:
         return node
     own = {entry.key: entry.value for entry in node.entries}
     mode = own.get("mode")
-    strange = _OF_MIRRORS if isinstance(mode, Scalar) and mode.text == "append" else ()
+    strange = _OF_UPSERT_TABLES if isinstance(mode, Scalar) and mode.text == "append" else ()
     # What is no setting of a table is noted where `defaults` itself is read.
     missing = DEFAULTS_KEYS.keys() - {*own, *strange}
     return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key in missing)))
@@ -157,16 +159,17 @@ def _read_settings(
 
 @dataclass(frozen=True)
 class _Known:
-    """Columns of a table as far as the file tells. types: those whose types it tells; others: those whose types it does not;
-    is_complete: there are no more.
-    """
+    """The columns of a table that the file declares or asks for."""
 
+    #: The types of the columns whose type the file fixes.
     types: Mapping[str, IcebergType]
+    #: The columns whose type the file leaves open.
     others: tuple[str, ...]
+    #: Whether the table can have no further columns.
     is_complete: bool
 
     def is_checked(self, path: str) -> bool:
-        """Whether anything is known of a column at this path, were it only that there is none."""
+        """Whether the file fixes the type of the column at this path, or rules the column out."""
         return path.split(".")[0] not in self.others
 
 
@@ -337,7 +340,7 @@ def _field_of(name: str, declared: Mapping[str, ColumnSpec]) -> Path | None:
 
 
 def _makes_names(settings: Mapping[str, Any]) -> bool:
-    """Whether nobody knows yet which field a column will come from."""
+    """Whether the names of columns are made from fields, so that the field of a column is not known yet."""
     return settings["flatten"] is not None or settings["column_case"] != "keep"
 
 
