@@ -14,7 +14,7 @@ from frazil.ingest.table import Table
 from frazil.ingest.table_layout import check_measured_columns, term_mismatch
 from frazil.ingest.table_settings import layout_of, own_columns
 from frazil.spec import TableSpec
-from frazil.spec.maintenance import check_order
+from frazil.spec.sections import check_order
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from frazil.ops.check import Finding
 from frazil.spec import PipelineSpec
-from frazil.spec.secret_patterns import is_secret_key
+from frazil.spec.secrets import is_secret_key
 
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
 

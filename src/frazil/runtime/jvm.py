@@ -22,7 +22,7 @@ from frazil.runtime.gateway import forget_address, start_jvm, wait_for_end
 from frazil.runtime.jars import Use, jars
 from frazil.runtime.java_names import remember_names
 from frazil.runtime.ship import executor_python, ship_settings
-from frazil.spec.secret_patterns import SPARK_REDACTION
+from frazil.spec.secrets import SPARK_REDACTION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""What a table says of its columns: declared ones, and how the others are made from the records' fields."""
+"""The columns of a table: those that it declares, how the others are made from fields, and what the bytes of records are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from zoneinfo import available_timezones
 
 from pyiceberg.types import (
     BinaryType,
+    DecimalType,
+    DoubleType,
     IcebergType,
     IntegerType,
     ListType,
@@ -23,15 +25,13 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
-from frazil.spec.document import Entry, Node, Scalar, Section
-from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
+from frazil.spec.document import Entry, Items, Node, Scalar, Section
+from frazil.spec.keys import Fields, describe, keys_of, read_items, read_string, read_text, whole_number
+from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, TableSpec, ValueSpec
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, integral_value, read_items, read_string, read_text
 from frazil.spec.secrets import has_reference
-from frazil.spec.types import parse_column_type
-from frazil.spec.values import read_value
-from frazil.spec.vocabulary import COLUMN, FLATTEN, VALUE
-from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
+from frazil.spec.types import parse_column_type, parse_type
+from frazil.types import FORMATS_OF_REGISTRY, RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")
 _HEADER_TYPES = (StringType, BinaryType, IntegerType, LongType)
@@ -51,10 +51,20 @@ _WORDS: dict[type[IcebergType], str] = {
 }
 _RECORDLESS = ("text", "raw")
 _MAX_DEPTH = 100
+_ONLY_FOR = {
+    "schema": FORMATS_OF_REGISTRY,
+    "framing": FORMATS_OF_REGISTRY,
+    "subject": FORMATS_OF_REGISTRY,
+    "message": ("protobuf",),
+    "logical_types": ("avro",),
+}
+AS_SEEN = "as_seen"
+_REMEDY = "write as_seen, double, or a decimal such as decimal(18,4)"
 
 
-def read_columns(entry: Entry | None, problems: Problems) -> tuple[ColumnSpec, ...]:
+def read_columns(table: Fields) -> tuple[ColumnSpec, ...]:
     """The columns that `columns` declares."""
+    entry, problems = table.get("columns"), table.problems
     if entry is None:
         return ()
     if not isinstance(entry.value, Section):
@@ -69,13 +79,13 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
     node: Node | None = entry.value
     chosen: dict[str, Any] = {}
     if isinstance(node, Section):
-        fields = Fields(node, COLUMN, label, problems)
+        fields = Fields(node, keys_of(ColumnSpec), label, problems)
         written = fields.get("type")
         if written is None:
             problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
         node = written.value if written else None
-        chosen = {**_read_source(fields, label, problems), "coerce": bool(fields.choice("coerce"))}
-        chosen |= _read_zone(fields, label, problems)
+        chosen = {**_read_source(fields, label), "coerce": bool(fields.choice("coerce"))}
+        chosen |= _read_zone(fields, label)
     text = read_text(node, label, problems) if node else None
     if not text or not node:
         return None
@@ -88,31 +98,30 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
     return column
 
 
-def _read_source(fields: Fields, label: str, problems: Problems) -> dict[str, Any]:
+def _read_source(fields: Fields, label: str) -> dict[str, Any]:
     """Where the column's values come from, if that is written."""
     written = [entry for entry in (fields.get(name) for name in _SOURCES) if entry is not None]
     for more in written[1:]:
         message = f"`{label}` has both `{written[0].key}` and `{more.key}`"
-        problems.add(more.line, message, "keep one of them")
+        fields.problems.add(more.line, message, "keep one of them")
     chosen: dict[str, Any] = {"header": fields.text("header")}
-    value = fields.get("value")
-    if value is not None:
-        chosen["value"] = ValueSpec(**read_value(value, VALUE, f"{label}.value", problems))
+    if fields.get("value") is not None:
+        chosen["value"] = read_value(fields, "value")
     constant, field = fields.get("constant"), fields.get("field")
     if constant is not None:
-        chosen["constant"] = _read_constant(constant.value, f"{label}.constant", problems)
+        chosen["constant"] = _read_constant(constant.value, f"{label}.constant", fields.problems)
     if field is not None and (text := fields.text("field")):
-        chosen["field"] = problems.attempt(field.value.line, None, parse_path, text)
+        chosen["field"] = fields.problems.attempt(field.value.line, None, parse_path, text)
     return chosen
 
 
-def _read_zone(fields: Fields, label: str, problems: Problems) -> dict[str, Any]:
+def _read_zone(fields: Fields, label: str) -> dict[str, Any]:
     entry, text = fields.get("zone"), fields.text("zone")
     if entry is None or text is None:
         return {}
     if text not in available_timezones():
         remedy = advice(text, sorted(available_timezones()), ["UTC", "Europe/Berlin", "America/New_York"])
-        problems.add(entry.value.line, f"`{label}.zone: {text}` is no zone of the IANA database", remedy)
+        fields.refuse_value("zone", f"`{label}.zone: {text}` is no zone of the IANA database", remedy)
         return {}
     return {"zone": text}
 
@@ -172,10 +181,9 @@ def _check_header_value(column: ColumnSpec, value: ValueSpec) -> None:
         raise SpecError(message, remedy="write `subject: NAME`")
 
 
-def check_columns(
-    entry: Entry | None, columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str], problems: Problems
-) -> None:
+def check_columns(fields: Fields, columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str]) -> None:
     """Notes declared columns whose names are taken, and fields that feed two of them."""
+    entry, problems = fields.get("columns"), fields.problems
     sources: dict[str, str] = {column: field for field, column in metadata.items()}
     declared = entry.value.entries if entry and isinstance(entry.value, Section) else ()
     lines = {column.key: column.line for column in declared}
@@ -212,75 +220,61 @@ def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Seq
             raise SpecError(message, remedy="keep one of them, or give the other a struct type")
 
 
-def read_shaping(
-    fields: Fields, columns: Sequence[ColumnSpec], value_format: str, problems: Problems
-) -> dict[str, Any]:
+def read_shaping(fields: Fields, columns: Sequence[ColumnSpec], value_format: str) -> dict[str, Any]:
     """The settings that say how fields become columns."""
     for key in ("flatten", "column_case", "include", "exclude"):
-        entry = fields.get(key)
-        if entry is not None and value_format in _RECORDLESS:
+        if fields.get(key) is not None and value_format in _RECORDLESS:
             message = f"`{key}` has no effect with the format {value_format}: its values have no fields"
-            problems.add(entry.line, message, "remove it")
-    flatten, case = _read_flatten(fields, problems), fields.choice("column_case")
-    include = read_paths(fields.get("include"), "include", problems)
-    exclude = read_paths(fields.get("exclude"), "exclude", problems)
+            fields.refuse_key(key, message, "remove it")
+    flatten, case = _read_flatten(fields), fields.choice("column_case")
+    include = read_paths(fields, "include")
+    exclude = read_paths(fields, "exclude")
     is_plain = flatten is None and case == "keep"
     asked = [(path, "include") for path in include]
     asked += [(column.field, "columns") for column in columns if column.field]
     asked += [((one.name,), "columns") for one in columns if is_plain and not (one.field or one.is_own)]
     for path, label in asked:
-        out = fields.get("exclude")
-        if out is not None and any(path[: len(left)] == left for left in exclude):
+        if any(path[: len(left)] == left for left in exclude):
             message = f"`exclude` leaves out `{'.'.join(path)}`, which `{label}` asks for"
-            problems.add(out.line, message, "take it out of one of them")
-    return {
-        "flatten": flatten,
-        "column_case": case,
-        "include": include,
-        "exclude": exclude,
-    }
+            fields.refuse_key("exclude", message, "take it out of one of them")
+    return {"flatten": flatten, "column_case": case, "include": include, "exclude": exclude}
 
 
-def _read_flatten(fields: Fields, problems: Problems) -> FlattenSpec | None:
+def _read_flatten(fields: Fields) -> FlattenSpec | None:
     entry = fields.get("flatten")
     if entry is None or not isinstance(entry.value, Section):
         return FlattenSpec() if fields.choice("flatten") else None
-    inner = Fields(entry.value, FLATTEN, "flatten", problems)
-    chosen: dict[str, Any] = {}
-    separator, depth = inner.get("separator"), inner.get("depth")
-    if separator is not None and (text := inner.text("separator")):
-        if "." in text:
-            message = "`flatten.separator` has a dot, and a dot in a column's name looks like a nested field"
-            problems.add(separator.value.line, message, "write another one, such as `_` or `__`")
-        chosen["separator"] = text
+    inner = Fields(entry.value, keys_of(FlattenSpec), "flatten", fields.problems)
+    chosen, depth = inner.values(), inner.get("depth")
+    if "." in chosen.get("separator", ""):
+        message = "`flatten.separator` has a dot, and a dot in a column's name looks like a nested field"
+        inner.refuse_value("separator", message, "write another one, such as `_` or `__`")
     if depth is not None:
-        number = integral_value(depth.value)
-        if number is None or not 1 <= number <= _MAX_DEPTH:
+        chosen["depth"] = whole_number(depth.value) or 0
+        if not 1 <= chosen["depth"] <= _MAX_DEPTH:
             message = f"`flatten.depth` is not a number from 1 to {_MAX_DEPTH}"
-            problems.add(depth.value.line, message, "write how many levels become columns; without it all do")
-        else:
-            chosen["depth"] = number
+            remedy = "write how many levels become columns; without it all do"
+            inner.refuse_value("depth", message, remedy)
     return FlattenSpec(**chosen)
 
 
-def read_paths(entry: Entry | None, label: str, problems: Problems) -> tuple[tuple[str, ...], ...]:
+def read_paths(fields: Fields, label: str) -> tuple[tuple[str, ...], ...]:
     """The paths under `label`; none where it is not written."""
+    entry, problems = fields.get(label), fields.problems
     if entry is None:
         return ()
     paths: list[tuple[str, ...]] = []
     items = read_items(entry.value, label, problems)
-    if isinstance(entry.value, Section | Scalar) or items:
-        for item in items:
-            text = read_text(item, label, problems)
-            path = problems.attempt(item.line, None, parse_path, text) if text else None
-            if path in paths:
-                problems.add(item.line, f"`{'.'.join(path or ())}` is there twice in `{label}`", "keep one of them")
-            elif path:
-                paths.append(path)
-    else:
-        problems.add(
-            entry.line, f"`{label}` is empty", "write paths of fields, such as `[id, user.name]`, or remove it"
-        )
+    if isinstance(entry.value, Items) and not items:
+        remedy = "write paths of fields, such as `[id, user.name]`, or remove it"
+        fields.refuse_key(label, f"`{label}` is empty", remedy)
+    for item in items:
+        text = read_text(item, label, problems)
+        path = problems.attempt(item.line, None, parse_path, text) if text else None
+        if path in paths:
+            problems.add(item.line, f"`{'.'.join(path or ())}` is there twice in `{label}`", "keep one of them")
+        elif path:
+            paths.append(path)
     return tuple(paths)
 
 
@@ -308,3 +302,59 @@ def _parse_names(text: str) -> tuple[str, ...]:
         remedy = """write names in quotes, such as '["user", "first.name"]'"""
         raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
     return tuple(names)
+
+
+def read_value(owner: Fields, key: str, model: type[ValueSpec] = ValueSpec) -> ValueSpec:
+    """The section under `key`, whose keys `model` declares; settings that say nothing of its format are noted."""
+    entry, default = owner.get(key), str(keys_of(model)["format"].default)
+    if entry is None:
+        return ValueSpec.model_validate({"format": default})
+    node, label = entry.value, owner.path(key)
+    if isinstance(node, Scalar) and node.text in keys_of(model)["format"].choices:
+        _refuse_word(node, label, owner.problems)
+        return ValueSpec.model_validate({"format": node.text})
+    fields = Fields(node, keys_of(model), label, owner.problems)
+    value = ValueSpec.model_validate({"format": default, **fields.values()})
+    for name, owners in _ONLY_FOR.items():
+        written = fields.get(name)
+        if written is not None and value.format not in owners:
+            message = f"`{label}.{name}` has no effect with the format {value.format}"
+            owner.problems.add(written.line, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
+    return value
+
+
+def _refuse_word(node: Scalar, label: str, problems: Problems) -> None:
+    message = f"`{label}` is {describe(node)} where a mapping is expected"
+    problems.add(node.line, message, f"write `{label}: {{format: {node.text}}}`")
+
+
+def read_numbers(fields: Fields, value_format: str) -> IcebergType | None:
+    """The type of all numbers; None where each field gets the one that its values need."""
+    entry, text = fields.get("numbers"), fields.text("numbers")
+    if entry is None or text is None:
+        return None
+    if value_format != "json":
+        message = f"`numbers` is for JSON without a schema, and the values are {value_format}"
+        fields.refuse_key("numbers", message, "remove it, or declare `columns`")
+        return None
+    return fields.problems.attempt(entry.value.line, None, parse_numbers, text)
+
+
+def parse_numbers(text: str) -> IcebergType | None:
+    """The type that `text` names; None for `as_seen`."""
+    if text.strip() == AS_SEEN:
+        return None
+    word = text.split("(")[0].strip()
+    kind = parse_type(text) if word in ("double", "decimal") else None
+    if not isinstance(kind, DoubleType | DecimalType):
+        raise SpecError(f"`numbers` cannot be `{text}`", remedy=_REMEDY)
+    return kind
+
+
+def read_infers_timestamps(fields: Fields, value_format: str) -> bool:
+    """Whether text that is always an ISO 8601 time gets a column of time."""
+    if fields.get("infer") is not None and value_format != "json":
+        message = f"`infer` is for JSON without a schema, and the values are {value_format}"
+        fields.refuse_key("infer", message, "remove it, or declare `columns`")
+    inner = fields.section("infer", TableSpec, "infer")
+    return inner is not None and bool(inner.choice("timestamps"))

@@ -8,16 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from frazil.spec.document import Entry, Section, read_document
-from frazil.spec.maintenance import read_maintenance
-from frazil.spec.models import CommitSpec, MaintenanceSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.keys import Fields
+from frazil.spec.models import (
+    PIPELINE_KEYS,
+    STRANGE_AT_THE_TOP,
+    CommitSpec,
+    MaintenanceSpec,
+    PipelineSpec,
+    TableSpec,
+    TopicSelector,
+)
 from frazil.spec.problems import Problems
-from frazil.spec.reading import Fields
 from frazil.spec.secrets import Secrets
-from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_registry, read_spark
-from frazil.spec.table_vocabulary import STRANGE_AT_THE_TOP
+from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_maintenance, read_registry, read_spark
 from frazil.spec.tables import check_dotted_name, read_defaults, read_table
 from frazil.spec.topics import read_selectors
-from frazil.spec.vocabulary import PIPELINE
 
 LOCAL_DIRECTORY = "frazil-data"
 """Where catalog, warehouse and state are unless the file says otherwise, in the current working directory."""
@@ -32,7 +37,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     document = read_document(path)
     problems = Problems(path)
     secrets = Secrets(environment)
-    fields = Fields(document, PIPELINE, "", problems, "the pipeline file", STRANGE_AT_THE_TOP)
+    fields = Fields(document, PIPELINE_KEYS, "", problems, "the pipeline file", STRANGE_AT_THE_TOP)
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
     maintenance = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
     spec = PipelineSpec(
@@ -102,7 +107,7 @@ def _read_topics(fields: Fields, problems: Problems) -> tuple[TopicSelector, ...
 
 
 def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems: Problems) -> None:
-    """What no single section can know."""
+    """Checks the rules between sections."""
     tables, topics, namespace = fields.get("tables"), fields.get("topics"), fields.get("namespace")
     _check_registry(spec, fields, problems)
     _check_dead_letter_topics(spec, problems)
@@ -120,7 +125,7 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
 
 
 def _check_dead_letter_topics(spec: PipelineSpec, problems: Problems) -> None:
-    """A pipeline that reads its own dead letters would never come to an end."""
+    """Refuses a dead-letter topic that the pipeline itself reads: its dead letters would never end."""
     selectors = [*spec.topics, *(selector for table in spec.tables for selector in table.topics)]
     for table in (*spec.tables, *([spec.defaults] if spec.defaults else [])):
         topic = table.dead_letters.topic
@@ -130,8 +135,8 @@ def _check_dead_letter_topics(spec: PipelineSpec, problems: Problems) -> None:
 
 
 def _check_dead_letter_tables(spec: PipelineSpec, topics_line: int, problems: Problems) -> None:
-    """A dead-letter table says by its newest commit whether it has the letters of its table, and a retry takes its letters
-    to that table: it can be that of one table only.
+    """Refuses a dead-letter table that two tables share: its newest commit records the pending dead letters of one table,
+    and a replay takes its dead letters to that table.
     """
     named = [selector.literal for selector in spec.topics if selector.literal is not None and spec.namespace]
     tables = {table.name: table for table in (*map(spec.table_for, named), *spec.tables)}
@@ -155,7 +160,7 @@ def _check_dead_letter_tables(spec: PipelineSpec, topics_line: int, problems: Pr
 
 
 def _is_shared(spec: PipelineSpec, table: TableSpec) -> bool:
-    """Whether it is `defaults` that names the dead-letter table, which is said of them all at once."""
+    """Whether `defaults` names the dead-letter table, which is refused once for all tables."""
     return spec.defaults is not None and not table.line and spec.defaults.dead_letters.table is not None
 
 

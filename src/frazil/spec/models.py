@@ -1,4 +1,4 @@
-"""A pipeline file after reading: complete, frozen values with every default filled in.
+"""A pipeline file after reading: complete, frozen values, which declare its keys (see `keys`).
 
 What may hold a secret (Kafka's properties, the registry, the catalog, Spark's configuration) is neither shown by `repr`
 nor serialised.
@@ -6,16 +6,40 @@ nor serialised.
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
 
+from frazil.errors import SpecError
+from frazil.spec.keys import (
+    DURATION,
+    NOT_A_KEY,
+    PATHS,
+    SIZE,
+    STRINGS,
+    TEXT,
+    TYPE_WORD,
+    Form,
+    JsonSchema,
+    Key,
+    count,
+    keys_of,
+    quantity,
+    section,
+    share,
+    text_like,
+    with_switch,
+)
 from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.spec.secrets import redact
+from frazil.spec.topics import SELECTORS, START, TOPIC
+from frazil.spec.topics import Start as Start
+from frazil.spec.topics import TopicSelector as TopicSelector
+from frazil.spec.units import duration_text, parse_duration
 from frazil.types import FORMATS_OF_REGISTRY
 
 MetadataField = Literal[
@@ -23,60 +47,108 @@ MetadataField = Literal[
     "transaction_id", "total_order", "collection_order", "position", "source_order", "source_database",
     "source_schema", "source_table", "unavailable", "deleted", "deleted_at",
 ]  # fmt: skip
+METADATA_COLUMNS: Mapping[MetadataField, str] = {field: f"_{field}" for field in get_args(MetadataField)}
+"""The column that each field of `metadata` is written to, unless the file names another."""
+OWNED_REGISTRY_PROPERTIES: Mapping[str, str] = {
+    "url": "write it as `registry.url`",
+    "basic.auth.user.info": "write `registry.auth: {username: …, password: …}`",
+    "bearer.auth.token": "write `registry.auth: {token: …}`",
+    "ssl.ca.location": "write it as `registry.tls.ca`",
+    "ssl.certificate.location": "write it as `registry.tls.certificate`",
+    "ssl.key.location": "write it as `registry.tls.key`",
+    "ssl.key.password": "write it as `registry.tls.key_password`",
+    "timeout": "remove it: Frazil waits ten seconds for an answer",
+    "max.retries": "remove it: Frazil tries again itself",
+    "retries.wait.ms": "remove it: Frazil tries again itself",
+    "retries.max.wait.ms": "remove it: Frazil tries again itself",
+    "cache.capacity": "remove it: Frazil keeps every schema that it met",
+    "cache.latest.ttl.sec": "remove it: the latest schema is kept for a minute",
+}
+"""Properties of the registry's client that the file has other keys for, and what to write."""
+OWNED_KAFKA_PROPERTIES: Mapping[str, str] = {
+    "group.id": "Frazil names its own groups",
+    "auto.offset.reset": "set `start` for where a table begins, and `on_data_loss` for lost offsets",
+    "enable.auto.commit": "progress is in the table, nothing is committed to Kafka",
+    "key.deserializer": "Frazil reads bytes and decodes them itself",
+    "value.deserializer": "Frazil reads bytes and decodes them itself",
+}
+"""Properties of Kafka's clients that are not for the file to set, and why."""
+ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
+
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
 SecretStrings = Annotated[dict[str, str], Field(repr=False, exclude=True)]
 
+_ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
+_ADDRESSES = Form({"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]})
+_WORD: JsonSchema = {"anyOf": [TEXT.schema, {"type": "integer"}]}
+_OPERATIONS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]})
+YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
+"""For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
+
+
+def _parse_orphan_age(text: str) -> float:
+    """The age in seconds. A file that no snapshot names may belong to an uncommitted batch, also of another process."""
+    age_s, youngest = parse_duration(text), os.environ.get(YOUNGEST_ORPHAN_VARIABLE, "24h")
+    if age_s < parse_duration(youngest):
+        raise SpecError(
+            f"`{text}` is too short for `maintenance.orphans.age`: files that are about to be committed would be removed",
+            remedy=f"write {youngest} or more",
+        )
+    return age_s
+
+
+_ORPHAN_AGE = quantity(DURATION.schema, duration_text, _parse_orphan_age)
+_COUNT, _LARGE_COUNT = count(2), count(1000)
+_COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
+_TERM = text_like("region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)").schema
+_SORT = text_like("user.id", "ts desc", "hour(ts) asc nulls last").schema
+_METADATA = Form(
+    {
+        "anyOf": [
+            {"type": "array", "items": {"enum": list(METADATA_COLUMNS)}, "uniqueItems": True},
+            {
+                "type": "object",
+                "propertyNames": {"enum": list(METADATA_COLUMNS)},
+                "additionalProperties": {"type": "string"},
+            },
+        ]
+    }
+)
+
+
+def _one_or_several(term: JsonSchema) -> Form:
+    return Form({"anyOf": [term, {"type": "array", "items": term, "uniqueItems": True}]})
+
 
 class _Declared(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
-
-
-class TopicSelector(_Declared):
-    """One topic by its name (`literal`), or every topic that a regular expression finds (`pattern`): one of the two.
-
-    A pattern is searched for, not anchored: `/^device-/` and `/device/` mean what they say, and `/device/` also finds
-    `my-device-1`. It never selects a topic whose name begins with `__`: those are Kafka's own.
-    """
-
-    literal: str | None = None
-    pattern: str | None = None
-
-    def matches(self, topic: str) -> bool:
-        """Whether this selects `topic`."""
-        if self.pattern is None:
-            return topic == self.literal
-        return not topic.startswith("__") and re.search(self.pattern, topic) is not None
-
-
-class Start(_Declared):
-    """Where a table without progress begins to read.
-
-    `timestamp_ms`: of kind `timestamp`, milliseconds since the epoch. `offsets`: of kind `offsets`, topic to partition
-    to the offset that is read first; the topic is None where the file does not name it, because the table has only one.
-    """
-
-    kind: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
-    timestamp_ms: int | None = None
-    offsets: Mapping[str | None, Mapping[int, int]] = {}
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        arbitrary_types_allowed=True,
+        use_attribute_docstrings=True,
+    )
 
 
 class ValueSpec(_Declared):
-    """What the records' values (or keys, or values of a header) are.
-
-    `source`: whether the schema is the one that the record names, or its subject's newest. `framing`: where a
-    record names its schema: in the first bytes, with an id of 4 (`confluent`) or 8 bytes (`apicurio`), or in a
-    header. `subject`: where it is not the one that `registry.naming` says. `message`: full name of the Protobuf
-    message, where records do not name it. `logical_types`: what becomes of an Avro logical type that stands beside a
-    field's type, where Avro ignores it.
-    """
+    """What the records' values (or keys, or values of a header) are."""
 
     format: Literal["avro", "protobuf", "json_schema", "json", "text", "raw"] = "json"
-    source: Literal["registry", "latest"] = "registry"
+    """What the records' values are."""
+    source: Annotated[Literal["registry", "latest"], Key(name="schema")] = "registry"
+    """Where the schema comes from: the registry by the id in the record, or its latest."""
     framing: Literal["confluent", "apicurio", "header"] = "confluent"
-    subject: str | None = None
-    message: str | None = None
+    """Where a record names its schema: an id of 4 bytes at its beginning (confluent), of 8 (apicurio), or a
+    header."""
+    subject: Annotated[str | None, TEXT] = None
+    """The subject of `schema: latest`, where it is not the one that `registry.naming` says."""
+    message: Annotated[str | None, TEXT] = None
+    """The Protobuf message's full name, where records do not say which one they are."""
     logical_types: Literal["strict", "lenient"] = "strict"
+    """Of Avro, a `logicalType` beside a field's `type`: ignored, as Avro says (strict), or read as if it were
+    inside."""
 
     @property
     def needs_registry(self) -> bool:
@@ -84,26 +156,57 @@ class ValueSpec(_Declared):
         return self.format in FORMATS_OF_REGISTRY
 
 
-class ColumnSpec(_Declared):
-    """A declared column. The field ids inside `type` are placeholders.
+class KeySpec(ValueSpec):
+    """What the records' keys are: a declaration alone, which is read to a ValueSpec."""
 
-    `field`: path of the field that feeds it; None: the one that would get a column of this name. `unit`: of numbers in a
-    column of time (s, ms, us, ns), counted from the epoch or, in one of times of day, from midnight. `coerce`: whether text
-    in it takes numbers, booleans, objects and arrays as they are written. `zone`: of local times in it.
-    `constant`: its one value, as text; `header`: the header whose
-    value it gets. At most one of `field`, `constant` and `header` is there. `value`: what the header's bytes are, where they
-    are not the text, the digits or the bytes that the type says.
-    """
+    format: Literal["avro", "protobuf", "json_schema", "json", "text", "raw"] = "raw"
+    """What the records' keys are."""
 
-    name: str
-    type: SerializeAsAny[IcebergType]
-    field: tuple[str, ...] | None = None
-    unit: Literal["s", "ms", "us", "ns"] | None = None
+
+class ColumnSpec(
+    _Declared,
+    json_schema_extra={
+        "required": ["type"],
+        # A column has one source.
+        "not": {
+            "anyOf": [
+                {"required": ["field", "constant"]},
+                {"required": ["field", "header"]},
+                {"required": ["constant", "header"]},
+            ]
+        },
+        "dependentRequired": {"value": ["header"]},
+    },
+):
+    """A declared column. At most one of `field`, `constant` and `header` is there."""
+
+    #: The column's name.
+    name: Annotated[str, NOT_A_KEY]
+    #: Its field ids are placeholders.
+    type: Annotated[SerializeAsAny[IcebergType], Form(TYPE_WORD)]
+    """The column's type, in Iceberg's words."""
+    #: None: the field that would get a column of this name.
+    field: Annotated[tuple[str, ...] | None, text_like("order.total")] = None
+    """Path of the field of the record that feeds the column, where it is called otherwise."""
+    #: The unit of numbers in a column of time, counted from the epoch or, in one of times of day, from midnight.
+    unit: Annotated[Literal["s", "ms", "us", "ns"] | None, NOT_A_KEY] = None
     coerce: bool = False
-    zone: str | None = None
-    constant: str | None = None
-    header: str | None = None
-    value: ValueSpec | None = None
+    """Whether text in the column takes numbers, booleans, objects and arrays as they are written."""
+    zone: Annotated[str | None, text_like("UTC", "Europe/Berlin")] = None
+    """Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone are
+    in: a name of the IANA database."""
+    #: The value as text.
+    constant: Annotated[str | None, Form({"type": ["string", "number", "boolean"]})] = None
+    """The column's value in every row."""
+    header: Annotated[str | None, TEXT] = None
+    """The header whose value the column gets; of several with this name the last."""
+    #: None: the bytes are the text, the digits or the bytes that the type says.
+    value: Annotated[
+        ValueSpec | None,
+        section("value"),
+        Key(STRINGS, name="properties", is_built=False, description="Iceberg's properties of this column."),
+    ] = None
+    """What the header's bytes are, where its column's type does not tell."""
 
     @property
     def is_own(self) -> bool:
@@ -112,221 +215,382 @@ class ColumnSpec(_Declared):
 
 
 class FlattenSpec(_Declared):
-    """Nested records become columns, down to `depth` levels, their names joined by `separator`."""
+    """Nested records become columns, their names joined."""
 
-    separator: str = "_"
-    depth: int = 100
-
-
-class EnvelopeSpec(_Declared):
-    """How records wrap a change of their source.
-
-    `kind`: `operation` where the field `operation` of the row itself names it; `insert`, `update`, `delete`: its values.
-    `placeholder`: what Debezium writes for a value that it was not given.
-    """
-
-    kind: Literal["debezium", "maxwell", "canal", "operation"]
-    operation: str = ""
-    insert: tuple[str, ...] = ("c", "C", "i", "I", "insert", "INSERT")
-    update: tuple[str, ...] = ("u", "U", "update", "UPDATE")
-    delete: tuple[str, ...] = ("d", "D", "delete", "DELETE")
-    placeholder: str = "__debezium_unavailable_value"
+    separator: Annotated[str, TEXT] = "_"
+    """What joins the names."""
+    depth: Annotated[int, Form({"type": "integer", "minimum": 1, "maximum": 100})] = 100
+    """How many levels of nested records become columns; all unless written."""
 
 
-class AtomicSpec(_Declared):
-    """That a snapshot shows transactions of the source whole. `transaction_topic`: where Debezium says how many changes each
-    had; None: a transaction is whole when the next one has begun.
-    """
+class EnvelopeSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["type"]}, {"required": ["operation"]}]}):
+    """How records wrap a change of their source. The kind `operation`: a field of the row itself names the operation."""
 
-    transaction_topic: str | None = None
+    kind: Annotated[
+        Literal["debezium", "maxwell", "canal", "operation"],
+        Key(name="type", choices=("debezium",), default="debezium"),
+    ]
+    """`debezium`, to write its settings beside it."""
+    placeholder: Annotated[str, Key(TEXT, name="unavailable_value")] = "__debezium_unavailable_value"
+    """What Debezium writes for a value that it was not given: its `unavailable.value.placeholder`."""
+    operation: Annotated[str, TEXT] = ""
+    """The field of the row that names the operation."""
+    insert: Annotated[tuple[str, ...], _OPERATIONS] = ("c", "C", "i", "I", "insert", "INSERT")
+    """Its values for an insert; c, i and insert unless written."""
+    update: Annotated[tuple[str, ...], _OPERATIONS] = ("u", "U", "update", "UPDATE")
+    """Its values for an update; u and update unless written."""
+    delete: Annotated[tuple[str, ...], _OPERATIONS] = ("d", "D", "delete", "DELETE")
+    """Its values for a delete; d and delete unless written."""
+
+
+class AtomicSpec(_Declared, json_schema_extra={"required": ["transaction_topic"]}):
+    """That a snapshot shows transactions of the source whole."""
+
+    #: None: a transaction is whole when the next one has begun.
+    transaction_topic: Annotated[str | None, TOPIC] = None
+    """The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`."""
 
 
 class CommitSpec(_Declared):
-    """When to commit (`interval_s`: at most this many seconds after data arrived) and the size that files aim at.
-    min_file_size_bytes: a commit need not wait for its interval when about this much can be written; None: the target.
-    """
+    """When to commit, and the size that files aim at."""
 
-    interval_s: float = 1.0
-    target_file_size_bytes: int = 128 * 1024 * 1024
-    min_file_size_bytes: int | None = None
+    #: A commit comes at most this many seconds after data arrived.
+    interval_s: Annotated[float, Key(DURATION, name="interval")] = 1.0
+    """How long to collect records for one commit."""
+    target_file_size_bytes: Annotated[int, Key(SIZE, name="target_file_size")] = 128 * 1024 * 1024
+    """The size that files should reach."""
+    #: None: the target.
+    min_file_size_bytes: Annotated[int | None, Key(SIZE, name="min_file_size")] = None
+    """A commit comes before its interval has passed when enough waits for a file of this size; `target_file_size`
+    unless written."""
 
 
-class MaintenanceSpec(_Declared):
-    """How a table is cared for.
+class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort", "zorder"]}}):
+    """How a table is maintained. At most one of `sort` and `zorder` is there."""
 
-    `cores`: tasks of table care at a time; `window`: minutes of the day (UTC) in which files are rewritten, None: always.
-    `target_file_size_bytes`: None: that of `commit`. `min_input_files`, `small_file_share`: what is not worth a compaction.
-    `snapshot_age_s`, `snapshot_count`: what goes beyond either is expired. `orphan_age_s`: how old a file must be that no
-    snapshot names. `sort`, `zorder`: columns (the former with asc or desc) that compaction orders rows by; at most one of
-    the two is there; `order_lines`: where the file has them. `statistics`: whether distinct values are counted.
-    """
-
-    is_on: bool = True
-    cores: int = 1
-    window: tuple[int, int] | None = None
-    target_file_size_bytes: int | None = None
-    min_input_files: int = 50
-    small_file_share: float = 0.1
-    snapshot_age_s: float = 24 * 3600.0
-    snapshot_count: int = 200
-    orphan_age_s: float = 72 * 3600.0
+    is_on: Annotated[bool, NOT_A_KEY] = True
+    cores: Annotated[int, _COUNT] = 1
+    """How many maintenance tasks run at a time beside ingestion."""
+    #: Minutes of the day (UTC).
+    window: Annotated[
+        tuple[int, int] | None, Form({"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]})
+    ] = None
+    """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
+    target_file_size_bytes: Annotated[int | None, Key(SIZE, name="target_file_size")] = None
+    """The size that compaction aims at; that of `commit` unless written."""
+    min_input_files: Annotated[int, _COUNT] = 50
+    """How many small files of a partition are worth a compaction; for an upsert table a sixth of them when there is time
+    to spare."""
+    small_file_share: Annotated[float, share("10%")] = 0.1
+    """The share of small files that is left alone."""
+    snapshot_age_s: Annotated[
+        float,
+        Key(section("snapshots"), name="snapshots", description="Which snapshots are kept."),
+        Key(DURATION, name="snapshots.age"),
+    ] = 24 * 3600.0
+    """How long a snapshot is kept."""
+    snapshot_count: Annotated[int, Key(_COUNT, name="snapshots.count")] = 200
+    """How many snapshots are kept, however young they are."""
+    orphan_age_s: Annotated[
+        float,
+        Key(section("orphans"), name="orphans", description="When files that no snapshot references are removed."),
+        Key(_ORPHAN_AGE, name="orphans.age"),
+    ] = 72 * 3600.0
+    """The age at which a file that no snapshot references is removed: 24h or more."""
     manifests: bool = True
-    sort: tuple[str, ...] = ()
-    zorder: tuple[str, ...] = ()
-    order_lines: tuple[int, ...] = ()
+    """Whether manifests are rewritten."""
+    #: Each with asc or desc after it, or without.
+    sort: Annotated[tuple[str, ...], _COLUMNS] = ()
+    """Columns that compaction sorts by, such as `[region, ts desc]`."""
+    zorder: Annotated[tuple[str, ...], _COLUMNS] = ()
+    """Columns that compaction orders rows by along a Z-curve."""
+    #: Where the file has the columns of `sort` or `zorder`.
+    order_lines: Annotated[tuple[int, ...], NOT_A_KEY] = ()
     statistics: bool = False
+    """Whether the number of distinct values of each column is counted once a day."""
 
 
 class DeadLettersSpec(_Declared):
-    """Where bad records go: to `table` (None: `<table>__dead_letters`), and to the Kafka topic `topic` too if it is named.
-    `stop_above`: the share of bad records above which the table stops instead.
-    """
+    """Where bad records go."""
 
-    table: str | None = None
-    topic: str | None = None
-    stop_above: float = 0.2
+    #: None: `<table>__dead_letters`.
+    table: Annotated[str | None, TEXT] = None
+    """The table of bad records; `<table>__dead_letters` unless written."""
+    #: None: to no topic.
+    topic: Annotated[str | None, TOPIC] = None
+    """A Kafka topic that bad records are written to as well."""
+    #: 0 to 1.
+    stop_above: Annotated[float, share("5%", "100%")] = 0.2
+    """The share of bad records above which the table stops instead, once there are 100 records to judge by."""
 
 
 class LimitsSpec(_Declared):
-    """What a table takes: `columns`, nested fields counted, that records may bring it to; `partitions` that one batch may
-    write; `record_bytes` of one value.
-    """
+    """Limits of columns, partitions and record sizes."""
 
-    columns: int = 1000
-    partitions: int = 10_000
-    record_bytes: int = 16 * 1024 * 1024
+    columns: Annotated[int, _LARGE_COUNT] = 1000
+    """The columns, nested fields counted, that records may bring a table to; it stops rather than get more."""
+    partitions: Annotated[int, _LARGE_COUNT] = 10_000
+    """The partitions that one batch may write; the table stops rather than write more."""
+    record_bytes: Annotated[int, Key(SIZE, name="record_size")] = 16 * 1024 * 1024
+    """The size of a value above which its record is a bad one, unread."""
 
 
 class CatalogSpec(_Declared):
-    """Which Iceberg catalog. Local paths are absolute; `warehouse` is None where a REST catalog chooses it itself.
+    """Which Iceberg catalog. Local paths are absolute."""
 
-    `impl` is the class of a catalog that Frazil does not know by name; always None in this version.
-    """
+    type: Annotated[Literal["jdbc", "rest"], Key(not_built=("hive", "glue", "nessie", "hadoop"))] = "jdbc"
+    """The kind of catalog."""
+    #: Always None in this version.
+    impl: Annotated[str | None, Key(TEXT, is_built=False)] = None
+    """The Java class of a catalog that is none of the known kinds."""
+    uri: Annotated[SecretText, TEXT]
+    """The catalog's address; by default a SQLite file under ./frazil-data."""
+    #: None where a REST catalog chooses it itself.
+    warehouse: Annotated[SecretWord, TEXT] = None
+    """Where tables are stored; a local path is relative to the working directory."""
+    properties: Annotated[SecretStrings, STRINGS] = {}
+    """Further catalog properties, with Iceberg's own names, passed through."""
 
-    type: Literal["jdbc", "rest"] = "jdbc"
-    impl: str | None = None
-    uri: SecretText
-    warehouse: SecretWord = None
-    properties: SecretStrings = {}
 
-
-class AuthSpec(_Declared):
+class AuthSpec(
+    _Declared, json_schema_extra={"oneOf": [{"required": ["username", "password"]}, {"required": ["token"]}]}
+):
     """How to log in to the registry: with user and password, with a token, or (all are None) not at all."""
 
-    username: SecretWord = None
-    password: SecretWord = None
-    token: SecretWord = None
+    username: Annotated[SecretWord, TEXT] = None
+    """The user."""
+    password: Annotated[SecretWord, TEXT] = None
+    """The password, as ${env:NAME} or ${file:PATH}."""
+    token: Annotated[SecretWord, TEXT] = None
+    """A bearer token, as ${env:NAME} or ${file:PATH}, in place of user and password."""
 
 
-class TlsSpec(_Declared):
+class TlsSpec(
+    _Declared, json_schema_extra={"dependentRequired": {"key": ["certificate"], "key_password": ["certificate"]}}
+):
     """Files for TLS, their paths absolute; what is None is the machine's own choice."""
 
-    ca: SecretWord = None
-    certificate: SecretWord = None
-    key: SecretWord = None
-    key_password: SecretWord = None
+    ca: Annotated[SecretWord, TEXT] = None
+    """File (PEM) or folder of the authorities that the registry's certificate may come from."""
+    certificate: Annotated[SecretWord, TEXT] = None
+    """File (PEM) with the certificate that Frazil shows."""
+    key: Annotated[SecretWord, TEXT] = None
+    """File (PEM) with that certificate's key, unless it is in the same file."""
+    key_password: Annotated[SecretWord, TEXT] = None
+    """What opens the key, as ${env:NAME} or ${file:PATH}."""
 
 
-class RegistrySpec(_Declared):
-    """The schema registry.
+class RegistrySpec(_Declared, json_schema_extra={"required": ["url"]}):
+    """The schema registry."""
 
-    `urls`: at least one, without credentials and without a slash at the end. `context`: of subjects and ids, empty for
-    the default one. `naming`: how producers name subjects. `properties`: the client's own.
-    """
-
-    urls: Annotated[tuple[str, ...], Field(repr=False, exclude=True)]
-    auth: AuthSpec = AuthSpec()
-    tls: TlsSpec = TlsSpec()
-    context: str = ""
+    #: At least one, without credentials and without a slash at the end.
+    urls: Annotated[tuple[str, ...], Key(_ADDRESSES, name="url"), Field(repr=False, exclude=True)]
+    """The registry's address; several, as a list or comma-separated, are tried one after another."""
+    auth: Annotated[AuthSpec, section("auth")] = AuthSpec()
+    """How to log in: with user and password, or with a token."""
+    tls: Annotated[TlsSpec, section("tls")] = TlsSpec()
+    """Certificates of your own; public ones need no setting."""
+    #: Empty for the default one.
+    context: Annotated[str, Form({"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"})] = ""
+    """The context that subjects and ids belong to."""
     naming: Literal["topic", "record", "topic_record"] = "topic"
-    properties: SecretStrings = {}
+    """How producers name subjects: after the topic, after the record's type, or after both."""
+    properties: Annotated[
+        SecretStrings, Form({**STRINGS.schema, "propertyNames": {"not": {"enum": list(OWNED_REGISTRY_PROPERTIES)}}})
+    ] = {}
+    """Further properties of Confluent's registry client, with its own names, passed through."""
 
 
 class SparkSpec(_Declared):
     """Spark's master URL and its own properties."""
 
-    master: Annotated[str, Field(repr=False, exclude=True)] = "local[*]"
-    conf: SecretStrings = {}
+    master: Annotated[SecretText, TEXT] = "local[*]"
+    """Spark's master URL."""
+    conf: Annotated[SecretStrings, Form({**STRINGS.schema, "propertyNames": {"pattern": r"^spark\."}})] = {}
+    """Spark's own properties."""
 
 
-class TableSpec(_Declared):
-    """One table: which topics feed it, and how.
+class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]}):
+    """One table: which topics feed it, and how."""
 
-    `name` has at least a namespace and a table, joined by dots. `value`, `key`: what the records hold.
-    `unknown_fields`: what becomes of fields that `columns` does not name. `rescue`: whether what does not fit its
-    column goes to the column `_rescued`. `numbers`: what all numbers of JSON become where no column is declared; None: what
-    a sample of them needs. `infers_timestamps`: whether text that is always an ISO 8601 time becomes a time.
-    `flatten`, `column_case`: how columns are made from nested records and called.
-    `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
-    `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
-    row. `deletes`: whether a deleted row goes or is marked. `tombstones`: what becomes of a record without a value; empty
-    where the file does not say. `atomic`: None where a snapshot may show a part of a transaction. `schema_evolution`:
-    which changes records may bring about. `metadata`: what is known of a record besides its value, and the column that each
-    is written to. `partition_by`, `sort_by`: None where the file does not say; then what the table has stays. `mode`:
-    whether records are appended or replace the row of their key, which `key_columns` are (none: those of the record's key);
-    `order_by`: the column that tells the last change (None: partition and offset do). `properties`: Iceberg's table
-    properties. `line`: where the file declares it; 0 if it does not.
-    """
-
-    name: str
-    topics: tuple[TopicSelector, ...]
-    start: Start = Start()
-    value: ValueSpec = ValueSpec()
-    key: ValueSpec = ValueSpec(format="raw")
-    columns: tuple[ColumnSpec, ...] = ()
-    unknown_fields: Literal["add", "drop", "rescue"] = "add"
-    rescue: bool = False
-    numbers: SerializeAsAny[IcebergType] | None = None
-    infers_timestamps: bool = False
-    flatten: FlattenSpec | None = None
-    column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
-    include: tuple[tuple[str, ...], ...] = ()
-    exclude: tuple[tuple[str, ...], ...] = ()
+    #: At least a namespace and a table, joined by dots.
+    name: Annotated[str, NOT_A_KEY]
+    topics: Annotated[
+        tuple[TopicSelector, ...],
+        Key(Form(TOPIC.schema), name="topic", description="The topic that feeds the table."),
+        SELECTORS,
+    ]
+    """The topics, or a /regular expression/, that feed the table."""
+    start: Annotated[Start, Key(START, default="earliest")] = Start()
+    """Where to begin without progress: earliest, latest, a timestamp, or offsets."""
+    value: Annotated[ValueSpec, section("value")] = ValueSpec()
+    """The records' values."""
+    key: Annotated[ValueSpec, section("key")] = ValueSpec(format="raw")
+    """The records' keys."""
+    #: None: the file does not say; then what the table has stays.
+    partition_by: Annotated[tuple[PartitionTerm, ...] | None, _one_or_several(_TERM)] = None
+    """How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of one. An
+    existing table keeps its partition spec unless this is written; `[]` is for none."""
+    #: None: the file does not say; then what the table has stays.
+    sort_by: Annotated[tuple[SortTerm, ...] | None, _one_or_several(_SORT)] = None
+    """How rows are sorted inside a file: terms as in `partition_by`, each with asc or desc, nulls first or last."""
     schema_evolution: Literal["evolve", "add_only", "freeze"] = "evolve"
+    """What to do when records have other fields or types than the table."""
     on_bad_record: Literal["dead_letter", "stop", "skip"] = "dead_letter"
-    dead_letters: DeadLettersSpec = DeadLettersSpec()
-    limits: LimitsSpec = LimitsSpec()
-    metadata: dict[MetadataField, str] = {}
-    partition_by: tuple[PartitionTerm, ...] | None = None
-    sort_by: tuple[SortTerm, ...] | None = None
-    commit: CommitSpec = CommitSpec()
-    maintenance: MaintenanceSpec = MaintenanceSpec()
+    """What to do with a record that cannot become a row."""
+    dead_letters: Annotated[DeadLettersSpec, section("dead_letters")] = DeadLettersSpec()
+    """Where bad records go, and how many are too many."""
+    limits: Annotated[LimitsSpec, section("limits")] = LimitsSpec()
+    """Limits of columns, partitions and record sizes."""
     on_data_loss: Literal["stop", "skip"] = "stop"
+    """What to do when Kafka has deleted the record at the next offset."""
+    columns: Annotated[
+        tuple[ColumnSpec, ...],
+        Form({"type": "object", "additionalProperties": {"anyOf": [TYPE_WORD, section("column").schema]}}),
+    ] = ()
+    """Declared columns and overrides of inferred ones: name to type."""
+    unknown_fields: Literal["add", "drop", "rescue"] = "add"
+    """What happens to fields that `columns` does not name."""
+    #: None: the type that a sample of the numbers needs.
+    numbers: Annotated[
+        SerializeAsAny[IcebergType] | None,
+        Key(
+            Form(
+                {
+                    "type": "string",
+                    "pattern": r"^(as_seen|double|decimal\s*\(.*\))$",
+                    "examples": ["double", "decimal(18,4)"],
+                }
+            ),
+            default="as_seen",
+        ),
+    ] = None
+    """What numbers of JSON without a schema become where no column is declared: `as_seen` long, or double where a
+    sample of the topic has a fraction; `double`; or `decimal(p,s)`."""
+    infers_timestamps: Annotated[
+        bool,
+        Key(
+            section("infer"),
+            name="infer",
+            description="What fields of JSON without a schema may become where no column is declared.",
+        ),
+        Key(name="infer.timestamps"),
+    ] = False
+    """Whether text that is always an ISO 8601 time becomes timestamptz, timestamp or date."""
+    rescue: bool = False
+    """Whether values that do not fit their column go to the column _rescued."""
+    flatten: Annotated[
+        FlattenSpec | None,
+        Key(
+            Form({"anyOf": [{"enum": [True, False]}, section("flatten").schema]}), choices=(True, False), default=False
+        ),
+    ] = None
+    """Whether nested records become columns of their own: `user: {id: 1}` the column user_id. Lists and maps stay."""
+    column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
+    """How columns, and members of structs in them, are named after fields: as they are, in small letters, as user_id,
+    or as userId."""
+    #: Empty: all fields.
+    include: Annotated[tuple[tuple[str, ...], ...], PATHS] = ()
+    """Paths of the fields to take, each with everything in it; all unless written."""
+    exclude: Annotated[tuple[tuple[str, ...], ...], PATHS] = ()
+    """Paths of the fields to leave out, each with everything in it."""
+    #: The column that each is written to.
+    metadata: Annotated[dict[MetadataField, str], _METADATA] = {}
+    """Metadata of a record besides its value, in columns _topic, _partition, _offset and so on, or in the
+    columns that a mapping names."""
+    commit: Annotated[CommitSpec, section("commit")] = CommitSpec()
+    """When to commit and how large files should be."""
+    maintenance: Annotated[MaintenanceSpec, with_switch(section("table_maintenance"))] = MaintenanceSpec()
+    """Table maintenance."""
+    #: None: records are rows.
+    envelope: Annotated[
+        EnvelopeSpec | None,
+        Key(
+            Form({"anyOf": [{"enum": ["none", "debezium", "maxwell", "canal"]}, section("envelope").schema]}),
+            choices=("none", "debezium", "maxwell", "canal"),
+            default="none",
+        ),
+    ] = None
+    """The envelope of change records: none, debezium, maxwell, canal, or a field that names the operation."""
     mode: Literal["append", "upsert"] = "append"
-    key_columns: tuple[str, ...] = ()
-    order_by: str | None = None
-    envelope: EnvelopeSpec | None = None
+    """Whether records are appended (append) or replace rows by key (upsert)."""
+    #: Empty: those of the record's key.
+    key_columns: Annotated[tuple[str, ...], PATHS] = ()
+    """The columns that identify a row; by default the record key's, or those that Canal's messages name."""
+    #: None: partition and offset.
+    order_by: Annotated[str | None, TEXT] = None
+    """The column that orders the changes of a key; by default partition and offset."""
     changelog: bool = False
+    """Whether every change becomes a row, with the rows before and after it."""
     deletes: Literal["hard", "soft"] = "hard"
+    """Whether a deleted row is removed (hard), or kept with `_deleted` and `_deleted_at` (soft)."""
+    #: Empty: the file does not say.
     tombstones: Literal["", "delete", "ignore", "dead_letter", "row"] = ""
-    atomic: AtomicSpec | None = None
+    """What happens to a record without a value (a tombstone): `delete` deletes the row of its key, `ignore` counts it
+    only, `dead_letter` makes a dead letter, `row` a row with null in the columns of the value. Unless written
+    `delete` for upsert; for append `dead_letter`, or `ignore` with an `envelope`."""
+    #: None: a snapshot may show a part of a transaction.
+    atomic: Annotated[
+        AtomicSpec | None,
+        Key(
+            Form({"anyOf": [{"enum": ["batch", "transaction"]}, section("atomic").schema]}),
+            choices=("batch", "transaction"),
+            default="batch",
+        ),
+    ] = None
+    """Whether a snapshot may show a part of a transaction of the source: `transaction` of a table of one topic, with
+    Debezium's envelope."""
     format_version: Literal[2, 3] = 2
-    properties: dict[str, str] = {}
-    line: int = 0
+    """Iceberg's format version of a new table; unless written 2 for append, 3 for upsert."""
+    properties: Annotated[dict[str, str], STRINGS] = {}
+    """Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own."""
+    #: Where the file declares it; 0 if it does not.
+    line: Annotated[int, NOT_A_KEY] = 0
 
 
-class PipelineSpec(_Declared):
-    """A whole pipeline file.
+class PipelineSpec(
+    _Declared,
+    json_schema_extra={
+        "required": ["pipeline", "kafka"],
+        "anyOf": [{"required": ["tables"]}, {"required": ["topics"]}],
+        "dependentRequired": {"topics": ["namespace"], "namespace": ["topics"]},
+    },
+):
+    """A whole pipeline file."""
 
-    `kafka`: client properties for every client, `isolation.level` always among them. `topics`: those that get a
-    table each in `namespace`, with the settings of `defaults`. `path`: the file it came from. `secrets`: values
-    that must never be shown; see `redact`. `state_dir`: absolute, for what may be lost.
-    """
-
-    pipeline: str
-    kafka: SecretStrings
-    registry: RegistrySpec | None = None
-    catalog: CatalogSpec
-    spark: SparkSpec = SparkSpec()
-    commit: CommitSpec = CommitSpec()
-    maintenance: MaintenanceSpec = MaintenanceSpec()
-    tables: tuple[TableSpec, ...] = ()
-    namespace: str | None = None
-    topics: tuple[TopicSelector, ...] = ()
-    defaults: TableSpec | None = None
-    path: Path
-    secrets: Annotated[frozenset[str], Field(repr=False, exclude=True)] = frozenset()
-    state_dir: Path
+    pipeline: Annotated[str, Form({"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"})]
+    """Identity of the pipeline's progress: unique per Kafka cluster and catalog."""
+    #: Properties of every client, `isolation.level` always among them.
+    kafka: Annotated[SecretStrings, section("kafka")]
+    """Kafka client properties, passed through; secrets as ${env:NAME} or ${file:PATH}."""
+    registry: Annotated[RegistrySpec | None, section("registry")] = None
+    """The schema registry, one that speaks Confluent's API."""
+    catalog: Annotated[CatalogSpec, section("catalog")]
+    """The Iceberg catalog; by default JDBC on SQLite under ./frazil-data."""
+    spark: Annotated[SparkSpec, section("spark")] = SparkSpec()
+    """Spark's master and configuration."""
+    commit: Annotated[CommitSpec, section("commit")] = CommitSpec()
+    """When to commit and how large files should be: the default for every table."""
+    maintenance: Annotated[MaintenanceSpec, with_switch(section("maintenance"))] = MaintenanceSpec()
+    """Table maintenance: the default for every table."""
+    tables: Annotated[
+        tuple[TableSpec, ...],
+        Form({"type": "object", "minProperties": 1, "additionalProperties": section("table").schema}),
+    ] = ()
+    """The tables, by name: a namespace and a table, joined by a dot."""
+    namespace: Annotated[str | None, TEXT] = None
+    """The namespace of the tables that `topics` get."""
+    topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
+    """Topics, or /regular expressions/, that get a table each: `<namespace>.<topic>`."""
+    #: Also those of the tables of `topics`.
+    defaults: Annotated[TableSpec | None, section("defaults")] = None
+    """Settings of every table that does not have them itself."""
+    #: The file it came from.
+    path: Annotated[Path, NOT_A_KEY]
+    #: Values that must never be shown; see `redact`.
+    secrets: Annotated[frozenset[str], NOT_A_KEY, Field(repr=False, exclude=True)] = frozenset()
+    #: Absolute, for what may be lost.
+    state_dir: Annotated[Path, NOT_A_KEY]
 
     def redact(self, text: str) -> str:
         """`text` with every secret of this pipeline masked."""
@@ -341,27 +605,26 @@ class PipelineSpec(_Declared):
         return TableSpec.model_validate({**chosen, "commit": self.commit, "maintenance": self.maintenance})
 
 
-METADATA_COLUMNS: Mapping[MetadataField, str] = {
-    "topic": "_topic",
-    "partition": "_partition",
-    "offset": "_offset",
-    "timestamp": "_timestamp",
-    "headers": "_headers",
-    "key": "_key",
-    "op": "_op",
-    "image": "_image",
-    "source_ts": "_source_ts",
-    "connector_ts": "_connector_ts",
-    "transaction_id": "_transaction_id",
-    "total_order": "_total_order",
-    "collection_order": "_collection_order",
-    "position": "_position",
-    "source_order": "_source_order",
-    "source_database": "_source_database",
-    "source_schema": "_source_schema",
-    "source_table": "_source_table",
-    "unavailable": "_unavailable",
-    "deleted": "_deleted",
-    "deleted_at": "_deleted_at",
+OF_ONE_TABLE = ("topic", "topics", "start")
+"""Keys of a table that are no defaults for others."""
+OF_ALL_TABLES = ("cores", "window")
+"""Keys of `maintenance` that a table does not have for itself."""
+PIPELINE_KEYS = keys_of(PipelineSpec)
+TABLE_KEYS = keys_of(TableSpec)
+DEFAULTS_KEYS = {name: key for name, key in TABLE_KEYS.items() if name not in OF_ONE_TABLE}
+MAINTENANCE_KEYS = keys_of(MaintenanceSpec)
+TABLE_MAINTENANCE_KEYS = {name: key for name, key in MAINTENANCE_KEYS.items() if name not in OF_ALL_TABLES}
+STRANGE_IN_TABLE: Mapping[str, str] = {
+    **dict.fromkeys(PIPELINE_KEYS, "write it at the top of the file"),
+    **dict.fromkeys(keys_of(CommitSpec), "write it under `commit`"),
+    **dict.fromkeys(keys_of(ValueSpec), "write it under `value`, or under `key`"),
 }
-"""The column that each field of `metadata` is written to, unless the file names another."""
+"""Keys of other places that are easily written into a table, and what to do about them."""
+STRANGE_IN_DEFAULTS: Mapping[str, str] = {
+    **STRANGE_IN_TABLE,
+    **dict.fromkeys(OF_ONE_TABLE, "write it in each table: it is no default for others"),
+}
+STRANGE_AT_THE_TOP: Mapping[str, str] = dict.fromkeys(DEFAULTS_KEYS, "write it in a table, or under `defaults`")
+STRANGE_IN_MAINTENANCE: Mapping[str, str] = dict.fromkeys(
+    OF_ALL_TABLES, "write it under `maintenance` at the top of the file: all tables share it"
+)

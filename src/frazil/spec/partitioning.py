@@ -24,8 +24,8 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Items, Scalar
+from frazil.spec.keys import read_items, read_text
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import read_items, read_text
 
 TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate", "void")
 METADATA_TYPES: Mapping[str, IcebergType] = {

@@ -67,16 +67,14 @@ class Problems:
             return fallback
 
     @contextmanager
-    def in_part(self, lines: Container[int], told: str) -> Iterator[None]:
-        """Until the block is left, what is wrong at these lines and was not before is so in one part of the file alone:
-        `told` says in which.
-        """
+    def in_part(self, lines: Container[int], note: str) -> Iterator[None]:
+        """Until the block is left, new problems at these lines concern one part of the file alone: `note` names the part."""
         before = frozenset(self._found)
         yield
         for found in [one for one in self._found if one not in before and one[1] in lines]:
             del self._found[found]
             is_effect, line, message, remedy = found
-            self._found[is_effect, line, f"{message}: {told}", remedy] = None
+            self._found[is_effect, line, f"{message}: {note}", remedy] = None
 
     def raise_any(self) -> None:
         """Raises the problem that is first in the file, causes before all others, with all others in full."""

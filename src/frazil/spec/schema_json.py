@@ -9,33 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from frazil.spec.maintenance import MAINTENANCE, ORPHANS, SNAPSHOTS, TABLE_MAINTENANCE
-from frazil.spec.table_vocabulary import ATOMIC, ENVELOPE, INFER, OF_ONE_TABLE, TABLE
-from frazil.spec.vocabulary import (
-    AUTH,
-    CATALOG,
-    COLUMN,
-    COMMIT,
-    DEAD_LETTERS,
-    FLATTEN,
-    ISOLATION_LEVELS,
-    KEY,
-    LIMITS,
-    OWNED_KAFKA_PROPERTIES,
-    PIPELINE,
-    REGISTRY,
-    SPARK,
-    TLS,
-    VALUE,
-    Setting,
-)
+from pydantic import BaseModel
+
+from frazil.spec import models
+from frazil.spec.keys import Key, keys_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PROPERTY = {"type": ["string", "number", "boolean"]}
 _KAFKA: dict[str, Any] = {
     "type": "object",
     "required": ["bootstrap.servers"],
-    "propertyNames": {"not": {"enum": list(OWNED_KAFKA_PROPERTIES)}},
+    "propertyNames": {"not": {"enum": list(models.OWNED_KAFKA_PROPERTIES)}},
     "properties": {
         "bootstrap.servers": {
             "type": "string",
@@ -43,8 +27,8 @@ _KAFKA: dict[str, Any] = {
             "description": "The brokers: host:port, comma-separated.",
         },
         "isolation.level": {
-            "enum": list(ISOLATION_LEVELS),
-            "default": ISOLATION_LEVELS[0],
+            "enum": list(models.ISOLATION_LEVELS),
+            "default": models.ISOLATION_LEVELS[0],
             "description": "Whether records of open and aborted transactions are read.",
         },
         "security.protocol": {**_PROPERTY, "description": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."},
@@ -54,8 +38,26 @@ _KAFKA: dict[str, Any] = {
     },
     "additionalProperties": _PROPERTY,
 }
-# A column has one source.
-_PAIRS = [{"required": pair} for pair in (["field", "constant"], ["field", "header"], ["constant", "header"])]
+
+
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "registry": models.RegistrySpec,
+    "auth": models.AuthSpec,
+    "tls": models.TlsSpec,
+    "catalog": models.CatalogSpec,
+    "spark": models.SparkSpec,
+    "commit": models.CommitSpec,
+    "maintenance": models.MaintenanceSpec,
+    "dead_letters": models.DeadLettersSpec,
+    "limits": models.LimitsSpec,
+    "value": models.ValueSpec,
+    "key": models.KeySpec,
+    "flatten": models.FlattenSpec,
+    "atomic": models.AtomicSpec,
+    "envelope": models.EnvelopeSpec,
+    "column": models.ColumnSpec,
+    "table": models.TableSpec,
+}
 
 
 def json_schema() -> dict[str, Any]:
@@ -63,59 +65,42 @@ def json_schema() -> dict[str, Any]:
     return {
         "$schema": DIALECT,
         "title": "Frazil pipeline",
-        **_object(PIPELINE, required=["pipeline", "kafka"]),
-        "anyOf": [{"required": ["tables"]}, {"required": ["topics"]}],
-        "dependentRequired": {"topics": ["namespace"], "namespace": ["topics"]},
+        **_schema_of(models.PipelineSpec),
         "$defs": {
+            **{name: _schema_of(model) for name, model in _SECTIONS.items()},
             "kafka": _KAFKA,
-            "registry": _object(REGISTRY, required=["url"]),
-            "auth": {**_object(AUTH), "oneOf": [{"required": ["username", "password"]}, {"required": ["token"]}]},
-            "tls": {**_object(TLS), "dependentRequired": {"key": ["certificate"], "key_password": ["certificate"]}},
-            "catalog": _object(CATALOG),
-            "spark": _object(SPARK),
-            "commit": _object(COMMIT),
-            "maintenance": {**_object(MAINTENANCE), "not": {"required": ["sort", "zorder"]}},
-            "table_maintenance": {**_object(TABLE_MAINTENANCE), "not": {"required": ["sort", "zorder"]}},
-            "snapshots": _object(SNAPSHOTS),
-            "orphans": _object(ORPHANS),
-            "dead_letters": _object(DEAD_LETTERS),
-            "limits": _object(LIMITS),
-            "value": _object(VALUE),
-            "key": _object(KEY),
-            "flatten": _object(FLATTEN),
-            "infer": _object(INFER),
-            "atomic": _object(ATOMIC, required=["transaction_topic"]),
-            "envelope": {**_object(ENVELOPE), "oneOf": [{"required": ["type"]}, {"required": ["operation"]}]},
-            "column": {
-                **_object(COLUMN, required=["type"]),
-                "not": {"anyOf": _PAIRS},
-                "dependentRequired": {"value": ["header"]},
-            },
-            "defaults": _object({name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE}),
-            "table": {**_object(TABLE), "oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]},
+            "table_maintenance": _schema_of(models.MaintenanceSpec, models.TABLE_MAINTENANCE_KEYS),
+            "snapshots": _object(keys_of(models.MaintenanceSpec, "snapshots")),
+            "orphans": _object(keys_of(models.MaintenanceSpec, "orphans")),
+            "infer": _object(keys_of(models.TableSpec, "infer")),
+            "defaults": _object(models.DEFAULTS_KEYS),
         },
     }
 
 
-def _object(settings: Mapping[str, Setting], required: list[str] | None = None) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
-    if required:
-        schema["required"] = required
-    return {**schema, "properties": {name: _property(setting) for name, setting in settings.items()}}
+def _schema_of(model: type[BaseModel], keys: Mapping[str, Key] | None = None) -> dict[str, Any]:
+    """The section that a model declares, with the rules between its keys; `keys`: those that it has in this place."""
+    rules = model.model_config.get("json_schema_extra")
+    assert rules is None or isinstance(rules, dict)
+    return {**_object(keys_of(model) if keys is None else keys), **(rules or {})}
 
 
-def _property(setting: Setting) -> dict[str, Any]:
-    schema = dict(setting.schema) or {"enum": list(setting.choices)}
-    if setting.default is not None:
-        schema["default"] = setting.default
-    schema["description"] = _description(setting)
+def _object(keys: Mapping[str, Key]) -> dict[str, Any]:
+    properties = {name: _property(key) for name, key in keys.items()}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _property(key: Key) -> dict[str, Any]:
+    schema: dict[str, Any] = {"enum": list(key.choices)} if key.form is None else dict(key.form.schema)
+    if key.default is not None:
+        schema["default"] = key.default
+    schema["description"] = _description(key)
     return schema
 
 
-def _description(setting: Setting) -> str:
-    if not setting.is_built:
-        return f"{setting.description} Not available in this version."
-    if setting.not_built:
-        words = ", ".join(str(word).lower() for word in setting.not_built)
-        return f"{setting.description} Not available in this version: {words}."
-    return setting.description
+def _description(key: Key) -> str:
+    if not key.is_built:
+        return f"{key.description} Not available in this version."
+    if key.not_built:
+        return f"{key.description} Not available in this version: {', '.join(map(str, key.not_built))}."
+    return key.description

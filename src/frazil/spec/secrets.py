@@ -1,22 +1,57 @@
-"""Secrets by reference: `${env:NAME}` and `${file:PATH}` inside a string.
+"""Secrets: references to them, `${env:NAME}` and `${file:PATH}` inside a string, and the forms of those written literally.
 
 Every value that was put in is remembered, so that it can be taken out of anything that is printed. A password that is
-written into the file itself is remembered too, where its key or its form gives it away (`secret_patterns`).
+written into the file itself is remembered too, where the name of its key or its form gives it away. One list of names and
+forms serves the pipeline file, the properties that a catalog vends, and Spark, which leaves them out of its plans.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from frazil.errors import SpecError
 from frazil.spec.problems import nearest
-from frazil.spec.secret_patterns import secrets_of
 
 MASK = "***"
 LIMIT_BYTES = 1024 * 1024
 _REFERENCE = re.compile(r"\$\{([A-Za-z]+):([^}]*)\}")
+_WORDS = (
+    "password", "passwd", "passphrase", "passcode", r"(?<![a-z])pwd(?![a-z])", "secret", "token", "credential",
+    "authorization", r"(?<![a-z])cookie", r"jaas[.]config", r"oauthbearer[.]config", r"user[.]info", r"keystore[.]key$",
+    r"ssl[.]key[.]pem",
+    r"(?:account|shared|api|private|encryption|signing|master)[._-]?key", r"secret[._-]?access", r"connection[._-]string",
+    r"sas[._-](?:fixed|token)",
+)  # fmt: skip
+"""What the name of a secret's key has in it."""
+_KEY = re.compile("|".join(_WORDS), re.IGNORECASE)
+# Names that contain such a word and hold no secret: addresses, times, switches, classes, files.
+_HARMLESS = re.compile(
+    r"(?:^|[._-])(?:uri|urls?|endpoint|ms|seconds|minutes|enabled|type|provider|providers|scope|audience|version|class"
+    r"|classes|location|file|path|algorithm|interval|timeout|ratio|name|mechanism)(?:$|[._-](?=[^.]*[.]|$))"
+    r"|(?:url|uri|endpoint|enabled|provider|type|name|ms)$",
+    re.IGNORECASE,
+)
+_HARMLESS_VALUES = frozenset(("true", "false", "none", "null", ""))
+SPARK_REDACTION = "(?i)" + "|".join((*_WORDS, r"access[.]?key"))
+"""Spark's `spark.redaction.regex`: properties that it shows masked, in plans too."""
+
+_USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s\"']*)@")
+_ASSIGNED = re.compile(
+    r"(?:^|(?<=[?&;,\s{\"'<]))[A-Za-z0-9_.-]*?"
+    r"(?:password|passwd|passphrase|pwd|secret|token|signature|sig|accountkey|sharedaccesskey|accesskey|apikey|api_key)"
+    r"[\"']?\s*[=:]\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s\"'&;,}]+))",
+    re.IGNORECASE,
+)
+_SCHEMES = re.compile(r"\b(?:Bearer|Basic|Digest|Negotiate|ApiKey)\s+([A-Za-z0-9+/=._~-]{4,})")
+_FORMS = (
+    re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"),
+    re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+)
+_PEM_LINE = re.compile(r"[A-Za-z0-9+/=]{16,}")
 
 
 def has_reference(text: str) -> bool:
@@ -90,3 +125,38 @@ def _read_file(name: str) -> str:
         state = "is empty" if not value else f"is larger than {LIMIT_BYTES} bytes"
         raise SpecError(f"the secret's file `{name}` {state}", remedy="write the secret, and only it, into the file")
     return value
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether the value of a key with this name is a secret."""
+    return _KEY.search(key) is not None and _HARMLESS.search(key) is None
+
+
+def secrets_of(key: str, value: str) -> set[str]:
+    """The secrets in the value of a key: all of it where `is_secret_key`, and every part that has the form of a secret."""
+    found = set(secrets_in(value))
+    if is_secret_key(key) and value.lower() not in _HARMLESS_VALUES:
+        found.add(value)
+    return found
+
+
+def secrets_in(value: str) -> Iterator[str]:
+    """The parts of a text that have the form of a secret: the password of an address, the value of `password=`, what follows
+    `Bearer`, keys of AWS, JSON web tokens, private keys.
+    """
+    for match in _USER_INFO.finditer(value):
+        _, colon, password = match[1].partition(":")
+        if colon and password:
+            yield password
+            yield urllib.parse.unquote(password)
+    for match in _ASSIGNED.finditer(value):
+        found = match[1] or match[2] or match[3]
+        if found and found.lower() not in _HARMLESS_VALUES:
+            yield found
+            yield urllib.parse.unquote(found)
+    yield from (match[1] for match in _SCHEMES.finditer(value))
+    for form in _FORMS:
+        for match in form.finditer(value):
+            yield match[0]
+            if "PRIVATE KEY" in match[0]:
+                yield from _PEM_LINE.findall(match[0])

@@ -1,37 +1,65 @@
-"""The sections that say where things are and how they run: kafka, registry, catalog, spark, commit.
+"""The sections beside the tables: kafka, registry, catalog, spark, commit, maintenance.
 
-What is checked after a secret was put in is never shown in a message.
+A value that a secret was put into is never shown in a message.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
 from frazil.errors import SpecError
-from frazil.spec.document import Entry, Items, Node
-from frazil.spec.models import AuthSpec, CatalogSpec, CommitSpec, RegistrySpec, SparkSpec, TlsSpec
-from frazil.spec.problems import Problems, advice, nearest
-from frazil.spec.reading import Fields, read_strings, read_text
-from frazil.spec.secrets import Secrets
-from frazil.spec.units import parse_duration, parse_size
-from frazil.spec.vocabulary import (
-    AUTH,
-    CATALOG,
-    COMMIT,
+from frazil.spec.document import Entry, Items, Node, Scalar, Section
+from frazil.spec.keys import Fields, Key, keys_of, read_items, read_strings, read_text
+from frazil.spec.models import (
     ISOLATION_LEVELS,
+    MAINTENANCE_KEYS,
     OWNED_KAFKA_PROPERTIES,
     OWNED_REGISTRY_PROPERTIES,
-    REGISTRY,
-    SPARK,
-    TLS,
+    STRANGE_IN_MAINTENANCE,
+    WINDOW_PATTERN,
+    AuthSpec,
+    CatalogSpec,
+    CommitSpec,
+    MaintenanceSpec,
+    RegistrySpec,
+    SparkSpec,
+    TlsSpec,
 )
+from frazil.spec.partitioning import find_type, is_declared_otherwise
+from frazil.spec.problems import Problems, advice, nearest
+from frazil.spec.secrets import Secrets
 
 _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
 _CONTEXT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
+_CURVE_COLUMN = re.compile(r"[^\s,()]+")
+_ON_A_CURVE = (
+    BooleanType, IntegerType, LongType, FloatType, DoubleType, DateType, TimestampType, TimestamptzType, StringType,
+    UUIDType, FixedType, BinaryType,
+)  # fmt: skip
+"""Types whose values Iceberg places on a Z-curve."""
 
 
 def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dict[str, str]:
@@ -58,24 +86,15 @@ def read_registry(entry: Entry | None, secrets: Secrets, problems: Problems) -> 
     """The schema registry; None when the file names none."""
     if entry is None:
         return None
-    fields = Fields(entry.value, REGISTRY, "registry", problems)
+    fields = Fields(entry.value, keys_of(RegistrySpec), "registry", problems, secrets=secrets)
     urls = _read_urls(fields.get("url"), entry, secrets, problems)
-    tls = _read_tls(fields.get("tls"), secrets, problems)
-    context, naming = _read_context(fields, problems), fields.choice("naming")
-    written = fields.get("tls")
-    if written is not None and any(url.startswith("http:") for url in urls):
-        remedy = "begin every address with https://, or remove `tls`"
-        problems.add(written.line, "`registry.tls` is of no use: `registry.url` has an address without TLS", remedy)
-    return RegistrySpec.model_validate(
-        {
-            "urls": urls,
-            "auth": _read_auth(fields.get("auth"), secrets, problems),
-            "tls": tls,
-            "context": context,
-            "naming": naming,
-            "properties": fields.strings("properties", lambda text, key: _registry_property(text, key, secrets)),
-        }
-    )
+    settings = {**fields.values(), "tls": _read_tls(fields), "context": _read_context(fields)}
+    if fields.get("tls") is not None and any(url.startswith("http:") for url in urls):
+        message = "`registry.tls` is of no use: `registry.url` has an address without TLS"
+        fields.refuse_key("tls", message, "begin every address with https://, or remove `tls`")
+    auth = _read_auth(fields)
+    properties = fields.strings("properties", lambda text, key: _registry_property(text, key, secrets))
+    return RegistrySpec.model_validate({**settings, "urls": urls, "auth": auth, "properties": properties})
 
 
 def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: Problems) -> CatalogSpec:
@@ -83,15 +102,14 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     default = CatalogSpec(uri=f"{_SQLITE}{local}/catalog.db", warehouse=f"{local}/warehouse")
     if entry is None:
         return default
-    fields = Fields(entry.value, CATALOG, "catalog", problems)
-    is_rest = fields.choice("type") == "rest"
-    uri = _resolved_text(fields, "uri", secrets, problems)
-    warehouse = _resolved_text(fields, "warehouse", secrets, problems)
+    fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems, secrets=secrets)
+    settings = fields.values()
+    uri, warehouse = settings.get("uri"), settings.get("warehouse")
     properties = fields.strings("properties", lambda text, key: _catalog_property(text, key, secrets))
-    if is_rest:
-        _check_rest(fields, entry, uri, problems)
+    if settings.get("type") == "rest":
+        _check_rest(fields, entry, uri)
         return CatalogSpec(type="rest", uri=uri or "", warehouse=warehouse, properties=properties)
-    _check_jdbc(fields, uri, problems)
+    _check_jdbc(fields, uri)
     return CatalogSpec(
         uri=_absolute_uri(uri) if uri else default.uri,
         warehouse=_absolute_path(warehouse) if warehouse else default.warehouse,
@@ -103,29 +121,22 @@ def read_spark(entry: Entry | None, secrets: Secrets, problems: Problems) -> Spa
     """Spark's master and properties."""
     if entry is None:
         return SparkSpec()
-    fields = Fields(entry.value, SPARK, "spark", problems)
+    fields = Fields(entry.value, keys_of(SparkSpec), "spark", problems, secrets=secrets)
     conf = fields.strings("conf", lambda text, key: _spark_property(text, key, secrets))
-    return SparkSpec(master=_resolved_text(fields, "master", secrets, problems) or SparkSpec().master, conf=conf)
+    return SparkSpec(**fields.values(), conf=conf)
 
 
 def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) -> CommitSpec:
     """When to commit; what the file leaves out is `inherited`."""
     if entry is None:
         return inherited
-    fields = Fields(entry.value, COMMIT, "commit", problems)
-    interval_s, size_bytes = inherited.interval_s, inherited.target_file_size_bytes
-    interval, size = fields.quantity("interval"), fields.quantity("target_file_size")
-    if interval:
-        interval_s = problems.attempt(interval.line, interval_s, parse_duration, interval.text)
-    if size:
-        size_bytes = problems.attempt(size.line, size_bytes, parse_size, size.text)
-    least_bytes, least = inherited.min_file_size_bytes, fields.quantity("min_file_size")
-    if least:
-        least_bytes = problems.attempt(least.line, least_bytes, parse_size, least.text)
-    if least_bytes and least_bytes > size_bytes:
+    fields = Fields(entry.value, keys_of(CommitSpec), "commit", problems)
+    commit = inherited.model_copy(update=fields.values())
+    if commit.min_file_size_bytes and commit.min_file_size_bytes > commit.target_file_size_bytes:
+        least = fields.quantity("min_file_size")
         message = "`commit.min_file_size` is larger than `commit.target_file_size`, at which files end"
         problems.add(least.line if least else entry.line, message, "lower the one, or raise the other")
-    return CommitSpec(interval_s=interval_s, target_file_size_bytes=size_bytes, min_file_size_bytes=least_bytes)
+    return commit
 
 
 def _check_kafka_property(text: str, key: str) -> None:
@@ -172,51 +183,47 @@ def _registry_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _read_auth(entry: Entry | None, secrets: Secrets, problems: Problems) -> AuthSpec:
-    if entry is None:
+def _read_auth(registry: Fields) -> AuthSpec:
+    entry, fields = registry.get("auth"), registry.section("auth", AuthSpec)
+    if entry is None or fields is None:
         return AuthSpec()
-    fields = Fields(entry.value, AUTH, "registry.auth", problems)
-    username, password, token = (
-        _resolved_text(fields, key, secrets, problems) for key in ("username", "password", "token")
-    )
-    given = {key for key in AUTH if fields.get(key)}
+    auth = AuthSpec(**fields.values())
+    given = {key for key in keys_of(AuthSpec) if fields.get(key)}
     if given not in ({"username", "password"}, {"token"}):
         remedy = "write `username` and `password`, or `token`"
-        problems.add(entry.line, "`registry.auth` is neither a user with a password nor a token", remedy)
-    elif username and ":" in username:
+        fields.problems.add(entry.line, "`registry.auth` is neither a user with a password nor a token", remedy)
+    elif auth.username and ":" in auth.username:
         message = "`registry.auth.username` has a colon, which a user's name cannot have in HTTP"
-        problems.add(entry.line, message, "correct the name")
-    return AuthSpec(username=username, password=password, token=token)
+        fields.problems.add(entry.line, message, "correct the name")
+    return auth
 
 
-def _read_tls(entry: Entry | None, secrets: Secrets, problems: Problems) -> TlsSpec:
-    if entry is None:
+def _read_tls(registry: Fields) -> TlsSpec:
+    entry, fields = registry.get("tls"), registry.section("tls", TlsSpec)
+    if entry is None or fields is None:
         return TlsSpec()
-    fields = Fields(entry.value, TLS, "registry.tls", problems)
-    paths = {key: _read_path(fields, key, secrets, problems) for key in ("ca", "certificate", "key")}
+    tls = fields.values()
+    for key in ("ca", "certificate", "key"):
+        written, text = fields.get(key), tls.get(key)
+        if written and text and "\n" in text:
+            message = f"`{fields.path(key)}` is the content of a file where its path is expected"
+            fields.problems.add(written.value.line, message, "write the path alone, without ${file:…}")
+        tls[key] = str(Path.cwd() / text) if text else None
     if not fields.get("certificate") and (fields.get("key") or fields.get("key_password")):
         remedy = "write the file of the certificate that the key belongs to"
-        problems.add(entry.line, "`registry.tls.certificate` is missing", remedy)
-    return TlsSpec(**paths, key_password=_resolved_text(fields, "key_password", secrets, problems))
+        fields.problems.add(entry.line, "`registry.tls.certificate` is missing", remedy)
+    return TlsSpec(**tls)
 
 
-def _read_path(fields: Fields, key: str, secrets: Secrets, problems: Problems) -> str | None:
-    text = _resolved_text(fields, key, secrets, problems)
-    entry = fields.get(key)
-    if text and entry and "\n" in text:
-        message = f"`{fields.path(key)}` is the content of a file where its path is expected"
-        problems.add(entry.value.line, message, "write the path alone, without ${file:…}")
-    return str(Path.cwd() / text) if text else None
-
-
-def _read_context(fields: Fields, problems: Problems) -> str:
-    text, entry = fields.text("context"), fields.get("context")
+def _read_context(registry: Fields) -> str:
+    entry = registry.get("context")
+    text = read_text(entry.value, "registry.context", registry.problems) if entry else None
     if text and entry and not _CONTEXT.fullmatch(text):
         plain = text.strip(":.")
         remedy = (
             f"write `{plain}`" if _CONTEXT.fullmatch(plain) else "use letters, digits, dots, underscores and hyphens"
         )
-        problems.add(entry.value.line, f"`{text}` is not the name of a context", remedy)
+        registry.problems.add(entry.value.line, f"`{text}` is not the name of a context", remedy)
     return text or ""
 
 
@@ -241,32 +248,22 @@ def _spark_property(text: str, key: str, secrets: Secrets) -> str:
     return secrets.resolve(text, key)
 
 
-def _resolved_text(fields: Fields, key: str, secrets: Secrets, problems: Problems) -> str | None:
-    text, entry = fields.text(key), fields.get(key)
-    if text is None or entry is None:
-        return None
-    return problems.attempt(entry.value.line, None, secrets.resolve, text, key)
-
-
-def _check_rest(fields: Fields, entry: Entry, uri: str | None, problems: Problems) -> None:
-    written = fields.get("uri")
-    if written is None:
+def _check_rest(fields: Fields, entry: Entry, uri: str | None) -> None:
+    if fields.get("uri") is None:
         remedy = "write its address, such as `uri: https://catalog/api`"
-        problems.add(entry.line, "`catalog.uri` is missing: a REST catalog has no default", remedy)
+        fields.problems.add(entry.line, "`catalog.uri` is missing: a REST catalog has no default", remedy)
     elif uri and not re.match("https?://", uri):
-        problems.add(written.line, "`catalog.uri` is not an HTTP address", "begin it with http:// or https://")
+        fields.refuse_key("uri", "`catalog.uri` is not an HTTP address", "begin it with http:// or https://")
 
 
-def _check_jdbc(fields: Fields, uri: str | None, problems: Problems) -> None:
-    written = fields.get("uri")
-    if written is None or uri is None:
+def _check_jdbc(fields: Fields, uri: str | None) -> None:
+    if uri is None:
         return
     if not uri.startswith("jdbc:"):
-        remedy = "begin it with jdbc:, or write `type: rest`"
-        problems.add(written.line, "`catalog.uri` is not a JDBC address", remedy)
+        fields.refuse_key("uri", "`catalog.uri` is not a JDBC address", "begin it with jdbc:, or write `type: rest`")
     elif not uri.startswith(_SQLITE) and fields.get("warehouse") is None:
         remedy = "write where tables are stored, such as `warehouse: s3://lake/`"
-        problems.add(written.line, "`catalog.warehouse` is missing: only SQLite has a default", remedy)
+        fields.refuse_key("uri", "`catalog.warehouse` is missing: only SQLite has a default", remedy)
 
 
 def _absolute_uri(uri: str) -> str:
@@ -278,3 +275,92 @@ def _absolute_uri(uri: str) -> str:
 
 def _absolute_path(warehouse: str) -> str:
     return warehouse if _SCHEME.match(warehouse) else str(Path.cwd() / warehouse)
+
+
+def read_maintenance(
+    entry: Entry | None, inherited: MaintenanceSpec, problems: Problems, keys: Mapping[str, Key] = MAINTENANCE_KEYS
+) -> MaintenanceSpec:
+    """Table care as the file wants it; what it leaves out is `inherited`. keys: those that are known here."""
+    if entry is None:
+        return inherited
+    switch = _switch(entry, problems)
+    if switch is not None:
+        return inherited.model_copy(update={"is_on": switch})
+    fields = Fields(entry.value, keys, "maintenance", problems, strange=STRANGE_IN_MAINTENANCE)
+    found = {"is_on": True, **fields.values(), **_orders(fields, problems)}
+    for key in ("snapshots", "orphans"):
+        inner = fields.section(key, MaintenanceSpec, key)
+        found |= inner.values() if inner else {}
+    window = fields.text("window") if "window" in keys else None
+    if window is not None:
+        found["window"] = problems.attempt(entry.line, None, _parse_window, window)
+    return inherited.model_copy(update=found)
+
+
+def _switch(entry: Entry, problems: Problems) -> bool | None:
+    """`maintenance: false` and the like; None for a section."""
+    if isinstance(entry.value, Section):
+        return None
+    if isinstance(entry.value, Scalar) and entry.value.kind == "boolean":
+        return entry.value.text.lower() in ("true", "yes", "on")
+    problems.add(entry.value.line, "`maintenance` is no mapping", "write true, false, or its settings")
+    return True
+
+
+def _orders(fields: Fields, problems: Problems) -> dict[str, Any]:
+    sort, zorder = fields.get("sort"), fields.get("zorder")
+    if sort is not None and zorder is not None:
+        line = max(sort.line, zorder.line)
+        problems.add(line, "`maintenance` has both `sort` and `zorder`", "keep one of them")
+    found: dict[str, Any] = {}
+    for key, entry, form in (("sort", sort, _SORT_COLUMN), ("zorder", zorder, _CURVE_COLUMN)):
+        if entry is not None:
+            columns = _columns(entry, f"maintenance.{key}", form, problems)
+            found = {"sort": (), "zorder": (), key: tuple(text for text, _ in columns)}
+            found["order_lines"] = tuple(line for _, line in columns)
+    return found
+
+
+def check_order(
+    maintenance: MaintenanceSpec, fields: Mapping[str, IcebergType], is_complete: bool, others: Sequence[str] = ()
+) -> Iterator[tuple[int, SpecError]]:
+    """Columns that compaction is to order rows by and cannot, each with its line. fields: columns of the table; others:
+    those of unknown types; is_complete: it has no more.
+    """
+    key, texts = ("zorder", maintenance.zorder) if maintenance.zorder else ("sort", maintenance.sort)
+    for text, line in zip(texts, maintenance.order_lines, strict=True) if maintenance.is_on else ():
+        name = text.partition(" ")[0]
+        if name.split(".")[0] in others:
+            continue
+        kind = find_type(name, fields)
+        what = f"`maintenance.{key}` names a column that"
+        if kind is None and (is_complete or is_declared_otherwise(name, fields)):
+            yield line, SpecError(f"{what} the table does not have: `{name}`", remedy=advice(name, fields))
+        elif kind is not None and key == "zorder" and not (name in fields and isinstance(kind, _ON_A_CURVE)):
+            remedy = "name columns of numbers, text, bytes or times that lie in no other one"
+            yield line, SpecError(f"{what} has no place on a Z-curve: `{name}`", remedy=remedy)
+        elif kind is not None and not kind.is_primitive:
+            remedy = "name a column that is no list, map or struct, or one inside it, such as `a.b`"
+            yield line, SpecError(f"{what} is no single value: `{name}`", remedy=remedy)
+
+
+def _columns(entry: Entry, label: str, form: re.Pattern[str], problems: Problems) -> list[tuple[str, int]]:
+    """What the items say, with their lines."""
+    texts = []
+    for item in read_items(entry.value, label, problems):
+        text = read_text(item, label, problems)
+        if text is not None and form.fullmatch(text) is None:
+            remedy = "write the column's name" + (", with asc or desc after it if need be" if "sort" in label else "")
+            problems.add(item.line, f"`{text}` under `{label}` is not a column", remedy)
+        texts.append((text or "", item.line))
+    return texts
+
+
+def _parse_window(text: str) -> tuple[int, int]:
+    """Minutes of the day (UTC) from and to."""
+    if re.fullmatch(WINDOW_PATTERN, text) is None:
+        raise SpecError(f"`{text}` is not a window", remedy="write two times of the day (UTC), such as `22:00-06:00`")
+    begin, end = (int(part[:2]) * 60 + int(part[3:]) for part in text.split("-"))
+    if begin == end:
+        raise SpecError(f"the window `{text}` is empty", remedy="write two different times, or remove it")
+    return (begin, end)

@@ -1,51 +1,65 @@
-"""One entry under `tables`."""
+"""One entry under `tables`, and `defaults`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pyiceberg.types import IcebergType
 
 from frazil.errors import SpecError
-from frazil.spec.atomic import read_atomic
-from frazil.spec.changes import read_changes
-from frazil.spec.columns import check_columns, read_columns, read_shaping
+from frazil.spec.changes import read_atomic, read_change_settings, read_changes
+from frazil.spec.columns import (
+    check_columns,
+    read_columns,
+    read_infers_timestamps,
+    read_numbers,
+    read_shaping,
+    read_value,
+)
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
-from frazil.spec.envelopes import read_change_settings
-from frazil.spec.maintenance import TABLE_MAINTENANCE, check_order, read_maintenance
+from frazil.spec.keys import Fields, read_items, read_text
 from frazil.spec.models import (
+    DEFAULTS_KEYS,
     METADATA_COLUMNS,
+    STRANGE_IN_DEFAULTS,
+    STRANGE_IN_TABLE,
+    TABLE_KEYS,
+    TABLE_MAINTENANCE_KEYS,
     ColumnSpec,
     CommitSpec,
     DeadLettersSpec,
+    KeySpec,
     LimitsSpec,
     MaintenanceSpec,
     MetadataField,
     Start,
     TableSpec,
     TopicSelector,
+    ValueSpec,
 )
-from frazil.spec.named_columns import check_named_columns
-from frazil.spec.numbers import read_infers_timestamps, read_numbers
-from frazil.spec.partitioning import METADATA_TYPES, check_terms, read_partition_by, read_sort_by
+from frazil.spec.partitioning import METADATA_TYPES, PartitionTerm, check_terms, read_partition_by, read_sort_by
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, integral_value, read_items, read_text
-from frazil.spec.secret_patterns import secrets_of
-from frazil.spec.secrets import has_reference
-from frazil.spec.sections import read_commit
-from frazil.spec.table_properties import check_property
-from frazil.spec.table_vocabulary import OF_ONE_TABLE, STRANGE_IN_DEFAULTS, STRANGE_IN_TABLE, TABLE
+from frazil.spec.secrets import has_reference, secrets_of
+from frazil.spec.sections import check_order, read_commit, read_maintenance
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
-from frazil.spec.units import parse_share, parse_size
-from frazil.spec.values import read_value
-from frazil.spec.vocabulary import DEAD_LETTERS, KEY, LIMITS, VALUE
+from frazil.spec.units import parse_size
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
-_OF_MIRRORS = ("key_columns", "order_by", "deletes")
-"""What a table does not take from `defaults` that says `mode: append` itself, such as a change log among mirrors."""
+_OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes")
+"""Settings of upsert tables, which a table with its own `mode: append`, such as a changelog table, does not take from
+`defaults`.
+"""
+Path = tuple[str, ...]
+_FORMATS = ("write.format.default", "write.delete.format.default")
+_CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
+_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "uncompressed")
+_SIZES = (
+    "write.target-file-size-bytes", "write.parquet.row-group-size-bytes", "write.parquet.page-size-bytes",
+)  # fmt: skip
 
 
 def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
@@ -69,9 +83,9 @@ def read_table(
     problems.attempt(entry.line, None, check_dotted_name, entry.key, 2, "table")
     node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
-        fields = Fields(node, TABLE, "", problems, owner, STRANGE_IN_TABLE)
+        fields = Fields(node, TABLE_KEYS, "", problems, owner, STRANGE_IN_TABLE)
         topics = _read_topics(fields, entry, problems)
-        return _read_settings(entry, fields, topics, (inherited, maintenance), problems)
+        return _read_settings(entry, fields, topics, (inherited, maintenance))
 
 
 def read_defaults(
@@ -80,9 +94,8 @@ def read_defaults(
     """The settings of tables that the file does not declare one by one."""
     if entry is None:
         return None
-    settings = {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE}
-    fields = Fields(entry.value, settings, "", problems, "`defaults`", STRANGE_IN_DEFAULTS)
-    return _read_settings(entry, fields, (), (inherited, maintenance), problems)
+    fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", STRANGE_IN_DEFAULTS)
+    return _read_settings(entry, fields, (), (inherited, maintenance))
 
 
 def _with_defaults(node: Node, defaults: Section | None) -> Node:
@@ -90,9 +103,9 @@ def _with_defaults(node: Node, defaults: Section | None) -> Node:
         return node
     own = {entry.key: entry.value for entry in node.entries}
     mode = own.get("mode")
-    strange = _OF_MIRRORS if isinstance(mode, Scalar) and mode.text == "append" else ()
+    strange = _OF_UPSERT_TABLES if isinstance(mode, Scalar) and mode.text == "append" else ()
     # What is no setting of a table is noted where `defaults` itself is read.
-    missing = TABLE.keys() - {*OF_ONE_TABLE, *own, *strange}
+    missing = DEFAULTS_KEYS.keys() - {*own, *strange}
     return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key in missing)))
 
 
@@ -101,20 +114,19 @@ def _read_settings(
     fields: Fields,
     topics: tuple[TopicSelector, ...],
     inherited: tuple[CommitSpec, MaintenanceSpec],
-    problems: Problems,
 ) -> TableSpec:
-    columns = read_columns(fields.get("columns"), problems)
-    value = read_value(fields.get("value"), VALUE, "value", problems)
-    of_key = read_value(fields.get("key"), KEY, "key", problems)
+    problems, columns = fields.problems, read_columns(fields)
+    value = read_value(fields, "value")
+    of_key = read_value(fields, "key", KeySpec)
     asked = _read_metadata(fields.get("metadata"), problems)
     mode = str(fields.choice("mode"))
-    wrapped = read_change_settings(fields, mode, value["format"], asked, problems)
-    changes = wrapped | read_changes(fields, mode, of_key["format"], wrapped, problems)
+    wrapped = read_change_settings(fields, mode, value.format, asked)
+    changes = wrapped | read_changes(fields, mode, of_key.format, wrapped)
     metadata = changes["metadata"]
     _check_latest(entry, value, topics, problems)
     unknown_fields = fields.choice("unknown_fields")
-    check_columns(fields.get("columns"), columns, metadata, problems)
-    shaping = read_shaping(fields, columns, value["format"], problems)
+    check_columns(fields, columns, metadata)
+    shaping = read_shaping(fields, columns, value.format)
     if unknown_fields == "drop" and not columns and not metadata:
         message = f"table `{entry.key}` drops every field: `unknown_fields` is drop, and no `columns` are declared"
         problems.add(entry.line, message, "declare `columns`")
@@ -126,58 +138,38 @@ def _read_settings(
         "value": value,
         "key": of_key,
         "columns": columns,
+        **fields.values(),
         "unknown_fields": unknown_fields,
-        "rescue": fields.choice("rescue"),
-        "numbers": read_numbers(fields, value["format"], problems),
-        "infers_timestamps": read_infers_timestamps(fields, value["format"], problems),
+        "numbers": read_numbers(fields, value.format),
+        "infers_timestamps": read_infers_timestamps(fields, value.format),
         **shaping,
         **changes,
-        "atomic": read_atomic(fields, topics, wrapped["envelope"], problems),
-        "schema_evolution": fields.choice("schema_evolution"),
-        "on_bad_record": fields.choice("on_bad_record"),
-        "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
-        "limits": _read_limits(fields.get("limits"), problems),
-        **_read_layout(fields, known, problems),
+        "atomic": read_atomic(fields, topics, wrapped["envelope"]),
+        "dead_letters": _read_dead_letters(fields),
+        "limits": _read_limits(fields),
+        **_read_layout(fields, known),
         "commit": read_commit(fields.get("commit"), inherited[0], problems),
-        "maintenance": _read_maintenance(entry, fields, inherited[1], known, problems),
-        "on_data_loss": fields.choice("on_data_loss"),
+        "maintenance": _read_maintenance(entry, fields, inherited[1], known),
         "properties": fields.strings("properties", _table_property),
         "line": entry.line,
     }
-    check_named_columns(fields, settings, columns, problems)
+    _check_named_columns(fields, settings, columns)
     return TableSpec.model_validate(settings)
-
-
-def _read_limits(entry: Entry | None, problems: Problems) -> LimitsSpec:
-    limits = LimitsSpec()
-    if entry is None:
-        return limits
-    fields = Fields(entry.value, LIMITS, "limits", problems)
-    size, record_bytes = fields.quantity("record_size"), limits.record_bytes
-    counts = {"columns": limits.columns, "partitions": limits.partitions}
-    for key in counts:
-        written = fields.get(key)
-        if written is not None:
-            counts[key] = integral_value(written.value) or 0
-            if counts[key] < 1:
-                problems.add(written.value.line, f"`limits.{key}` is no count", "write a whole number, such as 1000")
-    if size is not None:
-        record_bytes = problems.attempt(size.line, record_bytes, parse_size, size.text)
-    return LimitsSpec(**counts, record_bytes=record_bytes)
 
 
 @dataclass(frozen=True)
 class _Known:
-    """Columns of a table as far as the file tells. types: those whose types it tells; others: those whose types it does not;
-    is_complete: there are no more.
-    """
+    """The columns of a table that the file declares or asks for."""
 
+    #: The types of the columns whose type the file fixes.
     types: Mapping[str, IcebergType]
+    #: The columns whose type the file leaves open.
     others: tuple[str, ...]
+    #: Whether the table can have no further columns.
     is_complete: bool
 
     def is_checked(self, path: str) -> bool:
-        """Whether anything is known of a column at this path, were it only that there is none."""
+        """Whether the file fixes the type of the column at this path, or rules the column out."""
         return path.split(".")[0] not in self.others
 
 
@@ -190,48 +182,45 @@ def _known_columns(
     return _Known(types, (*others, RESCUED_COLUMN), unknown_fields != "add" and bool(columns))
 
 
-def _read_layout(fields: Fields, known: _Known, problems: Problems) -> dict[str, Any]:
+def _read_layout(fields: Fields, known: _Known) -> dict[str, Any]:
     """`partition_by` and `sort_by`, checked against the columns whose types the file tells."""
-    partition_by = read_partition_by(fields.get("partition_by"), problems)
-    sort_by = read_sort_by(fields.get("sort_by"), problems)
+    partition_by = read_partition_by(fields.get("partition_by"), fields.problems)
+    sort_by = read_sort_by(fields.get("sort_by"), fields.problems)
     terms = [*(partition_by or ()), *(sort.term for sort in sort_by or ())]
     terms = [term for term in terms if known.is_checked(term.column)]
-    check_terms(terms, known.types, known.is_complete, problems)
+    check_terms(terms, known.types, known.is_complete, fields.problems)
     return {"partition_by": partition_by, "sort_by": sort_by}
 
 
-def _read_maintenance(
-    table: Entry, fields: Fields, inherited: MaintenanceSpec, known: _Known, problems: Problems
-) -> MaintenanceSpec:
+def _read_maintenance(table: Entry, fields: Fields, inherited: MaintenanceSpec, known: _Known) -> MaintenanceSpec:
     """`maintenance`, its order of rows checked likewise, though it is inherited."""
-    maintenance = read_maintenance(fields.get("maintenance"), inherited, problems, TABLE_MAINTENANCE)
+    maintenance = read_maintenance(fields.get("maintenance"), inherited, fields.problems, TABLE_MAINTENANCE_KEYS)
     for line, error in check_order(maintenance, known.types, known.is_complete, known.others):
-        problems.add(line, f"table `{table.key}`: {error.message}", error.remedy)
+        fields.problems.add(line, f"table `{table.key}`: {error.message}", error.remedy)
     return maintenance
 
 
-def _read_dead_letters(entry: Entry | None, problems: Problems) -> DeadLettersSpec:
-    if entry is None:
+def _read_limits(table: Fields) -> LimitsSpec:
+    fields = table.section("limits", LimitsSpec)
+    return LimitsSpec(**fields.values()) if fields else LimitsSpec()
+
+
+def _read_dead_letters(table: Fields) -> DeadLettersSpec:
+    fields = table.section("dead_letters", DeadLettersSpec)
+    if fields is None:
         return DeadLettersSpec()
-    fields = Fields(entry.value, DEAD_LETTERS, "dead_letters", problems)
-    table, share = fields.get("table"), fields.quantity("stop_above")
-    name = fields.text("table")
-    if table is not None and name is not None:
-        problems.attempt(table.value.line, None, check_dotted_name, name, 2, "table")
-    stop_above = DeadLettersSpec().stop_above
-    if share is not None:
-        stop_above = problems.attempt(share.line, stop_above, parse_share, share.text)
-    topic, written = fields.get("topic"), fields.text("topic")
-    if topic is not None and written is not None:
-        problems.attempt(topic.value.line, None, parse_topic, written)
-    return DeadLettersSpec(table=name, topic=written, stop_above=stop_above)
+    found = DeadLettersSpec(**fields.values())
+    name, topic = fields.get("table"), fields.get("topic")
+    if name is not None and found.table is not None:
+        fields.problems.attempt(name.value.line, None, check_dotted_name, found.table, 2, "table")
+    if topic is not None and found.topic is not None:
+        fields.problems.attempt(topic.value.line, None, parse_topic, found.topic)
+    return found
 
 
-def _check_latest(
-    table: Entry, value: Mapping[str, Any], topics: tuple[TopicSelector, ...], problems: Problems
-) -> None:
+def _check_latest(table: Entry, value: ValueSpec, topics: tuple[TopicSelector, ...], problems: Problems) -> None:
     is_many = len(topics) > 1 or any(selector.pattern is not None for selector in topics)
-    if is_many and value.get("source") == "latest" and not value.get("subject"):
+    if is_many and value.source == "latest" and not value.subject:
         message = f"table `{table.key}` reads several topics with `schema: latest`, and each has a subject of its own"
         problems.add(table.line, message, "write `subject: NAME`, or give each topic its table")
 
@@ -307,3 +296,80 @@ def _table_property(text: str, key: str) -> str:
         message = f"`properties.{key}` refers to a secret, and table properties are for everyone to read"
         raise SpecError(message, remedy="write the value, or put it under `catalog.properties`")
     return text
+
+
+def _check_named_columns(fields: Fields, settings: Mapping[str, Any], columns: Sequence[ColumnSpec]) -> None:
+    """Notes columns of record metadata that `metadata` does not ask for, and keys and orders of fields that are left out.
+    settings: of the table, by name.
+    """
+    declared = {column.name: column for column in columns}
+    metadata = set(settings["metadata"].values())
+    for key, line, name, text in _named(fields, settings):
+        first = name.split(".")[0]
+        field = next((field for field, usual in METADATA_COLUMNS.items() if usual == first), None)
+        if field is not None and first not in declared and first not in metadata:
+            message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not ask for it"
+            fields.problems.add(line, message, f"write `metadata: [{field}]`")
+        elif key in ("key_columns", "order_by") and first not in metadata:
+            if first not in declared and columns and settings["unknown_fields"] != "add":
+                message = f"`{key}` has `{name}`, which `columns` does not declare and `unknown_fields` keeps away"
+                fields.problems.add(line, message, "declare it under `columns`")
+            path = _field_of(name, declared)
+            if path is not None and not _makes_names(settings):
+                taken = () if first in declared else settings["include"]
+                _check_taken(key, line, path, taken, settings["exclude"], fields.problems)
+
+
+def _named(fields: Fields, settings: Mapping[str, Any]) -> Iterator[tuple[str, int, str, str]]:
+    """Each setting that names a column, its line, the column, and how it is written."""
+    terms: list[tuple[str, PartitionTerm]] = [("partition_by", term) for term in settings["partition_by"] or ()]
+    terms += [("sort_by", sort.term) for sort in settings["sort_by"] or ()]
+    yield from ((key, term.line, term.column, term.text) for key, term in terms)
+    for key, names in (("key_columns", settings["key_columns"]), ("order_by", (settings["order_by"],))):
+        entry = fields.get(key)
+        yield from ((key, entry.line, name, name) for name in names if entry is not None and name)
+
+
+def _field_of(name: str, declared: Mapping[str, ColumnSpec]) -> Path | None:
+    """The path of the field that feeds a column; None where it comes from something else than the record's value."""
+    first, *rest = name.split(".")
+    column = declared.get(first)
+    if column is None:
+        return (first, *rest)
+    return None if column.is_own else (*(column.field or (first,)), *rest)
+
+
+def _makes_names(settings: Mapping[str, Any]) -> bool:
+    """Whether the names of columns are made from fields, so that the field of a column is not known yet."""
+    return settings["flatten"] is not None or settings["column_case"] != "keep"
+
+
+def _check_taken(
+    key: str, line: int, path: Path, include: Sequence[Path], exclude: Sequence[Path], problems: Problems
+) -> None:
+    """Without a value every record would be a bad one."""
+    name = ".".join(path)
+    if any(path[: len(out)] == out for out in exclude):
+        problems.add(line, f"`exclude` leaves out `{name}`, which `{key}` asks for", "take it out of one of them")
+    elif include and not any(path[: len(taken)] == taken[: len(path)] for taken in include):
+        problems.add(line, f"`include` does not take `{name}`, which `{key}` asks for", "add it to `include`")
+
+
+def check_property(text: str, key: str) -> None:
+    """Raises a SpecError for a value that no file could be written with."""
+    if key in _FORMATS and text.lower() != "parquet":
+        raise SpecError(f"`properties.{key}` is `{text}`, and Frazil writes Parquet", remedy="remove it")
+    if key == _CODEC and text.lower() not in _CODECS:
+        raise SpecError(f"`properties.{key}` cannot be `{text}`", remedy=advice(text, _CODECS))
+    if key == _LEVEL and re.fullmatch(r"-?[0-9]+|null", text, re.ASCII) is None:
+        raise SpecError(f"`properties.{key}` is `{text}`, which is no level", remedy="write a number, such as 3")
+    if key in _SIZES and not (_is_whole(text) and int(text)):
+        size_bytes = 128 * 1024 * 1024
+        with suppress(SpecError):
+            size_bytes = parse_size(text)
+        message = f"`properties.{key}` is `{text}`, and Iceberg takes a number of bytes"
+        raise SpecError(message, remedy=f"write it in bytes, such as {size_bytes}")
+
+
+def _is_whole(text: str) -> bool:
+    return text.isdecimal() and text.isascii()

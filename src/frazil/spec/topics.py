@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from frazil.errors import SpecError
 from frazil.spec.document import Items, Node, Scalar, Section
-from frazil.spec.models import Start, TopicSelector
+from frazil.spec.keys import TEXT, Form, JsonSchema, describe, read_items, read_text, whole_number
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import describe, integral_value, read_items, read_text
 
 _START_REMEDY = "write earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or {partition: offset}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -18,6 +20,62 @@ _FIRST_PLAUSIBLE_MS = 10**11
 _LAST_PLAUSIBLE_MS = 10**14
 _MAX_PARTITION = 2**31 - 1
 _MAX_OFFSET = 2**63 - 1
+
+TOPIC = Form({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, read=TEXT.read)
+_SELECTOR: JsonSchema = {"type": "string", "pattern": "^([A-Za-z0-9._-]{1,249}|/.+/)$"}
+SELECTORS = Form({"anyOf": [_SELECTOR, {"type": "array", "items": _SELECTOR, "minItems": 1, "uniqueItems": True}]})
+_OFFSETS: JsonSchema = {
+    "type": "object",
+    "minProperties": 1,
+    "propertyNames": {"pattern": "^[0-9]+$"},
+    "additionalProperties": {"type": "integer", "minimum": 0},
+}
+_OFFSETS_OF_TOPICS: JsonSchema = {"type": "object", "minProperties": 1, "additionalProperties": _OFFSETS}
+START = Form(
+    {
+        "anyOf": [
+            {"enum": ["earliest", "latest"]},
+            {"type": "string", "pattern": "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}", "examples": ["2026-01-31T00:00:00Z"]},
+            {"type": "integer", "minimum": 0, "description": "Milliseconds since the epoch."},
+            {**_OFFSETS, "description": "Partition to first offset, of a table with one topic."},
+            {**_OFFSETS_OF_TOPICS, "description": "Topic to partition to first offset."},
+        ]
+    }
+)
+
+
+class TopicSelector(BaseModel):
+    """One topic by its name, or every topic that a regular expression finds.
+
+    A pattern is searched for, not anchored: `/^device-/` and `/device/` mean what they say, and `/device/` also finds
+    `my-device-1`. It never selects a topic whose name begins with `__`: those are Kafka's own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    #: The topic's name; None where there is a pattern.
+    literal: str | None = None
+    #: The regular expression, without slashes; None where there is a name.
+    pattern: str | None = None
+
+    def matches(self, topic: str) -> bool:
+        """Whether this selects `topic`."""
+        if self.pattern is None:
+            return topic == self.literal
+        return not topic.startswith("__") and re.search(self.pattern, topic) is not None
+
+
+class Start(BaseModel):
+    """Where a table without progress begins to read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    kind: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
+    #: Of the kind `timestamp`: milliseconds since the epoch.
+    timestamp_ms: int | None = None
+    #: Of the kind `offsets`: topic to partition to the offset that is read first. The topic is None where the file does not
+    #: name it, because the table has only one.
+    offsets: Mapping[str | None, Mapping[int, int]] = {}
 
 
 def parse_topic(text: str) -> TopicSelector:
@@ -89,7 +147,7 @@ def check_offset_topics(start: Start, selectors: Iterable[TopicSelector]) -> Non
 
 
 def _epoch_ms(scalar: Scalar) -> int:
-    number = integral_value(scalar)
+    number = whole_number(scalar)
     if number is None or not _FIRST_PLAUSIBLE_MS <= number < _LAST_PLAUSIBLE_MS:
         message = f"`start: {scalar.text}` is not a time in milliseconds since the epoch"
         raise SpecError(message, remedy="write milliseconds, 13 digits, or a timestamp such as 2026-01-31T00:00:00Z")
@@ -125,7 +183,7 @@ def _offsets_of(section: Section) -> dict[int, int]:
     offsets: dict[int, int] = {}
     for entry in section.entries:
         partition = int(entry.key) if re.fullmatch(r"[0-9]{1,10}", entry.key, re.ASCII) else _MAX_PARTITION + 1
-        offset = integral_value(entry.value)
+        offset = whole_number(entry.value)
         if partition > _MAX_PARTITION or offset is None or offset > _MAX_OFFSET or partition in offsets:
             message = f"`start` has `{entry.key}`, which is not a partition with its first offset"
             raise SpecError(message, remedy="write whole numbers once each, such as {0: 1200, 1: 1180}")

@@ -63,6 +63,23 @@ def parse_share(text: str) -> float:
     return float(match[1]) / 100
 
 
+def duration_text(seconds: float) -> str:
+    """The duration as a pipeline file writes it, in the largest unit that gives a whole number."""
+    unit = next(unit for unit in reversed(SECONDS_OF) if seconds % SECONDS_OF[unit] == 0)
+    return f"{seconds / SECONDS_OF[unit]:g}{unit}"
+
+
+def size_text(size_bytes: int) -> str:
+    """The size as a pipeline file writes it, in the largest binary unit that gives a whole number."""
+    unit = next(unit for unit in reversed(BYTES_OF) if size_bytes % BYTES_OF[unit] == 0)
+    return f"{size_bytes // BYTES_OF[unit]}{unit}"
+
+
+def share_text(share: float) -> str:
+    """The share, 0 to 1, as a percentage."""
+    return f"{share * 100:g}%"
+
+
 def _number(text: str) -> str:
     match = re.match(r"[0-9]+(?:\.[0-9]+)?", text, re.ASCII)
     return match[0] if match else ""

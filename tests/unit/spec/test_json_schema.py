@@ -10,22 +10,27 @@ from jsonschema import Draft202012Validator
 
 from frazil.errors import SpecError
 from frazil.spec import json_schema
-from frazil.spec.maintenance import MAINTENANCE, ORPHANS, SNAPSHOTS, TABLE_MAINTENANCE
-from frazil.spec.table_vocabulary import ATOMIC, ENVELOPE, INFER, OF_ONE_TABLE, TABLE
-from frazil.spec.vocabulary import (
-    AUTH,
-    CATALOG,
-    COLUMN,
-    COMMIT,
-    DEAD_LETTERS,
-    FLATTEN,
-    KEY,
-    LIMITS,
-    PIPELINE,
-    REGISTRY,
-    SPARK,
-    TLS,
-    VALUE,
+from frazil.spec.keys import keys_of
+from frazil.spec.models import (
+    OF_ALL_TABLES,
+    OF_ONE_TABLE,
+    AtomicSpec,
+    AuthSpec,
+    CatalogSpec,
+    ColumnSpec,
+    CommitSpec,
+    DeadLettersSpec,
+    EnvelopeSpec,
+    FlattenSpec,
+    KeySpec,
+    LimitsSpec,
+    MaintenanceSpec,
+    PipelineSpec,
+    RegistrySpec,
+    SparkSpec,
+    TableSpec,
+    TlsSpec,
+    ValueSpec,
 )
 from tests.unit.spec.pipeline_file import HEAD, Load
 
@@ -205,30 +210,30 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
     schema = json_schema()
     sections = {name: part["properties"] for name, part in schema["$defs"].items() if name != "kafka"}
     known = {
-        "registry": REGISTRY,
-        "auth": AUTH,
-        "tls": TLS,
-        "catalog": CATALOG,
-        "spark": SPARK,
-        "commit": COMMIT,
-        "maintenance": MAINTENANCE,
-        "table_maintenance": TABLE_MAINTENANCE,
-        "snapshots": SNAPSHOTS,
-        "orphans": ORPHANS,
-        "dead_letters": DEAD_LETTERS,
-        "limits": LIMITS,
-        "flatten": FLATTEN,
-        "value": VALUE,
-        "key": KEY,
-        "column": COLUMN,
-        "envelope": ENVELOPE,
-        "atomic": ATOMIC,
-        "infer": INFER,
-        "table": TABLE,
-        "defaults": {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE},
+        "registry": set(keys_of(RegistrySpec)),
+        "auth": set(keys_of(AuthSpec)),
+        "tls": set(keys_of(TlsSpec)),
+        "catalog": set(keys_of(CatalogSpec)),
+        "spark": set(keys_of(SparkSpec)),
+        "commit": set(keys_of(CommitSpec)),
+        "maintenance": set(keys_of(MaintenanceSpec)),
+        "table_maintenance": set(keys_of(MaintenanceSpec)) - {*OF_ALL_TABLES},
+        "snapshots": {"age", "count"},
+        "orphans": {"age"},
+        "dead_letters": set(keys_of(DeadLettersSpec)),
+        "limits": set(keys_of(LimitsSpec)),
+        "flatten": set(keys_of(FlattenSpec)),
+        "value": set(keys_of(ValueSpec)),
+        "key": set(keys_of(KeySpec)),
+        "column": set(keys_of(ColumnSpec)),
+        "envelope": set(keys_of(EnvelopeSpec)),
+        "atomic": set(keys_of(AtomicSpec)),
+        "infer": {"timestamps"},
+        "table": set(keys_of(TableSpec)),
+        "defaults": set(keys_of(TableSpec)) - {*OF_ONE_TABLE},
     }
-    assert set(schema["properties"]) == set(PIPELINE)
-    assert {name: set(part) for name, part in sections.items()} == {name: set(part) for name, part in known.items()}
+    assert set(schema["properties"]) == set(keys_of(PipelineSpec))
+    assert {name: set(part) for name, part in sections.items()} == known
     parts = [schema["properties"], schema["$defs"]["kafka"]["properties"], *sections.values()]
     assert [key for part in parts for key, value in part.items() if not value.get("description")] == []
 

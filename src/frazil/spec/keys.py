@@ -1,0 +1,436 @@
+"""How a model declares the keys of the pipeline file, and how a section is read by them.
+
+A key is declared once, as the field of a model that it fills: the type or its `Form`, the default, and the meaning in the
+docstring below the field. Readers, JSON Schema and the reference page take everything from there. A reader notes a problem
+and continues with a stand-in, so that one run finds many mistakes; a file with a problem gives no spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from frazil.spec.document import Entry, Items, Node, Scalar, Section
+from frazil.spec.problems import Problems, advice
+from frazil.spec.secrets import Secrets
+from frazil.spec.units import (
+    DURATION_PATTERN,
+    SIZE_PATTERN,
+    duration_text,
+    parse_duration,
+    parse_share,
+    parse_size,
+    share_text,
+    size_text,
+)
+
+JsonSchema = Mapping[str, Any]
+Word = str | int | bool
+
+
+NOT_A_KEY = "not a key"
+"""Marks a field of a model that no key of the file fills."""
+_NOUNS = {
+    "text": "text",
+    "boolean": "a boolean",
+    "integer": "a number",
+    "number": "a number",
+    "time": "a time",
+    "nothing": "empty",
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the value of a key is written in the file."""
+
+    #: JSON Schema of the value as the user writes it.
+    schema: JsonSchema
+    #: Turns a default of the model into the word that the user would write; None where no single word can say it.
+    write: Callable[[Any], Word] | None = None
+    #: Reads the value of a key that the file has, None where it is wrong; without it the section's own reader does.
+    read: Callable[[Fields, str], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of the file. A key that is promised but not built stays declared, so that it is told from a misspelt one."""
+
+    #: How the value is written; None where it is one of `choices` and nothing else.
+    form: Form | None = None
+    #: The key where it is not the name of the model's field; `a.b` is the key `b` in the section `a`.
+    name: str = ""
+    #: What the key means; the docstring of the model's field unless written.
+    description: str = ""
+    #: The words that the value can be; those of the field and those that are not built unless written.
+    choices: tuple[Word, ...] = ()
+    #: The choices that this version refuses.
+    not_built: tuple[Word, ...] = ()
+    #: The value of a file that leaves the key out, as the user would write it; the field's default unless written.
+    default: Word | None = None
+    #: Whether this version takes the key at all.
+    is_built: bool = True
+    #: The model's field.
+    field: str = ""
+
+    @property
+    def built(self) -> tuple[Word, ...]:
+        """The choices that this version can do."""
+        return tuple(choice for choice in self.choices if choice not in self.not_built)
+
+
+def section(name: str) -> Form:
+    """A mapping with keys of its own: `name` in the definitions of the JSON Schema."""
+    return Form({"$ref": f"#/$defs/{name}"})
+
+
+@cache
+def keys_of(model: type[BaseModel], inside: str = "") -> Mapping[str, Key]:
+    """The keys that a model declares, by name, in its order; `inside`: those of the section of this name."""
+    found: dict[str, Key] = {}
+    for field_name, field in model.model_fields.items():
+        for key in _declared(field):
+            outer, _, name = (key.name or field_name).rpartition(".")
+            if outer == inside:
+                found[name] = replace(_complete(key, name, field), field=field_name)
+    return MappingProxyType(found)
+
+
+def _declared(field: FieldInfo) -> list[Key]:
+    """The keys that fill a field, in order: those with a description of their own, and the one that the field describes."""
+    if NOT_A_KEY in field.metadata:
+        return []
+    keys = [Key(one) if isinstance(one, Form) else one for one in field.metadata if isinstance(one, Form | Key)]
+    return keys if any(not key.description for key in keys) else [*keys, Key()]
+
+
+def _complete(key: Key, name: str, field: FieldInfo) -> Key:
+    """The key with what the model's field says of it."""
+    choices = key.choices
+    if key.form is None and not choices:
+        words = (True, False) if field.annotation is bool else _words_of(field.annotation)
+        choices = (*words, *key.not_built)
+    default = key.default
+    if default is None and not field.is_required() and field.default not in (None, ""):
+        if key.form is None and field.default in choices:
+            default = field.default
+        elif key.form is not None and key.form.write is not None:
+            default = key.form.write(field.default)
+    description = key.description or " ".join((field.description or "").split())
+    return replace(key, name=name, description=description, choices=choices, default=default)
+
+
+def _words_of(annotation: Any) -> tuple[Word, ...]:
+    """The words of a Literal; an empty one stands for a key that is not written."""
+    assert get_origin(annotation) is Literal, annotation
+    return tuple(word for word in get_args(annotation) if word != "")
+
+
+def _as_written(value: Any) -> Word:
+    """The value itself."""
+    word: Word = value
+    return word
+
+
+_SHARE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*%$"
+TEXT = Form({"type": "string", "minLength": 1}, _as_written, lambda fields, key: fields.text(key))
+STRINGS = Form({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+
+
+def quantity(schema: JsonSchema, write: Callable[[Any], Word], parse: Callable[[str], float]) -> Form:
+    """A number with its unit."""
+    return Form(schema, write, lambda fields, key: fields.parsed(key, parse))
+
+
+DURATION = quantity(
+    {"type": "string", "pattern": DURATION_PATTERN, "examples": ["500ms", "2s", "5m", "1h"]},
+    duration_text,
+    parse_duration,
+)
+SIZE = quantity(
+    {"type": "string", "pattern": SIZE_PATTERN, "examples": ["64MiB", "128MiB", "1GiB"]}, size_text, parse_size
+)
+PATHS = Form(
+    {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "examples": ["id", "user.name", "order.*"]},
+        "minItems": 1,
+        "uniqueItems": True,
+    }
+)
+TYPE_WORD: JsonSchema = {
+    "type": "string",
+    "minLength": 1,
+    "examples": ["long", "timestamptz(ms)", "decimal(18,2)", "list<string>", "map<string,double>", "struct<a: int>"],
+}
+
+
+def text_like(*examples: str) -> Form:
+    """Text of which these are examples."""
+    return Form({**TEXT.schema, "examples": list(examples)})
+
+
+def share(*examples: str) -> Form:
+    """A percentage of which these are examples."""
+    schema = {"type": "string", "pattern": _SHARE_PATTERN, "examples": list(examples)}
+    return quantity(schema, share_text, parse_share)
+
+
+def count(example: int) -> Form:
+    """A whole number from 1 on."""
+    return Form({"type": "integer", "minimum": 1}, _as_written, lambda fields, key: fields.count(key, example))
+
+
+def with_switch(form: Form) -> Form:
+    """true or false, or the form."""
+    return Form({"anyOf": [{"type": "boolean"}, form.schema]})
+
+
+def describe(node: Node) -> str:
+    """What `node` is, for messages; never its value."""
+    if isinstance(node, Scalar):
+        return _NOUNS[node.kind]
+    return "a list" if isinstance(node, Items) else "a mapping"
+
+
+def read_text(node: Node, label: str, problems: Problems) -> str | None:
+    """The text of `node`; what YAML takes for a number, a boolean or nothing is refused with the way to write it."""
+    if isinstance(node, Scalar) and node.kind == "text" and node.text:
+        return node.text
+    remedy = f"write text after `{label}:`"
+    if isinstance(node, Scalar) and node.kind not in ("text", "nothing"):
+        remedy = "put it in quotes"
+        if node.kind == "boolean":
+            remedy += ": YAML reads a bare yes, no, on, off, true or false as a boolean"
+    what = "empty" if isinstance(node, Scalar) and not node.text else describe(node)
+    problems.add(node.line, f"`{label}` is {what} where text is expected", remedy)
+    return None
+
+
+def read_string(node: Node, label: str, problems: Problems) -> str | None:
+    """A property's value as a string: numbers as written, booleans as `true` and `false`."""
+    if not isinstance(node, Scalar) or node.kind == "nothing":
+        problems.add(
+            node.line, f"`{label}` is {describe(node)} where one value is expected", "write one value, or remove it"
+        )
+        return None
+    if node.kind != "boolean":
+        return node.text
+    if node.text.lower() in ("true", "false"):
+        return node.text.lower()
+    remedy = "write true or false, or put the word in quotes"
+    problems.add(node.line, f"YAML reads the bare yes, no, on or off of `{label}` as a boolean", remedy)
+    return None
+
+
+def read_strings(
+    node: Node, label: str, problems: Problems, convert: Callable[[str, str], str] | None = None
+) -> dict[str, str]:
+    """A mapping of properties; `convert(value, key)` makes the final value and may raise a SpecError."""
+    strings: dict[str, str] = {}
+    for entry in _entries(node, f"`{label}`", problems):
+        text = read_string(entry.value, f"{label}.{entry.key}", problems)
+        if text is None:
+            continue
+        if convert is not None:
+            text = problems.attempt(entry.value.line, text, convert, text, entry.key)
+        strings[entry.key] = text
+    return strings
+
+
+def read_items(node: Node, label: str, problems: Problems) -> tuple[Node, ...]:
+    """The items of a list."""
+    if isinstance(node, Items):
+        return node.items
+    message = f"`{label}` is {describe(node)} where a list is expected"
+    problems.add(node.line, message, "write a list, such as `[a, b]`, or remove it")
+    return ()
+
+
+def whole_number(node: Node) -> int | None:
+    """The number of a scalar that is a whole, not negative one."""
+    if isinstance(node, Scalar) and node.kind == "integer" and re.fullmatch(r"[0-9]{1,19}", node.text, re.ASCII):
+        return int(node.text)
+    return None
+
+
+def _entries(node: Node, label: str, problems: Problems) -> tuple[Entry, ...]:
+    if isinstance(node, Section):
+        return node.entries
+    message = f"{label} is {describe(node)} where a mapping is expected"
+    problems.add(node.line, message, "write `key: value` pairs, or remove it")
+    return ()
+
+
+class Fields:
+    """The known keys of one section, `label` being its path in messages, `owner` what it belongs to if it has none.
+
+    strange: keys that are known in another place, and what to do about them. secrets: of a section whose texts may refer to
+    some. Made, it has already noted every unknown
+    key and every key that is not built.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        keys: Mapping[str, Key],
+        label: str,
+        problems: Problems,
+        owner: str = "the file",
+        strange: Mapping[str, str] = {},
+        secrets: Secrets | None = None,
+    ) -> None:
+        self._keys = keys
+        self._label = label
+        self._owner = f"`{label}`" if label else owner
+        self.problems = problems
+        self._secrets = secrets
+        self._strange = strange
+        self._entries: dict[str, Entry] = {}
+        for entry in _entries(node, self._owner, problems):
+            self._admit(entry)
+
+    def get(self, key: str) -> Entry | None:
+        """The entry of `key`, if the file has it."""
+        return self._entries.get(key)
+
+    def refuse_key(self, key: str, message: str, remedy: str) -> None:
+        """Notes a problem at the line of `key`, or of no line if the file does not have the key."""
+        entry = self.get(key)
+        self.problems.add(entry.line if entry else 0, message, remedy)
+
+    def refuse_value(self, key: str, message: str, remedy: str) -> None:
+        """Notes a problem at the line of the value of `key`, which the file has."""
+        self.problems.add(self._entries[key].value.line, message, remedy)
+
+    def path(self, key: str) -> str:
+        """How messages name `key`."""
+        return f"{self._label}.{key}" if self._label else key
+
+    def values(self) -> dict[str, Any]:
+        """What the section has, by the fields of its model: every choice, and every form that can be read by itself."""
+        found = {}
+        for key in self._keys.values():
+            if key.name in self._entries and (key.form is None or key.form.read is not None):
+                value = (
+                    self.choice(key.name)
+                    if key.form is None or key.form.read is None
+                    else key.form.read(self, key.name)
+                )
+                if value is not None:
+                    found[key.field] = value
+        return found
+
+    def section(self, key: str, model: type[BaseModel], inside: str = "") -> Fields | None:
+        """The keys of the section under `key`, which `model` declares; None if it is absent."""
+        entry = self.get(key)
+        if entry is None:
+            return None
+        return Fields(entry.value, keys_of(model, inside), self.path(key), self.problems, secrets=self._secrets)
+
+    def text(self, key: str) -> str | None:
+        """The text of `key`, its secrets put in; None if it is absent or wrong."""
+        entry = self.get(key)
+        text = read_text(entry.value, self.path(key), self.problems) if entry else None
+        if entry is None or text is None or self._secrets is None:
+            return text
+        return self.problems.attempt(entry.value.line, None, self._secrets.resolve, text, key)
+
+    def parsed(self, key: str, parse: Callable[[str], Any]) -> Any:
+        """What `parse` makes of the quantity of `key`; None if it is absent or wrong."""
+        written = self.quantity(key)
+        return self.problems.attempt(written.line, None, parse, written.text) if written else None
+
+    def count(self, key: str, example: int) -> int | None:
+        """The whole number of `key`, at least 1; None if it is absent or wrong."""
+        entry = self.get(key)
+        number = whole_number(entry.value) if entry else None
+        if entry is not None and not number:
+            self.refuse_value(key, f"`{self.path(key)}` is no count", f"write a whole number, such as {example}")
+        return number or None
+
+    def quantity(self, key: str) -> Scalar | None:
+        """The scalar of `key`, a number with its unit; a bare number passes, for the unit's own message."""
+        entry = self.get(key)
+        if entry is None:
+            return None
+        if isinstance(entry.value, Scalar) and entry.value.kind in ("text", "integer", "number"):
+            return entry.value
+        read_text(entry.value, self.path(key), self.problems)
+        return None
+
+    def strings(self, key: str, convert: Callable[[str, str], str] | None = None) -> dict[str, str]:
+        """The properties under `key`."""
+        entry = self.get(key)
+        return read_strings(entry.value, self.path(key), self.problems, convert) if entry else {}
+
+    def choice(self, key: str) -> Word:
+        """The chosen word of `key`, or its default."""
+        setting = self._keys[key]
+        entry = self.get(key)
+        if entry is not None:
+            word = _word(entry.value)
+            if word is not None and _is_one_of(word, setting.built):
+                return word
+            self._refuse_choice(entry, setting, word)
+        assert setting.default is not None or entry is not None, key
+        return setting.default if setting.default is not None else setting.built[0]
+
+    def _refuse_choice(self, entry: Entry, setting: Key, word: Word | None) -> None:
+        label = self.path(entry.key)
+        built = ", ".join(_spell(choice) for choice in setting.built)
+        if word is None and setting.form is not None and isinstance(entry.value, Section):
+            message, remedy = f"`{label}` with a mapping is not available in this version", f"available: {built}"
+        elif word is None:
+            message = f"`{label}` is {describe(entry.value)} where one of its words is expected"
+            remedy = f"write one of: {built}"
+        elif _is_one_of(word, setting.not_built):
+            message, remedy = f"`{label}: {_spell(word)}` is not available in this version", f"available: {built}"
+        else:
+            words = [_spell(choice) for choice in setting.choices]
+            message = f"`{label}` cannot be `{_spell(word)}`"
+            unquoted = _spell(word) in words
+            remedy = "write it without quotes" if unquoted else advice(_spell(word), words, built.split(", "))
+        self.problems.add(entry.value.line, message, remedy)
+
+    def _admit(self, entry: Entry) -> None:
+        setting = self._keys.get(entry.key)
+        if setting is None and entry.key in self._strange:
+            message = f"`{self.path(entry.key)}` does not belong here"
+            self.problems.add(entry.line, message, self._strange[entry.key], is_cause=True)
+        elif setting is None:
+            remedy = advice(entry.key, self._keys)
+            self.problems.add(entry.line, f"unknown key `{entry.key}` in {self._owner}", remedy, is_cause=True)
+        elif not setting.is_built:
+            word = _word(entry.value)
+            shown = self.path(entry.key)
+            if word is not None and _is_one_of(word, setting.choices):
+                shown += f": {_spell(word)}"
+            self.problems.add(entry.line, f"`{shown}` is not available in this version", "remove it")
+        else:
+            self._entries[entry.key] = entry
+
+
+def _word(node: Node) -> Word | None:
+    if not isinstance(node, Scalar) or node.kind == "nothing":
+        return None
+    if node.kind == "boolean":
+        return node.text.lower() in ("true", "yes", "on")
+    number = whole_number(node)
+    return node.text if number is None else number
+
+
+def _is_one_of(word: Word, words: tuple[Word, ...]) -> bool:
+    """Membership that tells 1 from true."""
+    return any(word == other and type(word) is type(other) for other in words)
+
+
+def _spell(word: Word) -> str:
+    return str(word).lower() if isinstance(word, bool) else str(word)
