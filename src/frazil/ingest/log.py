@@ -68,10 +68,12 @@ def note_isolated(table: Table, records: Iterable[BadRecord]) -> None:
 def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped:
     """Why a table stops whose task fails, where no single record can be found that it fails for."""
     first = found.together[0] if found.together else None
-    reason = f"records end the task that reads them, and none does so alone: {first.reason if first else error.message}"
+    reason = (
+        f"records crash the task that reads them, and no single record does: {first.reason if first else error.message}"
+    )
     remedy = (
-        "look at the records of this range; to go on behind them write `start` with the offset of each partition and"
-        " give the table a new name"
+        "inspect the records of this range; to continue behind them write `start` with the offset of each partition"
+        " and give the table a new name"
     )
     return TableStopped(reason, remedy, batch.place)
 

@@ -179,6 +179,6 @@ def no_leader(partition: Partition) -> UnavailableError:
     """What is said of a table that waits for this partition."""
     return UnavailableError(
         f"partition {partition[1]} of topic {partition[0]} has no leader, or one that does not answer",
-        remedy="see whether the brokers that hold it run; what the others have is read on",
+        remedy="check that the brokers of the partition are running; other partitions are still read",
         where=f"topic {partition[0]}, partition {partition[1]}",
     )
