@@ -55,7 +55,7 @@ def test_a_write_that_finds_no_room_is_tried_again(cramped: Cramped, step: str) 
     with cramped.points[step, "enospc"].armed():
         cramped.produce()
         cramped.wait_for_failures(run, "No space left on device")
-        assert "make room" in cramped.pipeline.wait_for_state(run, cramped.table, "backing off")["remedy"]
+        assert "free disk space" in cramped.pipeline.wait_for_state(run, cramped.table, "backing off")["remedy"]
     cramped.check()
 
 
