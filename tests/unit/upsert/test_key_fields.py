@@ -23,7 +23,7 @@ from tests.unit.upsert.test_upsert_keys import AvroScenario
 from tests.unit.upsert.test_upsert_service import UpsertScenario
 from tests.unit.upsert.upsert_source import HEARTBEAT, Row, SourceRecord, UpsertSource, tombstone
 
-_FOUND_BY = "the table's rows are found by id: name the table's `key_columns`"
+_FOUND_BY = "the table's rows are identified by id: name the table's `key_columns`"
 _WIDER = f"the fields of the record's key are id, region, and {_FOUND_BY}"
 _NO_KEY = "the record has no key, as of a source's table without a primary key: name the table's `key_columns`"
 
