@@ -61,7 +61,7 @@ def test_a_table_whose_records_make_no_change_of_a_row_says_what_they_are(tmp_pa
     event = {"status": "BEGIN", "id": "571", "ts_ms": 1, "event_count": None, "data_collections": None}
     scene.feed("a", event, {"ts_ms": 1})
     table = only(scene.catch_up(turns=60))
-    told = "those that were read make no change of a row (heartbeat, transaction)"
+    told = "those that were read change no row (heartbeat, transaction)"
     assert table.status.reason == f"no record has a field yet, so the table has no column; {told}"
 
 
