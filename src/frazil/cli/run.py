@@ -180,7 +180,7 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
             return open_catalog(jvm, spec)
         except UnavailableError as error:
             log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
-            timeouts.note_outage(error)
+            timeouts.record_outage(error)
             clock.sleep(min(jitter(delay_s), timeouts.left_s))
             delay_s = min(30.0, delay_s * 2)
 

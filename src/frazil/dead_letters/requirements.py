@@ -12,7 +12,7 @@ from frazil.failpoints import hit
 from frazil.ingest.no_op_changes import find_no_op_change
 from frazil.ingest.schema_changes import accept_columns, adder, within_limit
 from frazil.ingest.schemas import Schemas
-from frazil.ingest.table import Table, note_key_columns
+from frazil.ingest.table import Table, set_key_columns
 from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_fields
 
 
@@ -73,7 +73,7 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
             return
         change = within_limit(table, adder(table.spec, accepted, sorted(needs.made_optional)))
         hit("replay.evolving")
-        state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
+        state = set_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
         table.schema.no_op_change = find_no_op_change(
             table.state, state, accepted, needs.made_optional, table.schema.no_op_change
         )

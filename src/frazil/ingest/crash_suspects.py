@@ -46,7 +46,7 @@ class Suspects:
         """How often the JVM has died while the table was read by itself."""
         return self._known[table].deaths if table in self._known else 0
 
-    def note_death(self, reading: Mapping[str, Planned]) -> None:
+    def record_death(self, reading: Mapping[str, Planned]) -> None:
         """Remembers the tables that were read when the JVM died. One that was read by itself is the likely cause."""
         is_alone = len(reading) == 1
         for name, planned in reading.items():

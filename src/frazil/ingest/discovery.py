@@ -36,14 +36,14 @@ class Discovery:
 
     def refresh_topics(self) -> None:
         """Finds new topics and partitions; a top-level topic that appears gets its table."""
-        self.take(self.look())
+        self.set_topics(self.find_topics())
 
-    def look(self) -> dict[str, TopicDescription]:
+    def find_topics(self) -> dict[str, TopicDescription]:
         """The topics that the file's tables may be fed by. Changes nothing: any thread may ask."""
         selectors = [*self._spec.topics, *(s for table in [*self.tables.values()] for s in table.spec.topics)]
         return self._source.topics(lambda name: any(selector.matches(name) for selector in selectors))
 
-    def take(self, found: dict[str, TopicDescription]) -> None:
+    def set_topics(self, found: dict[str, TopicDescription]) -> None:
         """Gives tables the topics that were found, and a top-level topic that has appeared its table."""
         for name in found:
             table = f"{self._spec.namespace}.{name}"

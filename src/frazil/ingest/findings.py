@@ -41,7 +41,7 @@ class OversizedRecords:
     noted for every batch from now on.
     """
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002  (one signature for all)
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002  (one signature for all)
         """See Finding."""
         log.info("oversized_records_found", table=planned.table.name, threshold_bytes=OVERSIZED_BYTES)
 
@@ -53,9 +53,9 @@ class NewSchemas:
     #: The schemas by id, as the registry answered; those it does not know are among them.
     schemas: Mapping[str, WriterSchema]
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
-        planned.table.schema.note_schemas(self.schemas)
+        planned.table.schema.add_schemas(self.schemas)
         log.info("schemas_fetched", table=planned.table.name, schemas=sorted(self.schemas))
 
 
@@ -68,7 +68,7 @@ class SchemaChanged:
     #: The change that the records asked for, where it left the table as it was.
     no_op_change: NoOpChange | None = None
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         planned.table.schema.no_op_change = self.no_op_change
         log.info("schema_changed", table=planned.table.name, columns=self.column_count)
@@ -76,12 +76,12 @@ class SchemaChanged:
 
 @dataclass(frozen=True)
 class RejectedFields:
-    """The table cannot have some fields of the records: records with them are bad ones. `note_refusals` logs why."""
+    """The table cannot have some fields of the records: records with them are bad ones. `add_refusals` logs why."""
 
     #: The reason by path.
     fields: Mapping[Path, str]
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         planned.table.schema.rejected |= self.fields
 
@@ -92,7 +92,7 @@ class NoColumns:
     where there is nothing further.
     """
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
         """See Finding."""
         table = planned.table
         table.offsets.empty_to = advance(planned.position, planned.batch.ranges)
@@ -112,7 +112,7 @@ class BadStart:
     looked at, before the table stops.
     """
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         table = planned.table
         table.schedule.most_records = FEWEST_TO_JUDGE - 1
@@ -126,7 +126,7 @@ class FirstBadRecord:
     #: The dead-letter table, made or loaded.
     dead_letters: TableState
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         table = planned.table
         table.bad_records.dead_letters, table.bad_records.good_batches = self.dead_letters, 0
@@ -140,7 +140,7 @@ class MissingRequired:
     #: Topic, partition and offset of each.
     places: tuple[tuple[str, int, int], ...]
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         table = planned.table
         table.key_updates.missing_required |= frozenset(self.places)

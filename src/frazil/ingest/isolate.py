@@ -156,8 +156,8 @@ def try_in_child(work: Callable[[Path], None], cpu_seconds: float) -> str | None
             _be_the_child(work, cpu_seconds, folder, writing)
         os.close(writing)
         writing = -1
-        with os.fdopen(reading, "rb", closefd=False) as words:
-            said = words.read().decode("utf-8", "replace")
+        with os.fdopen(reading, "rb", closefd=False) as pipe:
+            reason = pipe.read().decode("utf-8", "replace")
         _, status = os.waitpid(child, 0)
     finally:
         os.close(reading)
@@ -165,31 +165,31 @@ def try_in_child(work: Callable[[Path], None], cpu_seconds: float) -> str | None
             os.close(writing)
         shutil.rmtree(folder, ignore_errors=True)
     if os.WIFSIGNALED(status):
-        return _signal_words(os.WTERMSIG(status))
+        return _describe_signal(os.WTERMSIG(status))
     code = os.WEXITSTATUS(status)
     if code == _NOT_ITS_FAULT:
-        raise OSError(said)
-    return None if code == 0 else said or f"the reader ended with status {code}"
+        raise OSError(reason)
+    return None if code == 0 else reason or f"the reader ended with status {code}"
 
 
 def _be_the_child(work: Callable[[Path], None], cpu_seconds: float, folder: Path, writing: int) -> None:
     """Ends the process."""
-    code, said = 0, ""
+    code, reason = 0, ""
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         with limited_memory(), limited_time(cpu_seconds):
             work(folder)
     except OSError as error:
-        code, said = _NOT_ITS_FAULT, f"{type(error).__name__}: {error}"
+        code, reason = _NOT_ITS_FAULT, f"{type(error).__name__}: {error}"
     except BaseException as error:  # noqa: BLE001  (whatever a record brings about)
-        code, said = _FAILED, f"{type(error).__name__}: {error}"
+        code, reason = _FAILED, f"{type(error).__name__}: {error}"
     with suppress(OSError):
-        os.write(writing, said.encode("utf-8", "replace")[:_LONGEST_REASON])
+        os.write(writing, reason.encode("utf-8", "replace")[:_LONGEST_REASON])
     os._exit(code)
 
 
-def _signal_words(number: int) -> str:
+def _describe_signal(number: int) -> str:
     if number == signal.SIGPROF:
         return "the reader used more processor time than a record may take"
     with suppress(ValueError):

@@ -18,7 +18,7 @@ from frazil.ingest.plan import slowed_s
 from frazil.ingest.services import Pace
 from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
-from frazil.ingest.transactions.runs import Held
+from frazil.ingest.transactions.runs import Waiting
 from frazil.report.task_report import TaskReport
 from frazil.schema.rejected_changes import refused_changes
 from frazil.types import BadRecord, Batch, add_names
@@ -26,30 +26,32 @@ from frazil.types import BadRecord, Batch, add_names
 log = structlog.get_logger("frazil")
 
 # While a transaction is not whole: how soon Debezium's topic of transactions is asked again, later and later.
-FIRST_HELD_S = 0.25
-LONGEST_HELD_S = 5.0
-HELD = "the newest transaction is not known to be complete yet"
+FIRST_WAIT_S = 0.25
+LONGEST_WAIT_S = 5.0
+INCOMPLETE_TRANSACTION = "the newest transaction is not known to be complete yet"
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
 # So many doublings are beyond the longest; without a limit a number that outgrows its type would end a long outage.
 _MOST_DOUBLINGS = 16
 
 
-def hold(planned: Planned, now_s: float) -> None:
+def wait_for_transaction(planned: Planned, now_s: float) -> None:
     """The table waits for the rest of a transaction."""
     table, spec = planned.table, planned.table.spec.atomic
-    if table.offsets.held is None:
+    if table.offsets.waiting is None:
         log.info("transaction_incomplete", table=table.name, lag_records=table.offsets.lag_records)
     ends = {partition: planned.ends.get(partition, -1) for partition in table.partitions()}
     pause_s = float("inf")
     if spec is not None and spec.transaction_topic is not None:
-        is_same = table.offsets.held is not None and table.offsets.held.ends == ends
+        is_same = table.offsets.waiting is not None and table.offsets.waiting.ends == ends
         pause_s = (
-            min(LONGEST_HELD_S, 2 * table.offsets.held.pause_s) if table.offsets.held and is_same else FIRST_HELD_S
+            min(LONGEST_WAIT_S, 2 * table.offsets.waiting.pause_s)
+            if table.offsets.waiting and is_same
+            else FIRST_WAIT_S
         )
-    table.offsets.held = Held(planned.position, ends, now_s + pause_s, pause_s)
+    table.offsets.waiting = Waiting(planned.position, ends, now_s + pause_s, pause_s)
     table.status.set(RunState.WAITING, None)
-    table.status.reason = HELD
+    table.status.reason = INCOMPLETE_TRANSACTION
 
 
 def log_recreated(before: TableState | None, table: Table) -> None:
@@ -58,7 +60,7 @@ def log_recreated(before: TableState | None, table: Table) -> None:
         log.warning("table_recreated", table=table.name, offsets=table.progress.offsets)
 
 
-def note_isolated(table: Table, records: Iterable[BadRecord]) -> None:
+def log_isolated(table: Table, records: Iterable[BadRecord]) -> None:
     """Says which records end the task that reads them."""
     for one in records:
         place = {"topic": one.topic, "partition": one.partition, "offset": one.offset}
@@ -77,7 +79,7 @@ def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped
     return TableStopped(reason, remedy, batch.place)
 
 
-def note_committed(table: Table, outcome: Committed, took_s: float) -> None:
+def log_committed(table: Table, outcome: Committed, took_s: float) -> None:
     """A batch is in the table. took_s: since it was planned."""
     report = outcome.report
     if outcome.resolved is not None and outcome.resolved.tries > 1:
@@ -93,7 +95,7 @@ def note_committed(table: Table, outcome: Committed, took_s: float) -> None:
     )
 
 
-def note_interval(table: Table, pace: Pace) -> float:
+def update_interval(table: Table, pace: Pace) -> float:
     """How far apart its commits are from now on, in seconds: as the file says, unless table care cannot keep up with commits
     that take rows away.
     """
@@ -108,7 +110,7 @@ def note_interval(table: Table, pace: Pace) -> float:
     return interval_s
 
 
-def note_refusals(table: Table, report: TaskReport) -> None:
+def add_refusals(table: Table, report: TaskReport) -> None:
     """Says once which changes of the table are refused, whichever schemas ask for them, and what to do."""
     noted = add_names(table.schema.refusals, report.schema.refusals)
     if noted == table.schema.refusals:
@@ -125,7 +127,7 @@ def note_refusals(table: Table, report: TaskReport) -> None:
     table.schema.refusals = noted
 
 
-def log_ignored(table: Table, report: TaskReport) -> None:
+def count_ignored(table: Table, report: TaskReport) -> None:
     """Counts records that are no change of a row; of each kind the first time is said."""
     for kind in sorted(report.counts.ignored_records.keys() - table.bad_records.ignored_records.keys()):
         log.info("records_ignored", table=table.name, kind=kind, records=report.counts.ignored_records[kind])

@@ -18,7 +18,7 @@ class Finding(Protocol):
     its own effect on the next plan (`ingest.findings`).
     """
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
         """Logs the finding, and notes in the table what the next plan of these offsets needs."""
 
 

@@ -32,7 +32,7 @@ class Planner:
         self.ends: dict[Partition, int] = {}
         self.silent: frozenset[Partition] = frozenset()
 
-    def note_ends(self, asked: Set[Partition], ends: dict[Partition, int]) -> None:
+    def set_ends(self, asked: Set[Partition], ends: dict[Partition, int]) -> None:
         """Takes Kafka's answer about the ends of these partitions."""
         self.ends, self.silent = ends, frozenset(asked - ends.keys())
 
@@ -61,11 +61,13 @@ class Planner:
             if not self._open_goals.isdisjoint(table.partitions()):
                 return False
             vector = table.offsets.empty_to if table.is_first and table.offsets.empty_to else table.position()
-            held = (
-                table.offsets.held.ends if table.offsets.held is not None and not table.offsets.held.keeps_run else {}
+            waiting = (
+                table.offsets.waiting.ends
+                if table.offsets.waiting is not None and not table.offsets.waiting.keeps_run
+                else {}
             )
             if any(
-                max(vector.get(t, {}).get(p, -1), held.get((t, p), -1)) < self._goal.get((t, p), 0)
+                max(vector.get(t, {}).get(p, -1), waiting.get((t, p), -1)) < self._goal.get((t, p), 0)
                 for t, p in table.partitions()
             ):
                 return False
@@ -96,7 +98,7 @@ class Planner:
             if table.unplaced():
                 return None
         position = table.position()
-        if self._is_held(table, now_s) or self._awaits_company(table, now_s):
+        if self._is_waiting(table, now_s) or self._waits_for_shared_read(table, now_s):
             return None
         reach = self._readable(self.ends)
         batch = plan_batch(position, reach, self._clock(table, now_s), now_s)
@@ -125,17 +127,17 @@ class Planner:
         )
         return min(others, default=due_s)
 
-    def _awaits_company(self, table: Table, now_s: float) -> bool:
+    def _waits_for_shared_read(self, table: Table, now_s: float) -> bool:
         """Whether tables that its last batch was read for as well are not done with it. They are waited for as long as the
         batch has taken: a read of its own would cost as much.
         """
         is_patient = now_s < 2 * table.schedule.batch_done_at_s - table.schedule.last_batch_at_s
-        others = (self._discovery.tables[name] for name in table.schedule.company) if is_patient else ()
+        others = (self._discovery.tables[name] for name in table.schedule.read_with) if is_patient else ()
         if not any(
             one.schedule.in_flight and one.schedule.last_batch_at_s == table.schedule.last_batch_at_s for one in others
         ):
-            table.schedule.company = frozenset()
-        return bool(table.schedule.company)
+            table.schedule.read_with = frozenset()
+        return bool(table.schedule.read_with)
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
         clock = table.clock(self._jobs.parallelism)
@@ -144,14 +146,14 @@ class Planner:
         is_hurrying = self._goal is not None and not clock.is_first
         return replace(clock, next_due_s=min(clock.next_due_s, now_s)) if is_hurrying else clock
 
-    def _is_held(self, table: Table, now_s: float) -> bool:
+    def _is_waiting(self, table: Table, now_s: float) -> bool:
         """Whether the table waits for the rest of a transaction, and nothing has come since it was looked for."""
-        held = table.offsets.held
+        waiting = table.offsets.waiting
         return (
-            held is not None
-            and now_s < held.until_s
-            and held.position == table.position()
-            and all(self.ends.get(partition, -1) == end for partition, end in held.ends.items())
+            waiting is not None
+            and now_s < waiting.until_s
+            and waiting.position == table.position()
+            and all(self.ends.get(partition, -1) == end for partition, end in waiting.ends.items())
         )
 
     def _has_nothing_new(self, table: Table) -> bool:

@@ -13,7 +13,7 @@ from frazil.clock import Clock
 from frazil.ingest.batch import Planned
 from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
-from frazil.ingest.transactions.runs import Cut, Held
+from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.report.task_report import TaskReport
 from frazil.types import OffsetRange
 from frazil.upsert.records.incomplete_key_updates import PendingUpdate, Place
@@ -33,9 +33,9 @@ class KeyUpdates:
     #: Topic, partition and offset of records whose row had another key, where the row of that key is not known.
     unpaired: tuple[Place, ...] = ()
 
-    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
         """See Finding."""
-        _note(planned, report, self.unpaired, clock)
+        _plan_again(planned, report, self.unpaired, clock)
 
 
 def key_updates_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
@@ -47,12 +47,12 @@ def key_updates_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
     )
 
 
-def _note(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clock: Clock) -> None:
+def _plan_again(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clock: Clock) -> None:
     table = planned.table
     planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
     table.key_updates.is_single_task = True
     stuck = (
-        {half.place for half in report.changes.key_update_parts if half.is_delete}
+        {part.place for part in report.changes.key_update_parts if part.is_delete}
         if report.changes.ends
         else set[Place]()
     )
@@ -70,20 +70,20 @@ def _note(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clo
         return
     ranges = _limited(_limited(planned.batch.ranges, report.changes.ends), _before(stuck))
     if ranges:
-        table.offsets.cut, table.offsets.held = Cut(planned.position, ranges, planned.places or {}), None
+        table.offsets.cut, table.offsets.waiting = Cut(planned.position, ranges, planned.places or {}), None
         log.debug("batch_shortened", table=table.name, incomplete_updates=len(stuck))
     elif _can_have_more(planned):
-        _hold(planned, clock, _are_old(stuck, report, planned_ms))
+        _wait_for_other_part(planned, clock, _are_old(stuck, report, planned_ms))
     else:  # The other half is further off than a batch may reach.
         table.key_updates.abandoned |= stuck.difference(unpaired)
         table.key_updates.unpaired |= stuck.intersection(unpaired)
         log.info("primary_key_updates_found", table=table.name, dead_letters=len(table.key_updates.unpaired))
 
 
-def note_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
+def record_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
     """Remembers for a while which changes of the key are in the table by their insert alone: no delete of them waits."""
-    deletes = {(half.topic, half.position) for half in report.changes.key_update_parts if half.is_delete}
-    inserts = {(half.topic, half.position) for half in report.changes.key_update_parts if not half.is_delete}
+    deletes = {(part.topic, part.position) for part in report.changes.key_update_parts if part.is_delete}
+    inserts = {(part.topic, part.position) for part in report.changes.key_update_parts if not part.is_delete}
     recent = {change: at_ms for change, at_ms in table.key_updates.applied_early.items() if now_ms - at_ms <= WAITED_MS}
     table.key_updates.applied_early = recent | dict.fromkeys(inserts - deletes, now_ms)
 
@@ -162,17 +162,19 @@ def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> boo
     """Whether a record among these has an old timestamp. That tells nothing of when the record was written; but every later
     run would find it as it is, and leave it to the next one.
     """
-    told = {half.place: half.timestamp_ms for half in report.changes.key_update_parts}
-    times = (told.get(place, report.counts.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck)
+    timestamps = {part.place: part.timestamp_ms for part in report.changes.key_update_parts}
+    times = (
+        timestamps.get(place, report.counts.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck
+    )
     return any(planned_ms > at_ms + WAITED_MS for at_ms in times)
 
 
-def _hold(planned: Planned, clock: Clock, are_old: bool) -> None:
+def _wait_for_other_part(planned: Planned, clock: Clock, are_old: bool) -> None:
     """Nothing else is there: the table waits until something comes, or until it is time to look again. are_old: the records
     that wait.
     """
     table = planned.table
-    if table.offsets.held is None:
+    if table.offsets.waiting is None:
         log.info("primary_key_update_pending", table=table.name, lag_records=table.offsets.lag_records)
     watched = set(table.partitions())
     if not _is_cut(planned) and not _is_all(planned):  # It is as long as a batch may be: what else comes is not in it.
@@ -181,7 +183,7 @@ def _hold(planned: Planned, clock: Clock, are_old: bool) -> None:
     table.offsets.cut = None
     is_all = all(planned.reach.get(partition, end) >= end for partition, end in planned.ends.items())
     until_s = clock.monotonic_s() + LOOK_AGAIN_S
-    table.offsets.held = Held(planned.position, ends, until_s, LOOK_AGAIN_S, keeps_run=are_old and is_all)
+    table.offsets.waiting = Waiting(planned.position, ends, until_s, LOOK_AGAIN_S, keeps_run=are_old and is_all)
     table.status.run_state, table.status.reason, table.status.remedy, table.status.where = (
         RunState.WAITING,
         PENDING,

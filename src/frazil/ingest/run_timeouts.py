@@ -39,11 +39,11 @@ class RunTimeouts:
             return float("inf")
         return max(0.0, self._since_s + self._limit_s - self._clock.monotonic_s())
 
-    def note_outage(self, error: UnavailableError) -> None:
+    def record_outage(self, error: UnavailableError) -> None:
         """Remembers what all tables wait for. Raises UnavailableError when that has taken too long already."""
         self._outage = error
         if not self.left_s:
-            raise self._given_up(error)
+            raise self._abandoned(error)
 
     def check(self, tables: Iterable[Table]) -> None:
         """Raises UnavailableError, which names what is waited for, when tables have waited too long."""
@@ -59,7 +59,7 @@ class RunTimeouts:
         if not waiting:
             self.reset()
         elif not self.left_s:
-            raise self._given_up(self._outage) if self._outage is not None else self._tables_wait(waiting)
+            raise self._abandoned(self._outage) if self._outage is not None else self._tables_wait(waiting)
 
     def _tables_wait(self, waiting: list[Table]) -> UnavailableError:
         first = min(waiting, key=lambda table: table.name)
@@ -67,9 +67,9 @@ class RunTimeouts:
         found = UnavailableError(
             f"table {first.name}: {first.status.reason}{others}", remedy=first.status.remedy, where=first.status.where
         )
-        return self._given_up(found)
+        return self._abandoned(found)
 
-    def _given_up(self, error: UnavailableError) -> UnavailableError:
+    def _abandoned(self, error: UnavailableError) -> UnavailableError:
         """The error in the words of somebody who will not try again."""
         remedy = error.remedy.removeprefix("Frazil retries with back-off; ")
         again = "then run the command again, or give it longer with --timeout"

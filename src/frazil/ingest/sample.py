@@ -21,7 +21,7 @@ SAMPLE_BYTES = 64 * 1024 * 1024
 """The values that one read of the sample has at most, by the average size of those in the batch."""
 
 
-def note_unsampled(batch: Batch, error: TaskFailedError) -> None:
+def log_unsampled(batch: Batch, error: TaskFailedError) -> None:
     """Says which records have no say in the first columns, as a task that reads them fails. Raises the error where it is
     not a record's.
     """

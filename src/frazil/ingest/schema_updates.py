@@ -19,9 +19,9 @@ from frazil.ingest.job import JobRunner
 from frazil.ingest.no_op_changes import NoOpChange, find_no_op_change
 from frazil.ingest.outcome import Outcome, Replan
 from frazil.ingest.primary_key_updates import key_updates_in
-from frazil.ingest.sample import note_unsampled, sample_reads
+from frazil.ingest.sample import log_unsampled, sample_reads
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder, same_table
-from frazil.ingest.table import Table, note_key_columns
+from frazil.ingest.table import Table, set_key_columns
 from frazil.ingest.table_layout import check_measured_columns
 from frazil.ingest.table_settings import layout_of, own_columns
 from frazil.report.task_report import TaskReport, merge_reports
@@ -77,8 +77,8 @@ class SchemaUpdates:
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                     raise NameConflict(next(iter(rejected.values())))
                 # What the records with these fields bring besides is not known to be wanted by any other.
-                said = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
-                refused = replace(report, schema=replace(report.schema, refusals=report.schema.refusals | said))
+                refusals = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
+                refused = replace(report, schema=replace(report.schema, refusals=report.schema.refusals | refusals))
                 return Replan(table.state, refused, (RejectedFields(rejected), *key_updates_in(report)))
             if table.state is not None:
                 hit("evolve.before")
@@ -87,7 +87,7 @@ class SchemaUpdates:
                     table, adder(table.spec, requested_fields, made_optional), report.schema.key_columns
                 )
                 evolved = same_table(table.state, self._catalog.evolve(table.name, change))
-                state = note_key_columns(self._catalog, evolved, report.schema.key_columns)
+                state = set_key_columns(self._catalog, evolved, report.schema.key_columns)
                 no_op_change = find_no_op_change(
                     table.state, state, requested_fields, made_optional, table.schema.no_op_change
                 )
@@ -96,7 +96,7 @@ class SchemaUpdates:
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")
-            made = note_key_columns(self._catalog, self.create(table, schema), report.schema.key_columns)
+            made = set_key_columns(self._catalog, self.create(table, schema), report.schema.key_columns)
             return self._changed(made, report, None)
         except TypesDiffer as error:
             # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
@@ -130,7 +130,7 @@ class SchemaUpdates:
             try:
                 found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
             except TaskFailedError as error:  # The record that it fails for is searched once its batch is read.
-                note_unsampled(batch, error)
+                log_unsampled(batch, error)
                 continue
             requested_fields += map(load_requested_fields, found.schema.requested_fields)
             missing |= found.schema.missing

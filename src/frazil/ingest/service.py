@@ -31,30 +31,38 @@ from frazil.ingest.failures import TableStopped, TaskFailedError, is_heap_full, 
 from frazil.ingest.isolate import Found
 from frazil.ingest.load import Loader
 from frazil.ingest.log import (
+    add_refusals,
     backoff_s,
-    hold,
-    log_ignored,
+    count_ignored,
+    log_committed,
+    log_isolated,
     log_recreated,
     not_isolated,
-    note_committed,
-    note_interval,
-    note_isolated,
-    note_refusals,
+    update_interval,
+    wait_for_transaction,
 )
 from frazil.ingest.outcome import Committed, Outcome, Reload, Replan, Retry, Stop, outcome_of
 from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_leader, no_topic
 from frazil.ingest.polling import LONGEST_POLL_S, Polling
-from frazil.ingest.primary_key_updates import note_applied_early
+from frazil.ingest.primary_key_updates import record_applied_early
 from frazil.ingest.run_timeouts import RunTimeouts
 from frazil.ingest.services import Services
-from frazil.ingest.shared_reads import company_of
+from frazil.ingest.shared_reads import tables_read_with
 from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.lookahead import Boundaries
 from frazil.ingest.transactions.runs import Cut
-from frazil.ingest.work import Asking, Look, Search, Topics
-from frazil.ingest.workers import Done, asking_pool, pool_of, store_of
+from frazil.ingest.workers import (
+    Done,
+    FindBatchEnd,
+    ListTopics,
+    LoadTable,
+    SearchCrashingRecords,
+    pool_of,
+    registry_pool,
+    store_of,
+)
 from frazil.kafka.port import TopicDescription
 from frazil.report.task_report import TaskReport
 from frazil.schema.evolve import NameConflict
@@ -91,7 +99,7 @@ class Service:
         self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
         self._is_stopping = False
-        self._has_said_stopping = False
+        self._has_logged_stopping = False
         self._topics_at_s = float("-inf")
         self._published_at_s = float("-inf")
         self._outages = 0
@@ -99,7 +107,7 @@ class Service:
         self._leaderless: set[str] = set()
         self._polling = Polling()
         self._timeouts = RunTimeouts(services.clock)
-        self._has_asked: set[str] = set()
+        self._has_asked_registry: set[str] = set()
         self._has_loaded: set[str] = set()
         self._waiting_first = False
         self._fatal: BaseException | None = None
@@ -140,16 +148,16 @@ class Service:
 
     def turn(self, until_caught_up: bool = False) -> None:
         """One round: plan and start what is due, wait a little, take what has finished."""
-        self._say_stopping()
+        self._log_stopping_once()
         pause_s = 0.0 if self._is_ending else self._turn(until_caught_up)
         self._settle(self._workers.wait(pause_s if not self._is_ending else 1.0))
         self._publish_if_due()
         if not self._is_ending:
             self._timeouts.check(self.tables)
 
-    def _say_stopping(self) -> None:
-        if self._is_stopping and not self._has_said_stopping:
-            self._has_said_stopping = True
+    def _log_stopping_once(self) -> None:
+        if self._is_stopping and not self._has_logged_stopping:
+            self._has_logged_stopping = True
             log.info("stopping", tables_in_flight=[table.name for table in self.tables if table.schedule.in_flight])
 
     @property
@@ -188,13 +196,13 @@ class Service:
                 self._load_all()
                 break
             except UnavailableError as error:
-                self._wait_out(error)
+                self._wait_after_outage(error)
         epoch = 1 + max((table.progress.epoch for table in self.tables), default=0)
         self._loader.take_epoch(epoch)
         self._connected_at_s = self._clock.monotonic_s()
         log.info("connected", cluster_id=self._loader.cluster_id, tables=len(self.tables), epoch=epoch)
 
-    def _wait_out(self, error: UnavailableError) -> None:
+    def _wait_after_outage(self, error: UnavailableError) -> None:
         """An outage that concerns every table: says so and waits, longer each time. What a table's own tries have failed for
         stays its reason.
         """
@@ -205,7 +213,7 @@ class Service:
             if table.status.run_state is not RunState.STOPPED and not table.schedule.failures:
                 table.status.set(RunState.BACKING_OFF, error)
         self._publish(self.tables)
-        self._timeouts.note_outage(error)
+        self._timeouts.record_outage(error)
         until_s = self._clock.monotonic_s() + min(delay_s, self._timeouts.left_s)
         while not self._is_ending and (left_s := until_s - self._clock.monotonic_s()) > 0:
             self._settle(self._workers.wait(left_s))
@@ -227,28 +235,28 @@ class Service:
         """Loads a table, which may end the process when a later run has taken over, while the others go on."""
         self._has_loaded.add(table.name)
         step = partial(self._loader.reload if conflict else self._loader.load, table)
-        self._ask(pool_of("load", table), Asking(table, table.state, conflict), step)
+        self._submit_load(pool_of("load", table), LoadTable(table, table.state, conflict), step)
 
     def _ask_registry(self, table: Table, step: Callable[[], None]) -> None:
         """Asks the registry on behalf of a table that waits for it, while the others go on."""
-        self._has_asked.add(table.name)
-        self._ask(asking_pool(table.spec), Asking(table, table.state), step)
+        self._has_asked_registry.add(table.name)
+        self._submit_load(registry_pool(table.spec), LoadTable(table, table.state), step)
 
-    def _ask(self, pool: str, asking: Asking, step: Callable[[], None]) -> None:
-        asking.table.schedule.in_flight = True
-        self._workers.submit(pool, asking, step)
+    def _submit_load(self, pool: str, loading: LoadTable, step: Callable[[], None]) -> None:
+        loading.table.schedule.in_flight = True
+        self._workers.submit(pool, loading, step)
 
-    def _after_asking(self, asking: Asking, future: Future[None]) -> None:
-        table = asking.table
+    def _after_load(self, loading: LoadTable, future: Future[None]) -> None:
+        table = loading.table
         table.schedule.in_flight = False
-        log_recreated(asking.before, table)
+        log_recreated(loading.before, table)
         error = future.exception()
         if isinstance(error, UnavailableError):
             self._back_off(table, error)
         elif error is not None:
-            self._put_aside(table, error)
-        elif asking.conflict is not None and self._is_beaten(table, asking.before):
-            self._back_off(table, asking.conflict)
+            self._stop_or_end(table, error)
+        elif loading.conflict is not None and self._is_beaten(table, loading.before):
+            self._back_off(table, loading.conflict)
         elif not self._is_ending and self._loader.lacks_schemas(table):
             self._ask_registry(table, partial(self._loader.load_schemas, table))
 
@@ -265,7 +273,7 @@ class Service:
         except UnavailableError:
             raise
         except Exception as error:  # noqa: BLE001  (whatever one table meets, the others go on)
-            self._put_aside(table, error)
+            self._stop_or_end(table, error)
             return False
         return True
 
@@ -278,16 +286,16 @@ class Service:
             self._refresh(now_s)
             began_s = self._clock.monotonic_s()
             self._ask_for_ends()
-            self._polling.note(self._clock.monotonic_s() - began_s)
+            self._polling.record(self._clock.monotonic_s() - began_s)
             if self._outages:
                 log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
                 self._planner.set_goal()
-            free = [table for table in self._free_tables(now_s) if not self._comes_later(table, now_s)]
+            free = [table for table in self._free_tables(now_s) if not self._waits_for_others(table, now_s)]
             planned = [p for p in (self._plan(table, now_s) for table in free) if p]
             self._outages = 0
         except UnavailableError as error:
-            self._wait_out(error)
+            self._wait_after_outage(error)
             return 0.0
         self._start(planned)
         return self._pause_s()
@@ -304,7 +312,7 @@ class Service:
     def _refresh(self, now_s: float) -> None:
         if now_s - self._topics_at_s >= TOPICS_EVERY_S and self._workers.is_free("topics"):
             self._topics_at_s = now_s
-            self._workers.submit("topics", Topics(), self._discovery.look)
+            self._workers.submit("topics", ListTopics(), self._discovery.find_topics)
         # By turns those that wait to be loaded come first and those that do not: neither may keep a slow catalog to itself.
         self._waiting_first = first = not self._waiting_first
         for table in sorted(
@@ -332,14 +340,18 @@ class Service:
             self._topics_outage = error
             return
         self._topics_outage = None
-        self._discovery.take(future.result())
+        self._discovery.set_topics(future.result())
         for table in self.tables:
             if not table.schedule.in_flight and table.status.run_state is not RunState.STOPPED:
                 self._guard(table, partial(self._discovery.verify, table))
 
     def _refresh_schemas(self, table: Table) -> None:
         """Asks the registry for what is a minute old, but not twice without a look whether a batch is due in between."""
-        if not table.schedule.in_flight and table.name not in self._has_asked and self._loader.has_old_schemas(table):
+        if (
+            not table.schedule.in_flight
+            and table.name not in self._has_asked_registry
+            and self._loader.has_old_schemas(table)
+        ):
             self._ask_registry(table, partial(self._loader.refresh_schemas, table))
 
     def _ask_for_ends(self) -> None:
@@ -348,16 +360,16 @@ class Service:
         ends = self._services.source.ends(asked)
         if asked and not ends and self._topics_outage is not None:
             raise self._topics_outage  # Partitions without leaders, and nobody who tells of topics: that is Kafka itself.
-        self._planner.note_ends(asked, ends)
+        self._planner.set_ends(asked, ends)
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
-        self._has_asked.discard(table.name)
+        self._has_asked_registry.discard(table.name)
         self._has_loaded.discard(table.name)
         planned: list[Planned | None] = []
         if not self._guard(table, lambda: planned.append(self._plan_unsuspected(table, now_s))):
             return None
         if planned == [None] and table.catalog.is_loaded:
-            self._explain_idle(table)
+            self._set_idle_status(table)
         return planned[0]
 
     def _plan_unsuspected(self, table: Table, now_s: float) -> Planned | None:
@@ -367,7 +379,7 @@ class Service:
             self._suspects.check(planned)
         return planned
 
-    def _comes_later(self, table: Table, now_s: float) -> bool:
+    def _waits_for_others(self, table: Table, now_s: float) -> bool:
         """Whether a table that was read when the JVM died waits for the others: until these are read to their ends, or have
         had a while, and nothing else is read.
         """
@@ -385,7 +397,7 @@ class Service:
         has_lag = any(one.unplaced() or lag_records(one.position(), self._planner.ends) for one in others)
         return is_reading or (is_early and has_lag)
 
-    def _explain_idle(self, table: Table) -> None:
+    def _set_idle_status(self, table: Table) -> None:
         silent = self._planner.silent_of(table)
         is_over = table.offsets.read_to is not None or table.name in self._leaderless
         self._leaderless.discard(table.name)
@@ -400,7 +412,7 @@ class Service:
     def _start(self, planned: list[Planned]) -> None:
         if self._is_ending:
             return
-        ready = [p for p in planned if not self._looks_first(p)]
+        ready = [p for p in planned if not self._finds_end_first(p)]
         planned = sorted(ready, key=lambda p: p.table.schedule.last_batch_at_s)
         suspects = [p for p in planned if p.table.name in self._suspects]
         if suspects:
@@ -414,12 +426,12 @@ class Service:
                 if groups and self._workers.is_free(f"{kind}:{store}"):
                     self._submit(kind, store, [replace(by_name[batch.table], batch=batch) for batch in groups[0]])
 
-    def _looks_first(self, planned: Planned) -> bool:
+    def _finds_end_first(self, planned: Planned) -> bool:
         """Starts to look where the batch of a table may end that shows transactions whole, unless that is known."""
         if planned.table.spec.atomic is None or planned.places is not None:
             return False
         planned.table.schedule.in_flight = True
-        self._workers.submit("look", Look(planned), partial(self._boundaries.look, planned))
+        self._workers.submit("batch-end", FindBatchEnd(planned), partial(self._boundaries.find_cut, planned))
         return True
 
     def _submit(self, kind: str, store: str, planned: list[Planned]) -> None:
@@ -427,9 +439,9 @@ class Service:
         for p in planned:
             p.table.schedule.in_flight = True
             p.table.schedule.last_batch_at_s = p.planned_at_s
-            p.table.schedule.company = company_of(p.batch, (one.batch for one in planned))
+            p.table.schedule.read_with = tables_read_with(p.batch, (one.batch for one in planned))
             p.table.status.set(RunState.RUNNING, None)
-            beside = sorted(p.table.schedule.company)
+            beside = sorted(p.table.schedule.read_with)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, shared_with=beside)
         self._reading |= {p.table.name: p for p in planned}
         self._workers.submit(f"{kind}:{store}", planned, lambda: pipeline.run_tasks(planned, kind))
@@ -450,16 +462,16 @@ class Service:
                 self._after_tasks(done.about, done.future)
             elif isinstance(done.about, Planned):
                 self._after_finish(done.about, done.future)
-            elif isinstance(done.about, Look):
-                self._after_look(done.about.planned, done.future)
-            elif isinstance(done.about, Search):
+            elif isinstance(done.about, FindBatchEnd):
+                self._after_batch_end(done.about.planned, done.future)
+            elif isinstance(done.about, SearchCrashingRecords):
                 self._after_search(done.about, done.future)
-            elif isinstance(done.about, Asking):
-                self._after_asking(done.about, done.future)
-            elif isinstance(done.about, Topics):
+            elif isinstance(done.about, LoadTable):
+                self._after_load(done.about, done.future)
+            elif isinstance(done.about, ListTopics):
                 self._after_topics(done.future)
 
-    def _after_look(self, planned: Planned, future: Future[Cut | None]) -> None:
+    def _after_batch_end(self, planned: Planned, future: Future[Cut | None]) -> None:
         error = future.exception()
         if error is not None:
             self._end_batch(planned, outcome_of(error))
@@ -467,9 +479,9 @@ class Service:
         table = planned.table
         table.schedule.in_flight, table.offsets.cut = False, future.result()
         if table.offsets.cut is None:
-            hold(planned, self._clock.monotonic_s())
+            wait_for_transaction(planned, self._clock.monotonic_s())
         elif not self._is_ending:
-            table.offsets.held = None
+            table.offsets.waiting = None
             self._start([planned.with_cut(table.offsets.cut)])
 
     def _after_tasks(self, planned: list[Planned], future: Future[dict[str, TaskReport]]) -> None:
@@ -481,7 +493,7 @@ class Service:
                 self._reading.pop(p.table.name, None)
         if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
             planned[0].table.schedule.goes_alone = True
-            self._search(Search(planned[0], error))
+            self._search(SearchCrashingRecords(planned[0], error))
             return
         if error is not None:
             for p in planned:
@@ -495,35 +507,35 @@ class Service:
             p.table.schedule.goes_alone = False
             report = future.result()[p.table.name]
             # What the registry is asked for would else hold the threads that other tables commit in.
-            pool = asking_pool(p.table.spec) if report.schema.missing else pool_of("commit", p.table)
+            pool = registry_pool(p.table.spec) if report.schema.missing else pool_of("commit", p.table)
             self._workers.submit(pool, p, partial(pipeline.finish, p, report))
 
     def _after_death(self) -> None:
-        self._suspects.note_death(self._reading)
+        self._suspects.record_death(self._reading)
         self._reading = {}  # Of a death all are told at once.
         # Of a full heap it dies in a moment, and what is read till then is not to blame.
         self._end(jvm_has_ended())
 
-    def _search(self, search: Search) -> None:
+    def _search(self, search: SearchCrashingRecords) -> None:
         """Looks for the records that a table's task fails for, which has failed alone."""
         search.planned.table.status.set(RunState.BACKING_OFF, search.error)
         log.warning("crashing_record_search_started", table=search.planned.table.name, reason=search.error.message)
         self._workers.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
 
-    def _after_search(self, search: Search, future: Future[Found]) -> None:
+    def _after_search(self, search: SearchCrashingRecords, future: Future[Found]) -> None:
         table = search.planned.table
         table.bad_records.searches += 1
-        if future.exception() is not None or not self._take_found(search, future.result()):
+        if future.exception() is not None or not self._apply_found(search, future.result()):
             self._end_batch(search.planned, outcome_of(future.exception() or search.error))
 
-    def _take_found(self, search: Search, found: Found) -> bool:
+    def _apply_found(self, search: SearchCrashingRecords, found: Found) -> bool:
         """Whether the batch is planned again without records that were found, or the table has stopped."""
         table = search.planned.table
         table.schedule.in_flight = False
         if found.records:
             table.bad_records.crashing |= frozenset(found.records)
             table.schedule.next_due_s, table.bad_records.searches = 0.0, 0
-            note_isolated(table, found.records)
+            log_isolated(table, found.records)
         elif found.together and table.schedule.read_less(search.planned.batch.span):
             table.schedule.next_due_s, table.bad_records.searches = 0.0, 0
             log.warning(
@@ -550,13 +562,13 @@ class Service:
         table.schedule.in_flight = False
         match outcome:
             case Committed():
-                self._note_read(planned, outcome)
+                self._update_from_report(planned, outcome)
                 self._committed(planned, outcome)
             case Replan():
-                self._note_read(planned, outcome)
+                self._update_from_report(planned, outcome)
                 table.schedule.next_due_s, table.schema.no_op_change = 0.0, None
                 for finding in outcome.findings:
-                    finding.note(planned, outcome.report, self._clock)
+                    finding.apply(planned, outcome.report, self._clock)
             case Reload(error):
                 self._forget_batch(table)
                 log.warning("commit_conflict", table=table.name, reason=error.message)
@@ -566,16 +578,16 @@ class Service:
                 self._back_off(table, error)
             case Stop(error):
                 self._forget_batch(table)
-                self._put_aside(table, error)
+                self._stop_or_end(table, error)
 
-    def _note_read(self, planned: Planned, outcome: Committed | Replan) -> None:
+    def _update_from_report(self, planned: Planned, outcome: Committed | Replan) -> None:
         """Notes what a batch that was read tells of its table, whether it is committed or planned again."""
         table, report = planned.table, outcome.report
         table.schedule.failures = 0
         table.state = outcome.state
         table.schema.dropped = add_names(table.schema.dropped, report.schema.dropped)
-        note_refusals(table, report)
-        table.sizes.note(report)
+        add_refusals(table, report)
+        table.sizes.update(report)
         table.catalog.loaded_at_s = table.schedule.batch_done_at_s = self._clock.monotonic_s()
 
     def _forget_batch(self, table: Table) -> None:
@@ -587,16 +599,16 @@ class Service:
         table, report, now_s = planned.table, outcome.report, planned.table.schedule.batch_done_at_s
         took_s = now_s - planned.planned_at_s
         table.schedule.next_due_s = self._planner.due_s(
-            table, planned.planned_at_s + pace_s(note_interval(table, self._services.pace))
+            table, planned.planned_at_s + pace_s(update_interval(table, self._services.pace))
         )
         table.schedule.conflicts, table.offsets.skipped = 0, {}
         table.schema.has_new_schemas = False
         table.end_batch()
         table.schedule.read_more(took_s)
         self._suspects.clear(table.name)
-        note_applied_early(table, report, self._clock.now_ms())
+        record_applied_early(table, report, self._clock.now_ms())
         table.note_committed(report)
-        log_ignored(table, report)
+        count_ignored(table, report)
         table.offsets.lag_records = lag_records(table.position(), self._planner.ends)
         table.status.set(RunState.RUNNING if table.offsets.lag_records else RunState.WAITING, None)
         table.sizes.records_per_s = report.counts.record_count / max(took_s, 1e-3)
@@ -607,9 +619,9 @@ class Service:
         table.key_updates.resolved = outcome.resolved
         latest = [ms for partitions in report.counts.latest_ms.values() for ms in partitions.values()]
         table.sizes.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
-        note_committed(table, outcome, took_s)
+        log_committed(table, outcome, took_s)
 
-    def _put_aside(self, table: Table, error: BaseException) -> None:
+    def _stop_or_end(self, table: Table, error: BaseException) -> None:
         """What follows for a table, and in two cases for all of them, where trying again would come to the same."""
         if isinstance(error, FencedError):
             # Its state is the other run's now, and what that has promised is not kept: nothing may be built on it.

@@ -57,7 +57,7 @@ def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
     return starts
 
 
-def company_of(batch: Batch, batches: Iterable[Batch]) -> frozenset[str]:
+def tables_read_with(batch: Batch, batches: Iterable[Batch]) -> frozenset[str]:
     """The other tables that its topics are read for."""
     return frozenset(one.table for one in batches if one is not batch and not one.topics.isdisjoint(batch.topics))
 

@@ -81,7 +81,7 @@ class Table:
 
     def end_batch(self) -> None:
         """Forgets what was noted for a batch that is in the table."""
-        self.offsets.held, self.schema.no_op_change = None, None
+        self.offsets.waiting, self.schema.no_op_change = None, None
         self.bad_records.crashing, self.bad_records.searches = frozenset(), 0
         self.key_updates.end_batch()
 
@@ -139,7 +139,7 @@ class Table:
         return target_of(self, schema)
 
 
-def note_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -> TableState:
+def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -> TableState:
     """The table with these fields of its records' keys noted as what identifies its rows."""
     if not names:
         return state

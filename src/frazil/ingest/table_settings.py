@@ -30,15 +30,15 @@ def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
 
 def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope | None:
     """How a table's records wrap changes; None where they are rows. keys: paths of the key columns, as far as known."""
-    said = spec.envelope
-    if said is None:
+    envelope = spec.envelope
+    if envelope is None:
         return None
-    words = (said.insert, said.update, said.delete) if said.kind == "operation" else ((), (), ())
+    values = (envelope.insert, envelope.update, envelope.delete) if envelope.kind == "operation" else ((), (), ())
     return Envelope(
-        said.kind,
-        said.operation,
-        *words,
-        placeholder=said.placeholder,
+        envelope.kind,
+        envelope.operation,
+        *values,
+        placeholder=envelope.placeholder,
         keys=keys,
         is_log=spec.changelog,
         marks_deletes=spec.deletes == "soft",

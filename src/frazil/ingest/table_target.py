@@ -55,7 +55,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         abandoned=tuple(sorted(table.key_updates.abandoned)),
         applied_early=tuple(sorted(table.key_updates.applied_early)),
         last_deletes=table.progress.last_deletes,
-        before_key=_told_by(table) if table.spec.envelope is not None else None,
+        before_key=_envelope_key_reading(table) if table.spec.envelope is not None else None,
         tombstones=table.spec.tombstones if table.spec.tombstones != "delete" else "",
     )
 
@@ -76,7 +76,7 @@ def _aliases(table: Table, schema: Schema | None) -> Aliases:
 def _change_reading(table: Table) -> ChangeReading:
     spec = table.spec
     columns, is_key_of_record = spec.key_columns, not spec.key_columns
-    reading = _told_by(table) if spec.envelope is not None else _key_reading(table)
+    reading = _envelope_key_reading(table) if spec.envelope is not None else _key_reading(table)
     is_plain_key = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
     if is_key_of_record and is_plain_key:
         # The column that the key is kept in as a whole: it is there already, without another look at the key.
@@ -95,7 +95,7 @@ def _change_reading(table: Table) -> ChangeReading:
     )
 
 
-def _told_by(table: Table) -> Reading:
+def _envelope_key_reading(table: Table) -> Reading:
     """How keys of envelopes are read: as their values are, where the file does not say."""
     spec = table.spec
     return _key_reading(table, spec.value.model_copy(update={"message": None}) if spec.key.format == "raw" else None)

@@ -16,17 +16,51 @@ from urllib.parse import urlsplit
 
 from frazil.catalog.port import TableState
 from frazil.clock import Clock, SystemClock
+from frazil.errors import ConflictError
+from frazil.ingest.batch import Planned
+from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.table import Table
 from frazil.spec import TableSpec
 
 COMMIT_THREADS = 4
-ASKING_THREADS = 4
+LOAD_THREADS = 4
 # What takes longer than this gives up its place; a job of small batches takes longer than a load or a commit.
 SLOW_S = 5.0
 SLOW_COMMIT_S = 2.0
 # With all that have given up theirs. Every table has at most one piece of work, so that more of them hang only where more
 # tables than this need what hangs.
 MOST_THREADS = 32
+
+
+@dataclass(frozen=True)
+class FindBatchEnd:
+    """The batch of a table with `atomic` whose end is looked for."""
+
+    planned: Planned
+
+
+@dataclass(frozen=True)
+class SearchCrashingRecords:
+    """The batch that is searched for records that end tasks, and how it failed."""
+
+    planned: Planned
+    error: TaskFailedError
+
+
+@dataclass(frozen=True)
+class LoadTable:
+    """The table that the catalog or the registry is asked for, and its state before. conflict: why it is loaded again, where
+    a commit was refused.
+    """
+
+    table: Table
+    before: TableState | None = None
+    conflict: ConflictError | None = None
+
+
+@dataclass(frozen=True)
+class ListTopics:
+    """Kafka is asked which topics there are."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +78,7 @@ class Workers(Protocol):
     """A lane is named for a kind of work, and behind a colon for the service that the work needs, which others do without:
     `small:s3` is another lane than `small:file`.
 
-    `small`, `catch-up`, `look`, `search` and `topics` take one piece of work at a time; `commit`, `load`, `registry`,
+    `small`, `catch-up`, `batch-end`, `search` and `topics` take one piece of work at a time; `commit`, `load`, `registry`,
     `protoc` several.
     """
 
@@ -69,7 +103,7 @@ class Workers(Protocol):
 
 
 @dataclass(frozen=True)
-class Room:
+class PoolLimits:
     """How many pieces of work of a kind are done at a time: `places`, and `most` with those that have taken longer than
     `slow_s`.
     """
@@ -81,16 +115,16 @@ class Room:
 
 # One job that hangs may be overtaken by another one: each holds a slot of Spark, of which there are two more than cores.
 # Catch-ups, searches and looks may take minutes, and wait for each other.
-_ROOMS = {
-    "small": Room(1, 2),
-    "catch-up": Room(1, 1),
-    "look": Room(1, 1),
-    "search": Room(1, 1),
-    "topics": Room(1, 1),
-    "commit": Room(COMMIT_THREADS, MOST_THREADS, SLOW_COMMIT_S),
-    "load": Room(ASKING_THREADS, MOST_THREADS, SLOW_COMMIT_S),
-    "registry": Room(ASKING_THREADS, ASKING_THREADS),
-    "protoc": Room(ASKING_THREADS, ASKING_THREADS),
+_LIMITS = {
+    "small": PoolLimits(1, 2),
+    "catch-up": PoolLimits(1, 1),
+    "batch-end": PoolLimits(1, 1),
+    "search": PoolLimits(1, 1),
+    "topics": PoolLimits(1, 1),
+    "commit": PoolLimits(COMMIT_THREADS, MOST_THREADS, SLOW_COMMIT_S),
+    "load": PoolLimits(LOAD_THREADS, MOST_THREADS, SLOW_COMMIT_S),
+    "registry": PoolLimits(LOAD_THREADS, LOAD_THREADS),
+    "protoc": PoolLimits(LOAD_THREADS, LOAD_THREADS),
 }
 
 
@@ -102,7 +136,7 @@ _WITH_BUCKETS = {"s3", "gcs"}
 class _Pool:
     """One pool: its threads, which are made as they are needed, and when each piece of work began."""
 
-    room: Room
+    limits: PoolLimits
     threads: ThreadPoolExecutor
     clock: Clock
     waiting: deque[tuple[Future[Any], Callable[[], Any]]] = field(default_factory=deque)
@@ -110,9 +144,9 @@ class _Pool:
 
     @property
     def has_place(self) -> bool:
-        until_s = self.clock.monotonic_s() - self.room.slow_s
+        until_s = self.clock.monotonic_s() - self.limits.slow_s
         quick = sum(began_s > until_s for began_s in self.began_s.values())
-        return quick < self.room.places and len(self.began_s) < self.room.most
+        return quick < self.limits.places and len(self.began_s) < self.limits.most
 
     def begin(self) -> None:
         """Begins as much of what waits as there are places for."""
@@ -185,8 +219,8 @@ class ThreadWorkers:
 
     def _pool(self, name: str) -> _Pool:
         if name not in self._workers:
-            room = _ROOMS[name.partition(":")[0]]
-            self._workers[name] = _Pool(room, ThreadPoolExecutor(room.most, name), self._clock)
+            limits = _LIMITS[name.partition(":")[0]]
+            self._workers[name] = _Pool(limits, ThreadPoolExecutor(limits.most, name), self._clock)
         return self._workers[name]
 
 
@@ -203,7 +237,7 @@ def pool_of(kind: str, table: Table) -> str:
     return f"{kind}:{store_of(table.state)}"
 
 
-def asking_pool(spec: TableSpec) -> str:
+def registry_pool(spec: TableSpec) -> str:
     """In which lane the registry is asked for a table's schemas: where protoc reads them, it may keep the lane waiting."""
     return "protoc" if "protobuf" in (spec.value.format, spec.key.format) else "registry"
 

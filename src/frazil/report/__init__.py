@@ -1,1 +1,3 @@
-"""What a task reports of one table: a record for each room that acts on it, with its own way to be put together and read."""
+"""The report of a task on one table: a record for each part of ingestion that reads it, with its own `merge` and
+`load`.
+"""

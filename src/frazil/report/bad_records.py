@@ -1,4 +1,4 @@
-"""The bad records that a task has met."""
+"""The bad records of a task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 from frazil.types import BadRecord
 
 MOST_BAD = 20
-"""So many bad records are reported one by one."""
+"""The largest number of bad records that are reported one by one."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,12 @@ class BadRecords:
 
     #: The first bad records, by topic, partition and offset.
     first: tuple[BadRecord, ...] = ()
+    #: The number of all bad records.
     count: int = 0
 
     @classmethod
     def merge(cls, parts: Sequence[Self], limit: int = MOST_BAD) -> Self:
-        """Returns the bad records of all tasks of a batch; of these the first `limit` one by one."""
+        """Returns the bad records of all tasks of a batch; the first `limit` of them are listed one by one."""
         first = sorted((one for part in parts for one in part.first), key=lambda b: (b.topic, b.partition, b.offset))
         return cls(tuple(first[:limit]), sum(part.count for part in parts))
 

@@ -1,4 +1,4 @@
-"""The changes that a task has read for an upsert table, and what they need that the task does not have."""
+"""The changes that a task has read for an upsert table, and the records among them that need another task or batch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from frazil.types import LastDelete, Offsets
 
 @dataclass(frozen=True)
 class FirstTombstone:
-    """The first record that a task read of a partition, where it is a tombstone: another task may have read its delete
-    last.
+    """The first record of a partition in a task's ranges, where it is a tombstone: its delete may be the last record of
+    another task.
     """
 
+    #: The topic.
     topic: str
+    #: The partition.
     partition: int
+    #: The tombstone's offset.
     offset: int
     #: A hash of the record's key, as in LastDelete.
     key: str
@@ -34,7 +37,7 @@ class Touched:
     files: tuple[str, ...] = ()
     #: The number of changes before deduplication.
     change_count: int = 0
-    #: The tombstone that is the only change of the task. It is no change at all if it comes right behind the delete of
+    #: The tombstone that is the only change of the task. It is no change at all if it directly follows the delete of
     #: its key.
     first: FirstTombstone | None = None
 
@@ -46,9 +49,13 @@ class KeyUpdatePart:
     Both have the same position in the source's log, and may be in two partitions.
     """
 
+    #: The topic.
     topic: str
+    #: The partition.
     partition: int
+    #: The record's offset.
     offset: int
+    #: The record's timestamp, in milliseconds since the epoch.
     timestamp_ms: int
     #: The position in the source's log.
     position: str
@@ -63,7 +70,7 @@ class KeyUpdatePart:
 
 @dataclass(frozen=True)
 class ChangeReport:
-    """The changes of a task, and of primary-key updates and truncates among them what belongs to others."""
+    """The changes of a task, with the primary-key updates and truncates that depend on other tasks or batches."""
 
     #: The changes, reduced to the latest of each key.
     touched: tuple[Touched, ...] = ()

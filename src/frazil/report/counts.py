@@ -1,4 +1,4 @@
-"""How many records a task has read, and how large they are."""
+"""Numbers and sizes of the records that a task has read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from frazil.types import add_counts, later
 class Counts:
     """Numbers of records and bytes, and the newest timestamps."""
 
+    #: The number of records.
     record_count: int = 0
-    #: Bytes of all record values, and of the largest.
+    #: Bytes of all record values.
     value_bytes: int = 0
+    #: Bytes of the largest record value.
     largest_bytes: int = 0
     #: Whether a batch planned with small records had an oversized one, and must be planned again.
     has_oversized: bool = False

@@ -13,7 +13,9 @@ from frazil.types import DataFile
 class WrittenFiles:
     """Data files of the table, and of its dead-letter table."""
 
+    #: Data files of the table.
     data: tuple[DataFile, ...] = ()
+    #: Data files of the dead-letter table.
     dead_letters: tuple[DataFile, ...] = ()
     #: The number of bad records in the files of the dead-letter table.
     dead_letter_count: int = 0

@@ -1,4 +1,4 @@
-"""What the records of a task need that the table or the task does not have: columns, key columns, schemas."""
+"""Schema changes, key columns and registry schemas that a task's records need and the table or the task does not have."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class SchemaRequests:
-    """Requests that are met, or refused, before the rows can be committed."""
+    """Requests that are fulfilled or refused before the rows can be committed."""
 
     #: Fields that the table lacks, as JSON of `schema.evolve.dump_requested_fields`.
     requested_fields: tuple[str, ...] = ()
-    #: JSON lists: paths of required columns for which records have no value.
+    #: Paths of required columns for which records have no value, as JSON lists.
     made_optional: frozenset[str] = frozenset()
-    #: The fields of the records' keys, of an upsert table whose key columns are not known yet.
+    #: The fields of the records' keys, for an upsert table whose key columns are not known yet.
     key_columns: tuple[str, ...] = ()
     #: Ids of schemas that the task did not have.
     missing: frozenset[str] = frozenset()

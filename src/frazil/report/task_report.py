@@ -1,4 +1,4 @@
-"""The report of a task on one table: JSON on its way to the driver, put together there with those of the other tasks."""
+"""The report of a task on one table: JSON on its way to the driver, where the reports of all tasks are merged."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ from frazil.report.schema_requests import SchemaRequests
 class TaskReport:
     """The results of a task, or of all tasks of a batch after `merge_reports`, for one table's ranges."""
 
+    #: `namespace.table`.
     table: str
+    #: Numbers and sizes of the records that were read.
     counts: Counts = field(default_factory=Counts)
+    #: The files that were written.
     written: WrittenFiles = field(default_factory=WrittenFiles)
+    #: Schema changes, key columns and registry schemas that the records need.
     schema: SchemaRequests = field(default_factory=SchemaRequests)
+    #: The number of bad records, and the first of them.
     bad_records: BadRecords = field(default_factory=BadRecords)
+    #: The changes of an upsert table.
     changes: ChangeReport = field(default_factory=ChangeReport)
 
 
 def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_BAD) -> TaskReport:
-    """Returns the reports of all tasks of one batch for `table` as one; of the bad records the first `limit` by
+    """Returns the reports of all tasks of one batch for `table` as one report, with the first `limit` bad records by
     position.
     """
     mine = [report for report in reports if report.table == table]

@@ -13,7 +13,7 @@ import pytest
 
 from frazil.catalog.progress import from_summary
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
-from frazil.ingest.log import HELD
+from frazil.ingest.log import INCOMPLETE_TRANSACTION
 from frazil.ingest.service import Service
 from frazil.ingest.state.status import RunState
 from frazil.ingest.transactions import lookahead
@@ -108,12 +108,16 @@ def test_the_newest_transaction_is_held_back_until_the_next_one_begins(tmp_path:
     assert (scenario.shown(), table.status.run_state, table.status.reason, table.offsets.lag_records) == (
         {},
         RunState.WAITING,
-        HELD,
+        INCOMPLETE_TRANSACTION,
         2,
     )
     scenario.tell(2, (1, "b"))
     table = scenario.catch_up()
-    assert (scenario.shown(), table.status.reason, table.offsets.lag_records) == ({1: "a", 2: "a"}, HELD, 1)
+    assert (scenario.shown(), table.status.reason, table.offsets.lag_records) == (
+        {1: "a", 2: "a"},
+        INCOMPLETE_TRANSACTION,
+        1,
+    )
     scenario.tell(3, (2, "c"))
     scenario.put(0, 9, None)
     scenario.catch_up()
@@ -123,7 +127,7 @@ def test_the_newest_transaction_is_held_back_until_the_next_one_begins(tmp_path:
 def test_with_its_end_a_transaction_is_shown_at_once(tmp_path: Path) -> None:
     scenario = AtomicScenario(tmp_path, events=True)
     scenario.tell(1, (1, "a"), (2, "a"))
-    assert (scenario.catch_up().status.reason, scenario.shown()) == (HELD, {})
+    assert (scenario.catch_up().status.reason, scenario.shown()) == (INCOMPLETE_TRANSACTION, {})
     scenario.end(1, 2)
     table = scenario.catch_up()
     assert (scenario.shown(), table.status.reason, table.offsets.lag_records) == ({1: "a", 2: "a"}, "", 0)
@@ -135,7 +139,7 @@ def test_a_transaction_of_several_partitions_is_shown_when_all_of_it_is_there(tm
     scenario.end(1, 3)
     scenario.tell(2, (2, "b"))
     scenario.end(2, 1)
-    assert (scenario.catch_up().status.reason, scenario.shown()) == (HELD, {})
+    assert (scenario.catch_up().status.reason, scenario.shown()) == (INCOMPLETE_TRANSACTION, {})
     scenario.tell(1, (3, "a"), partition=2, first=3)
     scenario.catch_up()
     assert scenario.shown() == {1: "a", 2: "b", 3: "a"}
@@ -159,7 +163,7 @@ def test_an_event_of_another_table_of_the_source_counts_nothing_here(tmp_path: P
     scenario = AtomicScenario(tmp_path, events=True)
     scenario.tell(1, (1, "a"))
     scenario.end(1, 1, collection="public.other")
-    assert (scenario.catch_up().status.reason, scenario.shown()) == (HELD, {})
+    assert (scenario.catch_up().status.reason, scenario.shown()) == (INCOMPLETE_TRANSACTION, {})
 
 
 def test_a_topic_of_transactions_that_is_missing_is_waited_for(tmp_path: Path) -> None:
@@ -267,7 +271,7 @@ def test_a_repetition_of_what_the_table_has_is_shown_only_to_its_end(tmp_path: P
     for envelope in told[1:3]:
         scenario.put(0, envelope["after"]["id"], envelope)
     assert (scenario.catch_up().status.reason, scenario.shown(), scenario.offsets()) == (
-        HELD,
+        INCOMPLETE_TRANSACTION,
         {1: "b", 2: "b"},
         {TOPIC: {0: 4}},
     )
@@ -317,7 +321,7 @@ def test_changes_and_events_in_avro(tmp_path: Path) -> None:
     for order, key in enumerate((1, 2), 1):
         value = _avro(of_change, change, {"before": None, **scenario.envelope(1, key, "a", order)})
         scenario.source.produce(TOPIC, 0, value, 1000, key=json.dumps({"id": key}).encode())
-    assert (scenario.catch_up().status.reason, scenario.shown()) == (HELD, {})
+    assert (scenario.catch_up().status.reason, scenario.shown()) == (INCOMPLETE_TRANSACTION, {})
     counts_of_it = [{"data_collection": "public.t", "event_count": 2}]
     ended = {"status": "END", "id": "1:3", "event_count": 2, "data_collections": counts_of_it}
     begun = {"status": "BEGIN", "id": "1:3", "event_count": None, "data_collections": None}
@@ -340,7 +344,7 @@ def test_who_comes_in_the_middle_of_a_transaction_goes_on_with_its_rest(tmp_path
     scenario.end(1, 2)
     table = scenario.catch_up()
     if is_expired:
-        assert (table.status.reason, set(scenario.shown())) == (HELD, {1, 7})
+        assert (table.status.reason, set(scenario.shown())) == (INCOMPLETE_TRANSACTION, {1, 7})
         scenario.tell(2, (3, "b"))
         scenario.tell(2, (4, "b"), first=2, partition=1)
         scenario.end(2, 2)
@@ -375,9 +379,9 @@ def test_a_transaction_that_its_connector_has_died_in_is_not_counted(tmp_path: P
     scenario.begin(1)  # It goes on with the second of three changes, which it calls the first of two.
     scenario.tell(1, (3, "a"), first=2)
     scenario.end(1, 2)
-    assert (scenario.catch_up().status.reason, scenario.shown()) == (HELD, {})
+    assert (scenario.catch_up().status.reason, scenario.shown()) == (INCOMPLETE_TRANSACTION, {})
     scenario.tell(1, (2, "a"), partition=1)
-    assert (scenario.catch_up().status.reason, scenario.shown()) == (HELD, {})
+    assert (scenario.catch_up().status.reason, scenario.shown()) == (INCOMPLETE_TRANSACTION, {})
     for number, partition in enumerate((0, 1), 2):
         scenario.begin(number)
         scenario.tell(number, (9, "b"), partition=partition)

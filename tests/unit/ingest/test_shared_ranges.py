@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.ingest.shared_reads import company_of, join_read, own_starts, read_once
+from frazil.ingest.shared_reads import join_read, own_starts, read_once, tables_read_with
 from frazil.types import Batch, OffsetRange
 
 
@@ -68,7 +68,7 @@ def test_who_reads_other_topics_is_neither_cut_nor_company() -> None:
     upsert_table, other, log = batch("mirror", (0, 10)), batch("other", (0, 99), topic="b"), batch("log", (0, 8))
     joined = join_read([upsert_table, other], log)
     assert joined == [batch("mirror", (0, 8)), other, log]
-    assert [sorted(company_of(one, joined)) for one in joined] == [["log"], [], ["mirror"]]
+    assert [sorted(tables_read_with(one, joined)) for one in joined] == [["log"], [], ["mirror"]]
     assert own_starts(joined) == {}
 
 

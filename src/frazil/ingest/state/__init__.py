@@ -1,1 +1,1 @@
-"""What a running pipeline knows of one table, in small records; each has its rules beside it."""
+"""The state of one table in a running pipeline, in small records; each has its rules beside it."""

@@ -1,4 +1,4 @@
-"""Bad records of a table: how many there are, where their dead letters go, and which of them end tasks."""
+"""Bad records of a table: their share of recent records, the dead-letter table, and the records that crash tasks."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from frazil.report.task_report import TaskReport
 from frazil.types import BadRecord
 
 FEWEST_TO_JUDGE = 100
-"""So many records it takes to say that too many of them are bad."""
+"""The fewest records from which a share of bad records is computed."""
 _GOOD_BATCHES = 20
 
 
 @dataclass
 class Tally:
-    """How many of the last records were bad: halved now and then, so that what is long ago counts less and less."""
+    """Recent numbers of records and bad records. Both are halved from time to time, so that older records count less."""
 
+    #: Records, recent ones with more weight.
     record_count: int = 0
+    #: Bad records among them.
     bad_count: int = 0
 
     @property
     def share(self) -> float:
-        """The share of bad records; 0 while there are too few to tell."""
+        """The share of bad records; 0 for fewer than `FEWEST_TO_JUDGE` records."""
         return self.bad_count / self.record_count if self.record_count >= FEWEST_TO_JUDGE else 0.0
 
     def share_with(self, report: TaskReport) -> float:
-        """The same, those of `report` included."""
+        """Returns the share of bad records with those of `report` included."""
         return Tally(self.record_count + report.counts.record_count, self.bad_count + report.bad_records.count).share
 
     def add(self, report: TaskReport) -> None:
-        """Counts a batch that was committed."""
+        """Adds the records of a committed batch."""
         self.record_count += report.counts.record_count
         self.bad_count += report.bad_records.count
         while self.record_count >= 2 * FEWEST_TO_JUDGE:
@@ -41,23 +43,24 @@ class Tally:
 
 @dataclass
 class BadRecordState:
-    """What is known of records that make no row."""
+    """The state of bad and ignored records of one table."""
 
-    #: The dead-letter table, as last loaded; None while batches do not carry what dead letters need.
+    #: The dead-letter table, as last loaded; None while batches do not read the columns of dead letters.
     dead_letters: TableState | None = None
     #: Committed batches in a row without a bad record.
     good_batches: int = 0
+    #: Numbers of recent records and bad records.
     tally: Tally = field(default_factory=Tally)
-    #: Records that are no change of a row, by kind, since the process began.
+    #: Records that are no change of a row, by kind, since the process started.
     ignored_records: Counter[str] = field(default_factory=Counter)
-    #: Records that end the task which reads them, until the batch with them is committed.
+    #: Records that crash the task which reads them, until the batch with them is committed.
     crashing: frozenset[BadRecord] = frozenset()
-    #: How often such records were searched for without finding one, since the last commit.
+    #: Searches for such records without a result since the last commit.
     searches: int = 0
 
     def note_committed(self, report: TaskReport) -> bool:
-        """Counts a committed batch. True when so many of them had no bad record that batches need no longer carry what dead
-        letters need.
+        """Counts a committed batch; returns whether batches stop reading the columns of dead letters, after many
+        batches without a bad record.
         """
         self.tally.add(report)
         self.good_batches = 0 if report.bad_records.count else self.good_batches + 1

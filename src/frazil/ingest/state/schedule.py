@@ -1,4 +1,6 @@
-"""When a table is read next, with which others, and how its last tries went. Times: the monotonic clock, in seconds."""
+"""When a table is read next, with which others, and how its last attempts ended. Times: the monotonic clock, in
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +13,33 @@ _QUICK_S = 5.0
 
 @dataclass
 class Schedule:
-    """A table's turn in the loop."""
+    """The schedule of a table in the service's loop."""
 
-    #: Whether a batch or a load of the table is under way; nothing else is begun for it then.
+    #: Whether a batch or a load of the table is running; nothing else is started for it until then.
     in_flight: bool = False
-    #: Whether the next batch gets a job of its own, since one that it shared has failed.
+    #: Whether the next batch gets a job of its own, because a job that it shared has failed.
     goes_alone: bool = False
-    #: Failures in a row.
+    #: Consecutive failures.
     failures: int = 0
-    #: Refused commits in a row without any progress.
+    #: Consecutive refused commits during which no other writer made progress either.
     conflicts: int = 0
+    #: When the next batch is due.
     next_due_s: float = 0.0
-    #: Between the last commit and the next, which table maintenance may lengthen; None before the first.
+    #: Seconds between two commits, which table maintenance may lengthen; None before the first commit.
     interval_s: float | None = None
-    #: When the last batch was planned, and when it was over.
+    #: When the last batch was planned.
     last_batch_at_s: float = 0.0
+    #: When the last batch ended.
     batch_done_at_s: float = 0.0
-    #: Tables that the last batch was read for too, as long as they may be waited for.
-    company: frozenset[str] = frozenset()
-    #: Records of a batch at most, since more of them together took more memory or time than a task may; None for no limit.
+    #: Other tables of the last batch's shared read, while the table may wait for them.
+    read_with: frozenset[str] = frozenset()
+    #: The largest number of records in a batch, after more of them together took more memory or time than a task may;
+    #: None without such a limit.
     most_records: int | None = None
 
     def read_less(self, records: int) -> bool:
-        """After a task failed of so many records, and of none of them alone: batches of a quarter. False where one record
-        was all there was.
+        """Limits batches to a quarter of `records`, after a task failed with all of them and with none of them alone.
+        Returns False where there was only one record.
         """
         if records <= 1:
             return False
@@ -42,7 +47,7 @@ class Schedule:
         return True
 
     def read_more(self, took_s: float) -> None:
-        """After a commit: twice as much again, while a batch takes seconds only."""
+        """Doubles the limit after a commit that took only seconds, and removes it once it has no effect."""
         if self.most_records is not None and took_s < _QUICK_S:
             self.most_records *= 2
             if self.most_records >= MAX_BATCH_RECORDS:

@@ -1,4 +1,4 @@
-"""Schemas that a table's records name, and changes of its own schema that they ask for."""
+"""Registry schemas that a table's records refer to, and changes of the table's own schema that records request."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from frazil.schema.selection import Path
 
 @dataclass
 class SchemaState:
-    """What is known of schemas."""
+    """Registry schemas, refused schema changes and dropped fields of one table."""
 
-    #: Schemas of the registry that the records have named, by id; those of keys and headers have a prefix.
+    #: Registry schemas that the records refer to, by id; ids of keys and headers have a prefix.
     schemas: dict[str, WriterSchema] = field(default_factory=dict)
-    #: When the newest one was asked for, on the monotonic clock in seconds.
+    #: When the newest schema was last requested, on the monotonic clock in seconds.
     schemas_at_s: float = float("-inf")
-    #: Whether some came that no commit has been read with yet.
+    #: Whether schemas were added with which no committed batch was read yet.
     has_new_schemas: bool = False
-    #: Changes of the table that records asked for and its policy forbids.
+    #: Requested schema changes that the table's settings do not allow.
     refusals: frozenset[str] = frozenset()
-    #: Fields that the table cannot have, by path with the reason: records with them are bad ones.
+    #: Fields that cannot be columns of the table, by path with the reason: records with them are bad records.
     rejected: dict[Path, str] = field(default_factory=dict)
     #: Names of fields that were dropped.
     dropped: frozenset[str] = frozenset()
-    #: The change that the last batch asked for, where it left the table as it was.
+    #: The schema change that the last batch requested, where it left the table unchanged.
     no_op_change: NoOpChange | None = None
 
-    def note_schemas(self, schemas: Mapping[str, WriterSchema]) -> None:
-        """Adds the schemas that a batch has asked for; the next one is read with them."""
+    def add_schemas(self, schemas: Mapping[str, WriterSchema]) -> None:
+        """Adds registry schemas that a batch has requested; the next batch is read with them."""
         self.schemas |= schemas
         self.has_new_schemas |= bool(schemas)
 
@@ -40,6 +40,6 @@ class SchemaState:
         return [(name, schema) for name, schema in self.schemas.items() if ":" not in name]
 
     def under(self, prefix: str) -> tuple[tuple[str, WriterSchema], ...]:
-        """The schemas under ids that begin with a prefix, by id without it."""
+        """Returns the schemas whose ids begin with `prefix`, by id without the prefix."""
         found = sorted(item for item in self.schemas.items() if item[0].startswith(prefix))
         return tuple((name.removeprefix(prefix), schema) for name, schema in found)

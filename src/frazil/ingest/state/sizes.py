@@ -1,4 +1,4 @@
-"""How large a table's records and rows are, learned from its batches."""
+"""Sizes of a table's records and rows, learned from its batches."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ _FEW_ROWS = 2_000
 class Sizes:
     """Sizes and rates of the batches of this process."""
 
-    #: The average of the last batch's records, and the largest record of any batch.
+    #: The average size of the last batch's records.
     record_bytes: float = ASSUMED_RECORD_BYTES
+    #: The size of the largest record of any batch; None before the first.
     largest_bytes: int | None = None
-    #: Of a row in a file; None before this process has written enough of them.
+    #: The average size of a row in a data file; None before this process has written enough of them.
     row_bytes: float | None = None
-    #: Whether rows of the last batch went to very many partitions; None before the first.
+    #: Whether rows of the last batch were written to very many partitions; None before the first.
     is_scattered: bool | None = None
+    #: Records per second of the last batch.
     records_per_s: float = 0.0
-    #: From the newest record of the last batch to its commit.
+    #: Milliseconds from the newest record of the last batch to its commit.
     freshness_ms: int | None = None
 
-    def note(self, report: TaskReport) -> None:
-        """Learns from a batch that was read."""
+    def update(self, report: TaskReport) -> None:
+        """Updates the sizes from the report of a batch that was read."""
         if report.counts.has_oversized:
             self.largest_bytes = OVERSIZED_BYTES + 1
         elif report.counts.record_count:

@@ -1,4 +1,4 @@
-"""What a table does, and why."""
+"""What a table is doing, and the reason."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class RunState(StrEnum):
 
 @dataclass
 class Status:
-    """What `frazil status` shows of a table first."""
+    """The first lines that `frazil status` shows of a table."""
 
+    #: What the table is doing.
     run_state: RunState = RunState.WAITING
     #: Why the table backs off, stopped, or waits; empty where there is nothing to report.
     reason: str = ""
@@ -31,10 +32,10 @@ class Status:
     where: str = ""
 
     def set(self, state: RunState, error: FrazilError | TableStopped | None = None) -> None:
-        """Sets what the table does, with the error for its reason; without one the reason is cleared."""
+        """Sets what the table is doing, with the error as its reason; without an error the reason is cleared."""
         self.run_state = state
         self.reason, self.remedy, self.where = describe_error(error) if error is not None else ("", "", "")
 
     def wait_for(self, reason: str) -> None:
-        """The table waits for something that is no error."""
+        """Sets the table to waiting, for a reason that is no error."""
         self.run_state, self.reason, self.remedy, self.where = RunState.WAITING, reason, "", ""

@@ -1,10 +1,10 @@
-"""Debezium's topic of transactions, read for one table: how many changes each transaction had that has ended.
+"""Debezium's topic of transactions, read for one table: the number of changes of each transaction that has ended.
 
-It is read no further than the transactions are known that are asked for, and from no earlier than a minute before the
-first of their changes: its events are written around them.
+The topic is read until the transactions that are asked for are known, from one minute before the first of their
+changes: its events are written around the changes.
 
-A connector that has died inside of a transaction says BEGIN again when it goes on, numbers the rest of the changes from one,
-and its END counts this rest alone. So what has begun twice is never counted here.
+A connector that restarts inside a transaction writes BEGIN again, numbers the remaining changes from one, and its END
+counts only these. A transaction with two BEGIN events is therefore never counted here.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from frazil.types import OffsetRange
 
 _MARGIN_MS = 60_000
 _ENOUGH_BYTES = 4 * 1024 * 1024
-# With more than this to read it is worth asking for the offset of a time.
+# With more offsets than this to read, a request for the offset of a timestamp costs less.
 _FAR_BEHIND = 200_000
 
 
 @dataclass(frozen=True)
 class Event:
-    """A transaction begins, or it ends after `count` changes of the table; None where the table has none. at_ms: when that
-    was written.
-    """
+    """The BEGIN or END event of a transaction."""
 
+    #: The transaction's id.
     transaction: str
+    #: When the event was written, in milliseconds since the epoch.
     at_ms: int
+    #: Whether this is the END event.
     is_end: bool
+    #: The number of changes of the table's topic in the transaction, of an END event; None where it has none.
     count: int | None = None
 
 
 class TransactionEnds:
-    """counts: of transactions that have begun once and have ended, by id. read_events: what records of the topic say."""
+    """Reads the topic of transactions, and counts the changes of transactions with one BEGIN and an END."""
 
     def __init__(
         self,
@@ -45,6 +47,8 @@ class TransactionEnds:
         reader: RecordReader,
         read_events: Callable[[Sequence[ReadRecord]], list[Event]],
     ) -> None:
+        """Reads `topic`; `read_events` returns the events of its records."""
+        #: The number of changes of each transaction that has begun once and has ended, by id.
         self.counts: dict[str, int] = {}
         self._topic = topic
         self._source = source
@@ -58,16 +62,16 @@ class TransactionEnds:
         self._ended: list[tuple[int, str, int]] = []
 
     def read_on(self, unknown: set[str], since_ms: int) -> None:
-        """Until all of these transactions are known, or there is no more. since_ms: the timestamp of the first of their
-        changes; 0: not known.
+        """Reads on until all of these transactions are known, or to the end of the topic. since_ms: the timestamp of
+        the first of their changes in milliseconds since the epoch; 0 where it is not known.
 
-        Raises UnavailableError when the topic does not exist, or Kafka does not answer.
+        Raises: UnavailableError when the topic does not exist, or Kafka does not answer.
         """
         ends = self._begin(since_ms)
         while not unknown <= self.counts.keys():
             ranges = [OffsetRange(*p, self._next[p], ends[p]) for p in self._next if self._next[p] < ends.get(p, 0)]
             if not ranges:
-                self._partitions = []  # There may be more of them by now.
+                self._partitions = []  # The next read looks for new partitions.
                 return
             records, reached = self._reader.read(ranges, _ENOUGH_BYTES)
             for record in records:
@@ -79,7 +83,7 @@ class TransactionEnds:
             self._count_up_to(min(behind, default=None))
 
     def forget(self, transactions: set[str]) -> None:
-        """These are in the table."""
+        """Forgets transactions that are committed to the table."""
         for transaction in transactions:
             self.counts.pop(transaction, None)
             self._begun.pop(transaction, None)
@@ -96,8 +100,8 @@ class TransactionEnds:
             del self._begun[name]
 
     def _count_up_to(self, at_ms: int | None) -> None:
-        """Takes the ends that were written by this time, up to which every partition is read: of what they end, every
-        beginning has been seen then. None: all of them.
+        """Counts the ended transactions whose END was written before `at_ms`, or all where it is None. Every partition
+        is read up to that time, so that each BEGIN of these transactions has been read.
         """
         while self._ended and (at_ms is None or self._ended[0][0] < at_ms):
             _, name, count = heapq.heappop(self._ended)
@@ -105,7 +109,7 @@ class TransactionEnds:
                 self.counts[name] = max(count, self.counts.get(name, 0))
 
     def _begin(self, since_ms: int) -> dict[Partition, int]:
-        """Where the topic ends; settles where each partition is read on."""
+        """Returns the ends of the topic, and sets the offset at which each partition is read on."""
         if not self._partitions:
             found = self._source.topics(lambda name: name == self._topic).get(self._topic)
             if found is None:

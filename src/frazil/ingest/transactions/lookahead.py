@@ -1,7 +1,8 @@
-"""Ends batches where transactions end: the driver reads the topic ahead of the tasks, for the transactions' ids alone.
+"""Ends batches where transactions end: the driver reads the topic ahead of the tasks, for the ids of transactions
+alone.
 
-What it has read it keeps until it is in the table, so that every record is looked at once in a process. Nothing of it must
-outlive the process: a look from the table's own progress finds the same.
+The result is kept until it is committed, so that a process reads every record once. It need not outlive the process:
+another one that reads from the table's progress finds the same ends.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.types import OffsetRange, advance
 
 LARGEST_TRANSACTION = 10_000_000
-"""A batch that would have to cover more offsets to show its transactions whole stops its table."""
+"""A table stops when a batch would need more offsets than this to contain its transactions completely."""
 AT_A_TIME = 500_000
-"""So many records are looked at for one batch, unless a transaction has more."""
+"""The number of records that are read ahead for one batch, unless a transaction has more."""
 _MOST_RUNS = 100_000
-# Before a position that no cut has led to, such as `start`.
+# Offsets that are read before a position at which no earlier batch has ended, such as `start`.
 _LOOKED_BACK = 10_000
 _ENOUGH_BYTES = 32 * 1024 * 1024
 _LEAST_GROWTH = 1000
@@ -36,22 +37,26 @@ _ROUNDS = 3
 
 @dataclass
 class _Followed:
-    """What is known of one table's topic. position: where the logs begin. cut: the last one that was answered. behind:
-    numbers of changes before a position that no cut has led to, by transaction. schemas: of values; of_ends: of the events
-    of transactions.
-    """
+    """The transactions of one table's topic, from the table's position on."""
 
+    #: The offsets at which the logs begin.
     position: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    #: The transactions by partition.
     logs: dict[Partition, Log] = field(default_factory=dict)
+    #: The last cut that was returned.
     cut: Cut | None = None
+    #: Numbers of changes before a position at which no earlier batch has ended, by transaction.
     behind: dict[str, array[int]] = field(default_factory=dict)
+    #: The topic of transactions; None before it is read.
     ends: TransactionEnds | None = None
+    #: Registry schemas of record values.
     schemas: dict[str, WriterSchema] = field(default_factory=dict)
+    #: Registry schemas of the events of transactions.
     of_ends: dict[str, WriterSchema] = field(default_factory=dict)
 
     def begin(self, planned: Planned) -> list[Partition]:
-        """Goes on from where the table is: after the last cut, before it, or somewhere else. Partitions of which it is not
-        known what is before.
+        """Moves the logs to the position of the table: after the last cut, before it, or elsewhere. Returns the
+        partitions whose newest earlier change is not known.
         """
         position, places = planned.position, planned.table.progress.places
         if self.cut is not None and position == advance(self.cut.position, self.cut.ranges):
@@ -63,7 +68,7 @@ class _Followed:
             if self.ends is not None:
                 self.ends.forget({run.transaction for run in done})
         elif position != self.position:
-            # As after a table was rolled back: what was forgotten of transactions that were in it is needed again.
+            # The table was rolled back, for example: transactions that were committed, and forgotten here, are needed again.
             self.logs, self.behind, self.ends = {}, {}, None
         self.position, self.cut = position, None
         added = [partition for partition in planned.table.partitions() if partition not in self.logs]
@@ -74,20 +79,20 @@ class _Followed:
 
     @property
     def run_count(self) -> int:
-        """How many stretches of transactions are kept in mind."""
+        """The number of runs in all logs."""
         return sum(len(log.runs) for log in self.logs.values())
 
     @property
     def span(self) -> int:
-        """Offsets that were looked at and are not in the table."""
+        """Offsets that were read ahead and are not committed."""
         return sum(log.end - log.start for log in self.logs.values())
 
     def left(self, goals: Mapping[Partition, int]) -> list[OffsetRange]:
-        """What is still to be looked at."""
+        """Returns the ranges that remain to be read up to the goals."""
         return [OffsetRange(*p, log.end, goals[p]) for p, log in self.logs.items() if log.end < goals[p]]
 
-    def note(self, marks: Sequence[Mark], reached: Mapping[Partition, int]) -> None:
-        """Takes what was found up to these offsets."""
+    def add(self, marks: Sequence[Mark], reached: Mapping[Partition, int]) -> None:
+        """Adds the changes that were found up to the offsets `reached`."""
         for mark in marks:
             self.logs[mark.partition].add(mark)
         for partition, offset in reached.items():
@@ -95,7 +100,7 @@ class _Followed:
 
 
 class Boundaries:
-    """Looks for the tables of one process; used by one thread at a time."""
+    """Finds the ends of batches for the tables of one process; used by one thread at a time."""
 
     def __init__(self, source: Source, reader: RecordReader | None, schemas: Schemas | None) -> None:
         self._source = source
@@ -103,12 +108,15 @@ class Boundaries:
         self._schemas = schemas
         self._followed: dict[str, _Followed] = {}
 
-    def look(self, planned: Planned) -> Cut | None:
-        """Where the batch must end so that its table shows no part of a transaction; None when there is no whole one yet. It
-        may end after what was planned, where a transaction is that large.
+    def find_cut(self, planned: Planned) -> Cut | None:
+        """Returns the end of the batch at which its table shows no part of a transaction, or None when there is no such
+        end yet. The end may be behind that of the planned batch, where a transaction is larger.
 
-        Raises SpecError when it cannot be found out for such a topic, RecordError for a change that does not tell what it
-        must, TableStopped for a transaction that is too large, UnavailableError when Kafka or the registry is away.
+        Raises:
+            SpecError: nothing in the topic shows where its transactions end.
+            RecordError: a change lacks its transaction or its position.
+            TableStopped: a transaction is too large.
+            UnavailableError: Kafka or the registry does not answer.
         """
         check_partitions(planned.table)
         if any(number not in planned.position.get(topic, {}) for topic, number in planned.table.partitions()):
@@ -116,14 +124,14 @@ class Boundaries:
         followed = self._followed.setdefault(planned.table.name, _Followed())
         followed.schemas = {name: schema for name, schema in followed.schemas.items() if not may_change(schema)}
         try:
-            self._look_back(planned.table, followed, followed.begin(planned))
-            followed.cut = self._look(planned, followed)
+            self._read_before(planned.table, followed, followed.begin(planned))
+            followed.cut = self._find_cut(planned, followed)
         except BaseException:
             del self._followed[planned.table.name]
             raise
         return followed.cut
 
-    def _look(self, planned: Planned, followed: _Followed) -> Cut | None:
+    def _find_cut(self, planned: Planned, followed: _Followed) -> Cut | None:
         bounds = {partition: log.start for partition, log in followed.logs.items()}
         ends = {p: max(start, planned.ends.get(p, start)) for p, start in bounds.items()}
         bounds |= {(r.topic, r.partition): r.end for r in planned.batch.ranges}
@@ -143,8 +151,10 @@ class Boundaries:
             else:
                 goals = _grown(followed, goals, ends)
 
-    def _look_back(self, table: Table, followed: _Followed, partitions: Sequence[Partition]) -> None:
-        """Finds out what is before a position that no cut has led to: a transaction may reach over it."""
+    def _read_before(self, table: Table, followed: _Followed, partitions: Sequence[Partition]) -> None:
+        """Reads the records before a position at which no earlier batch has ended, as a transaction may continue across
+        it.
+        """
         assert self._reader is not None
         at = {partition: followed.logs[partition].start for partition in partitions if followed.logs[partition].start}
         first = self._source.beginnings(at)
@@ -159,12 +169,12 @@ class Boundaries:
             ranges = [replace(r, start=reached[r.topic, r.partition]) for r in ranges]
 
     def _read(self, table: Table, followed: _Followed, goals: Mapping[Partition, int], most: int) -> None:
-        """Looks on until the goals are reached, or at `most` times as many records as is usual."""
+        """Reads on until the goals are reached, or `most` times the usual number of records was read."""
         assert self._reader is not None
         count = 0
         while ranges := followed.left(goals):
             records, reached = self._reader.read(ranges, _ENOUGH_BYTES)
-            followed.note(self._marks(table, followed, records), reached)
+            followed.add(self._marks(table, followed, records), reached)
             count += len(records)
             if count >= most * AT_A_TIME or followed.run_count >= most * _MOST_RUNS:
                 return
@@ -183,7 +193,7 @@ class Boundaries:
         return Cut(planned.position, tuple(ranges), places)
 
     def _counts(self, table: Table, followed: _Followed) -> Mapping[str, int]:
-        """How many changes transactions had, as far as the topic of transactions tells."""
+        """Returns the number of changes of transactions, as far as the topic of transactions contains it."""
         topic = table.spec.atomic.transaction_topic if table.spec.atomic else None
         if topic is None:
             return {}
@@ -227,7 +237,9 @@ class Boundaries:
 
 
 def check_partitions(table: Table) -> None:
-    """Raises SpecError for a topic whose transactions nothing would tell apart."""
+    """Raises SpecError for a topic with several partitions and no topic of transactions, where nothing shows a
+    transaction's end.
+    """
     count = max((topic.partition_count for topic in table.offsets.topics.values()), default=0)
     if count > 1 and table.spec.atomic is not None and table.spec.atomic.transaction_topic is None:
         raise SpecError(
@@ -238,7 +250,7 @@ def check_partitions(table: Table) -> None:
 
 
 def too_large(table: Table) -> TableStopped:
-    """What is said of a transaction that no batch takes."""
+    """Returns the error of a transaction that is larger than any batch."""
     return TableStopped(
         f"no transaction is complete within {LARGEST_TRANSACTION:,} offsets after the table's next offset",
         "write `atomic: batch` until the table has passed the transaction",
@@ -247,7 +259,7 @@ def too_large(table: Table) -> TableStopped:
 
 
 def _grown(followed: _Followed, goals: Mapping[Partition, int], ends: Mapping[Partition, int]) -> dict[Partition, int]:
-    """Twice as far, no further than there are records."""
+    """Returns goals that are twice as far, at most the ends."""
     return {p: min(ends[p], goal + max(_LEAST_GROWTH, goal - followed.logs[p].start)) for p, goal in goals.items()}
 
 

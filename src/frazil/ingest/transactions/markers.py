@@ -1,4 +1,6 @@
-"""What records tell of transactions: which one each change belongs to; when one begins and ends, and how many it had."""
+"""Transactions in records: the transaction and position of each change, and the events of Debezium's topic of
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ _EVENT_FIELDS = (
 
 
 def reading_of_marks(reading: Reading, envelope: Envelope) -> Reading:
-    """How records are read of whose rows nothing is wanted."""
+    """Returns the settings with which only the transaction fields of records are read."""
     bare = Envelope(envelope.kind, placeholder=envelope.placeholder)
     return replace(reading, envelope=bare, unknown_fields="drop", is_rescuing=False, selection=None, units=())
 
@@ -49,11 +51,12 @@ def reading_of_marks(reading: Reading, envelope: Envelope) -> Reading:
 def read_marks(
     reading: Reading, records: Sequence[ReadRecord], has_events: bool, is_strict: bool = True
 ) -> tuple[Iterator[Mark], frozenset[str]]:
-    """The changes among the records, which `reading_of_marks` reads, in their order; and ids of schemas that were not there
-    to read them with. Records that are no changes of a transaction are left out: rows of snapshots, tombstones, bad records.
+    """Returns the changes among the records, in their order, and the ids of schemas that were missing. Rows of
+    snapshots, tombstones and bad records are left out. The records are read with the settings of `reading_of_marks`.
 
-    has_events: whether transactions must be those of Debezium's own events, so that they can be counted. Taking the changes
-    raises RecordError for one that does not tell its transaction, or its place; unless it is strict, such are left out.
+    has_events: whether a change must have the transaction id of Debezium's own events, so that changes can be counted.
+    is_strict: whether iterating over the changes raises RecordError for one without its transaction or its position;
+    otherwise such changes are left out.
     """
     assert reading.envelope is not None
     fields = opened_fields(reading.envelope, (), _FACTS)
@@ -66,10 +69,10 @@ def read_marks(
         ids = pc.coalesce(ids, found["source_transaction"])
     rows = np.flatnonzero(is_change)
     columns = [column.take(pa.array(rows)).to_pylist() for column in (normalize_ids(ids), *_rest(found))]
-    told = ((records[row], *facts) for row, *facts in zip(rows.tolist(), *columns, strict=True))
+    changes = ((records[row], *facts) for row, *facts in zip(rows.tolist(), *columns, strict=True))
     if not is_strict:
-        told = (one for one in told if not _lacks(*one[1:], has_events=has_events))
-    return (_mark(*one, has_events=has_events) for one in told), frozenset(decoded.missing)
+        changes = (one for one in changes if not _lacks(*one[1:], has_events=has_events))
+    return (_mark(*one, has_events=has_events) for one in changes), frozenset(decoded.missing)
 
 
 def _rest(found: Mapping[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
@@ -84,13 +87,13 @@ def _mark(
     record: ReadRecord, transaction: str | None, place: str | None, order: int | None, *, has_events: bool
 ) -> Mark:
     if transaction is None or (order is None and has_events):
-        raise _told_nothing(
+        raise _incomplete(
             record,
             "the change does not name its transaction",
             "set `provide.transaction.metadata` to true at Debezium's connector, or write `atomic: batch`",
         )
     if place is None:
-        raise _told_nothing(
+        raise _incomplete(
             record,
             "the change does not have its position in the source's commit order",
             "write `atomic: batch`: `atomic: transaction` supports PostgreSQL, MySQL, MariaDB and SQL Server",
@@ -98,17 +101,17 @@ def _mark(
     return Mark((record.topic, record.partition), record.offset, record.timestamp_ms or 0, transaction, place, order)
 
 
-def _told_nothing(record: ReadRecord, message: str, remedy: str) -> RecordError:
+def _incomplete(record: ReadRecord, message: str, remedy: str) -> RecordError:
     return RecordError(message, topic=record.topic, partition=record.partition, offset=record.offset, remedy=remedy)
 
 
 def read_events(reading: Reading, records: Sequence[ReadRecord], topic: str) -> tuple[list[Event], frozenset[str]]:
-    """What the records of Debezium's topic of transactions say, with the numbers of changes in `topic`; and ids of schemas
-    that were not there to read them with. What is no such event is passed over.
+    """Returns the events in records of Debezium's topic of transactions, with the numbers of changes in `topic`, and
+    the ids of schemas that were missing. Records that are no such events are ignored.
     """
     if reading.format == "json":
-        told = [(record.timestamp_ms or 0, _parsed(record.value)) for record in records if record.value is not None]
-        return list(_events(told, topic)), frozenset()
+        events = [(record.timestamp_ms or 0, _parsed(record.value)) for record in records if record.value is not None]
+        return list(_events(events, topic)), frozenset()
     plain = replace(reading, envelope=None, unknown_fields="drop", is_rescuing=False, selection=None, units=())
     decoded = decode_values(plain, _EVENT_FIELDS, _columns_of(records), MAX_MISMATCHES)
     columns = [column.to_pylist() for column in decoded.columns]
@@ -128,8 +131,8 @@ def _parsed(text: bytes) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _events(told: Iterable[tuple[int, dict[str, Any]]], topic: str) -> Iterator[Event]:
-    for at_ms, event in told:
+def _events(events: Iterable[tuple[int, dict[str, Any]]], topic: str) -> Iterator[Event]:
+    for at_ms, event in events:
         name, status = event.get("id"), event.get("status")
         if not isinstance(name, str) or status not in ("BEGIN", "END"):
             continue
@@ -138,7 +141,9 @@ def _events(told: Iterable[tuple[int, dict[str, Any]]], topic: str) -> Iterator[
 
 
 def _is_of(topic: str, counted: Mapping[str, Any]) -> bool:
-    """Whether changes of this table of the source are in the topic: `<prefix>.<table>`, as topics are spelt."""
+    """Whether the counted changes are of the source table of this topic: `<prefix>.<table>`, with the characters of a
+    topic name.
+    """
     name = _NOT_OF_TOPICS.sub("_", counted["data_collection"])
     return topic == name or topic.endswith(f".{name}")
 

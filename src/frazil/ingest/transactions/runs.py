@@ -1,8 +1,8 @@
-"""Where a batch may end so that it shows every transaction whole: for each partition the furthest such offset. Pure.
+"""The furthest end of a batch, for each partition, before which every transaction is complete. Pure.
 
-A topic repeats changes when its connector has died, beginning anywhere; so a batch may not end inside of a repetition, where
-rows have gone back. Places (`cdc.source.commit_order`) sort as the
-source has committed; those of one transaction are beyond those of every earlier one.
+A topic repeats changes when its connector has crashed, from any earlier change on. A batch may not end inside such a
+repetition, where rows have earlier values. Places (`cdc.source.commit_order`) sort in the order of the source's
+commits; those of one transaction sort after those of every earlier transaction.
 """
 
 from __future__ import annotations
@@ -22,48 +22,59 @@ _NOTHING: Mapping[str, array[int]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A change: its place in Kafka, its transaction, its place among the source's commits, its number in the transaction."""
+    """A change, with its offset in Kafka and its transaction in the source."""
 
+    #: Topic and partition.
     partition: Partition
+    #: The record's offset.
     offset: int
+    #: The record's timestamp, in milliseconds since the epoch.
     timestamp_ms: int
+    #: The transaction's id.
     transaction: str
+    #: The position of the change in the source's commit order.
     place: str
+    #: The number of the change in its transaction; None where the record does not have it.
     order: int | None = None
 
 
 @dataclass(slots=True)
 class Run:
-    """Changes of one transaction that follow each other in a partition. What is between and behind them and is no change of
-    a transaction (a tombstone, a row of a snapshot) has no part in it.
-
-    start, last: offsets of its first and its last change. place: of its last one. since_ms: the timestamp of its first
-    record. orders: the changes' numbers in the transaction, where they have any. is_renumbered: the connector has begun
-    to count anew inside of it.
+    """Consecutive changes of one transaction in a partition. Records between and behind them that are no change of a
+    transaction (a tombstone, a row of a snapshot) do not count.
     """
 
+    #: The offset of the first change.
     start: int
+    #: The offset of the last change.
     last: int
+    #: The transaction's id.
     transaction: str
+    #: The place of the last change.
     place: str
+    #: The timestamp of the first change, in milliseconds since the epoch.
     since_ms: int
+    #: The numbers of the changes in the transaction, where records have them.
     orders: array[int] = field(default_factory=lambda: array("q"))
+    #: Whether the connector has restarted inside the run and numbers the changes from one again.
     is_renumbered: bool = False
 
 
 @dataclass
 class Log:
-    """What is known of a partition: its runs from the offset `start` to `end`, which is the next to look at. newest: the
-    place of the newest change before `start`; empty where that is not known.
-    """
+    """The transactions of one partition, from `start` up to `end`."""
 
+    #: The offset of the first record in the log.
     start: int
+    #: The next offset to read.
     end: int
+    #: The place of the newest change before `start`; empty where it is not known.
     newest: str = ""
+    #: The runs, by offset.
     runs: list[Run] = field(default_factory=list)
 
     def add(self, mark: Mark) -> None:
-        """Another change. Within a run places do not go back."""
+        """Adds a change. Within a run places do not go back."""
         run = self.runs[-1] if self.runs else None
         if run is None or run.transaction != mark.transaction or mark.place < run.place:
             run = Run(mark.offset, mark.offset, mark.transaction, mark.place, mark.timestamp_ms)
@@ -74,7 +85,9 @@ class Log:
         run.last, run.place = mark.offset, mark.place
 
     def forget(self, before: int, newest: str) -> list[Run]:
-        """Begins at an offset where a batch has ended, and with the newest place then; the runs that are done."""
+        """Moves the start to the offset `before`, where a batch has ended, with the newest place there; returns the
+        removed runs.
+        """
         count = next((n for n, run in enumerate(self.runs) if run.last >= before), len(self.runs))
         done, self.runs = self.runs[:count], self.runs[count:]
         self.start, self.newest = before, newest
@@ -83,20 +96,23 @@ class Log:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where the next batch of a table ends. position: where it begins; it is of no use for another one. places: of the
-    newest change before its end, per topic and partition, of a table that shows transactions whole.
-    """
+    """The end of a table's next batch."""
 
+    #: The offsets at which the batch begins; the cut applies to no other position.
     position: Mapping[str, Mapping[int, int]]
+    #: The offsets of the batch.
     ranges: tuple[OffsetRange, ...]
+    #: The place of the newest change before the end, by topic and partition, of a table with `atomic: transaction`.
     places: Mapping[str, Mapping[int, str]]
 
 
 @dataclass(frozen=True)
 class End:
-    """The end of a partition's part of a batch, and the place of the newest change before it."""
+    """The end of a partition's part of a batch."""
 
+    #: The offset of the end.
     offset: int
+    #: The place of the newest change before the end.
     newest: str
 
 
@@ -106,12 +122,14 @@ def find_ends(
     counts: Mapping[str, int],
     behind: Mapping[str, array[int]] = _NOTHING,
 ) -> dict[Partition, End]:
-    """The furthest ends, none beyond its bound, before which every transaction is whole; where there is nothing whole, the
-    log's start.
+    """Returns the furthest ends, none beyond its bound, before which every transaction is complete; the log's start
+    where there is no complete transaction.
 
-    counts: how many changes a transaction has in these partitions together, where it is known. behind: numbers of changes
-    before the logs' starts, of transactions that may reach beyond them. A transaction is whole when
-    it has so many; or when every partition has a change of a later one, as then nothing of it can come.
+    A transaction is complete when all of its changes are before the ends by their number; or when every partition has a
+    change of a later transaction, so that no change of it can follow.
+
+    counts: the number of changes of a transaction in these partitions together, where it is known. behind: numbers of
+    changes before the logs' starts, of transactions that may continue after them.
     """
     prefixes = _Prefixes(logs, bounds, counts, behind)
     prefixes.shrink()
@@ -120,14 +138,16 @@ def find_ends(
 
 @dataclass(frozen=True)
 class _Known:
-    """All that is known of a transaction. runs: by partition their numbers; places: of its newest change, by partition."""
+    """All runs of a transaction."""
 
+    #: The indexes of its runs, by partition.
     runs: dict[Partition, list[int]] = field(default_factory=dict)
+    #: The place of its newest change, by partition.
     places: dict[Partition, str] = field(default_factory=dict)
 
 
 class _Prefixes:
-    """Of each partition the first so many runs; shrunk until every transaction in them is whole."""
+    """The first runs of each partition, reduced until every transaction in them is complete."""
 
     def __init__(
         self,
@@ -145,11 +165,11 @@ class _Prefixes:
         self._kept = {
             partition: sum(run.last < bounds[partition] for run in log.runs) for partition, log in logs.items()
         }
-        # Every partition has seen a change as late as this.
+        # Every partition has a change that is not earlier than this place.
         self._passed = min((places[-1] for places in self._highest.values()), default="")
 
     def shrink(self) -> None:
-        """Takes out what is not whole, and what then is not any more."""
+        """Removes incomplete transactions from the prefixes, and those that become incomplete by it."""
         waiting = deque(self._known)
         for partition, count in self._kept.items():
             self._kept[partition] = self._before_repeats(partition, count)
@@ -161,7 +181,7 @@ class _Prefixes:
                     waiting.extend(self._cut(partition, numbers[0]))
 
     def end(self, partition: Partition) -> End:
-        """Where the prefix of a partition ends, with what follows its last run and belongs to none."""
+        """Returns the end of a partition's prefix, including records behind its last run that belong to no transaction."""
         log, count = self._logs[partition], self._kept[partition]
         offset = log.runs[count].start if count < len(log.runs) else log.end
         return End(max(log.start, min(offset, self._bounds[partition])), self._highest[partition][count])
@@ -176,14 +196,16 @@ class _Prefixes:
     def _is_whole(self, transaction: str, inside: Mapping[Partition, list[int]]) -> bool:
         runs = {partition: [self._logs[partition].runs[n] for n in numbers] for partition, numbers in inside.items()}
         if all(run.place <= self._logs[partition].newest for partition, some in runs.items() for run in some):
-            return True  # A repetition of what the table has.
+            return True  # A repetition of committed changes.
         count = self._counts.get(transaction)
         if count is not None and self._count(transaction, [run for some in runs.values() for run in some]) >= count:
             return True
-        return not self._goes_on(transaction, runs) and max(self._known[transaction].places.values()) < self._passed
+        return not self._continues(transaction, runs) and max(self._known[transaction].places.values()) < self._passed
 
-    def _goes_on(self, transaction: str, inside: Mapping[Partition, list[Run]]) -> bool:
-        """Whether more of it is known than is inside. A run at the same place may be another change, or a repetition."""
+    def _continues(self, transaction: str, inside: Mapping[Partition, list[Run]]) -> bool:
+        """Whether known runs of the transaction are outside. A run at the same place may be another change, or a
+        repetition.
+        """
         for partition, numbers in self._known[transaction].runs.items():
             newest = max((run.place for run in inside.get(partition, ())), default="")
             outside = [self._logs[partition].runs[n] for n in numbers if n >= self._kept[partition]]
@@ -192,22 +214,22 @@ class _Prefixes:
         return False
 
     def _count(self, transaction: str, runs: Sequence[Run]) -> int:
-        """How many changes of a transaction there are, as far as their numbers tell."""
+        """Returns the number of distinct changes of a transaction; 0 where the connector has numbered them twice."""
         if any(run.is_renumbered for run in runs):
             return 0
         behind = [self._behind[transaction]] if transaction in self._behind else []
         return _distinct([*behind, *(run.orders for run in runs)])
 
     def _cut(self, partition: Partition, count: int) -> list[str]:
-        """Leaves a partition no more than so many runs; the transactions that have lost some."""
+        """Reduces a partition to at most `count` runs; returns the transactions that have lost runs."""
         count = self._before_repeats(partition, min(count, self._kept[partition]))
         lost = [run.transaction for run in self._logs[partition].runs[count : self._kept[partition]]]
         self._kept[partition] = count
         return list(dict.fromkeys(lost))
 
     def _before_repeats(self, partition: Partition, count: int) -> int:
-        """The same or fewer runs, so that the last one is newer than all before it, or the next one is: a repetition is at
-        its end then. Its place alone does not tell, as two changes may be at one.
+        """Returns `count` or fewer runs, so that the last run is newer than all before it, or the next one is, as a
+        repetition ends there. The place of a run alone does not identify it, as two changes may be at one place.
         """
         runs, highest = self._logs[partition].runs, self._highest[partition]
         while count and runs[count - 1].place <= highest[count - 1]:
@@ -218,7 +240,7 @@ class _Prefixes:
 
 
 def _highest(log: Log) -> list[str]:
-    """The newest place before each run, and after the last one."""
+    """Returns the newest place before each run, and after the last one."""
     found = [log.newest]
     for run in log.runs:
         found.append(max(found[-1], run.place))
@@ -226,7 +248,7 @@ def _highest(log: Log) -> list[str]:
 
 
 def _distinct(orders: Sequence[array[int]]) -> int:
-    """How many numbers there are: in one run each is there once, and another may repeat it."""
+    """Returns the number of distinct numbers: one run has each number once, and another run may repeat it."""
     return len(orders[0]) if len(orders) == 1 else np.unique(np.concatenate(orders)).size
 
 
@@ -241,20 +263,21 @@ def _by_transaction(logs: Mapping[Partition, Log]) -> dict[str, _Known]:
 
 
 def unknown_of(logs: Iterable[Log], counts: Mapping[str, int]) -> set[str]:
-    """Transactions whose number of changes is not known."""
+    """Returns the transactions whose number of changes is not known."""
     return {run.transaction for log in logs for run in log.runs if run.transaction not in counts}
 
 
 @dataclass(frozen=True)
-class Held:
-    """That from `position` to `ends` there is no transaction that is known to be whole, or no more than the one half of a
-    change of the key. until_s: on the monotonic clock,
-    when it is worth looking again although nothing has come; pause_s: how long that was after the last look. keeps_run: a
-    run that is to end waits as well, and does not leave it to the next one.
-    """
+class Waiting:
+    """A wait for the rest of a transaction, or for the other part of a primary-key update."""
 
+    #: The table's offsets, from which no batch can end yet.
     position: Mapping[str, Mapping[int, int]]
+    #: The ends up to which this was found.
     ends: Mapping[Partition, int]
+    #: When the search is repeated although no record has arrived, on the monotonic clock in seconds.
     until_s: float
+    #: Seconds between the last search and `until_s`.
     pause_s: float
+    #: Whether a run with `--until-caught-up` waits as well, and does not leave the records to the next run.
     keeps_run: bool = False
