@@ -1,4 +1,4 @@
-"""Bad records: what to do about them, by the class of their error, and when a table with too many of them stops."""
+"""Bad records: the remedy by the class of their error, and the errors with which a table stops."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _REMEDIES: Mapping[str, str] = {
     "too_many_fields": WIDE_REMEDY,
     "unknown_field": "write `schema_evolution: add_only`, or leave the field out with `exclude`",
 }
-"""What to do about bad records, by the class of their error."""
+"""The remedy for bad records, by the class of their error."""
 
 
 def remedy_for(kind: str, spec: TableSpec, usual: str) -> str:
-    """What to do about bad records of a class of error."""
+    """Returns the remedy for bad records of a class of error; `usual` where the class has none of its own."""
     if kind == "no_key" and spec.mode == "upsert" and not spec.key_columns:
         return _KEYLESS_REMEDY
     return _REMEDIES.get(kind, usual)
 
 
 def may_commit_some(planned: Planned) -> bool:
-    """Whether fewer records than are judged can be committed before a table stops that has nothing in it: without its dead
-    letters nobody could look at what is wrong.
+    """Whether fewer records than are judged may be committed before a new table stops for its bad records, so that
+    their dead letters show the reasons.
     """
     table = planned.table
     is_cut = table.schedule.most_records is not None and table.schedule.most_records < FEWEST_TO_JUDGE
@@ -49,9 +49,10 @@ def may_commit_some(planned: Planned) -> bool:
 
 
 def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = None, remedy: str = "") -> FrazilError:
-    """Reads the batch again with coordinates, which good batches need not ship, and names its first bad record.
+    """Returns the error of the first bad record, after reading the batch again with the offsets that other batches do
+    not read.
 
-    schema: in place of the table's, to find the record that does not fit it.
+    schema: replaces the table's schema, to find the record with a type mismatch.
     """
     job = job_of([planned], is_trial=True, schema=schema)
     merged = merge_reports(planned.table.name, jobs.run([planned.batch], job, with_offsets=True, pool="small"))
@@ -70,7 +71,7 @@ def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = 
 
 
 def too_many_bad(jobs: JobRunner, planned: Planned, report: TaskReport) -> FrazilError:
-    """The error of a batch with too many bad records; it names the first."""
+    """Returns the error of a batch with too many bad records; it names the first."""
     error = first_bad_record(jobs, planned, remedy=TOO_MANY_REMEDY)
     limit = planned.table.spec.dead_letters.stop_above
     if isinstance(error, RecordError):

@@ -19,38 +19,49 @@ from frazil.write.target import TableTarget
 
 @dataclass(frozen=True)
 class Identity:
-    """Who writes: the pipeline, its cluster, and this run of it. A later run has a greater epoch."""
+    """The writer of a commit: the pipeline, its cluster, and this run of it."""
 
+    #: The pipeline's name.
     pipeline: str
+    #: The id of the Kafka cluster.
     cluster_id: str
+    #: The number of the run; a later run has a greater one.
     epoch: int
+    #: The id of the run.
     run_id: str
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A batch with what was known when it was planned: the table, its vector, the ends, and partitions without a leader.
-    places: of a batch that ends where transactions do, those in the progress after it; None while that is not looked for.
-    reach: how far it may read: to the ends, or to the goal of a run that is to end.
-    """
+    """A batch with the facts that it was planned from."""
 
+    #: The table that the batch is for.
     table: Table
+    #: The offsets to read.
     batch: Batch
+    #: The table's offsets, by topic and partition.
     position: Mapping[str, Mapping[int, int]]
+    #: The ends of all partitions, as last requested.
     ends: Mapping[Partition, int]
+    #: How far the batch may read: to the ends, or to the goal of a run with `--until-caught-up`.
     reach: Mapping[Partition, int]
+    #: When the batch was planned, on the monotonic clock in seconds.
     planned_at_s: float
+    #: Partitions without a leader.
     silent: frozenset[Partition] = frozenset()
+    #: The places in the progress after the batch, of a batch that ends at the end of a transaction; None while that end
+    #: is not known.
     places: Mapping[str, Mapping[int, str]] | None = None
 
     def with_cut(self, cut: Cut | None) -> Planned:
-        """The same up to where nothing is divided that belongs together, if that is known for this position."""
+        """Returns the batch with the ranges of `cut`, or the batch itself where the cut is for another position."""
         if cut is None or cut.position != self.position:
             return self
         return replace(self, batch=replace(self.batch, ranges=cut.ranges, is_apart=True), places=cut.places)
 
 
 def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:
+    """Returns the Spark job that reads the batches. schema: replaces the schema of the tables."""
     trials = frozenset(p.table.name for p in planned if is_trial or p.table.state is None)
     fed: dict[str, list[TableTarget]] = {}
     for p in planned:
@@ -59,7 +70,7 @@ def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | 
     return Job(
         targets={topic: targets[0] for topic, targets in fed.items()},
         trials=trials,
-        # What the first records of a table tell is told in their order.
+        # Columns of a new table are found in the order of its records, so that one task must read them.
         is_scattered=bool(trials) or any(p.table.needs_one_task for p in planned),
         beside={topic: tuple(targets[1:]) for topic, targets in fed.items() if targets[1:]},
         starts=own_starts([p.batch for p in planned]),
@@ -67,7 +78,7 @@ def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | 
 
 
 def with_hints(job: Job, hints: Hints) -> Job:
-    """A look at one table's records with what those before them have told, all of them in one task."""
+    """Returns the job with the hints that earlier records of the table have left, to be read by one task."""
     targets = {
         topic: replace(target, reading=replace(target.reading, hints=hints)) for topic, target in job.targets.items()
     }

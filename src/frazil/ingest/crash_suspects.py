@@ -1,6 +1,7 @@
-"""Tables that were read when the JVM died: known over restarts, read alone, and after the others (decision 27).
+"""Tables that were read when the JVM crashed: stored across restarts, read alone, and after the others (decision 27).
 
-A record that the JVM cannot hold ends the whole process, and would do so at every start before any other table is read.
+A record that exceeds the JVM's memory ends the whole process, and would do so at every start before other tables are
+read.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ from frazil.ingest.failures import TableStopped
 from frazil.types import OffsetRange
 
 MOST_DEATHS = 2
-"""So often the JVM dies while a table is read by itself, from the same offsets, before the table stops."""
+"""The number of JVM crashes, while a table is read alone from the same offsets, after which the table stops."""
 
 
 @dataclass(frozen=True)
 class _Suspect:
-    """deaths: of the JVM while the table was read by itself. ranges: what was read last then."""
+    """A table that was read when the JVM crashed."""
 
+    #: Crashes of the JVM while the table was read alone.
     deaths: int
+    #: The offsets that were read at the last crash.
     ranges: tuple[OffsetRange, ...]
 
 
 class Suspects:
-    """The suspects of a pipeline, in a file that is there only while there are some."""
+    """The suspects of a pipeline, stored in a file that exists only while there are suspects."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,11 +46,11 @@ class Suspects:
         return bool(self._known)
 
     def deaths(self, table: str) -> int:
-        """How often the JVM has died while the table was read by itself."""
+        """Returns the number of crashes of the JVM while the table was read alone."""
         return self._known[table].deaths if table in self._known else 0
 
     def record_death(self, reading: Mapping[str, Planned]) -> None:
-        """Remembers the tables that were read when the JVM died. One that was read by itself is the likely cause."""
+        """Stores the tables that were read when the JVM crashed. A table that was read alone is the likely cause."""
         is_alone = len(reading) == 1
         for name, planned in reading.items():
             before = self._known.get(name)
@@ -58,12 +61,12 @@ class Suspects:
             self._write()
 
     def clear(self, table: str) -> None:
-        """Forgets a table that has been read."""
+        """Removes a table that has been read."""
         if self._known.pop(table, None) is not None:
             self._write()
 
     def check(self, planned: Planned) -> None:
-        """Raises TableStopped for a batch that the JVM has died of whenever it was read."""
+        """Raises TableStopped for a batch that has crashed the JVM whenever it was read."""
         known = self._known.get(planned.table.name)
         if known is None or known.deaths < MOST_DEATHS or _starts(known.ranges) != _starts(planned.batch.ranges):
             return
@@ -99,7 +102,7 @@ def _document(one: _Suspect) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, _Suspect]:
-    """What an earlier process has left; nothing where it cannot be read."""
+    """Returns the suspects that an earlier process has stored; none where the file cannot be read."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         document = json.loads(path.read_text(encoding="utf-8"))
         return {

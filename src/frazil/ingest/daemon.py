@@ -1,4 +1,5 @@
-"""Where Spark's Python workers are forked from: everything a task needs is imported once, before the fork.
+"""The process that Spark's Python workers are forked from: it imports everything that a task needs once, before the
+fork.
 
 A worker then starts in milliseconds and shares this memory with its siblings. Spark starts it by name
 (`spark.python.daemon.module`); nothing here may start a thread, or the fork would copy a held lock.
@@ -23,7 +24,7 @@ from frazil.ingest.heap import keep_freed_memory
 
 
 class _NoPandas(MetaPathFinder):
-    """Makes believe, while it is in place, that there is no pandas."""
+    """An import hook that hides pandas."""
 
     def find_spec(self, fullname: str, *_: Any) -> None:
         if fullname == "pandas":
@@ -31,8 +32,8 @@ class _NoPandas(MetaPathFinder):
 
 
 def _begin_arrow_without_pandas() -> None:
-    """PyArrow imports pandas for its first array, if it can, to know pandas' own types: 0.2 s and 30 MB of every daemon
-    whose tasks use none. It tries again where pandas is really needed.
+    """Creates the first PyArrow array without pandas, which PyArrow would import for it: 0.2 s and 30 MB of every
+    daemon whose tasks use none. PyArrow tries again where pandas is really needed.
     """
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)
@@ -42,10 +43,10 @@ def _begin_arrow_without_pandas() -> None:
         sys.meta_path.remove(finder)
 
 
-# Compiled packages load in one version of Python only. Under another nothing is imported, and the worker itself tells
-# the driver of the two versions; a daemon that dies here would tell nobody why.
+# Compiled packages load in one version of Python only. Under another nothing is imported here, and the worker reports the
+# two versions to the driver; a daemon that exits here would leave no reason.
 if os.environ.get("FRAZIL_PYTHON") in (None, f"{sys.version_info.major}.{sys.version_info.minor}"):
-    gc.disable()  # Until all is there: nearly all of it stays, and to look through it each time takes a fifth of the start.
+    gc.disable()  # During the imports: nearly all objects stay, and collections would take a fifth of the start.
     _begin_arrow_without_pandas()
 
     from frazil.ingest.warm_up import warm_up
@@ -56,8 +57,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def _die_with(family: list[int]) -> None:
-    """Ties a new worker to the daemon, and a worker's child (see `isolate`) to the worker: a worker that was just forked
-    ignores the daemon's last signal, and would go on with a batch that nobody waits for.
+    """Ties a new worker to the daemon, and a worker's child (see `isolate`) to the worker: a worker that was just
+    forked ignores the daemon's last signal, and would continue a batch whose result nobody waits for.
     """
     parent, family[0] = family[0], os.getpid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -66,8 +67,8 @@ def _die_with(family: list[int]) -> None:
 
 
 def _spare_every_task() -> None:
-    """Takes out of a task what PySpark's worker does each time for nothing: it reads the directories of the archives on
-    its path again (0.15 s for PySpark's own; they never change while it runs) and collects garbage among all modules.
+    """Removes two costs that PySpark's worker adds to each task: it reads the directories of the archives on its path
+    again (0.15 s for PySpark's own, which never change while it runs) and collects garbage among all modules.
     """
     setattr(zipimport.zipimporter, "invalidate_caches", lambda _: None)  # noqa: B010  (mypy knows it as a method)
     gc.collect()

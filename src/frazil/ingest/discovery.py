@@ -1,6 +1,4 @@
-"""Keeps a running pipeline's tables in step with what Kafka and the catalog say: topics, partitions, first offsets,
-progress.
-"""
+"""Updates the topics, partitions, first offsets and progress of a running pipeline's tables from Kafka and the catalog."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from frazil.types import OffsetRange
 
 
 class Discovery:
-    """Asks Kafka and the catalog on behalf of the service; changes only the tables it is given."""
+    """Requests topics and offsets from Kafka, and tables from the catalog; changes only the tables it is given."""
 
     def __init__(self, spec: PipelineSpec, source: Source, catalog: Catalog) -> None:
         self._spec = spec
@@ -35,16 +33,16 @@ class Discovery:
         self._owner_of_dead_letter_table: dict[str, str] = {}
 
     def refresh_topics(self) -> None:
-        """Finds new topics and partitions; a top-level topic that appears gets its table."""
+        """Requests topics and partitions, and adds the tables of new topics."""
         self.set_topics(self.find_topics())
 
     def find_topics(self) -> dict[str, TopicDescription]:
-        """The topics that the file's tables may be fed by. Changes nothing: any thread may ask."""
+        """Returns the topics that match the pipeline file. It changes nothing, so that any thread may call it."""
         selectors = [*self._spec.topics, *(s for table in [*self.tables.values()] for s in table.spec.topics)]
         return self._source.topics(lambda name: any(selector.matches(name) for selector in selectors))
 
     def set_topics(self, found: dict[str, TopicDescription]) -> None:
-        """Gives tables the topics that were found, and a top-level topic that has appeared its table."""
+        """Sets the topics of all tables to those found, and adds the table of each new topic that `topics` selects."""
         for name in found:
             table = f"{self._spec.namespace}.{name}"
             if table not in self.tables and any(selector.matches(name) for selector in self._spec.topics):
@@ -60,18 +58,20 @@ class Discovery:
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
 
     def add_named(self) -> None:
-        """Gives a top-level topic that is named its table before the topic exists: the table then waits for it."""
+        """Adds the tables of topics that `topics` names and Kafka does not have; they wait for their topics."""
         for topic in (selector.literal for selector in self._spec.topics):
             if topic is not None:
                 self.tables.setdefault(f"{self._spec.namespace}.{topic}", Table(self._spec.table_for(topic)))
 
     def is_behind(self, table: Table) -> bool:
-        """Whether the table was in a batch when topics were last asked for, and has not been told what was found."""
+        """Whether the table was in a batch when topics were last found, so that its topics are not up to date."""
         return table.name in self._behind
 
     def load(self, table: Table, cluster_id: str) -> None:
-        """Takes the table's state from the catalog and checks that its progress belongs to this cluster and these
-        topics.
+        """Loads the table's state from the catalog.
+
+        Raises: TableStopped when its progress belongs to another cluster or to other topics, or its columns differ from
+        the file.
         """
         self._refuse_name(table)
         before = table.state
@@ -80,7 +80,7 @@ class Discovery:
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
         if before is not None and (table.state is None or table.state.uuid != before.uuid):
-            table.forget_batches()  # The table that they were for was dropped: `start` is asked again.
+            table.forget_batches()  # They were read for a dropped table: offsets begin at `start` again.
         table.catalog.is_loaded = True
         table.forget_skipped()
         mismatch = declared_mismatch(table.spec, table.state.schema if table.state is not None else None)
@@ -93,7 +93,7 @@ class Discovery:
         self._check_topic_ids(table)
 
     def check_start(self, table: Table) -> None:
-        """Raises TableStopped when a table without progress is to begin at a partition that its topic does not have."""
+        """Raises TableStopped when `start` has an offset of a partition that the topic does not have."""
         if table.progress.snapshot_id is not None:
             return
         for name, offsets in table.spec.start.offsets.items():
@@ -107,11 +107,11 @@ class Discovery:
                     )
 
     def add_first_offsets(self, table: Table) -> None:
-        """Decides where partitions begin that nothing was read from, as far as Kafka answers.
+        """Sets the first offsets of partitions without progress, as far as Kafka answers.
 
-        A partition that joins a topic which the table has progress of begins at 0: what is gone from there was never read.
-        The topics of a table without progress begin at `start`; what it does not speak of, and topics that a table with
-        progress gets, at the first record that is left.
+        A new partition of a topic with progress begins at 0: records that are gone from it were never read. The topics
+        of a table without progress begin at `start`. Topics that `start` does not name, and new topics of a table with
+        progress, begin at the first record that exists.
         """
         fresh = table.unplaced()
         if not fresh:
@@ -128,7 +128,7 @@ class Discovery:
             table.offsets.first_ids[topic] = table.offsets.topics[topic].id
 
     def _starts(self, table: Table, partitions: list[Partition]) -> dict[Partition, int]:
-        """Where `start` lets partitions begin; one that has no leader just now is absent."""
+        """Returns the offsets that `start` gives to partitions; a partition without a leader is missing."""
         start = table.spec.start
         if not partitions:
             return {}
@@ -141,8 +141,10 @@ class Discovery:
         return declared | (self._source.beginnings(rest) if rest else {})
 
     def check_offsets(self, table: Table, ends: dict[Partition, int]) -> list[OffsetRange]:
-        """Compares the next offsets with what Kafka still has; TableStopped when records are gone, unless they may be
-        skipped: then those that the table has passed over now.
+        """Compares the table's offsets with those that Kafka still has; returns the ranges that are skipped now because
+        their records are gone.
+
+        Raises: TableStopped when records are gone and may not be skipped.
         """
         vector = table.position()
         there = [(t, p) for t, p in table.partitions() if p in vector.get(t, {})]
@@ -154,7 +156,10 @@ class Discovery:
             where = f"topic {topic}, partition {partition}, offset {offset}"
             if offset > ends.get((topic, partition), offset):
                 self.verify_again(table)
-                if (topic, partition) in table.unplaced():  # It was made anew before anything of it was committed.
+                if (
+                    topic,
+                    partition,
+                ) in table.unplaced():  # The topic was recreated before any of its records was committed.
                     return lost
                 raise TableStopped(
                     f"the topic ends at offset {ends[topic, partition]}, before the table's next offset {offset}",
@@ -202,7 +207,9 @@ class Discovery:
             )
 
     def _refuse_name(self, table: Table) -> None:
-        """A topic may appear whose table would be another table's dead-letter table, or have no name."""
+        """Raises TableStopped for a new topic whose table would be another table's dead-letter table, or would have no
+        name.
+        """
         if not all(table.name.split(".")):
             raise TableStopped(
                 f"`{table.name}` is not a table name: one of its parts is empty",
@@ -228,14 +235,18 @@ class Discovery:
                 )
 
     def verify(self, table: Table) -> None:
-        """Raises TableStopped when a topic of the table is not the one it was read from, or its name is taken."""
+        """Raises TableStopped when a topic of the table was recreated since it was read, or the table's name belongs to
+        another.
+        """
         self._refuse_name(table)
         if self.is_behind(table):
             self._match(table, self._found)
         self._check_topic_ids(table)
 
     def verify_again(self, table: Table) -> None:
-        """The same after asking Kafka, also for a table that is in a batch all the time."""
+        """Requests the table's topics from Kafka, and raises TableStopped when one was recreated; also for a table in a
+        batch.
+        """
         names = set(table.offsets.topics)
         self._match(table, self._source.topics(names.__contains__))
         self._check_topic_ids(table)
@@ -244,7 +255,7 @@ class Discovery:
         self._behind.discard(table.name)
         table.offsets.topics = {n: t for n, t in found.items() if any(s.matches(n) for s in table.spec.topics)}
         if table.offsets.at_start is None and table.offsets.topics:
-            # `latest` means what is produced after the start: of a topic that was made since then that is all of it.
+            # `latest` means records produced after the start: of a topic that was created since then that is every record.
             is_late = self._has_looked and table.spec.start.kind == "latest"
             table.offsets.at_start = frozenset() if is_late else frozenset(table.partitions())
         _forget_recreated(table)
@@ -257,8 +268,8 @@ class Discovery:
 
 
 def _forget_recreated(table: Table) -> None:
-    """A topic that was deleted and created again before anything of it was committed begins as a new one does: where the old
-    one began says nothing of it.
+    """Forgets the first offsets of topics that were recreated before any record of them was committed: the recreated
+    topic begins where a new one does.
     """
     for name in [t.name for t in table.offsets.topics.values() if table.offsets.first_ids.get(t.name, t.id) != t.id]:
         del table.offsets.first[name], table.offsets.first_ids[name]
@@ -271,7 +282,7 @@ def _forget_recreated(table: Table) -> None:
 
 
 def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:
-    """Topics that tables name and Kafka does not have."""
+    """Returns topics that tables name and Kafka does not have, with their tables."""
     return [
         (table, selector.literal)
         for table in tables
@@ -281,14 +292,16 @@ def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:
 
 
 def refuse_empty_patterns(spec: PipelineSpec, source: Source) -> None:
-    """Raises a SpecError with file, line and nearest topic for a regular expression that matches nothing."""
+    """Raises a SpecError with file, line and nearest topic for a regular expression that matches no topic."""
     for error in empty_patterns(spec, source):
         raise error
 
 
 def tolerate_empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:
-    """What a run says of regular expressions that match nothing yet: it goes on with the other topics. The SpecError of the
-    first one is raised where there are no others: no topic is named, and no expression matches one.
+    """Returns a SpecError for each regular expression that matches no topic yet; the run continues with the other
+    topics.
+
+    Raises: SpecError when no topic is named and no expression matches one.
     """
     errors = empty_patterns(spec, source)
     if errors and len(errors) == len(_selectors(spec)):
@@ -297,7 +310,7 @@ def tolerate_empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecErro
 
 
 def empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:
-    """A SpecError with file, line and nearest topic for each regular expression that matches nothing."""
+    """Returns a SpecError with file, line and nearest topic for each regular expression that matches no topic."""
     patterns = [selector for selector in _selectors(spec) if selector.pattern is not None]
     if not patterns:
         return []
@@ -310,7 +323,7 @@ def empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:
 
 
 def _selectors(spec: PipelineSpec) -> list[TopicSelector]:
-    """All of the file."""
+    """Returns all selectors of topics in the pipeline file."""
     return [*spec.topics, *(selector for table in spec.tables for selector in table.topics)]
 
 

@@ -1,4 +1,4 @@
-"""How a table stops, and how a job of Spark's fails: of what it reads, or with the JVM."""
+"""The error with which a table stops, and failures of Spark jobs: of the records of a task, or of the JVM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frazil.errors import FrazilError, UnavailableError
 
 
 class TableStopped(Exception):
-    """A table cannot go on until its operator has decided; the process and the other tables do."""
+    """The table cannot continue without a decision of its operator; the process and other tables can."""
 
     def __init__(self, reason: str, remedy: str, where: str = "") -> None:
         super().__init__(reason)
@@ -21,7 +21,7 @@ class TableStopped(Exception):
 
 
 def describe_error(error: FrazilError | TableStopped) -> tuple[str, str, str]:
-    """The reason, the remedy and the place of an error, for `status`."""
+    """Returns the reason, the remedy and the place of an error, for `status`."""
     if isinstance(error, TableStopped):
         return error.reason, error.remedy, error.where
     return error.message, error.remedy, error.where
@@ -34,19 +34,19 @@ class TaskFailedError(UnavailableError):
 
 
 def is_jvm_gone(error: BaseException) -> bool:
-    """Whether the JVM itself has died: the process cannot go on."""
+    """Whether the JVM has ended, so that the process cannot continue."""
     is_cut_off = isinstance(error, (Py4JError, ConnectionError))
     return is_cut_off and not isinstance(error, Py4JJavaError)
 
 
 def is_heap_full(error: BaseException) -> bool:
-    """Whether a task has failed for want of the JVM's memory: Spark ends the JVM soon after."""
+    """Whether a task has failed for lack of the JVM's memory: Spark ends the JVM soon after."""
     return "OutOfMemoryError" in str(error)
 
 
 @contextmanager
 def named_jvm_death() -> Iterator[None]:
-    """In its block a JVM that has died is an UnavailableError that says so."""
+    """Replaces the error of an ended JVM in its block by an UnavailableError that names the cause."""
     try:
         yield
     except (Py4JError, ConnectionError) as error:
@@ -56,5 +56,5 @@ def named_jvm_death() -> Iterator[None]:
 
 
 def jvm_has_ended() -> UnavailableError:
-    """What is said then."""
+    """Returns the error of an ended JVM."""
     return UnavailableError("the JVM has ended", remedy="start `frazil run` again; its log has the cause")

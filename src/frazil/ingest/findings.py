@@ -1,7 +1,8 @@
-"""What batches find out before they can be committed, one class each: its log event, and what it changes for the next plan.
+"""Findings in a batch that must be handled before it can be committed, one class each: its log event, and its effect on
+the next plan.
 
-A finding of several records has its words and its remedy in `bad_records`; updates of primary keys, which take the most to
-follow, are in `primary_key_updates`.
+The messages and remedies of findings about single records are in `bad_records`; the finding about primary-key updates,
+which is the longest, is in `primary_key_updates`.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from frazil.types import advance
 log = structlog.get_logger("frazil")
 
 EMPTY_RETRY_S = 5.0
-# A search for columns begins where the last one did: it may take a tenth of the time.
+# A search for columns begins at the same offsets each time: it may take a tenth of the time.
 EMPTY_RETRY_TIMES = 9
 TOO_BAD = "too many of the table's first records are bad: some dead letters are committed before the table stops"
 
 
 @dataclass(frozen=True)
 class OversizedRecords:
-    """A batch of small records had one that is not small: it is shipped again in pieces of limited size, as `note_sizes` has
-    noted for every batch from now on.
+    """A batch that was planned for small records has an oversized one. It is read again in Arrow batches of limited
+    size, as are later batches, since `Sizes.update` has recorded the size.
     """
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002  (one signature for all)
@@ -48,9 +49,9 @@ class OversizedRecords:
 
 @dataclass(frozen=True)
 class NewSchemas:
-    """The records name schemas of the registry that the tasks did not have."""
+    """The records refer to registry schemas that the tasks did not have."""
 
-    #: The schemas by id, as the registry answered; those it does not know are among them.
+    #: The schemas by id, as the registry returned them, including ids that it does not know.
     schemas: Mapping[str, WriterSchema]
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
@@ -61,11 +62,11 @@ class NewSchemas:
 
 @dataclass(frozen=True)
 class SchemaChanged:
-    """The table was made, or has got the columns or wider types that the records need."""
+    """The table was created, or received the columns or wider types that the records need."""
 
-    #: The number of columns at the top of the schema.
+    #: The number of top-level columns.
     column_count: int
-    #: The change that the records asked for, where it left the table as it was.
+    #: The change that the records requested, where it left the table unchanged.
     no_op_change: NoOpChange | None = None
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
@@ -76,7 +77,7 @@ class SchemaChanged:
 
 @dataclass(frozen=True)
 class RejectedFields:
-    """The table cannot have some fields of the records: records with them are bad ones. `add_refusals` logs why."""
+    """Some fields cannot be columns of the table: records with them are bad records. `add_refusals` logs the reasons."""
 
     #: The reason by path.
     fields: Mapping[Path, str]
@@ -88,8 +89,8 @@ class RejectedFields:
 
 @dataclass(frozen=True)
 class NoColumns:
-    """No record has brought a column for a table that declares none: the next plan reads further, at once, or after a while
-    where there is nothing further.
+    """No record has a column for a table that declares none: the next plan reads further, at once, or later where there
+    are no more records.
     """
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
@@ -101,15 +102,15 @@ class NoColumns:
             return
         now_s = clock.monotonic_s()
         table.schedule.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * (now_s - planned.planned_at_s))
-        # Where offsets are all there is (aborted transactions, compacted records), nobody waits for anything.
+        # Offsets without records (aborted transactions, compacted records) are no reason to back off.
         state = RunState.BACKING_OFF if report.counts.record_count else RunState.WAITING
         table.status.set(state, no_columns(report, table.spec))
 
 
 @dataclass(frozen=True)
 class BadStart:
-    """Too many of a table's first records are bad: so few are read next that their dead letters are committed, and can be
-    looked at, before the table stops.
+    """Too many of a new table's first records are bad: the next batch is so small that its dead letters are committed,
+    and can be examined, before the table stops.
     """
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
@@ -121,9 +122,9 @@ class BadStart:
 
 @dataclass(frozen=True)
 class FirstBadRecord:
-    """A bad record, in batches that do not carry yet what a dead letter needs: from now on they do."""
+    """The first bad record, in a batch without the columns of dead letters: later batches read them."""
 
-    #: The dead-letter table, made or loaded.
+    #: The dead-letter table, created or loaded.
     dead_letters: TableState
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
@@ -135,9 +136,9 @@ class FirstBadRecord:
 
 @dataclass(frozen=True)
 class MissingRequired:
-    """Records have no value for a required column, and no row before them had one: they are bad ones."""
+    """Records have no value for a required column, and no earlier row had one: they are bad records."""
 
-    #: Topic, partition and offset of each.
+    #: Topic, partition and offset of each record.
     places: tuple[tuple[str, int, int], ...]
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
@@ -148,7 +149,7 @@ class MissingRequired:
 
 
 def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
-    """The error of a table of whose records none has brought a column yet."""
+    """Returns the error of a table for which no record has had a column yet."""
     remedy = "produce records with fields, or declare `columns`"
     if not report.bad_records.first:
         kinds = ", ".join(sorted(report.counts.ignored_records))

@@ -11,9 +11,9 @@ _KEPT = 64 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Arrays of some megabytes, which every batch of records makes and frees, stay in the process: else each of them is new
-    memory from the system, which clears every page of it. At most 64 MiB are kept; other C libraries than glibc stay as
-    they are.
+    """Makes glibc keep freed arrays of some megabytes in the process, at most 64 MiB: every batch of records allocates
+    and frees such arrays, and each would otherwise be new memory whose pages the system clears. Other C libraries are
+    not changed.
     """
     if sys.platform != "linux":
         return

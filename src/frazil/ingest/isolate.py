@@ -1,6 +1,6 @@
-"""Finds the records that end a task: in a child of the worker, which may die in its place.
+"""Finds the records that crash a task: in a child of the worker, which may crash in its place.
 
-The worker forks for every trial, so that a trial costs milliseconds, and halves what fails until a single record is left.
+The worker forks for every trial, so that a trial costs milliseconds, and halves the failing records until one is left.
 A record that ends its trial becomes a dead letter of the class `crashes_decoder`; see decision 27.
 """
 
@@ -25,7 +25,7 @@ from frazil.types import BadRecord
 from frazil.write.target import TableTarget
 
 MOST_FOUND = 100
-"""Records that one search names; the next one finds further ones."""
+"""The largest number of records that one search returns; the next search finds others."""
 _WHOLE_CPU_S, _LEAST_CPU_S = 10.0, 1.5
 _LONGEST_REASON = 500
 _FAILED, _NOT_ITS_FAULT = 3, 4
@@ -33,21 +33,26 @@ _FAILED, _NOT_ITS_FAULT = 3, 4
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found. records: those that end a task. together: the first one of records that end a task together
-    and not alone, with the reason.
-    """
+    """The result of a search."""
 
+    #: Records that crash a task alone.
     records: tuple[BadRecord, ...] = ()
+    #: The first record of each group that crashes a task together and not alone, with the reason.
     together: tuple[BadRecord, ...] = ()
 
 
 def search_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """The function for `mapInArrow` that searches records of this job; its output is that of a task, with other texts."""
+    """Returns the function for `mapInArrow` that searches the records of this job. Its output has the column of a
+    task's output.
+    """
     return functools.partial(search, job)
 
 
 def search(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Raises OSError where a trial fails for what is not in a record, as on a full disk."""
+    """Yields the records that crash a task, as JSON in one row.
+
+    Raises: OSError where a trial fails for another reason than a record, such as a full disk.
+    """
     found: list[BadRecord] = []
     together: list[BadRecord] = []
     for batch in batches:
@@ -60,12 +65,12 @@ def search(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def dump_found(found: Found) -> str:
-    """As text, for its way to the driver."""
+    """Returns the result as JSON, on its way to the driver."""
     return json.dumps(asdict(found))
 
 
 def load_found(texts: Iterable[str]) -> Found:
-    """What the tasks of a search found."""
+    """Returns the results of all tasks of a search as one."""
     answers = [json.loads(text) for text in texts]
     records, together = (
         tuple(BadRecord(**one) for answer in answers for one in answer[name]) for name in ("records", "together")
@@ -82,7 +87,7 @@ class _Search:
         self._is_warm = False
 
     def run(self) -> tuple[list[BadRecord], list[BadRecord]]:
-        """The records that end a trial alone, and the first ones of those that do so only together."""
+        """Returns the records that end a trial alone, and the first record of each group that does so only together."""
         found: list[BadRecord] = []
         together: list[BadRecord] = []
         left = [(0, self._batch.num_rows)]
@@ -92,7 +97,7 @@ class _Search:
             if reason is None:
                 continue
             failing = first
-            while end - first > 1:  # It fails: down to the first record that does.
+            while end - first > 1:  # The range fails: halve it down to the first record that fails.
                 middle = (first + end) // 2
                 lower = self._trial(first, middle)
                 if lower is None:
@@ -100,7 +105,7 @@ class _Search:
                 else:
                     left.append((middle, end))
                     end, reason, failing = middle, lower, first
-            last = self._trial(first, end, _WHOLE_CPU_S)  # A verdict: it may take as long as a whole batch.
+            last = self._trial(first, end, _WHOLE_CPU_S)  # The final trial may take as long as that of a whole batch.
             if last is not None:
                 found.append(self._record(first, last))
             else:
@@ -113,13 +118,13 @@ class _Search:
         return BadRecord(topic, partition, offset, "crashes_decoder", "", reason[:_LONGEST_REASON])
 
     def _trial(self, first: int, end: int, least_cpu_s: float = _LEAST_CPU_S) -> str | None:
-        """Why a task that reads these records fails; None where it does not."""
+        """Returns the reason why a task that reads these records fails; None where it succeeds."""
         share = (end - first) / self._batch.num_rows
         records = self._batch.slice(first, end - first)
         cpu_seconds = least_cpu_s + share * (_WHOLE_CPU_S - least_cpu_s)
         reason = try_in_child(lambda folder: _read(self._job, records, folder), cpu_seconds)
         if reason is None and not self._is_warm:
-            # What a child could read is read here once: the next children find every loop loaded, which takes a second.
+            # The first record that a child could read is read here, so that later children find every loop loaded.
             self._is_warm = True
             with tempfile.TemporaryDirectory(prefix="frazil-trial-") as folder:
                 _read(self._job, records.slice(0, 1), Path(folder))
@@ -127,7 +132,9 @@ class _Search:
 
 
 def _read(job: Job, records: pa.RecordBatch, folder: Path) -> None:
-    """Reads and writes as a task would, into a folder that is removed: a store that does not answer is no record's fault."""
+    """Reads and writes records as a task would, into a folder that is removed, so that an unavailable store fails no
+    trial.
+    """
 
     def here(target: TableTarget) -> TableTarget:
         return replace(
@@ -144,8 +151,10 @@ def _read(job: Job, records: pa.RecordBatch, folder: Path) -> None:
 
 
 def try_in_child(work: Callable[[Path], None], cpu_seconds: float) -> str | None:
-    """Why `work` fails in a child of this process, which may take so much processor time, and memory within the limit of a
-    task; None where it does not. Raises OSError where it fails for what is around it.
+    """Returns the reason why `work` fails in a child of this process, which may use `cpu_seconds` of processor time and
+    the memory of a task; None where it succeeds.
+
+    Raises: OSError where `work` fails for another reason than a record.
     """
     folder = Path(tempfile.mkdtemp(prefix="frazil-trial-"))
     reading, writing = os.pipe()
@@ -173,7 +182,7 @@ def try_in_child(work: Callable[[Path], None], cpu_seconds: float) -> str | None
 
 
 def _be_the_child(work: Callable[[Path], None], cpu_seconds: float, folder: Path, writing: int) -> None:
-    """Ends the process."""
+    """Does the work in the child, writes the reason of a failure to the pipe `writing`, and ends the process."""
     code, reason = 0, ""
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):

@@ -24,21 +24,21 @@ from frazil.types import Batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# A task costs 50 to 100 ms whatever it carries: below this many records one is best.
+# A task costs 50 to 100 ms, however few records it reads: below this number one task is fastest.
 _RECORDS_PER_TASK = 30_000
-# Spark ends an Arrow batch at so many bytes, which it finds out by measuring after every record: a quarter of all that
-# its threads do. At this value it does not measure.
+# Spark ends an Arrow batch at so many bytes, and measures after every record for it: a quarter of its threads' work. At this
+# value it does not measure.
 _NO_LIMIT = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
-# A light batch leaves out records larger than this, so that twenty thousand of them, one Arrow batch, have a bound.
+# A batch of small records leaves out larger records than this, so that the twenty thousand of one Arrow batch have a bound.
 OVERSIZED_BYTES = 8192
-# What is large in a record. Of many headers that say nothing Arrow's offsets count too, eight bytes each. No functions with
-# a lambda: Spark compiles none of a query's expressions beside one.
+# The sizes that count for a record. Arrow's offsets of empty headers count as well, eight bytes each. No function has a
+# lambda, as Spark would then compile no expression of the query.
 _SIZES = {
     "value": "octet_length(value)",
     "key": "octet_length(key)",
     "headers": f"octet_length(concat_ws('{8 * ' '}', headers.key, cast(headers.value as array<string>)))",
 }
-# What Spark writes of a Python worker that has raised, or has ended.
+# Texts in Spark's errors about a Python worker that has raised, or has ended.
 _SIGNS_OF_WORKERS = (
     "PythonException",
     "Python worker exited",
@@ -52,27 +52,28 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 class JobRunner(Protocol):
-    """Runs the tasks of some batches. parallelism: the most tasks that one job has at a time, as far as is known before
-    the first job.
-    """
+    """Runs the tasks of batches."""
 
+    #: The largest number of parallel tasks of one job, as far as it is known before the first job.
     parallelism: int
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
-        """The reports of all tasks. with_offsets: bad records must be named. Raises UnavailableError when a task failed;
-        TaskFailedError where a record may be the cause.
+        """Returns the reports of all tasks. with_offsets: reads the offsets that name bad records. pool: Spark's
+        scheduler pool.
+
+        Raises: TaskFailedError when a task failed and a record may be the cause, UnavailableError when it failed
+        otherwise.
         """
 
     def isolate(self, batch: Batch, job: Job) -> Found:
-        """The records of a batch that end the task which reads them. Raises UnavailableError where the search fails."""
+        """Returns the records of a batch that crash the task which reads them.
+
+        Raises: UnavailableError where the search fails.
+        """
 
 
 class SparkJobs:
-    """Job runner on a Spark session, which `session` answers when a job needs it; UnavailableError when there is none.
-
-    parallelism: the most tasks that one job should have at a time; expected: the same, before there is a session to ask.
-    servers: answers which of Kafka's `bootstrap.servers` a job may begin with; all of them where it is not given.
-    """
+    """Runs jobs on a Spark session."""
 
     def __init__(
         self,
@@ -82,6 +83,12 @@ class SparkJobs:
         expected: int = 1,
         servers: Callable[[], str] | None = None,
     ) -> None:
+        """Stores the settings; no session is started.
+
+        session: returns the session when a job needs it, and raises UnavailableError when there is none. parallelism:
+        returns the largest number of parallel tasks of one job. expected: that number before there is a session.
+        servers: returns those of Kafka's `bootstrap.servers` that a job uses first; all of them where it is None.
+        """
         self._session = session
         self._kafka = kafka
         self._servers = servers or (lambda: kafka["bootstrap.servers"])
@@ -105,26 +112,26 @@ class SparkJobs:
     def _collect(
         self, batches: Sequence[Batch], job: Job, task: Task, *, with_offsets: bool, pool: str, is_small: bool
     ) -> list[str]:
-        """The text that each task answers."""
+        """Returns the text of each task."""
         spark = self._activate(pool, is_small)
         ranges = read_once(batches)
         self.parallelism = self._parallelism(spark)
         slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
         try:
             kafka = {**self._kafka, "bootstrap.servers": self._servers()}
-            frame = read_ranges(spark, kafka, ranges, source_columns(job, with_offsets), slices)
-            if "headers" in frame.columns and has_few_headers(job):
-                frame = _with_few_headers(frame)
+            records = read_ranges(spark, kafka, ranges, source_columns(job, with_offsets), slices)
+            if "headers" in records.columns and has_few_headers(job):
+                records = _with_few_headers(records)
             if is_small:
-                frame = _without_oversized(frame)
-            return [row.report for row in frame.mapInArrow(task, REPORT_SCHEMA).collect()]
+                records = _without_oversized(records)
+            return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
         except (PySparkException, Py4JJavaError) as error:
             remedy = _remedy(error)
             kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
             raise kind(f"a task failed: {cause_of(error)}", remedy=remedy) from None
 
     def _activate(self, pool: str, is_small: bool) -> SparkSession:
-        # Each thread has its own JVM thread, which knows neither the session nor the pool until it is told.
+        # Each thread has its own JVM thread, whose session and pool must be set.
         spark = self._session()
         if is_small:
             spark = self._unmeasured(spark)
@@ -134,7 +141,7 @@ class SparkJobs:
         return spark
 
     def _unmeasured(self, spark: SparkSession) -> SparkSession:
-        """A session on the same context that does not measure records."""
+        """Returns a session on the same context that does not measure records."""
         if spark not in self._small:
             self._small = {spark: spark.newSession()}
             self._small[spark].conf.set(*_NO_LIMIT)
@@ -142,7 +149,7 @@ class SparkJobs:
 
 
 def slices_of(batches: Sequence[Batch], parallelism: int) -> int:
-    """How many tasks the batches are read by together."""
+    """Returns the number of tasks that read the batches together."""
     quickest = max(1, min(parallelism, sum(r.span for r in read_once(batches)) // _RECORDS_PER_TASK))
     allowed: dict[frozenset[str], int] = {}  # Each task writes a file for every table that it reads for.
     for batch in batches:
@@ -150,28 +157,28 @@ def slices_of(batches: Sequence[Batch], parallelism: int) -> int:
     return min(quickest, sum(allowed.values()))
 
 
-def _with_few_headers(frame: DataFrame) -> DataFrame:
-    """The frame with those headers alone that tell of rows which get another key: few records have one, and a connector may
-    write several others to every record.
+def _with_few_headers(records: DataFrame) -> DataFrame:
+    """Returns the records with only those headers that mark rows with another key: few records have one, and a
+    connector may write several other headers to every record.
     """
     few = f"filter(headers, one -> one.key in ('{OLD_KEY}', '{NEW_KEY}')) as headers"
-    return frame.selectExpr(*(few if name == "headers" else name for name in frame.columns))
+    return records.selectExpr(*(few if name == "headers" else name for name in records.columns))
 
 
-def _without_oversized(frame: DataFrame) -> DataFrame:
-    """The frame without what is in records that are not small; their partition then says so. What is not shipped is not
-    counted.
+def _without_oversized(records: DataFrame) -> DataFrame:
+    """Returns the records without the contents of oversized ones, whose partition becomes OVERSIZED_PARTITION. Columns
+    that are not read do not count.
     """
-    sizes = (f"ifnull({size}, 0)" for name, size in _SIZES.items() if name in frame.columns)
+    sizes = (f"ifnull({size}, 0)" for name, size in _SIZES.items() if name in records.columns)
     is_oversized = f"{' + '.join(sizes)} > {OVERSIZED_BYTES}"
     replaced = {name: f"if({is_oversized}, null, {name}) as {name}" for name in _SIZES}
     replaced["partition"] = f"if({is_oversized}, {OVERSIZED_PARTITION}, partition) as partition"
-    return frame.selectExpr(*(replaced.get(name, name) for name in frame.columns))
+    return records.selectExpr(*(replaced.get(name, name) for name in records.columns))
 
 
 def cause_of(error: Exception) -> str:
-    """The line of a Spark error that says what happened: the last exception of a Python worker, or the innermost cause, with
-    the partition of a record that Kafka's client cannot read.
+    """Returns the line of a Spark error with the cause: the last exception of a Python worker, or the innermost cause,
+    with the partition of a record that Kafka's client cannot read.
     """
     text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -187,7 +194,7 @@ def cause_of(error: Exception) -> str:
 
 
 def _is_elsewhere(text: str) -> bool:
-    """Whether the cause of a failed task is not in what a worker did with a record, but in Kafka or the JVM."""
+    """Whether the cause of a failed task is Kafka or the JVM, and not a worker that read a record."""
     return not any(sign in text for sign in _SIGNS_OF_WORKERS)
 
 

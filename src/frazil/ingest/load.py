@@ -1,4 +1,4 @@
-"""Loads tables from the catalog, makes those whose columns are declared, and watches for a later run of the pipeline."""
+"""Loads tables from the catalog, creates those whose columns are declared, and detects a later run of the pipeline."""
 
 from __future__ import annotations
 
@@ -26,16 +26,12 @@ _CREDENTIALS_MARGIN_MS = 5 * 60_000
 _CREDENTIALS_EVERY_S = 10.0
 _SCHEMAS_EVERY_S = 60.0
 RELOAD_IDLE_EVERY_S = 60.0
-# A table is taken over from an earlier run so often before this one waits for a batch of its own to win.
+# Attempts to take a table over from an earlier run, before a batch of this run's own must win.
 _CLAIMS = 3
 
 
 class Loader:
-    """Knows under which cluster, epoch and run id this process writes.
-
-    cluster_id: of Kafka, set once it is known. The epoch is taken when every table has been seen for the first time;
-    until then it is 1.
-    """
+    """Loads the tables of one process, and keeps the identity with which the process writes: cluster, epoch and run id."""
 
     def __init__(self, pipeline_name: str, services: Services, discovery: Discovery, run_id: str) -> None:
         self._name = pipeline_name
@@ -46,25 +42,29 @@ class Loader:
         self._taking = threading.Lock()
         self._ordered_by_text: set[str] = set()
         self._keeps_old_metadata: set[str] = set()
+        #: The id of the Kafka cluster; empty until it is known.
         self.cluster_id = ""
 
     @property
     def pipeline(self) -> Pipeline:
-        """Runs batches under this process's identity."""
+        """The steps of a batch, with this process's identity."""
         identity = Identity(self._name, self.cluster_id, self._epoch or 1, self._run_id)
         return Pipeline(self._services, identity)
 
     def take_epoch(self, epoch: int) -> None:
-        """From now on this process writes with `epoch`, unless a table that was loaded meanwhile asked for a later one."""
+        """Sets the epoch of this process to `epoch`, unless a table that was loaded meanwhile required a later one."""
         with self._taking:
             self._epoch = max(epoch, self._epoch or epoch)
 
     def load(self, table: Table) -> None:
-        """Loads a table, and makes it when its columns are declared. Asks the catalog alone: schemas are a step of their own
-        (`load_schemas`), as waits for the registry must not hold up tables that need none.
+        """Loads a table, and creates it when its columns are declared. It requests only the catalog: schemas are loaded
+        separately (`load_schemas`), so that waits for the registry do not delay tables that need none.
 
-        Raises TableStopped when its progress cannot be gone on from, NameConflict when its declared columns cannot be had,
-        FencedError when a later run writes it, UnavailableError and ConflictError as the catalog does.
+        Raises:
+            TableStopped: the table's progress belongs to another cluster or topic, or its columns differ from the file.
+            NameConflict: two columns have one name.
+            FencedError: a later run writes the table.
+            UnavailableError, ConflictError: as raised by the catalog.
         """
         clock = self._services.clock
         table.catalog.asked_at_s = clock.monotonic_s()
@@ -85,8 +85,10 @@ class Loader:
         table.catalog.loaded_at_s = clock.monotonic_s()
 
     def reload(self, table: Table) -> None:
-        """After a commit was refused: loads the table, and ends an earlier run's hold on it, so that the two do not go on in
-        turns until this one is the quicker. Raises as `load` does, and UnavailableError as Kafka does.
+        """Loads a table after its commit was refused, and takes it over from an earlier run, as the two would otherwise
+        alternate.
+
+        Raises: the errors of `load`, and UnavailableError when Kafka does not answer.
         """
         for _ in range(_CLAIMS):
             self.load(table)
@@ -94,16 +96,16 @@ class Loader:
                 if self.claim(table):
                     log.info("table_taken_over", table=table.name)
                 break
-            except ConflictError:  # The earlier run was quicker again.
+            except ConflictError:  # The earlier run committed first again.
                 continue
         self._discovery.verify_again(table)
 
     def claim(self, table: Table) -> bool:
-        """Takes a table over at once from an earlier run that has just been quicker than this one; whether there is one. It
-        may go on being quicker with whole batches for long, as this process has just started, but hardly with an empty
-        commit.
+        """Takes a table over from an earlier run that has just committed before this one; returns whether there is such
+        a run. The commit is empty, as that of a whole batch could lose against the earlier run for long, while this
+        process is warming up.
 
-        Raises ConflictError when it was quicker again, UnavailableError as the catalog does.
+        Raises: ConflictError when the earlier run committed first again, UnavailableError as the catalog does.
         """
         writer = table.progress.writer
         if self._epoch is None or table.state is None or not writer[1] or writer >= (self._epoch, self._run_id):
@@ -112,14 +114,14 @@ class Loader:
         return True
 
     def is_due(self, table: Table) -> bool:
-        """Whether the catalog is to be asked for a table: it is not known, its credentials end soon, or somebody may have
-        changed it while nothing was committed to it.
+        """Whether the table must be loaded: it is not loaded, its credentials end soon, or another writer may have
+        changed it since the last commit.
         """
         is_stale = self._services.clock.monotonic_s() - table.catalog.loaded_at_s >= RELOAD_IDLE_EVERY_S
         return not table.catalog.is_loaded or is_stale or self._needs_credentials(table)
 
     def lacks_schemas(self, table: Table) -> bool:
-        """Whether `load_schemas` has something to ask for."""
+        """Whether `load_schemas` has schemas to load."""
         return (
             table.catalog.is_loaded
             and table.spec.value.needs_registry
@@ -127,18 +129,20 @@ class Loader:
         )
 
     def has_old_schemas(self, table: Table) -> bool:
-        """Whether it is time for `refresh_schemas`."""
+        """Whether `refresh_schemas` is due."""
         return (
             bool(table.schema.schemas)
             and self._services.clock.monotonic_s() - table.schema.schemas_at_s >= _SCHEMAS_EVERY_S
         )
 
     def refresh_schemas(self, table: Table) -> None:
-        """Asks again for the newest schema of a table that is read with it, and forgets of which ids the registry had none,
-        or none that can be used: it may by now. UnavailableError when the registry is away.
+        """Requests the newest schema again for a table that is read with it, and forgets ids without a usable schema,
+        which the registry may have by now.
+
+        Raises: UnavailableError when the registry does not answer.
         """
         table.schema.schemas_at_s = self._services.clock.monotonic_s()
-        # What was forgotten before a batch is read with it would be missing again, without end where batches take long.
+        # A schema that is forgotten before a batch is read with it would be missing again, without end for slow batches.
         if not table.schema.has_new_schemas:
             table.schema.schemas = {
                 name: schema for name, schema in table.schema.schemas.items() if not may_change(schema)
@@ -150,28 +154,31 @@ class Loader:
             table.schema.schemas |= self.pipeline.schemas_of(table, others)
 
     def _note_order(self, table: Table, state: TableState) -> None:
-        """Says once of each table that a text orders its changes."""
+        """Logs once for each table that its changes are ordered by a text."""
         reason = text_order(table.spec, state.schema)
         if reason and table.name not in self._ordered_by_text:
             self._ordered_by_text.add(table.name)
             log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=reason)
 
     def _note_old_metadata(self, table: Table, state: TableState) -> None:
-        """Says once of each table that nothing removes its old metadata files."""
+        """Logs once for each table that no process removes its old metadata files."""
         reason = keeps_old_metadata(state)
         if reason and table.name not in self._keeps_old_metadata:
             self._keeps_old_metadata.add(table.name)
             log.warning("old_metadata_kept", table=table.name, reason=reason)
 
     def load_schemas(self, table: Table) -> None:
-        """Asks for the schemas that the last batch was read with, so that the first batch of this process need not find them
-        missing. UnavailableError when the registry is away.
+        """Requests the schemas of the last batch, so that they are not missing in the first batch of this process.
+
+        Raises: UnavailableError when the registry does not answer.
         """
         table.schema.schemas |= self.pipeline.schemas_of(table, _first_ids(table) - table.schema.schemas.keys())
         table.schema.schemas_at_s = self._services.clock.monotonic_s()
 
     def _needs_credentials(self, table: Table) -> bool:
-        """A busy table knows its state from its own commits, but credentials come with a load alone."""
+        """Whether the table's credentials end soon: commits refresh the state of a busy table, but only a load renews
+        credentials.
+        """
         clock = self._services.clock
         ends_ms = table.state.credentials_end_ms if table.state else None
         if ends_ms is None or clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:
@@ -179,9 +186,9 @@ class Loader:
         return clock.now_ms() >= ends_ms - _CREDENTIALS_MARGIN_MS
 
     def _compare_writers(self, table: Table, was_known: bool) -> None:
-        """Ends this process when a later run has written a table that this one knew, also when there is nothing to commit:
-        the two would go on in turns. A table that is seen for the first time may have been written later than those that
-        the epoch came from.
+        """Raises FencedError when a later run has written a table that this process has loaded before, even when there
+        is nothing to commit, as the two runs would alternate. On the first load of a table a later epoch is adopted
+        instead: the epoch came from other tables.
         """
         epoch, run_id = table.progress.writer
         if (epoch, run_id) <= (self._epoch or 1, self._run_id):

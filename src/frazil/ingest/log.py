@@ -1,4 +1,4 @@
-"""What the outcome of a batch makes of its table, and what the log says of it."""
+"""Log events about tables and batches, with the fields of the table that decide whether an event is logged again."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from frazil.types import BadRecord, Batch, add_names
 
 log = structlog.get_logger("frazil")
 
-# While a transaction is not whole: how soon Debezium's topic of transactions is asked again, later and later.
+# Pauses between reads of Debezium's topic of transactions while a transaction is incomplete; each is twice the last.
 FIRST_WAIT_S = 0.25
 LONGEST_WAIT_S = 5.0
 INCOMPLETE_TRANSACTION = "the newest transaction is not known to be complete yet"
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
-# So many doublings are beyond the longest; without a limit a number that outgrows its type would end a long outage.
+# More doublings exceed the longest back-off, and would overflow a float in a long outage.
 _MOST_DOUBLINGS = 16
 
 
 def wait_for_transaction(planned: Planned, now_s: float) -> None:
-    """The table waits for the rest of a transaction."""
+    """Sets the table to waiting for the rest of a transaction."""
     table, spec = planned.table, planned.table.spec.atomic
     if table.offsets.waiting is None:
         log.info("transaction_incomplete", table=table.name, lag_records=table.offsets.lag_records)
@@ -55,20 +55,20 @@ def wait_for_transaction(planned: Planned, now_s: float) -> None:
 
 
 def log_recreated(before: TableState | None, table: Table) -> None:
-    """Says that another table has the name of the one that was known."""
+    """Logs that a table was deleted and recreated under its name."""
     if before is not None and table.state is not None and table.state.uuid != before.uuid:
         log.warning("table_recreated", table=table.name, offsets=table.progress.offsets)
 
 
 def log_isolated(table: Table, records: Iterable[BadRecord]) -> None:
-    """Says which records end the task that reads them."""
+    """Logs the records that crash the task which reads them."""
     for one in records:
         place = {"topic": one.topic, "partition": one.partition, "offset": one.offset}
         log.warning("crashing_record_found", table=table.name, **place, reason=one.reason)
 
 
 def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped:
-    """Why a table stops whose task fails, where no single record can be found that it fails for."""
+    """Returns the error of a table whose task fails, where no single record fails alone."""
     first = found.together[0] if found.together else None
     cause = first.reason if first else error.message
     reason = f"records crash the task that reads them, and no single record does: {cause}"
@@ -80,7 +80,7 @@ def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped
 
 
 def log_committed(table: Table, outcome: Committed, took_s: float) -> None:
-    """A batch is in the table. took_s: since it was planned."""
+    """Logs the commit of a batch. took_s: seconds since the batch was planned."""
     report = outcome.report
     if outcome.resolved is not None and outcome.resolved.tries > 1:
         log.info("lookup_repeated", table=table.name, retries=outcome.resolved.tries - 1)
@@ -96,8 +96,8 @@ def log_committed(table: Table, outcome: Committed, took_s: float) -> None:
 
 
 def update_interval(table: Table, pace: Pace) -> float:
-    """How far apart its commits are from now on, in seconds: as the file says, unless table care cannot keep up with commits
-    that take rows away.
+    """Sets and returns the seconds between two commits of the table: those of the pipeline file, or more while table
+    maintenance is too slow for commits that delete rows.
     """
     own_s = table.spec.commit.interval_s
     slowed_by = pace.slowed_by(table.name) if table.spec.mode == "upsert" else 1.0
@@ -111,7 +111,9 @@ def update_interval(table: Table, pace: Pace) -> float:
 
 
 def add_refusals(table: Table, report: TaskReport) -> None:
-    """Says once which changes of the table are refused, whichever schemas ask for them, and what to do."""
+    """Adds refused schema changes to the table, and logs each change once, whichever schemas request it, with the
+    remedy.
+    """
     noted = add_names(table.schema.refusals, report.schema.refusals)
     if noted == table.schema.refusals:
         return
@@ -128,12 +130,12 @@ def add_refusals(table: Table, report: TaskReport) -> None:
 
 
 def count_ignored(table: Table, report: TaskReport) -> None:
-    """Counts records that are no change of a row; of each kind the first time is said."""
+    """Counts records that are no change of a row, and logs the first batch with each kind of them."""
     for kind in sorted(report.counts.ignored_records.keys() - table.bad_records.ignored_records.keys()):
         log.info("records_ignored", table=table.name, kind=kind, records=report.counts.ignored_records[kind])
     table.bad_records.ignored_records.update(report.counts.ignored_records)
 
 
 def backoff_s(failures: int) -> float:
-    """How long to wait after so many failures in a row."""
+    """Returns the seconds to wait after `failures` consecutive failures."""
     return jitter(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(failures - 1, _MOST_DOUBLINGS)))

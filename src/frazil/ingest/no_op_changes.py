@@ -1,5 +1,5 @@
-"""Changes of a table that its records ask for, and that leave it as it is. Planned again, their batch would ask for them
-again, without end: the second time in a row the table stops.
+"""Schema changes that records request and that leave the table unchanged. A batch that is planned again would request
+them again, without end: the second time in a row the table stops.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from frazil.schema.projection import KEY_ROOT, format_path
 
 @dataclass(frozen=True)
 class NoOpChange:
-    """Fields that records asked for in vain, and what the table was before and after: uuid, shape and marks as in
-    TableState.
-    """
+    """A requested schema change that left the table unchanged."""
 
+    #: Paths of the requested fields.
     fields: frozenset[Path]
+    #: The table's uuid, before and after the change.
     uuid: str
+    #: The table's shape, as in TableState.
     shape: tuple[int, int, int]
+    #: The table's marks, as in TableState.
     marks: Mapping[str, str]
 
 
@@ -32,10 +34,13 @@ def find_no_op_change(
     made_optional: Iterable[Path],
     last: NoOpChange | None,
 ) -> NoOpChange | None:
-    """What left the table as it was; None where it is another now, whoever has changed it.
+    """Returns the requested change where the table is unchanged by it; None where the table differs, whoever has
+    changed it.
 
-    before: the table that the records were read for. after: the same when it had been changed for them. last: what this said
-    of the batch before. Raises SpecError where that is the same.
+    before: the table that the records were read for. after: the table after the change. last: the result of this
+    function for the batch before.
+
+    Raises: SpecError where the result equals `last`.
     """
     if (before.uuid, before.shape, before.marks) != (after.uuid, after.shape, after.marks):
         return None

@@ -1,15 +1,15 @@
-"""Tables that keep the metadata file of every commit: with a commit a second these fill a disk."""
+"""Tables that keep the metadata file of every commit: one commit a second fills a disk."""
 
 from __future__ import annotations
 
 from frazil.catalog.port import TableState
 
 DELETES_OLD = "write.metadata.delete-after-commit.enabled"
-"""Iceberg's property; where a table does not have it, nothing removes its old metadata files."""
+"""Iceberg's property; nothing removes the old metadata files of a table without it."""
 
 
 def keeps_old_metadata(state: TableState | None) -> str:
-    """What to mind where a table that is there does not say what becomes of them; empty where it does, whatever it says."""
+    """Returns a warning for a table without Iceberg's property about old metadata files; empty for other tables."""
     if state is None or DELETES_OLD in state.properties:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""How a batch ends: one of five outcomes, which the service tells apart in one `match`."""
+"""The end of a batch: one of five outcomes, which the service handles in one `match`."""
 
 from __future__ import annotations
 
@@ -14,38 +14,43 @@ from frazil.types import Resolved
 
 
 class Finding(Protocol):
-    """What a batch has found out that must change before its offsets can be committed: one class, with its own log event and
-    its own effect on the next plan (`ingest.findings`).
+    """A finding of a batch that must be handled before its offsets can be committed: one class, with its own log event
+    and its own effect on the next plan (`ingest.findings`).
     """
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
-        """Logs the finding, and notes in the table what the next plan of these offsets needs."""
+        """Logs the finding, and sets the fields of the table that the next plan of these offsets needs."""
 
 
 @dataclass(frozen=True)
 class Committed:
-    """The batch is in the table."""
+    """The batch is committed."""
 
     #: The table with its new progress.
     state: TableState
+    #: The merged report of its tasks.
     report: TaskReport
-    #: Of an upsert table, what the changes did to its rows.
+    #: How the changes affected the rows of an upsert table; None for other tables.
     resolved: Resolved | None = None
 
 
 @dataclass(frozen=True)
 class Replan:
-    """Nothing of the batch is committed; its offsets are planned again, with what was found out."""
+    """Nothing of the batch is committed; its offsets are planned again, with its findings."""
 
-    #: The table afterwards; its schema may have changed. None while there is no table.
+    #: The table after the batch; its schema may have changed. None while the table does not exist.
     state: TableState | None
+    #: The merged report of its tasks.
     report: TaskReport
+    #: The findings, in the order in which they are applied.
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True)
 class Reload:
-    """The commit was refused, or what was read is no longer there: the table is loaded before it is planned again."""
+    """The commit was refused, or records that were read no longer exist: the table is loaded before it is planned
+    again.
+    """
 
     error: ConflictError
 
@@ -59,7 +64,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class Stop:
-    """Trying again would come to the same: the table stops, or all of them where `error` concerns the process."""
+    """Another attempt would fail as well: the table stops, or all tables where `error` concerns the process."""
 
     error: BaseException
 
@@ -68,7 +73,7 @@ Outcome = Committed | Replan | Reload | Retry | Stop
 
 
 def outcome_of(error: BaseException) -> Reload | Retry | Stop:
-    """The outcome of a batch that failed."""
+    """Returns the outcome of a batch that failed with `error`."""
     if isinstance(error, ConflictError):
         return Reload(error)
     return Retry(error) if isinstance(error, UnavailableError) else Stop(error)
