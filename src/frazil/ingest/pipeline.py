@@ -1,5 +1,5 @@
-"""The steps of a batch: read and write in tasks, look at the report, and commit or say what comes first. The only place
-with their order.
+"""The steps of a batch: read and write in tasks, check the report, and commit or return what must happen first. Their
+order is defined only here.
 
 Every failure before the commit has one answer: forget the batch and plan again from the table's progress.
 """
@@ -38,7 +38,7 @@ from frazil.upsert.truncates import unplaced
 from frazil.write.partition_limit import TooManyPartitions, exceeds
 
 _MOST_SCHEMAS = 200
-_MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they are put together.
+_MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they are merged.
 
 
 class Pipeline:
@@ -54,7 +54,7 @@ class Pipeline:
         self._dead_letters = DeadLetterTables(services.catalog, services.outbox, identity.pipeline)
 
     def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:
-        """Reads and writes all batches in one job; the merged report of each table."""
+        """Reads and writes all batches in one job; returns the merged report of each table."""
         hit("job.before")
         reports = self._jobs.run([p.batch for p in planned], job_of(planned), with_offsets=False, pool=pool)
         hit("job.after")
@@ -62,11 +62,11 @@ class Pipeline:
         return {p.table.name: without_redundant_tombstones(merge_reports(p.table.name, reports)) for p in planned}
 
     def isolate(self, planned: Planned) -> Found:
-        """The records of a batch that end the task which reads them."""
+        """Returns the records of a batch that crash the task which reads them."""
         return self._jobs.isolate(planned.batch, job_of([planned]))
 
     def finish(self, planned: Planned, report: TaskReport) -> Outcome:
-        """Commits the batch, unless its report asks for something else first; its files are removed then."""
+        """Commits the batch, unless its report requires another step first; its files are deleted then."""
         step = self._read_again(planned, report) or self._hold_back(planned, report)
         if step is None:
             return self._commit(planned, report)
@@ -74,7 +74,9 @@ class Pipeline:
         return step()
 
     def _read_again(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
-        """What comes before the rows count, the first of it: they were not read as the next try will read them."""
+        """Returns the first step that must precede another read of the batch; None where the records need not be read
+        again.
+        """
         table = planned.table
         if report.counts.has_oversized:
             return partial(Replan, table.state, report, (OversizedRecords(),))
@@ -93,7 +95,9 @@ class Pipeline:
         return None
 
     def _hold_back(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
-        """What stands between rows that were read and their commit, the first of it."""
+        """Returns the first step that must precede the commit of rows which were read; None where they may be
+        committed.
+        """
         table = planned.table
         if (
             report.changes.unplaced
@@ -107,7 +111,7 @@ class Pipeline:
         lacks_dead_letters = (
             table.spec.on_bad_record == "dead_letter" and report.bad_records.count > report.written.dead_letter_count
         )
-        # Of key updates nothing is written, dead letters neither, also where batches carry all that these need.
+        # A batch with primary-key updates to handle writes no rows and no dead letters, although batches read their columns.
         if lacks_dead_letters and not (table.bad_records.dead_letters is not None and key_updates):
             return partial(self._open_dead_letters, planned, report)
         return partial(Replan, table.state, report, key_updates) if key_updates else None
@@ -117,7 +121,9 @@ class Pipeline:
         return Replan(planned.table.state, report, (NewSchemas(schemas),))
 
     def _update_schema(self, planned: Planned, report: TaskReport) -> Outcome:
-        """Of a table that nothing is committed to yet a sample of the records behind the batch asks for columns too."""
+        """Changes the schema as the report requests; for a table without commits also as a sample of later records
+        requests.
+        """
         sampled = self.schema_updates.sampled(planned, report)
         return (
             self._fetch_schemas(planned, sampled)
@@ -134,20 +140,20 @@ class Pipeline:
         raise first_bad_record(self._jobs, planned)
 
     def _stop_at_rows(self, planned: Planned, report: TaskReport) -> Outcome:
-        """Raises the error of rows that no commit can have."""
+        """Raises the error of rows that cannot be committed."""
         limit = planned.table.spec.limits.partitions
         too_many = TooManyPartitions(planned.table.name, limit, report.written.scattered)
         raise unplaced(report.changes.unplaced[0]) if report.changes.unplaced else too_many
 
     def _stop_at_many(self, planned: Planned, report: TaskReport) -> Outcome:
-        """Raises the error of too many bad records, unless the dead letters of some are to be committed first."""
+        """Raises the error of too many bad records, unless some dead letters are to be committed first."""
         if may_commit_some(planned):
             return Replan(planned.table.state, report, (BadStart(),))
         raise too_many_bad(self._jobs, planned, report)
 
     def claim(self, table: Table) -> TableState:
-        """Commits the table's own progress once more, in this run's name and without a row: an earlier run that still writes
-        the table is refused at its next commit, and ends.
+        """Commits the table's own progress again, under this run's id and without a row, so that the next commit of an
+        earlier run is refused and that run ends.
         """
         state = table.state
         assert state is not None
@@ -163,10 +169,10 @@ class Pipeline:
         return replace(state, progress=self._catalog.commit(commit))
 
     def _check_topic_ids(self, planned: Sequence[Planned]) -> None:
-        """A topic made anew while we read would give other records under the same offsets: the ids before and after the
-        read must be the same.
+        """Raises ConflictError for a topic that was recreated during the read: its offsets would refer to other
+        records.
         """
-        # Of tables that share a topic one may know the new one already.
+        # Of tables that share a topic, one may have the id of the recreated topic already.
         expected = {
             (name, topic.id)
             for p in planned
@@ -179,19 +185,17 @@ class Pipeline:
             raise ConflictError(f"topic {changed[0]} was deleted or created again while it was read", where=changed[0])
 
     def schemas_of(self, table: Table, ids: Iterable[str]) -> dict[str, WriterSchema]:
-        """Schemas of the registry that the table's records name, those of keys under ids that begin with KEY_SCHEMA."""
+        """Returns the registry schemas of the ids in the table's records; ids of keys begin with KEY_SCHEMA."""
         if self._schemas is None:
             raise SpecError("the records need a schema registry, and the pipeline file names none", where=table.name)
         return self._schemas.fetch_for(table.spec, ids, min(table.offsets.topics, default=""))
 
     def settle(self, table: Table) -> None:
-        """Commits what was promised and is not where it belongs yet: dead letters of the table's newest commit, rows of
-        retried letters.
-        """
+        """Commits what is pending: dead letters of the table's newest commit, and rows of replayed dead letters."""
         self._dead_letters.settle(table)
 
     def _delete_files(self, table: Table, report: TaskReport) -> None:
-        """Removes the files of a batch that is not committed."""
+        """Deletes the files of a batch that is not committed."""
         self._catalog.delete_files(table.name, [file.path for file in report.written.data])
         if report.written.dead_letters:
             self._catalog.delete_files(
@@ -225,8 +229,8 @@ class Pipeline:
         )
         commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
         try:
-            # The state may have come with a change of columns, and another process may have committed between that and
-            # the load that looked for promises.
+            # The state may be newer than the load that committed pending dead letters, as a schema change returns it, and
+            # another process may have committed in between.
             self._dead_letters.deliver(table.name, before)
             if table.spec.mode == "upsert":
                 committed, resolved = commit_changes(self._catalog, table.target(), state, report, commit)
@@ -248,7 +252,7 @@ class Pipeline:
         return Committed(replace(state, progress=delivered), report, resolved)
 
     def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesMissing) -> Outcome:
-        """What follows where a row has no value for a required column: as for a record that lacks one."""
+        """Returns the outcome where a row has no value for a required column: the one of a record without the value."""
         is_fixed = any((name,) in planned.table.target().fixed for name in gone.columns)
         if planned.table.spec.schema_evolution == "evolve" and not is_fixed:
             paths = frozenset(json.dumps([name]) for name in gone.columns)
@@ -259,7 +263,7 @@ class Pipeline:
 
 
 def _read_with(table: Table) -> tuple[str, ...]:
-    """The ids of the schemas that the next run will need first, or the format where there are none."""
+    """Returns the ids of the schemas that the next run needs first; the format for a table without schemas."""
     known = [name for name, schema in table.schema.of_values if schema != UNKNOWN]
     return tuple(known[-_MOST_SCHEMAS:]) or (table.spec.value.format,)
 

@@ -1,4 +1,4 @@
-"""Which batch a table reads next, given how far its topics reach: the state around the pure `plan.py`."""
+"""Plans the next batch of each table from the ends of its topics: the state around the pure functions of `plan`."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ log = structlog.get_logger("frazil")
 
 
 class Planner:
-    """Plans one table at a time. ends: of every partition, as last asked for; silent: those that have none, as a partition
-    without a leader has.
-    """
+    """Plans one table at a time."""
 
     def __init__(self, discovery: Discovery, jobs: JobRunner) -> None:
         self._discovery = discovery
         self._jobs = jobs
         self._goal: dict[Partition, int] | None = None
         self._open_goals: set[Partition] = set()
+        #: The end of every partition, as last requested.
         self.ends: dict[Partition, int] = {}
+        #: Partitions without an end, such as those without a leader.
         self.silent: frozenset[Partition] = frozenset()
 
     def set_ends(self, asked: Set[Partition], ends: dict[Partition, int]) -> None:
-        """Takes Kafka's answer about the ends of these partitions."""
+        """Sets the ends that Kafka has returned for the partitions `asked`."""
         self.ends, self.silent = ends, frozenset(asked - ends.keys())
 
     def silent_of(self, table: Table) -> list[Partition]:
-        """The partitions without a leader that the table waits for."""
+        """Returns the partitions without a leader that the table waits for."""
         waits_for = self.silent if self._goal is None else self._open_goals
         return [partition for partition in table.partitions() if partition in waits_for] if waits_for else []
 
     def set_goal(self) -> None:
-        """From the first call on nothing is read beyond the ends that were known then; of a partition that had none, beyond
-        the first one that is known.
+        """Limits all later batches to the ends at the first call; for a partition without an end, to its first known
+        end.
         """
         if self._goal is None:
             self._goal, self._open_goals = {}, {*self.ends, *self.silent}
@@ -52,7 +52,7 @@ class Planner:
         self._open_goals -= self.ends.keys()
 
     def is_caught_up(self, tables: Iterable[Table]) -> bool:
-        """Whether every table that goes on has reached the goal, or all up to it but a transaction that is not whole."""
+        """Whether every table that has not stopped has reached the goal, or all of it except an incomplete transaction."""
         if self._goal is None:
             return False
         for table in tables:
@@ -74,9 +74,9 @@ class Planner:
         return True
 
     def plan(self, table: Table, now_s: float) -> Planned | None:
-        """The table's next batch, or None when it is not due or has nothing to read; notes its lag.
+        """Returns the table's next batch, or None when it is not due or there are no records; updates its lag.
 
-        Raises TableStopped when records are gone that it should read.
+        Raises: TableStopped when records are gone that the table has not read.
         """
         if (
             not table.catalog.is_loaded
@@ -86,7 +86,7 @@ class Planner:
             return None
         self._discovery.check_start(table)
         self._discovery.add_first_offsets(table)
-        if table.unplaced():  # A commit would say that it has begun, and what `start` says would no longer count.
+        if table.unplaced():  # After a commit `start` would no longer apply to these partitions.
             return None
         position = table.position()
         table.offsets.lag_records = lag_records(position, self.ends)
@@ -112,8 +112,8 @@ class Planner:
         return planned.with_cut(table.offsets.cut)
 
     def due_s(self, table: Table, due_s: float) -> float:
-        """When a table is due that would be at `due_s`: with another one of its topics and of the same interval that is due
-        a little earlier, so that one read serves both from then on.
+        """Returns when a table is due that would be due at `due_s`: with another table of its topics and interval that
+        is due a little earlier, so that one read serves both from then on.
         """
         earliest_s = due_s - (table.schedule.interval_s or 0.0) / 2
         others = (
@@ -128,8 +128,8 @@ class Planner:
         return min(others, default=due_s)
 
     def _waits_for_shared_read(self, table: Table, now_s: float) -> bool:
-        """Whether tables that its last batch was read for as well are not done with it. They are waited for as long as the
-        batch has taken: a read of its own would cost as much.
+        """Whether other tables of its last shared read are still in that batch. The table waits for them as long as the
+        batch has taken, since a read of its own would cost as much.
         """
         is_patient = now_s < 2 * table.schedule.batch_done_at_s - table.schedule.last_batch_at_s
         others = (self._discovery.tables[name] for name in table.schedule.read_with) if is_patient else ()
@@ -141,13 +141,13 @@ class Planner:
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
         clock = table.clock(self._jobs.parallelism)
-        # On the way to a goal nothing more is collected, so there is nothing to wait for; a table without columns yet is
-        # due when it says so, or it would be tried without a pause.
+        # With a goal no more records are collected, so that no batch waits for its interval; a table without columns
+        # waits, as it would otherwise be tried without a pause.
         is_hurrying = self._goal is not None and not clock.is_first
         return replace(clock, next_due_s=min(clock.next_due_s, now_s)) if is_hurrying else clock
 
     def _is_waiting(self, table: Table, now_s: float) -> bool:
-        """Whether the table waits for the rest of a transaction, and nothing has come since it was looked for."""
+        """Whether the table waits for the rest of a transaction, and no record has arrived since the last search."""
         waiting = table.offsets.waiting
         return (
             waiting is not None
@@ -157,7 +157,7 @@ class Planner:
         )
 
     def _has_nothing_new(self, table: Table) -> bool:
-        """The quick look that hundreds of idle tables get: are the ends those that it was last read to?"""
+        """Whether the ends are those that the table was last read to: a quick check, as hundreds of tables may be idle."""
         read_to = table.offsets.read_to
         return (
             read_to is not None
@@ -172,13 +172,13 @@ class Planner:
 
 
 def no_topic(table: Table) -> UnavailableError:
-    """What is said of a table none of whose topics exists."""
+    """Returns the error of a table none of whose topics exists."""
     names = ", ".join(s.literal or f"/{s.pattern}/" for s in table.spec.topics)
     return UnavailableError(f"topic {names} does not exist", remedy="create the topic, or correct its name")
 
 
 def no_leader(partition: Partition) -> UnavailableError:
-    """What is said of a table that waits for this partition."""
+    """Returns the error of a table that waits for this partition."""
     return UnavailableError(
         f"partition {partition[1]} of topic {partition[0]} has no leader, or one that does not answer",
         remedy="check that the brokers of the partition are running; other partitions are still read",

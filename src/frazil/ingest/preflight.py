@@ -1,5 +1,5 @@
-"""What would stop a table that is loaded, before any record is read: asked by `check` and `plan`, so that a run does not
-find it out first.
+"""Checks of a loaded table that need no record: `check` and `plan` run them before a run would stop for the same
+reasons.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from frazil.upsert.lookup.live_rows import check_columns
 
 
 def refuse_foreseen(table: Table, catalog: Catalog) -> None:
-    """Raises TableStopped for the first reason that a run of this table would stop for."""
+    """Raises TableStopped for the first reason for which a run would stop this table."""
     try:
         check_partitions(table)
         _check_declared(table)
@@ -36,7 +36,7 @@ def refuse_foreseen(table: Table, catalog: Catalog) -> None:
 
 
 def _check_declared(table: Table) -> None:
-    """The columns that the file declares, put into the table that is there or made of them."""
+    """Raises an error when the declared columns cannot be added to the existing table, or cannot be those of a new one."""
     spec, state = table.spec, table.state
     if state is None:
         schema = new_schema([*((one.name, one.type) for one in spec.columns), *own_columns(spec).items()])
@@ -52,6 +52,6 @@ def _check_declared(table: Table) -> None:
 
 
 def refuse_columns(table: Table, schema: Schema) -> None:
-    """Raises SpecError where the table cannot be one of changes with this schema."""
+    """Raises SpecError where a table with this schema cannot be an upsert table."""
     if table.spec.mode == "upsert":
         check_columns(table.target(schema), ())

@@ -1,5 +1,5 @@
-"""What follows where rows get another key: the batch is read by one task, ends before what lacks its other half, or goes on
-without that half.
+"""Handles records whose row has another key: one task reads the batch, and the batch ends before an update whose other
+part is missing, or continues without it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from frazil.upsert.records.incomplete_key_updates import PendingUpdate, Place
 
 log = structlog.get_logger("frazil")
 
-# The source sends both halves at once, and repeats what it has sent without a pause.
+# The source sends both parts at once, and repeats records without a pause.
 WAITED_MS = 60_000
 LOOK_AGAIN_S = 10.0
 PENDING = "a primary-key update is incomplete: its other part is not in Kafka yet"
@@ -28,7 +28,7 @@ PENDING = "a primary-key update is incomplete: its other part is not in Kafka ye
 
 @dataclass(frozen=True)
 class KeyUpdates:
-    """Rows get another key, and what belongs together is not all in one task's hands."""
+    """Rows have other keys, and the parts of such updates are not all in one task."""
 
     #: Topic, partition and offset of records whose row had another key, where the row of that key is not known.
     unpaired: tuple[Place, ...] = ()
@@ -39,7 +39,7 @@ class KeyUpdates:
 
 
 def key_updates_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
-    """The finding, where the batch cannot be committed for such updates."""
+    """Returns the finding, where primary-key updates prevent the commit of the batch."""
     return (
         (KeyUpdates(report.changes.unpaired),)
         if report.changes.has_key_updates or report.changes.unpaired or report.changes.ends
@@ -58,7 +58,7 @@ def _plan_again(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...
     )
     if unpaired:
         stuck.update(unpaired)
-    # A shorter batch waits for another record than the whole one does, and both wait since they were met first.
+    # A shorter batch waits for other records than the whole one; the wait of each begins when it was first read.
     table.key_updates.pending = {place: PendingUpdate(planned_ms) for place in stuck} | _applied_early_before(
         planned, table.key_updates.pending
     )
@@ -74,14 +74,16 @@ def _plan_again(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...
         log.debug("batch_shortened", table=table.name, incomplete_updates=len(stuck))
     elif _can_have_more(planned):
         _wait_for_other_part(planned, clock, _are_old(stuck, report, planned_ms))
-    else:  # The other half is further off than a batch may reach.
+    else:  # The other part is beyond the largest batch.
         table.key_updates.abandoned |= stuck.difference(unpaired)
         table.key_updates.unpaired |= stuck.intersection(unpaired)
         log.info("primary_key_updates_found", table=table.name, dead_letters=len(table.key_updates.unpaired))
 
 
 def record_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
-    """Remembers for a while which changes of the key are in the table by their insert alone: no delete of them waits."""
+    """Keeps for a while which primary-key updates are in the table by their insert alone, so that their delete does not
+    wait.
+    """
     deletes = {(part.topic, part.position) for part in report.changes.key_update_parts if part.is_delete}
     inserts = {(part.topic, part.position) for part in report.changes.key_update_parts if not part.is_delete}
     recent = {change: at_ms for change, at_ms in table.key_updates.applied_early.items() if now_ms - at_ms <= WAITED_MS}
@@ -89,16 +91,16 @@ def record_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
 
 
 def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
-    """Whether what is missing can still come: the other half of a change of the key or, where both are there and the row is
-    not, what has become of the row since, as a source that repeats such a change repeats that behind it.
+    """Whether missing records may still arrive: the other part of the update or, where both parts exist and the row
+    does not, later changes of the row, since a source that repeats the update repeats them behind it.
 
-    It is judged by offsets, and by how long ago the table met the record first: timestamps of a topic that was mirrored or
-    replayed tell neither when a record was written nor which of two was written first. planned_ms: when the ends were asked
-    for; a batch may have taken long since then.
+    The decision uses offsets, and the time since the table first read the record. Timestamps of a replicated or
+    replayed topic show neither when a record was written nor the order of two records. planned_ms: when the ends were
+    requested, in milliseconds since the epoch; the batch may have taken long since then.
     """
     table = planned.table
     if table.spec.atomic is not None:
-        return False  # All of it is in the batch.
+        return False  # The batch has complete transactions.
     pending_updates = table.key_updates.pending[place]
     if planned_ms <= pending_updates.since_ms + WAITED_MS:
         return True
@@ -109,7 +111,7 @@ def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
         if (topic, number) in planned.silent:
             return True
         if own is not None and place == (topic, number, own.start):
-            continue  # The batch has as much behind the record as it may have.
+            continue  # The batch already has as many records behind this one as it may have.
         end = own.end if own is not None else planned.position.get(topic, {}).get(number, 0)
         if end < min(pending_updates.ends.get((topic, number), end), planned.ends.get((topic, number), end)):
             return True
@@ -117,8 +119,8 @@ def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
 
 
 def _can_have_more(planned: Planned) -> bool:
-    """Whether the same batch can be another one when it is planned later: it was shortened, a partition that it lacks has no
-    leader, or it has all that it may read.
+    """Whether the batch may be longer when it is planned again: it was shortened, a partition has no leader, or it has
+    all records that may be read.
     """
     return _is_cut(planned) or not planned.silent.isdisjoint(planned.table.partitions()) or _is_all(planned)
 
@@ -129,12 +131,12 @@ def _is_cut(planned: Planned) -> bool:
 
 
 def _is_all(planned: Planned) -> bool:
-    """Whether a longer batch would be no other one."""
+    """Whether the batch has all records that may be read."""
     return all(r.end >= planned.reach.get((r.topic, r.partition), r.end) for r in planned.batch.ranges)
 
 
 def _before(places: Iterable[Place]) -> dict[str, dict[int, int]]:
-    """Where batches end that have none of these records."""
+    """Returns the ends before all of these records, by topic and partition."""
     ends: dict[str, dict[int, int]] = {}
     for topic, partition, offset in places:
         mine = ends.setdefault(topic, {})
@@ -143,7 +145,7 @@ def _before(places: Iterable[Place]) -> dict[str, dict[int, int]]:
 
 
 def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]]) -> tuple[OffsetRange, ...]:
-    """The ranges as far as they are before these ends."""
+    """Returns the ranges cut at these ends."""
     cut = (replace(r, end=min(r.end, ends.get(r.topic, {}).get(r.partition, r.end))) for r in ranges)
     return tuple(r for r in cut if r.span > 0)
 
@@ -151,7 +153,7 @@ def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]
 def _applied_early_before(
     planned: Planned, pending_updates: Mapping[Place, PendingUpdate]
 ) -> dict[Place, PendingUpdate]:
-    """Those of the records that are not in the table yet."""
+    """Returns the records that are not committed yet."""
     position = planned.position
     return {
         place: one for place, one in pending_updates.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)
@@ -159,8 +161,8 @@ def _applied_early_before(
 
 
 def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> bool:
-    """Whether a record among these has an old timestamp. That tells nothing of when the record was written; but every later
-    run would find it as it is, and leave it to the next one.
+    """Whether one of these records has an old timestamp. That does not show when the record was written; but every
+    later run would find the same, and leave the record to the next run.
     """
     timestamps = {part.place: part.timestamp_ms for part in report.changes.key_update_parts}
     times = (
@@ -170,14 +172,14 @@ def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> boo
 
 
 def _wait_for_other_part(planned: Planned, clock: Clock, are_old: bool) -> None:
-    """Nothing else is there: the table waits until something comes, or until it is time to look again. are_old: the records
-    that wait.
+    """Sets the table to waiting until a record arrives, or until it is time to search again. are_old: whether the
+    pending records are old.
     """
     table = planned.table
     if table.offsets.waiting is None:
         log.info("primary_key_update_pending", table=table.name, lag_records=table.offsets.lag_records)
     watched = set(table.partitions())
-    if not _is_cut(planned) and not _is_all(planned):  # It is as long as a batch may be: what else comes is not in it.
+    if not _is_cut(planned) and not _is_all(planned):  # The batch has its largest size: later records are not in it.
         watched &= planned.silent
     ends = {partition: planned.ends.get(partition, -1) for partition in watched}
     table.offsets.cut = None

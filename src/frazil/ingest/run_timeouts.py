@@ -1,4 +1,4 @@
-"""How long a run that is to end by itself waits for a service or a topic that is away."""
+"""The time that a run with `--until-caught-up` waits for an unavailable service or topic."""
 
 from __future__ import annotations
 
@@ -11,42 +11,46 @@ from frazil.ingest.table import Table
 
 
 class RunTimeouts:
-    """Counts the seconds in which nothing but waiting was done. A batch that is under way is no waiting, unless its table's
-    last try has failed; so a long catch-up is never cut off. limit_s: None waits for ever.
+    """Counts the seconds in which the run has only waited. A running batch is no wait, unless its table's last attempt
+    has failed; so a long catch-up is never interrupted.
     """
 
     def __init__(self, clock: Clock, limit_s: float | None = None, awaits_topics: bool = False) -> None:
+        """Starts to count. limit_s: the longest wait; None for no limit."""
         self._clock = clock
         self._limit_s = limit_s
         self._since_s = clock.monotonic_s()
         self._outage: UnavailableError | None = None
-        #: Whether a table without a topic is waited for; otherwise a run ends without it.
+        #: Whether a table without a topic is waited for; otherwise the run ends without it.
         self.awaits_topics = awaits_topics
 
     @property
     def is_limited(self) -> bool:
-        """Whether the run is to end by itself."""
+        """Whether the wait has a limit."""
         return self._limit_s is not None
 
     def reset(self) -> None:
-        """Starts to count anew: something was done."""
+        """Starts to count from zero, as the run has made progress."""
         self._since_s, self._outage = self._clock.monotonic_s(), None
 
     @property
     def left_s(self) -> float:
-        """How much longer a pause may be."""
+        """The longest pause before the limit is reached, in seconds."""
         if self._limit_s is None:
             return float("inf")
         return max(0.0, self._since_s + self._limit_s - self._clock.monotonic_s())
 
     def record_outage(self, error: UnavailableError) -> None:
-        """Remembers what all tables wait for. Raises UnavailableError when that has taken too long already."""
+        """Stores the outage that all tables wait for.
+
+        Raises: UnavailableError when the limit is reached.
+        """
         self._outage = error
         if not self.left_s:
             raise self._abandoned(error)
 
     def check(self, tables: Iterable[Table]) -> None:
-        """Raises UnavailableError, which names what is waited for, when tables have waited too long."""
+        """Raises UnavailableError, which names the missing service or topic, when tables have waited for too long."""
         if self._limit_s is None:
             return
         waiting = []
@@ -70,7 +74,7 @@ class RunTimeouts:
         return self._abandoned(found)
 
     def _abandoned(self, error: UnavailableError) -> UnavailableError:
-        """The error in the words of somebody who will not try again."""
+        """Returns the error with the remedy for a run that ends, instead of a retry."""
         remedy = error.remedy.removeprefix("Frazil retries with back-off; ")
         again = "then run the command again, or give it longer with --timeout"
         return UnavailableError(

@@ -1,6 +1,6 @@
-"""Which records decide a table's columns beside those of its first batch.
+"""The sample of later records that decides a table's columns together with its first batch.
 
-What a column becomes must not depend on where the first batch ends: `{"a": 1}` in it and `{"a": 1.5}` behind it are one
+The type of a column must not depend on where the first batch ends: `{"a": 1}` in it and `{"a": 1.5}` behind it are one
 double.
 """
 
@@ -18,12 +18,13 @@ from frazil.types import Batch, OffsetRange, Offsets
 log = structlog.get_logger("frazil")
 
 SAMPLE_BYTES = 64 * 1024 * 1024
-"""The values that one read of the sample has at most, by the average size of those in the batch."""
+"""The largest size of the values in one read of the sample, estimated from the average size in the batch."""
 
 
 def log_unsampled(batch: Batch, error: TaskFailedError) -> None:
-    """Says which records have no say in the first columns, as a task that reads them fails. Raises the error where it is
-    not a record's.
+    """Logs the records that do not contribute to the first columns, because a task that reads them fails.
+
+    Raises: `error` where no record is its cause.
     """
     if is_jvm_gone(error) or is_heap_full(error):
         raise error
@@ -33,8 +34,8 @@ def log_unsampled(batch: Batch, error: TaskFailedError) -> None:
 def sample_reads(
     position: Offsets, read: Sequence[OffsetRange], reach: Mapping[Partition, int], record_bytes: float
 ) -> list[list[OffsetRange]]:
-    """The ranges to look at behind those that the first batch has `read`: all of them where two reads suffice, else one in
-    the middle and one at the end, of every partition as much. reach: how far records are read.
+    """Returns the ranges to read behind the first batch (`read`): all records where two reads suffice, else one read in
+    the middle and one at the end, with an equal share of every partition. reach: how far records may be read.
     """
     ends = {(r.topic, r.partition): r.end for r in read}
     rest = [

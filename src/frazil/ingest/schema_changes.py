@@ -1,4 +1,4 @@
-"""Changes of a table's schema that its records ask for, checked against what the table may have."""
+"""Changes of a table's schema that its records request, checked against the limits of the table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from frazil.upsert.lookup.live_rows import check_columns
 CLASH_REMEDY = (
     "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
 )
-"""What to do about two fields that want one column."""
+"""The remedy for two fields with one column name."""
 WIDE_REMEDY = (
     "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
     " `limits.columns`"
@@ -28,8 +28,10 @@ WIDE_REMEDY = (
 
 
 def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[RequestedFields, dict[Path, str]]:
-    """What of it the table can have, and the other fields with the reason. Raises NameConflict where these are too many, or
-    where records with them should have been refused.
+    """Returns the fields that can be columns of the table, and the other fields with the reason.
+
+    Raises: NameConflict where too many fields are rejected, or where fields that were rejected before are requested
+    again.
     """
     spec = table.spec
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
@@ -42,8 +44,8 @@ def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[Req
 
 
 def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Sequence[str]) -> Callable[[Schema], Schema]:
-    """The change, refused when the table would have too many columns, or key columns or an order that are no plain values.
-    keys: those that it would get to know. The change raises SpecError.
+    """Returns the change with checks: it raises SpecError when the table would have too many columns, or key columns or
+    an ordering column that are no plain values. keys: the key columns that the records name.
     """
 
     def checked(schema: Schema) -> Schema:
@@ -56,7 +58,7 @@ def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Seque
 
 
 def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
-    """The change, refused when the table would have more columns than it may. The change raises SpecError."""
+    """Returns the change with a check: it raises SpecError when the table would have more columns than its limit."""
 
     def limited(schema: Schema) -> Schema:
         after, most = change(schema), table.spec.limits.columns
@@ -73,7 +75,7 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
 
 
 def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
-    """The change that gives an existing table the declared and metadata columns that it lacks."""
+    """Returns the change that adds missing declared and metadata columns to a table."""
     declared = {column.name: column.type for column in spec.columns}
     return lambda schema: extend_schema(schema, {(): {**declared, **own_columns(spec)}})
 
@@ -81,7 +83,7 @@ def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
 def adder(
     spec: TableSpec, requested_fields: RequestedFields, made_optional: Sequence[Path] = ()
 ) -> Callable[[Schema], Schema]:
-    """The change that gives a table the fields that records have and it lacks. The change raises NameConflict."""
+    """Returns the change that adds the requested fields to a table. The change raises NameConflict."""
     own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.schema_evolution == "evolve"
     if shaping is not None:
         return lambda schema: extend_shaped(schema, shaping, own, requested_fields, made_optional, may_widen)
@@ -98,7 +100,7 @@ def adder(
 
 
 def check_metadata_names(requested_fields: RequestedFields, columns: Iterable[str]) -> None:
-    """Raises NameConflict when records bring a field with the name of a metadata column: one of the two would be lost."""
+    """Raises NameConflict when a requested field has the name of a metadata column: one of the two would be lost."""
     fields = {fold(name): name for name in requested_fields.get((), {})}
     for column in columns:
         name = fields.get(fold(column))
@@ -109,7 +111,10 @@ def check_metadata_names(requested_fields: RequestedFields, columns: Iterable[st
 
 
 def same_table(before: TableState, found: TableState) -> TableState:
-    """The table as it is now. Another one of the name is to be loaded, with all that is asked of a table then."""
+    """Returns `found`, the table after a change.
+
+    Raises: ConflictError when it is another table than `before`, which must be loaded.
+    """
     if found.uuid != before.uuid:
         raise ConflictError("the table was dropped and recreated", where=found.name)
     return found

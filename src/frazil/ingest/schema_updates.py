@@ -1,4 +1,4 @@
-"""Tables made, and given the columns that their records need."""
+"""Creates tables, and adds the columns that their records need."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SchemaUpdates:
         self._jobs = jobs
 
     def create(self, table: Table, found: Schema | None = None) -> TableState:
-        """Makes the table with its declared columns, those of `found` and the columns of its own."""
+        """Creates the table with its declared columns, those of `found`, and its metadata columns."""
         spec = table.spec
         found_fields = found.fields if found is not None else ()
         columns = {column.name: column.type for column in spec.columns}
@@ -63,20 +63,28 @@ class SchemaUpdates:
         return self.with_declared(table, made)
 
     def with_declared(self, table: Table, state: TableState) -> TableState:
-        """The table with its declared columns and those of its own. Another run may have made it whose file has others."""
+        """Adds missing declared and metadata columns, as a run with another pipeline file may have created the table;
+        returns the table.
+        """
         if not compare_schemas(state.schema, declared_adder(table.spec)(state.schema)):
             return state
         return self._catalog.evolve(table.name, declared_adder(table.spec))
 
     def update(self, planned: Planned, report: TaskReport) -> Outcome:
-        """Makes the table, or changes its schema as the report asks. Raises RecordError, SpecError, ConflictError."""
+        """Creates the table, or changes its schema as the report requests; returns the outcome of the batch.
+
+        Raises:
+            RecordError: two records have different types for a field.
+            SpecError: two columns have one name, or the table would have too many columns.
+            ConflictError: the table was recreated.
+        """
         table = planned.table
         try:
             requested_fields, rejected = accept_columns(table, _wanted(planned, report))
             if rejected.keys() - table.schema.rejected.keys():
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                     raise NameConflict(next(iter(rejected.values())))
-                # What the records with these fields bring besides is not known to be wanted by any other.
+                # Other fields of these records may be in no good record, so that they are not added.
                 refusals = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
                 refused = replace(report, schema=replace(report.schema, refusals=report.schema.refusals | refusals))
                 return Replan(table.state, refused, (RejectedFields(rejected), *key_updates_in(report)))
@@ -99,7 +107,7 @@ class SchemaUpdates:
             made = set_key_columns(self._catalog, self.create(table, schema), report.schema.key_columns)
             return self._changed(made, report, None)
         except TypesDiffer as error:
-            # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
+            # Read with the first types, the record that contradicts them is a bad record with an offset.
             first = merge_requested_fields(map(load_requested_fields, report.schema.requested_fields), keeps_first=True)
             schema = adder(table.spec, first)(table.state.schema if table.state else Schema())
             remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
@@ -110,8 +118,8 @@ class SchemaUpdates:
             raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
 
     def sampled(self, planned: Planned, report: TaskReport) -> TaskReport:
-        """The report of a table's first batch, and what a sample of the records behind it wants or has no schemas for. What
-        the batch itself has seen comes first.
+        """Returns the report of a table's first batch with the fields and missing schemas of a sample of the records
+        behind it. Types of the batch itself take precedence.
         """
         table = planned.table
         if not report.schema.requested_fields or table.progress.snapshot_id is not None:
@@ -119,7 +127,7 @@ class SchemaUpdates:
         record_bytes = report.counts.value_bytes / max(1, report.counts.record_count)
         try:
             requested_fields, missing = [_wanted(planned, report)], report.schema.missing
-        except TypesDiffer:  # The table stops at a record of the batch.
+        except TypesDiffer:  # `update` stops the table at a record of the batch.
             return report
         for ranges in sample_reads(planned.position, planned.batch.ranges, planned.reach, record_bytes):
             batch = Batch(table.name, tuple(ranges))
@@ -129,7 +137,7 @@ class SchemaUpdates:
             )
             try:
                 found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
-            except TaskFailedError as error:  # The record that it fails for is searched once its batch is read.
+            except TaskFailedError as error:  # The crashing record is searched for when its batch is read.
                 log_unsampled(batch, error)
                 continue
             requested_fields += map(load_requested_fields, found.schema.requested_fields)
@@ -147,8 +155,10 @@ class SchemaUpdates:
 
 
 def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:
-    """What the tasks want together. Where they contradict each other, TypesDiffer, or what was seen first if the rest
-    may be bad records or can be rescued.
+    """Returns the fields that all tasks request. Where their types differ, the first type is used if other records may
+    be bad or rescued.
+
+    Raises: TypesDiffer where types differ otherwise.
     """
     spec = planned.table.spec
     keeps_first = spec.on_bad_record != "stop" or spec.rescue

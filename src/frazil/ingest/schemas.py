@@ -34,7 +34,7 @@ _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Schemas:
-    """What one process knows of the registry; thread-safe."""
+    """A cache of the registry's schemas for one process; thread-safe."""
 
     def __init__(self, registry: SchemaRegistry, naming: Naming = "topic", clock: Clock | None = None) -> None:
         self._registry = registry
@@ -46,19 +46,24 @@ class Schemas:
         self._lock = threading.Lock()
 
     def reach(self) -> None:
-        """Returns when the registry has answered; raises UnavailableError when it does not."""
+        """Checks that the registry answers.
+
+        Raises: UnavailableError when it does not.
+        """
         self._answer(str(_NOBODYS_ID), lambda: self._registry.by_id(_NOBODYS_ID))
 
     def fetch(self, ids: Iterable[str], topic: str, value: ValueSpec, is_key: bool = False) -> dict[str, WriterSchema]:
-        """The schemas of ids (numbers, GUIDs, or LATEST) that records of `topic` name.
+        """Returns the schemas of ids (numbers, GUIDs, or LATEST) in records of `topic`, by id.
 
-        Raises UnavailableError when the registry does not answer.
+        Raises: UnavailableError when the registry does not answer.
         """
         return {schema_id: self._fetch(schema_id, topic, value, is_key) for schema_id in sorted(ids)}
 
     def fetch_for(self, spec: TableSpec, ids: Iterable[str], topic: str) -> dict[str, WriterSchema]:
-        """The same for the ids that a table's records name, those of keys beginning with KEY_SCHEMA, those of headers with
-        HEADER_SCHEMA.
+        """Returns the schemas of ids in a table's records, by id; ids of keys begin with KEY_SCHEMA, ids of headers
+        with HEADER_SCHEMA.
+
+        Raises: UnavailableError when the registry does not answer.
         """
         found = {}
         for named in sorted(ids):
@@ -71,26 +76,30 @@ class Schemas:
         return found
 
     def subject(self, topic: str, value: ValueSpec, is_key: bool = False) -> str:
-        """Where the topic's schemas are; SpecError where the naming needs a record's type that is not known."""
+        """Returns the subject of the topic's schemas.
+
+        Raises: SpecError where the naming needs a record type that is not known.
+        """
         return value.subject or subject_of(topic, is_key, value.message or "", self._naming)
 
     def latest(self, topic: str, value: ValueSpec, is_key: bool = False) -> WriterSchema:
-        """The newest schema of the topic's subject, at most a minute old."""
+        """Returns the newest schema of the topic's subject, at most a minute old."""
         return self._as_read(self.newest(self.subject(topic, value, is_key)), value, topic)
 
     def newest(self, subject: str) -> WriterSchema:
-        """The newest schema of a subject, at most a minute old."""
+        """Returns the newest schema of a subject, at most a minute old."""
         return self._usable(f"{subject}:{LATEST}", lambda: self._registry.latest(subject))
 
     def needs_types(self, value: ValueSpec) -> bool:
-        """Whether subjects are named after the types of records, which only records tell."""
+        """Whether subjects are named after the types of records, which only records contain."""
         return self._naming != "topic" and not value.subject and not value.message
 
     def subjects(
         self, topic: str, value: ValueSpec, known: Iterable[WriterSchema], is_key: bool = False
     ) -> tuple[str, ...]:
-        """The subjects of the schemas that the topic's records are written with, as far as can be told before they come:
-        where records' types name them, those of the `known` schemas, and those that begin with the topic's name.
+        """Returns the subjects of the schemas of the topic's records, as far as they are known before the first record:
+        where subjects are named after record types, those of the `known` schemas and those that begin with the topic's
+        name.
         """
         if not self.needs_types(value):
             return (self.subject(topic, value, is_key),)
@@ -119,7 +128,7 @@ class Schemas:
         return self._as_read(found, value, topic)
 
     def _as_read(self, schema: WriterSchema, value: ValueSpec, topic: str) -> WriterSchema:
-        """The schema as the pipeline file says that it is to be read. What is ignored of it is logged, once."""
+        """Returns the schema with the settings of the pipeline file applied. Logs each ignored part once."""
         read = as_read(schema, value)
         ignored = ignored_in(schema, value)
         with self._lock:
@@ -137,7 +146,7 @@ class Schemas:
         return self._registry.by_id(number, subject) if number > 0 else None
 
     def _usable(self, name: str, ask: Callable[[], RegisteredSchema | None]) -> WriterSchema:
-        """The answer as tasks need it; what cannot be used is found out here, and says why."""
+        """Returns the schema as tasks need it; one of kind `unusable`, with the reason, where tasks cannot use it."""
         try:
             answer = self._answer(name, ask)
             if answer is None:
@@ -150,8 +159,9 @@ class Schemas:
         return schema
 
     def _answer(self, name: str, ask: Callable[[], RegisteredSchema | None]) -> RegisteredSchema | None:
-        """One question, `name`. One that had no answer is not asked again for a while, as each try may wait long. Others
-        are: a registry that cannot serve one schema may have all others.
+        """Returns the registry's answer to the request `name`. A request without an answer is not repeated for a while,
+        as each attempt may wait long. Other requests are made: a registry that fails for one schema may have all
+        others.
         """
         known = self._outages.get(name)
         if known is not None and self._clock.monotonic_s() - known[0] < _OUTAGE_S:
@@ -166,7 +176,7 @@ class Schemas:
 
 
 def as_read(schema: WriterSchema, value: ValueSpec) -> WriterSchema:
-    """The schema as the pipeline file says that it is to be read."""
+    """Returns the schema with the settings of the pipeline file applied."""
     if schema.kind != "avro" or value.logical_types != "lenient":
         return schema
     references = tuple((name, with_moved_logical_types(text)) for name, text in schema.references)
@@ -174,14 +184,14 @@ def as_read(schema: WriterSchema, value: ValueSpec) -> WriterSchema:
 
 
 def ignored_in(schema: WriterSchema, value: ValueSpec) -> tuple[Misplaced, ...]:
-    """The logical types of a schema that are ignored, as they stand beside their type."""
+    """Returns the logical types of a schema that are ignored because they are beside their type."""
     if schema.kind != "avro" or value.logical_types != "strict":
         return ()
     return find_misplaced(schema.text, tuple(text for _, text in schema.references))
 
 
 def ignored_phrases(ignored: Iterable[Misplaced], key: str = "value") -> str:
-    """What a user should know of logical types that are ignored; empty where there are none. key: the format's setting."""
+    """Returns a message about ignored logical types; empty where there are none. key: the setting of the format."""
     found = list(ignored)
     if not found:
         return ""
@@ -194,13 +204,13 @@ def ignored_phrases(ignored: Iterable[Misplaced], key: str = "value") -> str:
 
 
 def may_change(schema: WriterSchema) -> bool:
-    """Whether the registry may come to say something else of its id."""
+    """Whether the registry may later return another schema for this id."""
     return schema.kind in ("unknown", "unusable")
 
 
 def record_name(schema: WriterSchema) -> str:
-    """The full name of the records that a schema describes, as subjects are named after it; empty where it has none. Of the
-    messages of a .proto file it is that of the first.
+    """Returns the full name of the records that a schema describes, as used in subjects; of a .proto file that of its
+    first message; empty where it has none.
     """
     if schema.kind == "protobuf":
         return str(load_message(schema.descriptors, (0,)).full_name)

@@ -1,6 +1,7 @@
-"""The loop over all tables: ask for ends, plan, run, commit, back off, drain.
+"""The loop over all tables: request ends, plan, run, commit, back off, drain.
 
-One thread owns every table and decides; lanes do the work. A table that fails or stops is left alone, the others go on.
+One thread owns every table and decides; worker pools do the work. A table that fails or stops does not affect the
+others.
 """
 
 from __future__ import annotations
@@ -72,19 +73,19 @@ from frazil.types import add_names
 log = structlog.get_logger("frazil")
 
 TOPICS_EVERY_S = 5.0
-# When it starts, a process goes on without tables whose loads have not ended, once no other has for so long.
+# At its start a process continues without the remaining tables once no load has ended for so long.
 FIRST_LOADS_S = 5.0
 PUBLISH_EVERY_S = 0.5
-# A refused commit is tried again at once, unless nobody else gets any further either.
+# After so many refused commits without progress of another writer a table backs off; before, it is planned again at once.
 CONFLICTS_AT_ONCE = 3
-# A task that fails, and of whose records none can be found that makes it fail, is tried so many times.
+# A table stops after so many searches for the record with which its task fails.
 MOST_SEARCHES = 10
-# So long after the start the other tables are read before one that was read when the JVM died.
+# For so long after the start, tables that were read when the JVM crashed are read after the others.
 OTHERS_FIRST_S = 60.0
 
 
 class Service:
-    """Runs one pipeline. `publish` gets the tables after every change that `status` shows."""
+    """Runs one pipeline. `publish` receives the tables after every change that `status` shows."""
 
     def __init__(
         self, spec: PipelineSpec, services: Services, run_id: str, publish: Callable[[Sequence[Table]], None]
@@ -117,19 +118,21 @@ class Service:
 
     @property
     def tables(self) -> list[Table]:
-        """Every table, by name."""
+        """All tables, by name."""
         return [self._discovery.tables[name] for name in sorted(self._discovery.tables)]
 
     def stop(self) -> None:
-        """Asks the loop to finish what is in hand, commit it and return; may be called from a signal handler."""
+        """Makes the loop finish running work, commit it and return; may be called from a signal handler."""
         self._is_stopping = True
         self._workers.wake()
 
     def run(self, until_caught_up: bool = False, timeouts: RunTimeouts | None = None) -> None:
-        """Returns when it was stopped, or when all that was there at the start is committed.
+        """Runs the loop until it is stopped, or until all records that existed at the start are committed.
 
-        Raises FencedError when a later run of this pipeline has taken over, SpecError when patterns are
-        all there is and none matches a topic, UnavailableError when `timeouts` has ended.
+        Raises:
+            FencedError: a later run of this pipeline writes its tables.
+            SpecError: topics are selected by patterns alone, and none matches a topic.
+            UnavailableError: the limit of `timeouts` is reached.
         """
         self._timeouts = timeouts or self._timeouts
         self._timeouts.reset()
@@ -138,7 +141,7 @@ class Service:
             while not self.is_over(until_caught_up):
                 self.turn(until_caught_up)
         except BaseException:
-            # A second Ctrl-C among others: nothing is waited for, and nothing follows from what still comes back.
+            # A second Ctrl-C, for example: running work is not waited for, and its results are not used.
             self._workers.close(wait=False)
             raise
         self._workers.close()
@@ -147,7 +150,7 @@ class Service:
             raise self._fatal
 
     def turn(self, until_caught_up: bool = False) -> None:
-        """One round: plan and start what is due, wait a little, take what has finished."""
+        """Runs the loop once: plans and starts due batches, waits, and handles finished work."""
         self._log_stopping_once()
         pause_s = 0.0 if self._is_ending else self._turn(until_caught_up)
         self._settle(self._workers.wait(pause_s if not self._is_ending else 1.0))
@@ -162,16 +165,16 @@ class Service:
 
     @property
     def fatal(self) -> BaseException | None:
-        """Why the whole process must end."""
+        """The error that ends the process; None while there is none."""
         return self._fatal
 
     @property
     def _is_ending(self) -> bool:
-        """From now on nothing new is begun; what is in hand is finished."""
+        """Whether no more work is started, and running work is finished."""
         return self._is_stopping or self._fatal is not None
 
     def is_over(self, until_caught_up: bool = False) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether no work is left."""
         if self._is_ending:
             return self._workers.is_idle
         if not until_caught_up or not self._workers.is_idle or not self._planner.is_caught_up(self.tables):
@@ -181,7 +184,7 @@ class Service:
     # ---- connecting
 
     def connect(self) -> None:
-        """Looks at Kafka and every table for the first time; waits outages out."""
+        """Requests topics and loads every table for the first time; retries outages with back-off."""
         while not self._is_stopping:
             try:
                 self._loader.cluster_id = self._services.source.cluster_id()
@@ -203,8 +206,8 @@ class Service:
         log.info("connected", cluster_id=self._loader.cluster_id, tables=len(self.tables), epoch=epoch)
 
     def _wait_after_outage(self, error: UnavailableError) -> None:
-        """An outage that concerns every table: says so and waits, longer each time. What a table's own tries have failed for
-        stays its reason.
+        """Logs an outage that concerns every table, and waits, longer each time. A table that already backs off keeps
+        its own reason.
         """
         self._outages += 1
         delay_s = backoff_s(self._outages)
@@ -219,7 +222,7 @@ class Service:
             self._settle(self._workers.wait(left_s))
 
     def _load_all(self) -> None:
-        """Loads every table for the first time, but for those of a service that hangs."""
+        """Loads every table for the first time, except those of a service that hangs."""
         answered_s, left = float("inf"), deque(self.tables)
         while not self._is_ending and self._clock.monotonic_s() < answered_s + FIRST_LOADS_S:
             while left and self._workers.is_free(pool_of("load", left[0])):
@@ -232,13 +235,15 @@ class Service:
         self._has_loaded.clear()
 
     def _load(self, table: Table, conflict: ConflictError | None = None) -> None:
-        """Loads a table, which may end the process when a later run has taken over, while the others go on."""
+        """Starts the load of a table, while others continue. It may end the process, where a later run writes the
+        table.
+        """
         self._has_loaded.add(table.name)
         step = partial(self._loader.reload if conflict else self._loader.load, table)
         self._submit_load(pool_of("load", table), LoadTable(table, table.state, conflict), step)
 
     def _ask_registry(self, table: Table, step: Callable[[], None]) -> None:
-        """Asks the registry on behalf of a table that waits for it, while the others go on."""
+        """Starts a request to the registry for a table, while others continue."""
         self._has_asked_registry.add(table.name)
         self._submit_load(registry_pool(table.spec), LoadTable(table, table.state), step)
 
@@ -261,18 +266,23 @@ class Service:
             self._ask_registry(table, partial(self._loader.load_schemas, table))
 
     def _is_beaten(self, table: Table, before: TableState | None) -> bool:
-        """Whether commits of a table are refused again and again, and nobody else gets any further either."""
+        """Counts a refused commit; returns whether several were refused in a row during which no other writer made
+        progress.
+        """
         is_same = table.progress.commit_id == (before.progress.commit_id if before else "")
         table.schedule.conflicts = table.schedule.conflicts + 1 if is_same else 0
         return table.schedule.conflicts > CONFLICTS_AT_ONCE
 
     def _guard(self, table: Table, step: Callable[[], None]) -> bool:
-        """Whether a step went well. What is wrong with one table stays with it; an UnavailableError is the caller's."""
+        """Runs a step for a table, and stops the table when it fails; returns whether it succeeded.
+
+        Raises: UnavailableError, which concerns every table.
+        """
         try:
             step()
         except UnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001  (whatever one table meets, the others go on)
+        except Exception as error:  # noqa: BLE001  (an error of one table does not stop the others)
             self._stop_or_end(table, error)
             return False
         return True
@@ -280,7 +290,7 @@ class Service:
     # ---- planning
 
     def _turn(self, until_caught_up: bool) -> float:
-        """Plans and starts what is due; how long to wait before the next turn."""
+        """Plans and starts due batches; returns the seconds to wait before the next turn."""
         now_s = self._clock.monotonic_s()
         try:
             self._refresh(now_s)
@@ -313,7 +323,7 @@ class Service:
         if now_s - self._topics_at_s >= TOPICS_EVERY_S and self._workers.is_free("topics"):
             self._topics_at_s = now_s
             self._workers.submit("topics", ListTopics(), self._discovery.find_topics)
-        # By turns those that wait to be loaded come first and those that do not: neither may keep a slow catalog to itself.
+        # Tables to load and tables to refresh alternate in coming first: neither may occupy a slow catalog.
         self._waiting_first = first = not self._waiting_first
         for table in sorted(
             self._free_tables(now_s), key=lambda one: (one.catalog.is_loaded is first, one.catalog.asked_at_s)
@@ -329,11 +339,13 @@ class Service:
                 self._load(table)
 
     def _is_load_due(self, table: Table) -> bool:
-        """Not twice without a look whether a batch is due in between."""
+        """Whether the table is to be loaded; not twice before it is checked for a due batch."""
         return self._loader.is_due(table) and not (table.catalog.is_loaded and table.name in self._has_loaded)
 
     def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
-        """Takes in which topics there are. Where that alone is not answered, tables go on with those that they know."""
+        """Updates the topics of all tables. When only this request fails, tables continue with the topics that they
+        have.
+        """
         error = future.exception()
         if isinstance(error, UnavailableError):
             log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
@@ -346,7 +358,7 @@ class Service:
                 self._guard(table, partial(self._discovery.verify, table))
 
     def _refresh_schemas(self, table: Table) -> None:
-        """Asks the registry for what is a minute old, but not twice without a look whether a batch is due in between."""
+        """Starts a request for schemas that are a minute old; not twice before the table is checked for a due batch."""
         if (
             not table.schedule.in_flight
             and table.name not in self._has_asked_registry
@@ -359,7 +371,7 @@ class Service:
         asked = {p for table in active for p in table.partitions()}
         ends = self._services.source.ends(asked)
         if asked and not ends and self._topics_outage is not None:
-            raise self._topics_outage  # Partitions without leaders, and nobody who tells of topics: that is Kafka itself.
+            raise self._topics_outage  # Neither ends nor topics are returned: Kafka itself is unavailable.
         self._planner.set_ends(asked, ends)
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
@@ -373,15 +385,18 @@ class Service:
         return planned[0]
 
     def _plan_unsuspected(self, table: Table, now_s: float) -> Planned | None:
-        """Raises TableStopped for a batch that the JVM has died of."""
+        """Returns the table's next batch.
+
+        Raises: TableStopped for a batch that has crashed the JVM whenever it was read.
+        """
         planned = self._planner.plan(table, now_s)
         if planned is not None:
             self._suspects.check(planned)
         return planned
 
     def _waits_for_others(self, table: Table, now_s: float) -> bool:
-        """Whether a table that was read when the JVM died waits for the others: until these are read to their ends, or have
-        had a while, and nothing else is read.
+        """Whether the table must wait because of tables that were read when the JVM crashed: these are read alone, and
+        after the others have been read to their ends or for a while.
         """
         if not self._suspects:
             return False
@@ -418,7 +433,7 @@ class Service:
         if suspects:
             planned = [min(suspects, key=lambda p: self._suspects.deaths(p.table.name))]
         alone = {p.table.name for p in planned if p.table.schedule.goes_alone}
-        # The first group has the table whose last batch is the longest ago: so each table has its turn, also one that fails.
+        # The first group has the table with the oldest batch, so that each table is read in turn, also one that fails.
         by_name = {p.table.name: p for p in planned}
         for store in dict.fromkeys(store_of(p.table.state) for p in planned):
             batches = (p.batch for p in planned if store_of(p.table.state) == store)
@@ -427,7 +442,9 @@ class Service:
                     self._submit(kind, store, [replace(by_name[batch.table], batch=batch) for batch in groups[0]])
 
     def _finds_end_first(self, planned: Planned) -> bool:
-        """Starts to look where the batch of a table may end that shows transactions whole, unless that is known."""
+        """Starts the search for the end of a batch of complete transactions, unless it is known; returns whether it
+        did.
+        """
         if planned.table.spec.atomic is None or planned.places is not None:
             return False
         planned.table.schedule.in_flight = True
@@ -489,7 +506,9 @@ class Service:
         if error is not None and (is_jvm_gone(error) or is_heap_full(error)):
             self._after_death()
         for p in planned:
-            if error is not None or not p.table.is_first:  # A first batch is followed by a sample of what is behind it.
+            if (
+                error is not None or not p.table.is_first
+            ):  # After a first batch, `finish` reads a sample of later records.
                 self._reading.pop(p.table.name, None)
         if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
             planned[0].table.schedule.goes_alone = True
@@ -498,7 +517,7 @@ class Service:
         if error is not None:
             for p in planned:
                 p.table.schedule.goes_alone = (
-                    True  # Until a job of its own has succeeded: whose fault it was is not known.
+                    True  # Until a job of its own has succeeded, as any table of this job may be the cause.
                 )
                 self._end_batch(p, outcome_of(error))
             return
@@ -506,18 +525,18 @@ class Service:
         for p in planned:
             p.table.schedule.goes_alone = False
             report = future.result()[p.table.name]
-            # What the registry is asked for would else hold the threads that other tables commit in.
+            # A request to the registry would otherwise occupy a thread in which other tables commit.
             pool = registry_pool(p.table.spec) if report.schema.missing else pool_of("commit", p.table)
             self._workers.submit(pool, p, partial(pipeline.finish, p, report))
 
     def _after_death(self) -> None:
         self._suspects.record_death(self._reading)
-        self._reading = {}  # Of a death all are told at once.
-        # Of a full heap it dies in a moment, and what is read till then is not to blame.
+        self._reading = {}  # All tables of the crash are recorded at once.
+        # After a full heap the JVM ends soon, and records that are read until then are not the cause.
         self._end(jvm_has_ended())
 
     def _search(self, search: SearchCrashingRecords) -> None:
-        """Looks for the records that a table's task fails for, which has failed alone."""
+        """Starts the search for the records that crash a task which has failed alone."""
         search.planned.table.status.set(RunState.BACKING_OFF, search.error)
         log.warning("crashing_record_search_started", table=search.planned.table.name, reason=search.error.message)
         self._workers.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
@@ -529,7 +548,9 @@ class Service:
             self._end_batch(search.planned, outcome_of(future.exception() or search.error))
 
     def _apply_found(self, search: SearchCrashingRecords, found: Found) -> bool:
-        """Whether the batch is planned again without records that were found, or the table has stopped."""
+        """Applies the result of a search to the table; returns whether the batch needs no other outcome: it is planned
+        again without crashing records or with fewer records, or the table has stopped.
+        """
         table = search.planned.table
         table.schedule.in_flight = False
         if found.records:
@@ -557,7 +578,7 @@ class Service:
         self._end_batch(planned, future.result() if error is None else outcome_of(error))
 
     def _end_batch(self, planned: Planned, outcome: Outcome) -> None:
-        """What follows for the table from how its batch ended: the only place that tells outcomes apart."""
+        """Applies the outcome of a batch to its table: the only place that distinguishes outcomes."""
         table = planned.table
         table.schedule.in_flight = False
         match outcome:
@@ -581,7 +602,7 @@ class Service:
                 self._stop_or_end(table, error)
 
     def _update_from_report(self, planned: Planned, outcome: Committed | Replan) -> None:
-        """Notes what a batch that was read tells of its table, whether it is committed or planned again."""
+        """Updates the table from the report of a batch that was read, whether it is committed or planned again."""
         table, report = planned.table, outcome.report
         table.schedule.failures = 0
         table.state = outcome.state
@@ -591,7 +612,7 @@ class Service:
         table.catalog.loaded_at_s = table.schedule.batch_done_at_s = self._clock.monotonic_s()
 
     def _forget_batch(self, table: Table) -> None:
-        """A batch that came to nothing: the table's progress says what comes next."""
+        """Makes the next plan start from the table's progress, after a batch without result."""
         table.offsets.needs_check = True
         table.offsets.read_to = None
 
@@ -622,9 +643,11 @@ class Service:
         log_committed(table, outcome, took_s)
 
     def _stop_or_end(self, table: Table, error: BaseException) -> None:
-        """What follows for a table, and in two cases for all of them, where trying again would come to the same."""
+        """Stops the table after an error that another attempt would repeat, or ends the process where it concerns every
+        table.
+        """
         if isinstance(error, FencedError):
-            # Its state is the other run's now, and what that has promised is not kept: nothing may be built on it.
+            # The loaded state is the other run's, and may have pending dead letters: it must not be used.
             table.catalog.is_loaded = False
             self._end(error)
         elif isinstance(error, ConflictError):
@@ -657,7 +680,7 @@ class Service:
 
     def _back_off(self, table: Table, error: FrazilError) -> None:
         table.schedule.failures += 1
-        # Before the next try the table is loaded: an unknown commit may have landed, credentials may have been renewed.
+        # The table is loaded before the next attempt: a commit with unknown outcome may exist, credentials may be renewed.
         table.catalog.is_loaded = False
         delay_s = backoff_s(table.schedule.failures)
         table.schedule.next_due_s = self._clock.monotonic_s() + delay_s

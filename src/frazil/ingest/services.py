@@ -1,4 +1,4 @@
-"""What the service is made of."""
+"""The ports and settings that the service is built from."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from frazil.kafka.port import Outbox, RecordReader, Source
 
 
 class Pace(Protocol):
-    """What table care asks of the commits of changes, each of which may undo what it is about to do."""
+    """The pace of commits that table maintenance requests, where a commit of changes may undo the work it is about to
+    do.
+    """
 
     def slowed_by(self, table: str) -> float:
-        """How many times as far apart as usual they should be; 1.0: as usual. Takes no time."""
+        """Returns the factor by which the table's commit interval is lengthened; 1.0 for the usual interval. Takes no
+        time.
+        """
 
 
 class UsualPace:
-    """Of a process without table care."""
+    """The usual pace, of a process without table maintenance."""
 
     def slowed_by(self, table: str) -> float:  # noqa: ARG002  (every table is alike)
         """See Pace."""
@@ -30,16 +34,23 @@ class UsualPace:
 
 @dataclass(frozen=True)
 class Services:
-    """The ports that the service works with; each has a twin in memory (`frazil.testing`). schemas: None where no
-    registry is named. reader: for tables that show transactions whole.
-    """
+    """The ports that the service works with; each has a twin in memory (`frazil.testing`)."""
 
+    #: Topics and offsets.
     source: Source
+    #: Tables.
     catalog: Catalog
+    #: Runs Spark jobs.
     jobs: JobRunner
+    #: The clock.
     clock: Clock
+    #: The worker pools.
     workers: Workers = field(default_factory=ThreadWorkers)
+    #: Registry schemas; None where the pipeline file names no registry.
     schemas: Schemas | None = None
+    #: Produces dead letters to topics; None where no table has such a topic.
     outbox: Outbox | None = None
+    #: Reads records in the driver, for tables with `atomic: transaction`.
     reader: RecordReader | None = None
+    #: The pace of commits that table maintenance requests.
     pace: Pace = field(default_factory=UsualPace)

@@ -1,7 +1,7 @@
 """One read of a topic for several tables, each with a range of its own. Pure.
 
-Tables that read the same partitions share a read up to where the first of them would end, so that they begin the next one
-together. Where one begins behind the other, its records are told by their offsets.
+Tables that read the same partitions share a read up to the first of their ends, so that they begin the next one
+together. Where one table begins behind the other, its records are selected by their offsets.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import replace
 from frazil.kafka.port import Partition
 from frazil.types import Batch, OffsetRange, Offsets
 
-# A mirror takes no more than there is memory for, where the log beside it would fill large files.
+# An upsert table reads no more than fits into memory, while an append table beside it could fill large files.
 _MUCH_RECORDS = 2_000_000
 
 
 def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
-    """The group with `batch` in it, those that read the same partitions cut to the same ends; None where it must be read by
-    itself: its end is not to be moved, there is nothing in common, or less than half of a batch would be left, and not much.
+    """Returns the group with `batch`, with batches of the same partitions cut to the same ends. Returns None where the
+    batch must be read alone: its end must not be moved, it shares no topic, or too few records of a batch would be
+    left.
     """
     others = [one for one in group if not one.topics.isdisjoint(batch.topics)]
     if not others:
@@ -33,7 +34,7 @@ def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
 
 
 def read_once(batches: Iterable[Batch]) -> list[OffsetRange]:
-    """What the batches cover together: a range for each partition."""
+    """Returns the ranges that cover all batches, one for each partition."""
     covered: dict[Partition, OffsetRange] = {}
     for r in (r for batch in batches for r in batch.ranges):
         known = covered.setdefault((r.topic, r.partition), r)
@@ -42,8 +43,8 @@ def read_once(batches: Iterable[Batch]) -> list[OffsetRange]:
 
 
 def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
-    """By table where its records begin in each partition that it reads, of those tables that do not take all that is read of
-    their topics.
+    """Returns the offsets at which the records of a table begin, by table, topic and partition, for tables that do not
+    use all records of their topics' read.
     """
     read = {(r.topic, r.partition): r.start for r in read_once(batches)}
     starts: dict[str, Offsets] = {}
@@ -58,7 +59,7 @@ def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
 
 
 def tables_read_with(batch: Batch, batches: Iterable[Batch]) -> frozenset[str]:
-    """The other tables that its topics are read for."""
+    """Returns the other tables that the batch's topics are read for."""
     return frozenset(one.table for one in batches if one is not batch and not one.topics.isdisjoint(batch.topics))
 
 

@@ -1,4 +1,4 @@
-"""Whether a table can be partitioned and sorted as the pipeline file says, and the steps to it."""
+"""Checks the partitioning and sort order of the pipeline file against a table, and applies them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from frazil.spec.problems import advice
 
 
 def has_layout_columns(spec: TableSpec) -> bool:
-    """Whether every column that a table is partitioned or sorted by, or that its properties name, is declared or of its own;
-    if not, the table is made when records have shown it.
+    """Whether every column of the table's partitioning, sort order and properties is declared or a metadata column;
+    otherwise the table is created when records have shown its columns.
     """
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
     schema = new_schema(declared.items())
@@ -28,12 +28,12 @@ def has_layout_columns(spec: TableSpec) -> bool:
 
 
 def measured_columns(spec: TableSpec) -> list[str]:
-    """The columns that table properties of the file name."""
+    """Returns the columns that table properties of the pipeline file name."""
     return [name.removeprefix(METRICS_OF) for name in spec.properties if name.startswith(METRICS_OF)]
 
 
 def check_measured_columns(spec: TableSpec, schema: Schema) -> None:
-    """Raises SpecError for a property of a column that a new table does not have: Iceberg would not make it."""
+    """Raises SpecError for a property of a column that a new table does not have: Iceberg would refuse to create it."""
     for name in measured_columns(spec):
         setting = METRICS_OF + name
         if find_column(schema, name) is None:
@@ -45,7 +45,10 @@ def check_measured_columns(spec: TableSpec, schema: Schema) -> None:
 
 
 def arranged(catalog: Catalog, spec: TableSpec, state: TableState) -> TableState:
-    """The table, with the partition spec and sort order that the file asks for. Raises as `Catalog.arrange` does."""
+    """Returns the table after setting the partition spec and sort order of the pipeline file.
+
+    Raises: the errors of `Catalog.arrange`.
+    """
     layout = layout_of(spec)
     if is_arranged(layout, state.schema, state.partitioning, state.sorting, state.name):
         return state
@@ -53,7 +56,9 @@ def arranged(catalog: Catalog, spec: TableSpec, state: TableState) -> TableState
 
 
 def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
-    """Why a table that is there cannot be written as the file says: with file and line; None when it can."""
+    """Returns the error, with file and line, of an existing table that cannot be written with the layout of the
+    pipeline file; None when it can.
+    """
     spec_kept = state.partitioning if spec.partition_by is None else PartitionSpec()
     unknown = unknown_transform(spec_kept, state.sorting if spec.sort_by is None else UNSORTED_SORT_ORDER)
     if unknown:
@@ -66,8 +71,8 @@ def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError
 
 
 def term_mismatch(spec: TableSpec, found: Schema, file: Path) -> SpecError | None:
-    """The first term of `partition_by` and `sort_by` that cannot be had of the columns that are `found`, the declared ones
-    and the table's own: with file and line; None when all can.
+    """Returns the error, with file and line, of the first term of `partition_by` and `sort_by` that has no column among
+    the schema `found`, the declared columns and the metadata columns; None when all have one.
     """
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
     there = {field.name: field.field_type for field in found.fields}

@@ -1,4 +1,4 @@
-"""What the settings of a table in the pipeline file mean for its columns, its files and the changes it takes. Pure."""
+"""Derives columns, file layout and change settings of a table from the pipeline file. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from frazil.write.target import metadata_columns
 
 
 def layout_of(spec: TableSpec) -> Layout:
-    """How the pipeline file wants the table's files arranged."""
+    """Returns the layout of the table's files in the pipeline file."""
     return Layout(spec.partition_by, spec.sort_by)
 
 
 def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
-    """The columns that do not come from the record's value."""
+    """Returns the columns that do not come from the record's value."""
     columns = metadata_columns(spec.metadata, spec.key.format)
     columns |= {column.name: column.type for column in spec.columns if column.is_own}
     if spec.rescue or spec.unknown_fields == "rescue":
@@ -29,7 +29,9 @@ def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
 
 
 def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope | None:
-    """How a table's records wrap changes; None where they are rows. keys: paths of the key columns, as far as known."""
+    """Returns how a table's records contain changes; None where they are rows. keys: paths of the key columns, where
+    known.
+    """
     envelope = spec.envelope
     if envelope is None:
         return None
@@ -47,12 +49,12 @@ def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope 
 
 
 def key_column_of(spec: TableSpec) -> str:
-    """The column of decoded record keys; empty where they are not asked for, or are kept as bytes."""
+    """Returns the column of decoded record keys; empty where there is none, or where keys are kept as bytes."""
     return spec.metadata.get("key", "") if spec.key.format != "raw" else ""
 
 
 def shaping_of(spec: TableSpec) -> Shaping | None:
-    """How the table's columns come from its records; None where they simply are the fields."""
+    """Returns how the table's columns are derived from its records; None where they are the records' fields."""
     fields = tuple((column.name, column.field) for column in spec.columns if column.field)
     shaping = Shaping(
         depth=spec.flatten.depth if spec.flatten else 0,
@@ -71,7 +73,7 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         headers=tuple((column.name, column.header) for column in spec.columns if column.header is not None),
         key=key_column_of(spec),
     )
-    if shaping.include and not shaping.makes_names:  # A declared column is wanted, whatever the list says.
+    if shaping.include and not shaping.makes_names:  # A declared column is always included.
         others = tuple((column.name,) for column in spec.columns if not column.field and not column.is_own)
         shaping = replace(shaping, include=shaping.include + others)
     return shaping if shaping != Shaping() else None

@@ -1,4 +1,4 @@
-"""What tasks need of a table of a running pipeline, made from its settings and from what is known of it."""
+"""Builds the description of a table that tasks receive, from its settings and state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY_COLUMNS = "key-columns"
 
 
 def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
-    """What tasks get to know of it; `schema` in place of its own."""
+    """Returns the description of the table for tasks. schema: replaces the table's schema."""
     state, key_column = table.state, key_column_of(table.spec)
     known = schema or (state.schema if state else None)
     changes = _change_reading(table) if table.spec.mode == "upsert" else None
@@ -61,8 +61,8 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
 
 
 def _aliases(table: Table, schema: Schema | None) -> Aliases:
-    """The other names of the table's columns, where names of new columns are those of fields, and of columns that the
-    pipeline file gives no field.
+    """Returns the other names of the table's columns, except for columns that the pipeline file assigns a field; none
+    where names of new columns differ from those of fields.
     """
     mapping = table.state.properties.get(PROPERTY, "") if table.state is not None else ""
     shaping = shaping_of(table.spec)
@@ -79,7 +79,7 @@ def _change_reading(table: Table) -> ChangeReading:
     reading = _envelope_key_reading(table) if spec.envelope is not None else _key_reading(table)
     is_plain_key = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
     if is_key_of_record and is_plain_key:
-        # The column that the key is kept in as a whole: it is there already, without another look at the key.
+        # The column with the whole key is already decoded.
         columns, is_key_of_record = (spec.metadata["key"],), False
     if is_key_of_record and table.state is not None:
         columns = tuple(json.loads(table.state.marks.get(KEY_COLUMNS, "[]")))
@@ -96,7 +96,7 @@ def _change_reading(table: Table) -> ChangeReading:
 
 
 def _envelope_key_reading(table: Table) -> Reading:
-    """How keys of envelopes are read: as their values are, where the file does not say."""
+    """Returns how keys of envelopes are read: with the format of the values, where the pipeline file has none for keys."""
     spec = table.spec
     return _key_reading(table, spec.value.model_copy(update={"message": None}) if spec.key.format == "raw" else None)
 
@@ -126,7 +126,7 @@ def _reading(table: Table) -> Reading:
 
 
 def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
-    """How keys are read. written: as what, where that is not what the file says of keys."""
+    """Returns how keys are read. written: the format to use in place of the pipeline file's format of keys."""
     spec = table.spec
     key = written or spec.key
     return Reading(
@@ -144,7 +144,7 @@ def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
 
 
 def _header_readings(table: Table) -> tuple[tuple[str, Reading], ...]:
-    """By column how its header is read: as its declared type, and no more of it. Text and bytes need no reading."""
+    """Returns how the header of each column is read: with its declared type only. Text and bytes need no decoding."""
     decoded = ((one.name, one.value) for one in table.spec.columns if one.value is not None)
     return tuple(
         (column, _header_reading(table, column, value))
@@ -166,16 +166,17 @@ def _header_reading(table: Table, column: str, value: ValueSpec) -> Reading:
 
 
 def _schemas_of(table: Table, prefix: str) -> tuple[tuple[str, WriterSchema], ...]:
-    """Those known under ids that begin so, without that."""
+    """Returns the schemas whose ids begin with `prefix`, by id without the prefix."""
     found = sorted(item for item in table.schema.schemas.items() if item[0].startswith(prefix))
     return tuple((name.removeprefix(prefix), schema) for name, schema in found)
 
 
 def target_file_size(table: Table) -> int:
+    """Returns the target size of the table's files, in bytes."""
     declared = table.state.properties.get("write.target-file-size-bytes") if table.state else None
     return int(declared) if declared else table.spec.commit.target_file_size_bytes
 
 
 def _framing(value: ValueSpec) -> Framing:
-    """Where the bytes name their schema, if they do."""
+    """Returns the framing of the bytes: where they contain the id of their schema."""
     return "none" if value.framing == "header" or value.source == "latest" else value.framing

@@ -1,7 +1,7 @@
-"""What one Spark task does with its ranges, start to end: Arrow batches of records in, one report per table out.
+"""The work of one Spark task on its ranges: Arrow batches of records in, one report per table out.
 
-A task reads records and writes files; it talks to no catalog. It raises only for what is not in a record (the store,
-the broker): a record that cannot become a row is reported, and its table then has no files from this task.
+A task reads records and writes files; it calls no catalog. It raises only for causes outside of records (the store, the
+broker): a record that cannot become a row is reported, and the task then writes no files for its table.
 """
 
 from __future__ import annotations
@@ -48,29 +48,28 @@ from frazil.write.write import FileWriter
 REPORT_SCHEMA = "report string"
 _EVERY_MISMATCH = 2**31
 _NEVER = 2**63 - 1
-_MANY_BYTES = 32 * 1024 * 1024  # Of values whose rows were all in memory: a hundred megabytes and more.
+_MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
 OVERSIZED_PARTITION = -1
-"""The partition of a record in a light batch that was left out, as it is not small."""
+"""The partition of an oversized record that was left out of a batch of small records."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Which table each topic goes to.
+    """The tables that a task writes, by topic."""
 
-    is_trial: nothing is written; the task only finds out what the records need (a table's first batch). is_scattered: rows
-    go to so many partitions that each task more would write its own small file of each. beside: further tables that the
-    records of a topic go to as well. starts: of tables that do not take all that is read of their topics, where their own
-    records begin.
-    """
-
+    #: The first table of each topic.
     targets: Mapping[str, TableTarget]
+    #: Tables for which nothing is written: the task only finds the columns that the records need.
     trials: frozenset[str] = frozenset()
+    #: Whether one task must read all: several would each write small files of many partitions.
     is_scattered: bool = False
+    #: Further tables of each topic.
     beside: Mapping[str, tuple[TableTarget, ...]] = field(default_factory=dict)
+    #: The offsets at which the records of a table begin, for tables that do not use all records of their topics.
     starts: Mapping[str, Offsets] = field(default_factory=dict)
 
     def targets_of(self, topic: str) -> tuple[TableTarget, ...]:
-        """The tables that a topic feeds."""
+        """Returns the tables that a topic feeds."""
         return (self.targets[topic], *self.beside.get(topic, ()))
 
     @property
@@ -79,17 +78,17 @@ class Job:
         return [target for topic in self.targets for target in self.targets_of(topic)]
 
     def topics_of(self, table: str) -> tuple[str, ...]:
-        """The topics that feed a table, by name."""
+        """Returns the topics that feed a table, by name."""
         return tuple(sorted(topic for topic in self.targets if table in {one.name for one in self.targets_of(topic)}))
 
     @property
     def only_topic(self) -> str | None:
-        """The topic, when there is just one: then the source need not send its name with every record."""
+        """The topic, when there is only one: the source then need not send its name with every record."""
         return next(iter(self.targets)) if len(self.targets) == 1 else None
 
 
 def source_columns(job: Job, with_offsets: bool) -> list[str]:
-    """The source's columns that the job needs; each one that is not used is not shipped."""
+    """Returns the source's columns that the job needs; other columns are not read."""
     targets = job.all_targets
     metadata = {field for target in targets for field in target.metadata_fields}
     wanted = {"value", "partition", "timestamp"} | metadata
@@ -105,13 +104,13 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
 
 
 def has_few_headers(job: Job) -> bool:
-    """Whether no other headers are needed than those that tell of rows which get another key."""
+    """Whether only the headers are needed that mark rows with another key."""
     targets = job.all_targets
     return not any(one.needs_headers or one.dead_letters or "headers" in one.metadata_fields for one in targets)
 
 
 def _look(topic: str, target: TableTarget, records: Mapping[str, pa.Array]) -> Decoded:
-    """What becomes of records, without a trace of them in the task's run."""
+    """Returns the decoded records, without adding to the results of the task."""
     if target.changes is None:
         found = read_records(target, records, limit=0).decoded
     else:
@@ -124,8 +123,8 @@ def _has_key_updates(target: TableTarget) -> bool:
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """The function for `mapInArrow`; its output has one column, `report`: a JSON text per table. It has limits of memory and
-    of processor time (see `guard`), so it is for a process that runs no other one at the same time.
+    """Returns the function for `mapInArrow`; its output has one column, `report`, with one JSON text per table. It
+    limits memory and processor time of its process (see `task_limits`), which must run no other task at the same time.
     """
     return partial(_run_guarded, job)
 
@@ -136,14 +135,14 @@ def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, each of which may take so long: from when it is given out until the next one is asked for."""
+    """Yields the batches, and limits the processor time between each and the next."""
     for batch in batches:
         with limited_time():
             yield batch
 
 
 def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """See the module."""
+    """Reads the batches and yields one row per table with its report as JSON."""
     reports = read_all(job, batches)
     if any(report.changes.touched and report.counts.value_bytes >= _MANY_BYTES for report in reports):
         release_memory()
@@ -151,7 +150,7 @@ def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
-    """Reads all records and writes all files; nothing of them is in memory afterwards."""
+    """Reads all records, writes all files and returns the reports; no rows remain in memory afterwards."""
     runs: dict[str, _TableRun] = {}
     try:
         for batch in batches:
@@ -175,23 +174,37 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
 
 @dataclass
 class _TableRun:
-    """One table's share of the task."""
+    """The results of the task for one table."""
 
+    #: The table.
     target: TableTarget
+    #: Whether nothing is written, and only columns are found.
     is_trial: bool
+    #: The topics that feed the table.
     topics: tuple[str, ...]
+    #: The buffered changes of an upsert table; None before the first.
     changes: ChangeRows | None = None
+    #: Writes the data files; None before the first row.
     writer: FileWriter | None = None
+    #: Writes files of the dead-letter table; None before the first dead letter.
     dead_letter_writer: FileWriter | None = None
+    #: Dead letters that were written.
     dead_letter_count: int = 0
-    #: What was found so far, as it is reported in the end.
+    #: Numbers and sizes of the records so far.
     counts: Counts = field(default_factory=Counts)
+    #: Schema requests so far.
     requests: SchemaRequests = field(default_factory=SchemaRequests)
+    #: Bad records so far.
     bad: BadRecords = field(default_factory=BadRecords)
+    #: Names of two partitions, where rows have more partitions than one batch may write.
     scattered: tuple[str, ...] = ()
+    #: Whether there are primary-key updates that one task must read.
     has_key_updates: bool = False
+    #: Places of records whose row had another key, where the row of the old key was not found.
     unpaired: tuple[tuple[str, int, int], ...] = ()
+    #: Places of truncates without a position among the changes of other partitions.
     unplaced: tuple[tuple[str, int, int], ...] = ()
+    #: The offsets at which the batch must end so that it divides no primary-key update.
     ends: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -201,7 +214,7 @@ class _TableRun:
 
     @property
     def is_writing(self) -> bool:
-        """Once something must change first, the rows of this attempt are of no use."""
+        """Whether rows are written: not once something must change before the batch can be committed."""
         is_lost = self.bad.count > 0 and not self._has_place_for_bad
         is_refused = (
             self.is_trial or self.counts.has_oversized or bool(self.scattered or self.unplaced) or self._is_in_part
@@ -245,7 +258,7 @@ class _TableRun:
                 self._write(topic, columns, read)
 
     def _take_crashing(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
-        """The records without those that end the task which reads them; these become dead letters unread."""
+        """Returns the records without those that crash the task which reads them; these become dead letters unread."""
         known = {(one.partition, one.offset): one for one in self.target.crashing if one.topic == topic}
         places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)
         found = [known.get(place) for place in places]
@@ -267,7 +280,7 @@ class _TableRun:
             )
 
     def _note_hints(self, decoded: Decoded) -> None:
-        """Reads on with what these records have told, in a look at a table's first records."""
+        """Uses the types in these records as hints for later ones, while the columns of a table are being found."""
         if self.is_trial:
             known = dict(hints_of(decoded.requested_fields)) | dict(self.target.reading.hints)
             reading = replace(self.target.reading, hints=tuple(known.items()))
@@ -293,13 +306,13 @@ class _TableRun:
         decoded = self._by_rows(topic, columns, near)
         self.requests = SchemaRequests.merge([self.requests, SchemaRequests(key_columns=changes.key_columns)])
         self.has_key_updates |= changes.old_keys is not None and not self.target.is_single_task
-        if topic:  # A second look at bad records tells nothing new of them.
+        if topic:  # A second read of bad records finds no further changes.
             self.key_update_parts.take(topic, changes.key_update_parts, columns)
             self.last_deletes.take(topic, changes.last_deletes, columns)
         return ReadRecords(decoded, replace(changes, decoded=decoded))
 
     def _by_rows(self, topic: str, columns: Mapping[str, pa.Array], decoded: Decoded) -> Decoded:
-        """With the changes of the table that rows need; a second look at bad records asks for none."""
+        """Returns the records with the columns that only rows show; a second read of bad records requests none."""
         return fields_requested_by_rows(self.target, columns, decoded, partial(_look, topic)) if topic else decoded
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
@@ -341,7 +354,7 @@ class _TableRun:
         self.dead_letter_count += rows.num_rows
 
     def report(self) -> TaskReport:
-        """Ends the files, or removes them when they are of no use."""
+        """Ends the files, or deletes them when they cannot be committed; returns the report."""
         files: list[DataFile] = []
         dead_letters: list[DataFile] = []
         touched: tuple[Touched, ...] = ()
@@ -387,7 +400,7 @@ class _TableRun:
         )
 
     def abandon(self) -> None:
-        """Removes this attempt's files."""
+        """Deletes the files of this attempt."""
         for writer in (self.writer, self.dead_letter_writer):
             if writer is not None:
                 writer.abandon()
@@ -425,7 +438,7 @@ class _TableRun:
 
 
 def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The batch in stretches of one topic: records of a range are neighbours, so there are few."""
+    """Yields the batch in slices of one topic: records of a range are neighbours, so that there are few slices."""
     if batch.num_rows == 0:
         return
     if job.only_topic is not None:
@@ -439,19 +452,19 @@ def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordB
 
 
 def _from(records: pa.RecordBatch, starts: Mapping[int, int]) -> pa.RecordBatch:
-    """The records of a topic that are a table's own."""
+    """Returns the records of a topic that belong to one table."""
     partitions, codes = np.unique(np.asarray(records.column("partition")), return_inverse=True)
     known = {
         OVERSIZED_PARTITION: 0,
         **starts,
-    }  # Where it is from a heavy one does not tell: all tables get to know of it.
+    }  # An oversized record has no partition: it counts for all tables.
     first = np.array([known.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
     is_own = np.asarray(records.column("offset")) >= first[codes]
     return records if is_own.all() else records.filter(pa.array(is_own))
 
 
 def _latest(columns: dict[str, pa.Array]) -> dict[int, int]:
-    """Per partition the latest record timestamp in milliseconds."""
+    """Returns the latest record timestamp of each partition, in milliseconds since the epoch."""
     partitions = np.asarray(columns["partition"])
     times = np.asarray(columns["timestamp"].cast(pa.int64())) // 1000
     starts = np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.empty(0, int)

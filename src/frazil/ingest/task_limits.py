@@ -1,5 +1,5 @@
-"""Limits of memory and processor time for what one piece of a task costs, so that a record that takes without end fails its
-task and not the machine. See `isolate` for what follows.
+"""Limits of memory and processor time for one piece of a task, so that a record which takes too much fails its task and
+not the machine. `isolate` then finds the record.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from typing import Any
 from numba.core import event
 
 CPU_SECONDS = 20.0
-"""Processor time for one Arrow batch of a task. A batch of 100 MB takes about 2 s, on a machine that is shared with others
-several times that: a guest's clock counts what the host takes from it.
+"""Processor time for one Arrow batch of a task. A batch of 100 MB takes about 2 s, and several times that on a shared
+machine: a guest's clock includes the time that the host takes.
 """
 MEMORY_BYTES = 2 * 1024**3
-"""What a task may take beyond what its process has when it begins."""
+"""Memory that a task may allocate beyond that of its process when it begins."""
 
 
 class _Paused(event.Listener):  # type: ignore[misc]
-    """Stops the clock while a loop is compiled or loaded: a minute where no compiled form is on disk, whatever the data."""
+    """Stops the clock while a loop is compiled or loaded: a minute where no compiled form is on disk, whatever the
+    data.
+    """
 
     def __init__(self) -> None:
         self._depth = 0
@@ -44,7 +46,7 @@ class _Paused(event.Listener):  # type: ignore[misc]
 
 @contextmanager
 def limited_time(cpu_seconds: float = CPU_SECONDS) -> Iterator[None]:
-    """In its block the process may use so much processor time; then SIGPROF ends it, whatever it is in."""
+    """Limits the processor time of the process in its block; then SIGPROF ends the process, whatever it executes."""
     signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     listener = _Paused()
     try:
@@ -56,8 +58,10 @@ def limited_time(cpu_seconds: float = CPU_SECONDS) -> Iterator[None]:
 
 @contextmanager
 def limited_memory(more_bytes: int = MEMORY_BYTES) -> Iterator[None]:
-    """In its block the process may take so much more memory: what asks for more gets a MemoryError, or ends the process."""
-    if sys.platform != "linux":  # Elsewhere the limit is not kept to.
+    """Limits the memory that the process may allocate in its block: a larger allocation raises MemoryError, or ends the
+    process.
+    """
+    if sys.platform != "linux":  # Other systems do not enforce the limit.
         yield
         return
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -72,7 +76,7 @@ def limited_memory(more_bytes: int = MEMORY_BYTES) -> Iterator[None]:
 
 
 def _data_bytes() -> int:
-    """What RLIMIT_DATA counts of this process (getrlimit(2), since Linux 4.7 private writable mappings too)."""
+    """Returns the bytes that RLIMIT_DATA counts (getrlimit(2), since Linux 4.7 including private writable mappings)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmData:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""Loads what the first batch of a process would otherwise wait for, and compiles it where that was not done yet."""
+"""Loads modules and compiled loops before the first batch of a process, and compiles loops that are not on disk."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LONG_NUMBER = "0.12345678901234567890123"
 
 
 def warm_up(compiles_all: bool = False) -> None:
-    """A quarter of a second where all is on disk.
+    """Loads everything that the first batch needs: a quarter of a second where all loops are compiled.
 
-    compiles_all: also what few tables need, two minutes of one core where it is not on disk yet.
+    compiles_all: also compiles loops that few tables need, two minutes of one core where they are not on disk.
     """
     values = pa.array([json.dumps(_SAMPLE).encode()], pa.binary())
     found = decode_json(values, ()).requested_fields.get((), {})
@@ -40,8 +40,8 @@ def warm_up(compiles_all: bool = False) -> None:
 
 
 def _compile_rest() -> None:
-    """For objects with many keys, lists of numbers with many digits, keys that are any JSON, maps of Protobuf, and changes
-    behind rows of a snapshot.
+    """Compiles the loops for objects with many keys, lists of numbers with many digits, keys with any JSON, maps of
+    Protobuf, and changes behind rows of a snapshot.
     """
     columns = {f"c{n}": DoubleType() for n in range(_MANY_KEYS)}
     numbers = ListType(_MANY_KEYS + 1, DoubleType(), element_required=False)

@@ -1,7 +1,6 @@
-"""Up to which record timestamp a table is complete. Pure.
+"""The record timestamp up to which a table is complete. Pure.
 
-Within a partition, complete means in log order: a record that its producer stamped earlier than its predecessors is
-late.
+Within a partition, complete means in log order: a record with an earlier timestamp than its predecessors is late.
 """
 
 from __future__ import annotations
@@ -20,12 +19,14 @@ def advance_watermark(
     ends: Mapping[Partition, int],
     silent: Container[Partition] = (),
 ) -> Watermark:
-    """The watermark after a batch.
+    """Returns the watermark after a batch; it never goes back.
 
-    latest_ms: the latest timestamps the batch saw. position: the table's vector after the batch; ends: as known when it
-    was planned; silent: partitions that have none just now, and may have anything. A partition that is read to its end and
-    had nothing new does not hold the others back; one with records still to read does, also before the first of them is
-    read. It never goes back.
+    A partition that is read to its end without new records does not hold the others back. A partition with records to
+    read does, also before the first of them is read.
+
+    before: the watermark before the batch. latest_ms: the latest timestamps in the batch, in milliseconds since the
+    epoch. ranges: the offsets of the batch. position: the table's offsets after the batch. ends: the ends when it was
+    planned. silent: partitions without a known end, which may have any records.
     """
     marks = later(before.partitions, latest_ms)
     read_to = ((t, p, offset) for t, ps in position.items() for p, offset in ps.items())

@@ -1,7 +1,8 @@
-"""Threads that work while the service plans. A lane takes a few pieces of work at a time; a piece that takes much longer
-than it should gives its place to the next, so that a service which hangs holds no place that others wait for.
+"""Threads that work while the service plans, in pools for kinds of work.
 
-Everything comes back through one queue, so that only the service's own thread changes tables.
+A pool does a few pieces of work at a time. A piece that takes much longer than it should no longer counts, so that a
+service which hangs delays no work on other services. All results return through one queue, so that only the service's
+own thread changes tables.
 """
 
 from __future__ import annotations
@@ -24,50 +25,57 @@ from frazil.spec import TableSpec
 
 COMMIT_THREADS = 4
 LOAD_THREADS = 4
-# What takes longer than this gives up its place; a job of small batches takes longer than a load or a commit.
+# Work that takes longer than this no longer counts against its pool's places; a job of small batches takes longer than a
+# load or a commit.
 SLOW_S = 5.0
 SLOW_COMMIT_S = 2.0
-# With all that have given up theirs. Every table has at most one piece of work, so that more of them hang only where more
-# tables than this need what hangs.
+# The largest number of threads of a pool, including slow work. Every table has at most one piece of work, so that the
+# limit is reached only where more tables than this need a service that hangs.
 MOST_THREADS = 32
 
 
 @dataclass(frozen=True)
 class FindBatchEnd:
-    """The batch of a table with `atomic` whose end is looked for."""
+    """The search for the end of a batch of a table with `atomic`."""
 
+    #: The batch.
     planned: Planned
 
 
 @dataclass(frozen=True)
 class SearchCrashingRecords:
-    """The batch that is searched for records that end tasks, and how it failed."""
+    """The search for records of a failed batch that crash tasks."""
 
+    #: The batch.
     planned: Planned
+    #: The error with which it failed.
     error: TaskFailedError
 
 
 @dataclass(frozen=True)
 class LoadTable:
-    """The table that the catalog or the registry is asked for, and its state before. conflict: why it is loaded again, where
-    a commit was refused.
-    """
+    """The load of a table from the catalog, or of its schemas from the registry."""
 
+    #: The table.
     table: Table
+    #: The table's state before the load.
     before: TableState | None = None
+    #: The refused commit after which the table is loaded again; None for other loads.
     conflict: ConflictError | None = None
 
 
 @dataclass(frozen=True)
 class ListTopics:
-    """Kafka is asked which topics there are."""
+    """The request for the topics in Kafka."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """Finished work: what it was about and its future."""
+    """Finished work."""
 
+    #: The value that the work was submitted with.
     about: Any
+    #: The finished future.
     future: Future[Any]
 
 
@@ -75,46 +83,47 @@ _WAKE = Done(None, Future())
 
 
 class Workers(Protocol):
-    """A lane is named for a kind of work, and behind a colon for the service that the work needs, which others do without:
-    `small:s3` is another lane than `small:file`.
+    """Pools of threads. A pool is named after its kind of work and, behind a colon, the service that only this work
+    needs: `small:s3` is another pool than `small:file`.
 
-    `small`, `catch-up`, `batch-end`, `search` and `topics` take one piece of work at a time; `commit`, `load`, `registry`,
-    `protoc` several.
+    `small`, `catch-up`, `batch-end`, `search` and `topics` do one piece of work at a time; `commit`, `load`, `registry`
+    and `protoc` several.
     """
 
     def is_free(self, pool: str) -> bool:
-        """Whether work in the lane would begin at once."""
+        """Whether work in the pool would begin at once."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way at all."""
+        """Whether no work is running or queued."""
 
     def submit(self, pool: str, about: Any, work: Callable[[], Any]) -> None:
-        """Starts `work` in a lane; its end will be answered by `wait` with `about`."""
+        """Queues `work` in a pool; `wait` returns its end together with `about`."""
 
     def wait(self, timeout_s: float) -> list[Done]:
-        """What has finished, at once if something has, else the first that does within the time."""
+        """Returns finished work: at once where there is some, else the first that finishes within the time."""
 
     def wake(self) -> None:
         """Ends a `wait`. Safe in a signal handler."""
 
     def close(self, wait: bool = True) -> None:
-        """Begins nothing that was not begun, and waits for what is under way, or does not."""
+        """Discards queued work, and waits for running work where `wait` is set."""
 
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """How many pieces of work of a kind are done at a time: `places`, and `most` with those that have taken longer than
-    `slow_s`.
-    """
+    """The number of pieces of work that a pool does at a time."""
 
+    #: The number of pieces that have not taken longer than `slow_s`.
     places: int
+    #: The number of all pieces.
     most: int
+    #: Seconds after which a piece no longer counts against `places`.
     slow_s: float = SLOW_S
 
 
-# One job that hangs may be overtaken by another one: each holds a slot of Spark, of which there are two more than cores.
-# Catch-ups, searches and looks may take minutes, and wait for each other.
+# A second job may run while one hangs: each holds a slot of Spark, which has two more slots than cores. Catch-ups, searches
+# and searches for the end of a batch may take minutes, and wait for each other.
 _LIMITS = {
     "small": PoolLimits(1, 2),
     "catch-up": PoolLimits(1, 1),
@@ -134,12 +143,17 @@ _WITH_BUCKETS = {"s3", "gcs"}
 
 @dataclass
 class _Pool:
-    """One pool: its threads, which are made as they are needed, and when each piece of work began."""
+    """One pool of threads, which are started as they are needed."""
 
+    #: How many pieces of work may run.
     limits: PoolLimits
+    #: The threads.
     threads: ThreadPoolExecutor
+    #: The clock.
     clock: Clock
+    #: Queued work.
     waiting: deque[tuple[Future[Any], Callable[[], Any]]] = field(default_factory=deque)
+    #: When each running piece of work began, on the monotonic clock in seconds.
     began_s: dict[Future[Any], float] = field(default_factory=dict)
 
     @property
@@ -149,7 +163,7 @@ class _Pool:
         return quick < self.limits.places and len(self.began_s) < self.limits.most
 
     def begin(self) -> None:
-        """Begins as much of what waits as there are places for."""
+        """Starts queued work while there are places."""
         while self.waiting and self.has_place:
             future, work = self.waiting.popleft()
             self.began_s[future] = self.clock.monotonic_s()
@@ -157,7 +171,7 @@ class _Pool:
 
 
 class ThreadWorkers:
-    """Lanes that are threads. Of its methods the service's own thread calls all but `wake`."""
+    """Worker pools of threads. Only the service's own thread calls its methods, except `wake`."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -206,8 +220,8 @@ class ThreadWorkers:
         self._done.put(_WAKE)  # Unlike an Event, this queue may be used by the very thread that a signal interrupts.
 
     def close(self, wait: bool = True) -> None:
-        """Ends the threads. Those that are not waited for keep the process alive until their work has ended: whoever gives
-        it up ends the JVM that it is done in.
+        """Ends the threads. Threads that are not waited for keep the process alive until their work has ended: the
+        caller ends the JVM that does the work.
         """
         for pool in self._workers.values():
             pool.waiting.clear()
@@ -225,7 +239,7 @@ class ThreadWorkers:
 
 
 def _do(future: Future[Any], work: Callable[[], Any]) -> None:
-    """Does the work, and answers as an executor does: with whatever ends it, also what is no Exception."""
+    """Does the work and completes the future as an executor does: with any BaseException that ends it."""
     try:
         future.set_result(work())
     except BaseException as error:  # noqa: BLE001
@@ -233,18 +247,19 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
 
 
 def pool_of(kind: str, table: Table) -> str:
-    """The lane for a table's work with its store."""
+    """Returns the pool for a table's work with its store."""
     return f"{kind}:{store_of(table.state)}"
 
 
 def registry_pool(spec: TableSpec) -> str:
-    """In which lane the registry is asked for a table's schemas: where protoc reads them, it may keep the lane waiting."""
+    """Returns the pool for requests of a table's schemas: one of its own where protoc reads them, which may be slow."""
     return "protoc" if "protobuf" in (spec.value.format, spec.key.format) else "registry"
 
 
 def store_of(state: TableState | None) -> str:
-    """The store of a table's files, as far as one may hang while others do not: its endpoint, where the catalog or the file
-    names one, else the scheme of its address, with the host where that is no bucket. Empty while there is no table.
+    """Returns the name of the store of a table's files, as far as stores may hang separately: its endpoint, where the
+    catalog or the pipeline file has one, else the scheme of its address, with the host where it is no bucket. Empty
+    without a table.
     """
     if state is None:
         return ""
