@@ -49,7 +49,7 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "bad-skipped": (
         "integer",
-        "Bad records that were skipped since the table was created, as `on_bad_record: skip` says. Absent when there"
+        "Bad records that were skipped since the table was created, with `on_bad_record: skip`. Absent when there"
         " are none.",
     ),
     "ignored-records": (
@@ -118,8 +118,8 @@ LOG_EVENTS: dict[str, str] = {
     "commit_interval_raised": "Commits of an upsert table keep undoing what table maintenance does, or the table's"
     " maintenance backlog is too large: the table commits less often until maintenance has caught up. See [table"
     " maintenance](../operations/table-maintenance.md).",
-    "commit_interval_restored": "Table maintenance has caught up: the table commits as often as the pipeline file"
-    " says.",
+    "commit_interval_restored": "Table maintenance has caught up: the table uses the commit interval of the pipeline"
+    " file.",
     "connected": "Kafka and the catalog answered at the start: cluster id, number of tables, epoch of this run.",
     "crashing_record_found": "A record crashes the task that reads it: its place, and the signal or the exception."
     " The record becomes a dead letter of the class `crashes_decoder`. See [task"
@@ -259,7 +259,7 @@ ENVIRONMENT: dict[str, str] = {
     "FRAZIL_CACHE": "The folder of jars and other files that can be fetched again; by default `frazil` in the user's"
     " cache folder.",
     "FRAZIL_FAILPOINTS": "For tests: makes the process die, stall or fail at a [failpoint](failpoints.md).",
-    "FRAZIL_IVY_SETTINGS": "An Ivy settings file that names a mirror or a private repository to fetch the jars from.",
+    "FRAZIL_IVY_SETTINGS": "An Ivy settings file that names another repository to fetch the jars from.",
     "FRAZIL_MIN_ORPHAN_AGE": "For tests: the lower limit of `maintenance.orphans.age`, instead of 24 hours.",
     "FRAZIL_PYTHON": "Set by Frazil for its executors on a cluster: the Python version of the shipped packages.",
     "FRAZIL_RECORD_CLASSES": "Set by Frazil for its JVM: makes the JVM record the classes that the next start maps.",

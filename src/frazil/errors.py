@@ -12,7 +12,7 @@ from collections.abc import Sequence
 class FrazilError(Exception):
     """The base class of the six errors; never raised itself.
     `message`: one sentence that names the fault, lower case, values last as key=`value`.
-    `remedy`: one sentence that says what to do.
+    `remedy`: one sentence with the action to take.
     `where`: file and line, or topic, partition and offset, or the table; empty when there is no place to name.
     """
 

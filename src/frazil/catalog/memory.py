@@ -205,7 +205,7 @@ class MemoryCatalog:
     def _landed(self, found: _Table, commit: Commit) -> Progress | None:
         """Returns the progress of a commit that is on the main branch already; None where it is not.
 
-        Raises: UnavailableError where snapshots that would tell have been expired.
+        Raises: UnavailableError where the snapshots that show it have been expired.
         """
         for snapshot in self._ancestors(found):
             progress = from_summary(self._pipeline, snapshot.summary, snapshot.id)

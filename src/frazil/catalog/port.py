@@ -72,7 +72,7 @@ class TableState:
 
     @property
     def credentials_end_ms(self) -> int | None:
-        """When the store credentials in `io_properties` expire, if the catalog says so: another load returns new ones."""
+        """When the store credentials in `io_properties` expire, where the catalog returns it; another load renews them."""
         ends = self.io_properties.get("s3.session-token-expires-at-ms")
         return int(ends) if ends and ends.isdecimal() else None
 

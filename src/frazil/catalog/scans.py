@@ -39,7 +39,7 @@ class LiveFile:
     @cached_property
     def description(self) -> Mapping[str, Any]:
         """The file's JSON without the metrics of columns, such as its partition and format."""
-        return {name: said for name, said in json.loads(self.content).items() if name not in _OF_COLUMNS}
+        return {name: value for name, value in json.loads(self.content).items() if name not in _OF_COLUMNS}
 
     def column_metrics(self, field_id: int) -> Mapping[str, Any]:
         """Returns the metrics of one column in the file's JSON, such as `lower-bounds`. Metrics of other columns are
@@ -48,8 +48,10 @@ class LiveFile:
         if field_id not in self._column_metrics:
             described = json.loads(self.content)
             maps = {name: described[name] for name in _OF_COLUMNS if described.get(name)}
-            said = {name: dict(zip(held["keys"], held["values"], strict=True)) for name, held in maps.items()}
-            self._column_metrics[field_id] = {name: held[field_id] for name, held in said.items() if field_id in held}
+            metrics = {name: dict(zip(held["keys"], held["values"], strict=True)) for name, held in maps.items()}
+            self._column_metrics[field_id] = {
+                name: held[field_id] for name, held in metrics.items() if field_id in held
+            }
         return self._column_metrics[field_id]
 
     @cached_property

@@ -63,7 +63,7 @@ class TableRound:
 def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = None, dry_run: DryRun = False) -> int:
     """Run table maintenance once: compact small files, rewrite delete files and manifests, expire snapshots, remove orphans.
 
-    Only due actions run, as `maintenance` in the pipeline file says. Works whether or not `frazil run` is running, on this
+    Only actions due by `maintenance` in the pipeline file run. Works whether or not `frazil run` is running, on this
     machine or another. A round can be interrupted at any time: the next one continues.
 
     Exit code: 0 when every due action is done or was refused because of another writer's commit; 1 when an action failed.

@@ -49,7 +49,7 @@ class RemainingDeadLetters:
 
     def verdicts(self, changes: Ranked, latest: LatestChanges) -> Verdicts:
         """Returns per key that replayed dead letters decide whether a remaining dead letter would delete its row, int8
-        `(n_keys,)`. UNKNOWN where nobody can tell: a truncate of another partition may be older. changes, latest: of
+        `(n_keys,)`. UNKNOWN where that is unknown: a truncate of another partition may be older. changes, latest: of
         the replayed dead letters, the same in each call.
         """
         keys = changes.take(latest.last)
@@ -104,7 +104,7 @@ def _last_truncates(changes: Ranked) -> Iterator[tuple[int, int, int]]:
     are_truncates = changes.ops == TRUNCATE
     numbers = (column[are_truncates].tolist() for column in (changes.source, changes.partition, changes.offset))
     last = {(source, partition): offset for source, partition, offset in sorted(zip(*numbers, strict=True))}
-    yield from ((*lane, offset) for lane, offset in last.items())
+    yield from ((*place, offset) for place, offset in last.items())
 
 
 def _are_marks(changes: Changes) -> NDArray[np.bool_]:

@@ -193,7 +193,7 @@ class _Replacing:
     # ---- dead letters to changes
 
     def draft(self) -> Draft | None:
-        """Returns the dead letters as changes; None where something was missing that is there now."""
+        """Returns the dead letters as changes; None where a missing schema or column exists now."""
         draft = Draft(self._table.target(), self._topics)
         with abandoning(draft.writer):
             for rows in self._dead_letters.pieces():

@@ -111,8 +111,8 @@ class DeadLetterTables:
                 else "has lost the snapshot that shows which dead letters it has"
             )
             raise TableStopped(
-                f"the dead-letter table {dead_letters.table} {lost}, and the table's newest commit has pending dead"
-                " letters for it",
+                f"the dead-letter table {dead_letters.table} {lost}, and the table's newest commit has pending"
+                " dead letters for it",
                 "restore it: the summary of the table's newest snapshot names the files of the dead letters",
                 dead_letters.table,
             )

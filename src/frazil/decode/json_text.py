@@ -41,7 +41,7 @@ end, and what is declined. Returns the first row for whose text there is no room
 def write_texts(
     valid: NDArray[np.bool_], guess: int, write: WriteValues, write_one: Callable[[int], str | None]
 ) -> pa.Array:
-    """A column of texts, null where it is not `valid`, which `write` passes over.
+    """A column of texts, null where it is not `valid`, which `write` skips.
 
     guess: how many bytes they may have in all. write_one: what `write` declines, as for damaged values; None for null.
     """

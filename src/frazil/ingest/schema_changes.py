@@ -12,7 +12,7 @@ from frazil.ingest.table import Table
 from frazil.ingest.table_settings import own_columns, shaping_of
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_schema, new_schema
-from frazil.schema.name_case import column_settings, fold
+from frazil.schema.name_case import column_settings, fold_case
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.upsert.lookup.live_rows import check_columns
@@ -101,9 +101,9 @@ def adder(
 
 def check_metadata_names(requested_fields: RequestedFields, columns: Iterable[str]) -> None:
     """Raises NameConflict when a requested field has the name of a metadata column: one of the two would be lost."""
-    fields = {fold(name): name for name in requested_fields.get((), {})}
+    fields = {fold_case(name): name for name in requested_fields.get((), {})}
     for column in columns:
-        name = fields.get(fold(column))
+        name = fields.get(fold_case(column))
         if name is not None:
             raise NameConflict(
                 f"field {name}: the table has a column of its own with this name: {column_settings((name,))}"

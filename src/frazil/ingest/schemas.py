@@ -1,8 +1,8 @@
-"""Schemas of the registry, as tasks need them: asked for by the driver alone, kept for the life of the process.
+"""Registry schemas as tasks need them, requested by the driver alone and kept for the life of the process.
 
-An id never changes its meaning, so it is asked for once; a subject's newest schema is asked for again every minute. What
-the registry does not know, and what nothing can be read with, makes its records bad ones, and is asked for again too: a
-server may be behind others with it, or with what it refers to. An outage is neither: UnavailableError, and the table waits.
+An id never changes its meaning and is requested once; a subject's newest schema is requested again every minute. Ids that
+the registry does not have, and schemas that cannot be used, make their records bad records and are requested again too, as
+a server may lag behind others. An outage raises UnavailableError, and the table waits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Spark read of offset ranges: the Kafka source's V2 reader, one read for many topics.
 
 The driver asks Kafka nothing. Spark's own batch read describes the topics first, and its admin client asks any broker of the
-cluster, whatever `bootstrap.servers` says: one that is silent would hold every other job for `request.timeout.ms`.
+cluster, whatever `bootstrap.servers` contains: one that is silent would hold every other job for `request.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def read_ranges(
     }
     if pieces > len(chosen):
         options["minPartitions"] = str(pieces)
-    frame = _planned(spark, options, starts, ends).select(*columns)
-    return frame.coalesce(slices) if slices < pieces else frame
+    records = _planned(spark, options, starts, ends).select(*columns)
+    return records.coalesce(slices) if slices < pieces else records
 
 
 def _planned(spark: SparkSession, options: Mapping[str, str], starts: Offsets, ends: Offsets) -> DataFrame:

@@ -76,9 +76,9 @@ def _partition(target: TableTarget, merging: Merging) -> Partition:
     """Returns the partition of all the files; Iceberg's JSON has its values as a list, or by the ids of partition
     fields.
     """
-    said = merging.files[0][0].description.get("partition") or ()
+    partition = merging.files[0][0].description.get("partition") or ()
     ids = [str(field.field_id) for field in target.partitioning.fields]
-    values = tuple(said.get(one) for one in ids) if isinstance(said, dict) else tuple(said)
+    values = tuple(partition.get(one) for one in ids) if isinstance(partition, dict) else tuple(partition)
     return Partition(values, short_path(merging.folder))
 
 
@@ -163,12 +163,15 @@ def _lineage(batch: pa.RecordBatch, first: int | None, number: int, at: int) -> 
     it. at: the position of the batch in the file. Source: Iceberg specification, "Row Lineage".
     """
     count = len(batch)
-    said = [pa.nulls(count, pa.int64())] * 2
+    inherited = [pa.nulls(count, pa.int64())] * 2
     if first is not None:
-        said = [pa.array(first + at + np.arange(count, dtype=np.int64)), pa.array(np.full(count, number, np.int64))]
+        inherited = [
+            pa.array(first + at + np.arange(count, dtype=np.int64)),
+            pa.array(np.full(count, number, np.int64)),
+        ]
     own = {field_id_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
     columns = []
-    for field_id, inherited in zip((ROW_ID_FIELD, UPDATED_FIELD), said, strict=True):
+    for field_id, values in zip((ROW_ID_FIELD, UPDATED_FIELD), inherited, strict=True):
         column = own.get(field_id)
-        columns.append(inherited if column is None else pa.compute.coalesce(column.cast(pa.int64()), inherited))
+        columns.append(values if column is None else pa.compute.coalesce(column.cast(pa.int64()), values))
     return columns

@@ -318,8 +318,8 @@ def _carrying(
         reason = "the newest progress is behind many snapshots of other writers"
         yield Action("carry", metadata.name, reason, "snapshots before it can be expired")
     elif mode not in ("busy", "eager") and (depth > 1 or (depth == 1 and is_rewritten)):
-        tells = "does not have" if depth > 1 else "will not have, once files are rewritten,"
-        reason = f"the newest snapshot {tells} the table's progress"
+        state = "does not have" if depth > 1 else "will not have, once files are rewritten,"
+        reason = f"the newest snapshot {state} the table's progress"
         yield Action("carry", metadata.name, reason, "others may expire all snapshots but the newest")
 
 

@@ -123,7 +123,7 @@ def _for_readers(metadata: TableMetadata, line: Sequence[Snapshot], held: int, o
 
 
 def _is_elsewhere(snapshot: Snapshot, line: Sequence[Snapshot]) -> bool:
-    """Returns whether a snapshot that is not on the main branch never was, or was rolled back, as far as can be told."""
+    """Returns whether a snapshot that is not on the main branch never was, or was rolled back, as far as its time shows."""
     return snapshot.is_staged or (bool(line) and snapshot.at_ms > line[-1].at_ms)
 
 

@@ -37,7 +37,7 @@ class Gathering:
     """Collects referenced schemas depth first. look_up: returns a version of a subject.
 
     Raises: UnusableSchema for references that are missing, circular, too many, or give one name to two texts: no reader
-    could tell which of them the producer meant.
+    could choose the one that the producer meant.
     """
 
     def __init__(self, look_up: Callable[[str, int], Version | None]) -> None:

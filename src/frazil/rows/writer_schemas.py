@@ -285,7 +285,9 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     refusals = refused_changes(batch.reading, table, struct, schema_id)
     known = {refusal.split(": ")[1] for refusal in refusals}
     # Fields that are not in the schema are refused too.
-    refusals |= {f"schema {schema_id}: {said}" for said in decoded.refusals if said.split(": ")[0] not in known}
+    refusals |= {
+        f"schema {schema_id}: {refusal}" for refusal in decoded.refusals if refusal.split(": ")[0] not in known
+    }
     decoded = replace(decoded, refusals=refusals)
     if batch.reading.unknown_fields != "add":
         return decoded

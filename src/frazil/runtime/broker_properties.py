@@ -20,9 +20,9 @@ def render(properties: Mapping[str, str]) -> str:
     return "".join(one if one.isascii() else _units(one) for one in text.replace("\\", "\\\\"))
 
 
-def _units(letter: str) -> str:
+def _units(character: str) -> str:
     """Returns a character as one or two escaped UTF-16 units."""
-    raw = letter.encode("utf-16-be")
+    raw = character.encode("utf-16-be")
     return "".join(f"\\u{raw[at : at + 2].hex()}" for at in range(0, len(raw), 2))
 
 

@@ -96,8 +96,8 @@ def code_archive() -> Path:
     try:
         return _cached(_CODE, key.hexdigest(), lambda: _with_compiled(files))
     except subprocess.SubprocessError as error:
-        said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else ""
-        log.warning("decoder_not_compiled", reason=(said or str(error)).splitlines()[-1])
+        output = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else ""
+        log.warning("decoder_not_compiled", reason=(output or str(error)).splitlines()[-1])
         return _cached(_CODE, plain, lambda: files)
 
 

@@ -65,7 +65,7 @@ def _respelt(spec: TableSpec, name: str, other: str, is_there: bool) -> SpecErro
         message = f"`columns` declares `{name}`, and the table has `{other}`, which differs only in letter case"
         return SpecError(message, remedy=f"write `{other}` under `columns`, as the table has it", where=spec.name)
     message = (
-        f"`columns` declares `{other}` and `{name}`, which differ only in letter case: engines cannot tell them apart"
+        f"`columns` declares `{other}` and `{name}`, which differ only in letter case: engines cannot distinguish them"
     )
     remedy = f"give one of them another name, such as `{name}_2: {{type: …, field: {name}}}`"
     return SpecError(message, remedy=remedy, where=spec.name)

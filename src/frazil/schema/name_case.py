@@ -15,16 +15,18 @@ from frazil.schema.selection import Path, list_with, map_with
 
 
 @lru_cache(maxsize=65_536)
-def fold(name: str) -> str:
+def fold_case(name: str) -> str:
     """Returns the name without case, as Java's `equalsIgnoreCase` compares names."""
     if name.isascii():
         return name.lower()
-    return "".join(_one(_one(letter, letter.upper()), _one(letter, letter.upper()).lower()) for letter in name)
+    return "".join(
+        _one(_one(character, character.upper()), _one(character, character.upper()).lower()) for character in name
+    )
 
 
-def _one(letter: str, changed: str) -> str:
-    """Returns the changed letter, unless it became several."""
-    return changed if len(changed) == 1 else letter
+def _one(character: str, changed: str) -> str:
+    """Returns the changed character, unless it became several."""
+    return changed if len(changed) == 1 else character
 
 
 class Spellings:
@@ -40,17 +42,17 @@ class Spellings:
         """Adds a name."""
         if name not in self._names:
             self._names[name] = None
-            self._folded.setdefault(fold(name), []).append(name)
+            self._folded.setdefault(fold_case(name), []).append(name)
 
     def others(self, name: str) -> list[str]:
         """Returns the names that differ from `name` in case alone."""
-        return [other for other in self._folded.get(fold(name), ()) if other != name]
+        return [other for other in self._folded.get(fold_case(name), ()) if other != name]
 
     def find(self, name: str) -> str | None:
         """Returns the name that matches `name`; None where there is none, or where several differ in case alone."""
         if name in self._names:
             return name
-        others = self._folded.get(fold(name), ())
+        others = self._folded.get(fold_case(name), ())
         return others[0] if len(others) == 1 else None
 
 
@@ -60,7 +62,7 @@ def conflict_reason(path: Path, others: Iterable[str]) -> str:
     """
     names = " and ".join(f"`{other}`" for other in others)
     what = (
-        f"field {'.'.join(path)} differs from {names} only in letter case, and engines cannot tell such columns apart"
+        f"field {'.'.join(path)} differs from {names} only in letter case, and engines cannot distinguish such columns"
     )
     return f"{what}: {column_settings(path)}"
 
@@ -109,12 +111,12 @@ def merge_spellings(kind: IcebergType, unite: Callable[[IcebergType, IcebergType
         return kind
     found: dict[str, NestedField] = {}
     for member in kind.fields:
-        inner, first = merge_spellings(member.field_type, unite), found.get(fold(member.name))
+        inner, first = merge_spellings(member.field_type, unite), found.get(fold_case(member.name))
         if first is None:
-            found[fold(member.name)] = member.model_copy(update={"field_type": inner})
+            found[fold_case(member.name)] = member.model_copy(update={"field_type": inner})
         else:
             united = unite(first.field_type, inner)
-            found[fold(member.name)] = first.model_copy(update={"field_type": united, "required": False})
+            found[fold_case(member.name)] = first.model_copy(update={"field_type": united, "required": False})
     return kind if len(found) == len(kind.fields) and _is_same(kind, found) else type(kind)(*found.values())
 
 

@@ -25,7 +25,7 @@ from frazil.schema.evolve import (
     type_at,
     widest,
 )
-from frazil.schema.name_case import column_settings, fold
+from frazil.schema.name_case import column_settings, fold_case
 from frazil.schema.selection import Path, Selection, is_empty_type, list_with, map_with
 from frazil.types import RESERVED_COLUMNS
 
@@ -357,10 +357,10 @@ def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path
         known, inner = old.get(member.field_id), (*path, member.name)
         name = known.name if known is not None else change_case(member.name, case)
         doc = known.doc if known is not None else member.doc if name == member.name else doc_of((member.name,))
-        if known is None and fold(name) in taken:
-            both = f"{format_path((*path, taken[fold(name)]))} and {format_path(inner)}"
+        if known is None and fold_case(name) in taken:
+            both = f"{format_path((*path, taken[fold_case(name)]))} and {format_path(inner)}"
             raise NameConflict(f"the fields {both} would share the column {name}: {column_settings(inner)}")
-        taken.setdefault(fold(name), member.name)
+        taken.setdefault(fold_case(name), member.name)
         of = _in_table(member.field_type, old, case, inner)
         members.append(member.model_copy(update={"name": name, "doc": doc, "field_type": of}))
     return type(kind)(*members)
@@ -405,7 +405,7 @@ class _Plan:
                 self._add_inside((column, *path[cut:]), pruned, path)
                 return
         cut = min(len(path), self._shaping.depth + 1)
-        first = self._by_folded_path.setdefault(tuple(map(fold, path[:cut])), path[:cut])
+        first = self._by_folded_path.setdefault(tuple(map(fold_case, path[:cut])), path[:cut])
         wrapped, known = _wrapped(pruned, path[cut:]), self._new.get(first)
         # Of names that differ in case alone the first one names the column, with the first type.
         united = _united(known, wrapped, path) if known is None or first == path[:cut] else widest(known, wrapped)
@@ -444,11 +444,11 @@ class _Plan:
         """Returns the requested columns, and the docs of columns that name the field that feeds them."""
         requested_fields = {path: dict(members) for path, members in self._inside.items()}
         docs: dict[str, str] = {}
-        claimed = {fold(name): path for name, path in self._bound.items() if path is not None}
+        claimed = {fold_case(name): path for name, path in self._bound.items() if path is not None}
         for path, kind in self._new.items():
             name = self._shaping.column_name(path)
             self._check_name(name, path, claimed)
-            claimed[fold(name)] = path
+            claimed[fold_case(name)] = path
             old = self._known.get(name)
             if old is None:
                 requested_fields.setdefault((), {})[name] = kind
@@ -457,10 +457,10 @@ class _Plan:
         return requested_fields, docs
 
     def _check_name(self, name: str, path: Path, claimed: Mapping[str, Path]) -> None:
-        if fold(name) in claimed:
-            both = f"{format_path(claimed[fold(name)])} and {format_path(path)}"
+        if fold_case(name) in claimed:
+            both = f"{format_path(claimed[fold_case(name)])} and {format_path(path)}"
             raise NameConflict(f"the fields {both} would share the column {name}")
-        if fold(name) in map(fold, self._own):
+        if fold_case(name) in map(fold_case, self._own):
             raise NameConflict(
                 f"field {format_path(path)}: the table has a column {name} that is not for fields of records"
             )
@@ -469,7 +469,7 @@ class _Plan:
 
 def check_reserved(name: str, path: Path) -> None:
     """Raises NameConflict for a field whose column would have the name of one of Iceberg's metadata columns."""
-    if fold(name) in RESERVED_COLUMNS:
+    if fold_case(name) in RESERVED_COLUMNS:
         raise NameConflict(
             f"field {format_path(path)}: {name} is the name of one of Iceberg's metadata columns: {column_settings(path)}"
         )

@@ -167,7 +167,7 @@ def _has_text(kind: IcebergType) -> bool:
 def _check_header_value(column: ColumnSpec, value: ValueSpec) -> None:
     name, types = column.name, _TYPES_OF.get(value.format)
     if column.header is None:
-        message = f"`columns.{name}.value` says what a header's bytes are, and the column is of none"
+        message = f"`columns.{name}.value` describes the bytes of a header, and the column has no header"
         raise SpecError(message, remedy="write `header: NAME`, or remove it")
     if types is not None and not isinstance(column.type, types):
         message = f"`columns.{name}`: a header of the format {value.format} cannot be a `{column.type}`"

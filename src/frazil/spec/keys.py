@@ -2,7 +2,7 @@
 
 A key is declared once, as the field of a model that it fills: the type or its `Form`, the default, and the meaning in the
 docstring below the field. Readers, JSON Schema and the reference page take everything from there. A reader notes a problem
-and continues with a stand-in, so that one run finds many mistakes; a file with a problem gives no spec.
+and continues with a placeholder, so that one run finds many mistakes; a file with a problem gives no spec.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Key:
-    """One key of the file. A key that is promised but not built stays declared, so that it is told from a misspelt one."""
+    """One key of the file. A planned key is declared too, so that it is not taken for a misspelt one."""
 
     #: How the value is written; None where it is one of `choices` and nothing else.
     form: Form | None = None
@@ -112,7 +112,7 @@ def _declared(field: FieldInfo) -> list[Key]:
 
 
 def _complete(key: Key, name: str, field: FieldInfo) -> Key:
-    """The key with what the model's field says of it."""
+    """Returns the key with the settings of the model's field."""
     choices = key.choices
     if key.form is None and not choices:
         words = (True, False) if field.annotation is bool else _words_of(field.annotation)
@@ -428,7 +428,7 @@ def _word(node: Node) -> Word | None:
 
 
 def _is_one_of(word: Word, words: tuple[Word, ...]) -> bool:
-    """Membership that tells 1 from true."""
+    """Whether `word` is one of `words`, with 1 and true distinct."""
     return any(word == other and type(word) is type(other) for other in words)
 
 

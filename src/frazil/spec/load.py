@@ -25,7 +25,7 @@ from frazil.spec.tables import check_dotted_name, read_defaults, read_table
 from frazil.spec.topics import read_selectors
 
 LOCAL_DIRECTORY = "frazil-data"
-"""Where catalog, warehouse and state are unless the file says otherwise, in the current working directory."""
+"""The default folder of catalog, warehouse and state, in the current working directory."""
 
 
 def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> PipelineSpec:

@@ -1,4 +1,4 @@
-"""How a table's files are arranged: the terms of `partition_by` and `sort_by`, read and checked as far as the file tells.
+"""The terms of `partition_by` and `sort_by`, read and checked against the columns that the pipeline file declares.
 
 Iceberg calls a column or a function of one a *term*. Whether a column is there, and what type it has, is often known only
 when the table is: see `catalog.layout`.
@@ -139,7 +139,7 @@ def parse_sort(text: str) -> SortTerm:
 
 
 def read_partition_by(entry: Entry | None, problems: Problems) -> tuple[PartitionTerm, ...] | None:
-    """The terms of `partition_by`; none of them for an empty list. None: the file says nothing of it."""
+    """The terms of `partition_by`; none of them for an empty list. None without the key."""
     if entry is None:
         return None
     terms: list[PartitionTerm] = []
@@ -171,7 +171,7 @@ def _ways(sort: SortTerm) -> tuple[bool, bool]:
 
 
 def _texts(entry: Entry, problems: Problems) -> list[tuple[str, int]]:
-    """One term may stand alone, without a list."""
+    """Returns the texts and lines of the terms; one term may be written without a list."""
     alone = isinstance(entry.value, Scalar) and entry.value.kind == "text"
     nodes = (entry.value,) if alone else read_items(entry.value, entry.key, problems)
     if isinstance(entry.value, Items) and not nodes:

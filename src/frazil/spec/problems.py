@@ -46,7 +46,7 @@ class Problems:
         self._found: dict[tuple[bool, int, str, str], None] = {}
 
     def add(self, line: int, message: str, remedy: str, *, is_cause: bool = False) -> None:
-        """Notes a problem at the 1-based `line`, once: what `defaults` says is read for every table. is_cause: others,
+        """Notes a problem at the 1-based `line`, once: the keys of `defaults` are read for every table. is_cause: others,
         such as a missing key, may come of it.
         """
         self._found[not is_cause, line, message, remedy] = None
@@ -59,7 +59,7 @@ class Problems:
         *args: _Given.args,
         **kwargs: _Given.kwargs,
     ) -> _Read | _Fallback:
-        """What `read` gives; if it raises a SpecError, that is noted at `line` and `fallback` stands in."""
+        """Returns the result of `read`; if it raises a SpecError, notes that at `line` and returns `fallback`."""
         try:
             return read(*args, **kwargs)
         except SpecError as error:

@@ -1,6 +1,6 @@
 """Secrets: references to them, `${env:NAME}` and `${file:PATH}` inside a string, and the forms of those written literally.
 
-Every value that was put in is remembered, so that it can be taken out of anything that is printed. A password that is
+Every value that was put in is remembered, so that it can be removed from all output. A password that is
 written into the file itself is remembered too, where the name of its key or its form gives it away. One list of names and
 forms serves the pipeline file, the properties that a catalog vends, and Spark, which leaves them out of its plans.
 """
@@ -108,7 +108,7 @@ class Secrets:
 
 def _is_not_utf8(value: str) -> bool:
     """Whether the text stands for bytes that are no UTF-8, as Python decodes the environment."""
-    return any("\ud800" <= letter <= "\udfff" for letter in value)
+    return any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _read_file(name: str) -> str:

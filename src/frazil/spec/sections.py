@@ -63,7 +63,7 @@ _ON_A_CURVE = (
 
 
 def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dict[str, str]:
-    """Kafka's client properties; the isolation level is `read_committed` unless the file says otherwise."""
+    """Kafka's client properties; the isolation level is `read_committed` by default."""
     if entry is None:
         return {}
 
@@ -280,7 +280,7 @@ def _absolute_path(warehouse: str) -> str:
 def read_maintenance(
     entry: Entry | None, inherited: MaintenanceSpec, problems: Problems, keys: Mapping[str, Key] = MAINTENANCE_KEYS
 ) -> MaintenanceSpec:
-    """Table care as the file wants it; what it leaves out is `inherited`. keys: those that are known here."""
+    """Table maintenance in the pipeline file; missing keys are those of `inherited`. keys: those that are known here."""
     if entry is None:
         return inherited
     switch = _switch(entry, problems)

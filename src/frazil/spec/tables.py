@@ -183,7 +183,7 @@ def _known_columns(
 
 
 def _read_layout(fields: Fields, known: _Known) -> dict[str, Any]:
-    """`partition_by` and `sort_by`, checked against the columns whose types the file tells."""
+    """`partition_by` and `sort_by`, checked against the columns whose types the file declares."""
     partition_by = read_partition_by(fields.get("partition_by"), fields.problems)
     sort_by = read_sort_by(fields.get("sort_by"), fields.problems)
     terms = [*(partition_by or ()), *(sort.term for sort in sort_by or ())]

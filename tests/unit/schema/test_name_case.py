@@ -14,7 +14,7 @@ from frazil.catalog.layout import Layout
 from frazil.ingest.state.status import RunState
 from frazil.ops.plan import describe_type
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
-from frazil.schema.name_case import Spellings, fold
+from frazil.schema.name_case import Spellings, fold_case
 from frazil.spec.columns import parse_path
 from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
@@ -69,7 +69,7 @@ def make(scene: Scene | Scenario, table: str = "n.a", **columns: str) -> None:
     ],
 )
 def test_names_are_folded_as_engines_fold_them(one: str, other: str, are_one: bool) -> None:
-    assert (fold(one) == fold(other)) is are_one
+    assert (fold_case(one) == fold_case(other)) is are_one
 
 
 def test_a_name_stands_for_itself_or_for_the_only_other_spelling() -> None:

@@ -167,7 +167,7 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
         ),
         (
             "columns: {a: {type: long, field: b, value: {format: json}}}",
-            "`columns.a.value` says what a header's bytes are, and the column is of none",
+            "`columns.a.value` describes the bytes of a header, and the column has no header",
             "write `header: NAME`, or remove it",
         ),
         (

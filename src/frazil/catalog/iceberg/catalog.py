@@ -407,7 +407,7 @@ class IcebergCatalog:
         """Returns the progress of a commit on the main branch; None where it is not there. All snapshots up to the
         sequence number `newest` existed before the commit.
 
-        Raises: UnavailableError where snapshots that would tell have been expired.
+        Raises: UnavailableError where the snapshots that show it have been expired.
         """
         java = self._tables[commit.table]
         snapshot = java.currentSnapshot()

@@ -229,12 +229,12 @@ def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: An
         cache.add(name, table)
         tasks.stageTasks(table, name, jvm.java.util.ArrayList(group.fileScanTasks()))
         rows, cores = spark.read.format("iceberg").option("scan-task-set-id", name), _cores(spark)
-        frame = rows.option("split-size", str(group.inputSplitSize())).option("file-open-cost", "0").load(name)
-        frame, is_mixed = frame.coalesce(cores), _is_mixed(table, group)
+        scan = rows.option("split-size", str(group.inputSplitSize())).option("file-open-cost", "0").load(name)
+        scan, is_mixed = scan.coalesce(cores), _is_mixed(table, group)
         if not is_mixed:
-            frame = _ordered(frame, order.columns, min(cores, int(group.expectedOutputFiles())))
+            scan = _ordered(scan, order.columns, min(cores, int(group.expectedOutputFiles())))
         options = _writing(group, is_mixed, order.is_other, _largest_file(group, cores))
-        writer = frame.write.format("iceberg")
+        writer = scan.write.format("iceberg")
         for option, value in {"rewritten-file-scan-task-set-id": name, **options}.items():
             writer = writer.option(option, value)
         writer.mode("append").save(name)
@@ -282,13 +282,13 @@ def _writing(group: Any, is_mixed: bool, is_other_order: bool, largest_bytes: in
     }
 
 
-def _ordered(frame: DataFrame, order: Sequence[tuple[str, bool]], files: int) -> DataFrame:
+def _ordered(scan: DataFrame, order: Sequence[tuple[str, bool]], files: int) -> DataFrame:
     if not order:
-        return frame
-    columns: list[Column] = [frame[name].desc() if is_down else frame[name].asc() for name, is_down in order]
+        return scan
+    columns: list[Column] = [scan[name].desc() if is_down else scan[name].asc() for name, is_down in order]
     if files > 1:
-        frame = frame.repartitionByRange(files, *columns)
-    return frame.sortWithinPartitions(*columns)
+        scan = scan.repartitionByRange(files, *columns)
+    return scan.sortWithinPartitions(*columns)
 
 
 def _columns(java: Any, wanted: Sequence[str]) -> list[tuple[str, bool]]:

@@ -47,9 +47,9 @@ class Merger:
         if not tasks:
             return [None] * len(parts)
         numbers = self._spark.range(0, len(tasks), 1, min(self._cores, len(tasks)))
-        frame: Any = numbers.mapInArrow(partial(_merged, self._merge, tasks), "number long, done binary")
+        results: Any = numbers.mapInArrow(partial(_merged, self._merge, tasks), "number long, done binary")
         # Through py4j: PySpark's own way leaves a socket open for each result until it is garbage-collected.
-        found = {int(row.getLong(0)): pickle.loads(row.get(1)) for row in each(frame._jdf.collectAsList())}
+        found = {int(row.getLong(0)): pickle.loads(row.get(1)) for row in each(results._jdf.collectAsList())}
         done = iter(found[number] for number in range(len(tasks)))
         return [self._as_set([next(done) for _ in mine]) if mine else None for mine in parts]
 

@@ -40,7 +40,9 @@ def open_with_json_schema(
     refusals = refused_changes(reading, table, row, schema_id)
     known = {refusal.split(": ")[1] for refusal in refusals}
     # Fields that are not in the schema are refused too.
-    refusals |= {f"schema {schema_id}: {said}" for said in decoded.refusals if said.split(": ")[0] not in known}
+    refusals |= {
+        f"schema {schema_id}: {refusal}" for refusal in decoded.refusals if refusal.split(": ")[0] not in known
+    }
     decoded = replace(decoded, refusals=refusals)
     if reading.unknown_fields != "add":
         return decoded

@@ -87,7 +87,7 @@ def _skip_escape(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def scan_string(i: int, end: int) -> tuple[int, int]:
-    """Returns the address of the closing quote, from the byte after the opening quote, and the kind, which tells
+    """Returns the address of the closing quote, from the byte after the opening quote, and the kind, which shows
     whether there are escapes.
     """
     kind = STRING

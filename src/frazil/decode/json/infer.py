@@ -30,7 +30,7 @@ from frazil.decode.json.times import type_of_texts
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import U8
 from frazil.name_length import is_long, shorten
-from frazil.schema.name_case import both_reason, fold
+from frazil.schema.name_case import both_reason, fold_case
 from frazil.schema.selection import EVERY_MEMBER
 
 MAX_INFERRED_DEPTH = 60
@@ -91,7 +91,7 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
         return None
-    hint = texts.hints.get(tuple(map(fold, path))) if texts.hints else None
+    hint = texts.hints.get(tuple(map(fold_case, path))) if texts.hints else None
     if hint == "moment" and not texts.is_extended:
         hint = "string"
     if len(families) > 1 or (hint is not None and hint not in families):
@@ -149,7 +149,7 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
             there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
             texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
             continue
-        groups.setdefault(fold(name), []).append((name, column))
+        groups.setdefault(fold_case(name), []).append((name, column))
     found = []
     for group in groups.values():
         name, column = group[0]

@@ -24,7 +24,7 @@ from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES, Slices, Texts, all_members
 from frazil.decode.rescue import rescued_column
-from frazil.schema.name_case import fold
+from frazil.schema.name_case import fold_case
 from frazil.schema.selection import Selection
 
 FAULTS = {
@@ -222,7 +222,7 @@ def texts_of(
 
 def _by_spelling(hints: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
     """Returns the hints by path in lower case: names that differ in case alone are one field."""
-    return {tuple(map(fold, path)): kind for path, kind in hints}
+    return {tuple(map(fold_case, path)): kind for path, kind in hints}
 
 
 def _buffer(values: pa.BinaryArray) -> NDArray[Any]:

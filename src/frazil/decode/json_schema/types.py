@@ -86,7 +86,7 @@ def read_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) ->
 
     Raises: UnusableSchema for a text that is no JSON Schema of an object, refers to an absent schema, or exceeds the
     limits: 1 MiB, 64 levels, 2,000 fields. Source: JSON Schema drafts 4 to 2020-12, as validators read them; OpenAPI's
-    and Kafka Connect's additions where the table says so.
+    and Kafka Connect's additions where the table names them.
     """
     try:
         documents = Documents(text, references)
@@ -191,7 +191,7 @@ class _Reading:
         return Open("its object names no properties")
 
     def _property(self, node: Node, name: str, part: Any, depth: int) -> Kind:
-        if any("\ud800" <= letter <= "\udfff" for letter in name):
+        if any("\ud800" <= character <= "\udfff" for character in name):
             return Open("its name has half of a surrogate pair, which is no text")
         return self.read(node.enter(part), depth + 1)
 

@@ -28,7 +28,7 @@ _INCOMPLETE = Fault("malformed", "a required field of a nested message is missin
 _TOO_DEEP = Fault("too_deep", "messages are nested more than 100 levels deep, or Any too often in Any")
 _TOO_LARGE = Fault("too_large", f"the JSON of a message would have more than {MAX_JSON_VALUES:,} values: split it")
 _ANY = "google.protobuf.Any"
-_MAX_ANYS = 32  # The parser counts levels anew inside of each.
+_MAX_ANYS = 32  # The parser counts levels from zero inside each.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 

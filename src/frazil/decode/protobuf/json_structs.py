@@ -2,7 +2,7 @@
 
 Many topics have such fields, and Protobuf's library takes 30 times as long (docs/decisions/0029-json-text-by-libraries.md).
 Declined, for the library to decide: bytes that are no such message, numbers that have no JSON, and what only the
-library's parser puts together (a key that comes twice, a Value with two members, unknown fields, tags of several bytes).
+library's parser merges (a key that comes twice, a Value with two members, unknown fields, tags of several bytes).
 
 A place is the first byte (from `base`) times 2**32 plus the length.
 """
