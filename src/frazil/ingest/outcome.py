@@ -52,6 +52,7 @@ class Reload:
     again.
     """
 
+    #: The error of the commit or of the read.
     error: ConflictError
 
 
@@ -59,6 +60,7 @@ class Reload:
 class Retry:
     """A service did not answer: the table backs off, is loaded, and is planned again."""
 
+    #: The error of the service.
     error: UnavailableError
 
 
@@ -66,6 +68,7 @@ class Retry:
 class Stop:
     """Another attempt would fail as well: the table stops, or all tables where `error` concerns the process."""
 
+    #: The error that another attempt would repeat.
     error: BaseException
 
 

@@ -158,6 +158,7 @@ class _Pool:
 
     @property
     def has_place(self) -> bool:
+        """Whether another piece of work may start."""
         until_s = self.clock.monotonic_s() - self.limits.slow_s
         quick = sum(began_s > until_s for began_s in self.began_s.values())
         return quick < self.limits.places and len(self.began_s) < self.limits.most
