@@ -29,7 +29,7 @@ class Discovery:
         self.tables: dict[str, Table] = {table.name: Table(table) for table in spec.tables}
         self._found: dict[str, TopicDescription] = {}
         self._behind: set[str] = set()
-        self._has_looked = False
+        self._has_topics = False
         self._owner_of_dead_letter_table: dict[str, str] = {}
 
     def refresh_topics(self) -> None:
@@ -53,7 +53,7 @@ class Discovery:
                 self._behind.add(known.name)
             else:
                 self._match(known, found)
-        self._has_looked = True
+        self._has_topics = True
         writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
 
@@ -256,7 +256,7 @@ class Discovery:
         table.offsets.topics = {n: t for n, t in found.items() if any(s.matches(n) for s in table.spec.topics)}
         if table.offsets.at_start is None and table.offsets.topics:
             # `latest` means records produced after the start: of a topic that was created since then that is every record.
-            is_late = self._has_looked and table.spec.start.kind == "latest"
+            is_late = self._has_topics and table.spec.start.kind == "latest"
             table.offsets.at_start = frozenset() if is_late else frozenset(table.partitions())
         _forget_recreated(table)
 

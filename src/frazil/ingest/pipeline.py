@@ -67,7 +67,7 @@ class Pipeline:
 
     def finish(self, planned: Planned, report: TaskReport) -> Outcome:
         """Commits the batch, unless its report requires another step first; its files are deleted then."""
-        step = self._read_again(planned, report) or self._hold_back(planned, report)
+        step = self._read_again(planned, report) or self._check_rows(planned, report)
         if step is None:
             return self._commit(planned, report)
         self._delete_files(planned.table, report)
@@ -94,7 +94,7 @@ class Pipeline:
             return partial(self._update_schema, planned, report)
         return None
 
-    def _hold_back(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
+    def _check_rows(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
         """Returns the first step that must precede the commit of rows which were read; None where they may be
         committed.
         """

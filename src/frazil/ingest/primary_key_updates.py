@@ -22,7 +22,7 @@ log = structlog.get_logger("frazil")
 
 # The source sends both parts at once, and repeats records without a pause.
 WAITED_MS = 60_000
-LOOK_AGAIN_S = 10.0
+SEARCH_AGAIN_S = 10.0
 PENDING = "a primary-key update is incomplete: its other part is not in Kafka yet"
 
 
@@ -184,8 +184,8 @@ def _wait_for_other_part(planned: Planned, clock: Clock, are_old: bool) -> None:
     ends = {partition: planned.ends.get(partition, -1) for partition in watched}
     table.offsets.cut = None
     is_all = all(planned.reach.get(partition, end) >= end for partition, end in planned.ends.items())
-    until_s = clock.monotonic_s() + LOOK_AGAIN_S
-    table.offsets.waiting = Waiting(planned.position, ends, until_s, LOOK_AGAIN_S, keeps_run=are_old and is_all)
+    until_s = clock.monotonic_s() + SEARCH_AGAIN_S
+    table.offsets.waiting = Waiting(planned.position, ends, until_s, SEARCH_AGAIN_S, keeps_run=are_old and is_all)
     table.status.run_state, table.status.reason, table.status.remedy, table.status.where = (
         RunState.WAITING,
         PENDING,

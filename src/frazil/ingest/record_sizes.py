@@ -11,7 +11,7 @@ from frazil.report.task_report import TaskReport
 
 ASSUMED_SHARE = 1 / 6
 # A smaller file is mostly footer, which shows nothing about a large one.
-LEAST_TELLING_BYTES = 32 * 1024
+LEAST_TYPICAL_BYTES = 32 * 1024
 # Estimates are never exact: a file that is planned a little too small is one file, one that is too large becomes two.
 AIM = 0.95
 # Memory of a column with or without a value, and of the order of a change.
@@ -24,7 +24,7 @@ def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
     if (
         not report.written.data
         or not report.counts.record_count
-        or written < LEAST_TELLING_BYTES * len(report.written.data)
+        or written < LEAST_TYPICAL_BYTES * len(report.written.data)
     ):
         return known
     found = written / report.counts.record_count
@@ -33,7 +33,7 @@ def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
 
 def stored_row_bytes(size: TableSize | None) -> float | None:
     """Returns the size of a row in the stored table, in bytes; None where its files are small."""
-    if size is None or not size.row_count or size.size_bytes < LEAST_TELLING_BYTES * size.file_count:
+    if size is None or not size.row_count or size.size_bytes < LEAST_TYPICAL_BYTES * size.file_count:
         return None
     return size.size_bytes / size.row_count
 

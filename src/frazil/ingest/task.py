@@ -109,7 +109,7 @@ def has_few_headers(job: Job) -> bool:
     return not any(one.needs_headers or one.dead_letters or "headers" in one.metadata_fields for one in targets)
 
 
-def _look(topic: str, target: TableTarget, records: Mapping[str, pa.Array]) -> Decoded:
+def _decode_only(topic: str, target: TableTarget, records: Mapping[str, pa.Array]) -> Decoded:
     """Returns the decoded records, without adding to the results of the task."""
     if target.changes is None:
         found = read_records(target, records, limit=0).decoded
@@ -313,7 +313,9 @@ class _TableRun:
 
     def _by_rows(self, topic: str, columns: Mapping[str, pa.Array], decoded: Decoded) -> Decoded:
         """Returns the records with the columns that only rows show; a second read of bad records requests none."""
-        return fields_requested_by_rows(self.target, columns, decoded, partial(_look, topic)) if topic else decoded
+        return (
+            fields_requested_by_rows(self.target, columns, decoded, partial(_decode_only, topic)) if topic else decoded
+        )
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
         if self.target.dead_letters is not None and read.decoded.refused.any():

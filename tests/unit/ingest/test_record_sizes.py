@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from frazil.catalog.port import TableSize
 from frazil.ingest.job import slices_of
 from frazil.ingest.record_sizes import (
-    LEAST_TELLING_BYTES,
+    LEAST_TYPICAL_BYTES,
     buffered_row_bytes,
     learn_row_bytes,
     records_per_file,
@@ -33,8 +33,8 @@ def test_the_first_files_replace_the_assumption_and_later_ones_count_by_half() -
 
 
 def test_files_that_are_mostly_footer_and_batches_without_files_tell_nothing() -> None:
-    assert learn_row_bytes(100, _report(10, LEAST_TELLING_BYTES - 1)) == 100
-    assert learn_row_bytes(100, _report(10, LEAST_TELLING_BYTES, LEAST_TELLING_BYTES - 1)) == 100
+    assert learn_row_bytes(100, _report(10, LEAST_TYPICAL_BYTES - 1)) == 100
+    assert learn_row_bytes(100, _report(10, LEAST_TYPICAL_BYTES, LEAST_TYPICAL_BYTES - 1)) == 100
     assert learn_row_bytes(None, _report(0, 50_000)) is None
     assert learn_row_bytes(None, _report(1_000_000)) is None
 

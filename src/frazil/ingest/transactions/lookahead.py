@@ -29,7 +29,7 @@ AT_A_TIME = 500_000
 """The number of records that are read ahead for one batch, unless a transaction has more."""
 _MOST_RUNS = 100_000
 # Offsets that are read before a position at which no earlier batch has ended, such as `start`.
-_LOOKED_BACK = 10_000
+_RECORDS_BEFORE = 10_000
 _ENOUGH_BYTES = 32 * 1024 * 1024
 _LEAST_GROWTH = 1000
 _ROUNDS = 3
@@ -158,7 +158,7 @@ class Boundaries:
         assert self._reader is not None
         at = {partition: followed.logs[partition].start for partition in partitions if followed.logs[partition].start}
         first = self._source.beginnings(at)
-        ranges = [OffsetRange(*p, max(first.get(p, end), end - _LOOKED_BACK), end) for p, end in at.items()]
+        ranges = [OffsetRange(*p, max(first.get(p, end), end - _RECORDS_BEFORE), end) for p, end in at.items()]
         while ranges := [r for r in ranges if r.span]:
             records, reached = self._reader.read(ranges, _ENOUGH_BYTES)
             for mark in self._marks(table, followed, records, is_strict=False):
