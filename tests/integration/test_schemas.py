@@ -388,6 +388,6 @@ def test_the_gate_finds_the_subjects_of_a_topic_by_its_name(ran: Ran) -> None:
 
 def test_a_registry_that_looks_no_guids_up_gives_no_answer_and_so_makes_no_record_a_bad_one(shop: Shop) -> None:
     real = ConfluentRegistry(RegistrySpec(urls=(shop.registry.api,)))
-    with pytest.raises(UnavailableError, match=r"does not give the schema of GUID .*: 404"):
+    with pytest.raises(UnavailableError, match=r"does not return the schema of GUID .*: 404"):
         real.by_guid(str(UUID(int=shop.old)))
     real.close()

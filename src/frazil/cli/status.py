@@ -75,7 +75,7 @@ def _table(report: PipelineReport) -> Table:
     is_short = all(len(found.name) <= _LONG_NAME for found in report.tables)
     table.add_column("table", no_wrap=is_short, overflow="fold")
     table.add_column("state", no_wrap=True)
-    for name in ("lag", "complete to", "last commit", "rows", "files", "snapshots", "last maintenance"):
+    for name in ("lag", "complete to", "last commit", "rows", "files", "snapshots", "maintained"):
         table.add_column(name, justify="right", no_wrap=name not in ("lag", "files"))
     for found in report.tables:
         table.add_row(
