@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import each
@@ -220,11 +220,21 @@ def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
     return found
 
 
+def _table_cache(spark: SparkSession, jvm: Any) -> Any:
+    """Returns Iceberg's cache of tables for Spark. Its class has a static `get()` and an instance's `get(String)`; py4j
+    takes the one that the JVM lists first, which depends on the class archive.
+    """
+    new_array = cast(Any, spark.sparkContext)._gateway.new_array
+    of_class = jvm.java.lang.Class.forName("org.apache.iceberg.spark.SparkTableCache")
+    no_types, no_values = new_array(jvm.java.lang.Class, 0), new_array(jvm.java.lang.Object, 0)
+    return of_class.getMethod("get", no_types).invoke(None, no_values)
+
+
 def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: Any) -> Any:
     """Returns the files that one group becomes, uncommitted."""
     own = jvm.org.apache.iceberg.spark
     name = str(jvm.java.util.UUID.randomUUID())
-    cache, tasks, results = own.SparkTableCache.get(), own.ScanTaskSetManager.get(), own.FileRewriteCoordinator.get()
+    cache, tasks, results = _table_cache(spark, jvm), own.ScanTaskSetManager.get(), own.FileRewriteCoordinator.get()
     try:
         cache.add(name, table)
         tasks.stageTasks(table, name, jvm.java.util.ArrayList(group.fileScanTasks()))
