@@ -33,7 +33,18 @@ PYTHON_VARIABLE = "FRAZIL_PYTHON"
 """Environment variable of executors: the Python version that the packages are for."""
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_ROOTS = ("numba", "numpy", "pandas", "protobuf", "pyarrow", "pydantic", "pyiceberg", "pyiceberg-core", "pyyaml", "xxhash")
+_ROOTS = (
+    "numba",
+    "numpy",
+    "pandas",
+    "protobuf",
+    "pyarrow",
+    "pydantic",
+    "pyiceberg",
+    "pyiceberg-core",
+    "pyyaml",
+    "xxhash",
+)
 # Only PyIceberg's command line needs them.
 _NOT_SHIPPED = {"click", "rich"}
 _LEFT_OUT_FOLDERS = {"__pycache__", "tests", "include", "bin"}
