@@ -16,7 +16,6 @@ from frazil.ingest.isolate import Found
 from frazil.ingest.outcome import Committed
 from frazil.ingest.plan import slowed_s
 from frazil.ingest.services import Pace
-from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Waiting
 from frazil.report.task_report import TaskReport
@@ -50,8 +49,7 @@ def wait_for_transaction(planned: Planned, now_s: float) -> None:
             else FIRST_WAIT_S
         )
     table.offsets.waiting = Waiting(planned.position, ends, now_s + pause_s, pause_s)
-    table.status.set(RunState.WAITING, None)
-    table.status.reason = INCOMPLETE_TRANSACTION
+    table.status.wait_for(INCOMPLETE_TRANSACTION)
 
 
 def log_recreated(before: TableState | None, table: Table) -> None:

@@ -11,7 +11,6 @@ import structlog
 
 from frazil.clock import Clock
 from frazil.ingest.batch import Planned
-from frazil.ingest.state.status import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.report.task_report import TaskReport
@@ -186,9 +185,4 @@ def _wait_for_other_part(planned: Planned, clock: Clock, are_old: bool) -> None:
     is_all = all(planned.reach.get(partition, end) >= end for partition, end in planned.ends.items())
     until_s = clock.monotonic_s() + SEARCH_AGAIN_S
     table.offsets.waiting = Waiting(planned.position, ends, until_s, SEARCH_AGAIN_S, keeps_run=are_old and is_all)
-    table.status.run_state, table.status.reason, table.status.remedy, table.status.where = (
-        RunState.WAITING,
-        PENDING,
-        "",
-        "",
-    )
+    table.status.wait_for(PENDING)

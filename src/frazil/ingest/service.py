@@ -422,7 +422,7 @@ class Service:
             self._leaderless.add(table.name)
             table.status.set(RunState.BACKING_OFF, no_leader(silent[0]))
         elif is_over and table.status.run_state is not RunState.WAITING:
-            table.status.set(RunState.WAITING, None)
+            table.status.set(RunState.WAITING)
 
     def _start(self, planned: list[Planned]) -> None:
         if self._is_ending:
@@ -457,7 +457,7 @@ class Service:
             p.table.schedule.in_flight = True
             p.table.schedule.last_batch_at_s = p.planned_at_s
             p.table.schedule.read_with = tables_read_with(p.batch, (one.batch for one in planned))
-            p.table.status.set(RunState.RUNNING, None)
+            p.table.status.set(RunState.RUNNING)
             beside = sorted(p.table.schedule.read_with)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, shared_with=beside)
         self._reading |= {p.table.name: p for p in planned}

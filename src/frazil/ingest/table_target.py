@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 
-from frazil.decode.settings import Framing, Reading, WriterSchema
+from frazil.decode.settings import Framing, Reading
 from frazil.decode.wire_format import KEY_HEADER
 from frazil.ingest.table_settings import envelope_of, key_column_of, own_columns, shaping_of
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
@@ -163,12 +163,6 @@ def _header_reading(table: Table, column: str, value: ValueSpec) -> Reading:
         may_widen=False,
         on_bad=table.spec.on_bad_record,
     )
-
-
-def _schemas_of(table: Table, prefix: str) -> tuple[tuple[str, WriterSchema], ...]:
-    """Returns the schemas whose ids begin with `prefix`, by id without the prefix."""
-    found = sorted(item for item in table.schema.schemas.items() if item[0].startswith(prefix))
-    return tuple((name.removeprefix(prefix), schema) for name, schema in found)
 
 
 def target_file_size(table: Table) -> int:
