@@ -16,8 +16,7 @@ import fastavro
 import pyarrow as pa
 from pyiceberg.types import IcebergType, LongType, StringType
 
-from frazil.decode.envelope import Envelope
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.rows.read import read_records
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import METADATA_COLUMNS, MetadataField

@@ -19,8 +19,7 @@ import pyarrow as pa
 from bench.records import make_pool
 from bench.wide import make_wide_pool
 from frazil.decode.json.records import infer_json
-from frazil.rows.project import decode_rows
-from frazil.rows.shape import shape_rows
+from frazil.rows.project import decode_rows, shape_rows
 from frazil.schema.evolve import new_schema
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import UnavailableError
 from frazil.ingest.isolate import Found, load_found, search
-from frazil.ingest.shared_reads import read_once
+from frazil.ingest.plan import read_once
 from frazil.ingest.task import Job, run_task, source_columns
 from frazil.ingest.workers import Done
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
-from frazil.report.task_report import TaskReport, load_report
+from frazil.report import TaskReport, load_report
 from frazil.types import Batch, OffsetRange
 from frazil.upsert.lookup.delete_files import read_deletes
 from frazil.write.plain_target import plain_target

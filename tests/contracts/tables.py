@@ -9,7 +9,7 @@ from pyiceberg.types import LongType, NestedField, StructType
 from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.ingest.table import Table
-from frazil.rows.shape import shape_rows
+from frazil.rows.project import shape_rows
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.types import Commit, DataFile, Progress, Watermark

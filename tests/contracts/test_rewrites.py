@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from frazil.catalog.history import LoggedSnapshot
 from frazil.catalog.port import Catalog, Rewrite
+from frazil.catalog.progress import LoggedSnapshot
 from frazil.errors import ConflictError, UnavailableError
 from tests.contracts.catalogs import Lake
 from tests.contracts.tables import TABLE, begin, commit_of, files_of, head_of, load, paths, plain

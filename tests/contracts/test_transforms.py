@@ -17,8 +17,7 @@ from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import PartitionTerm, check_type
 from frazil.spec.types import parse_type
-from frazil.write.partition_values import partition_texts, path_of
-from frazil.write.transforms import transformed
+from frazil.write.transforms import partition_texts, path_of, transformed
 from tests.fixtures.jvms import light_jvm
 
 pytestmark = pytest.mark.jvm

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.types import StringType
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.java_errors import is_named, java_errors, message_of, unavailable
+from frazil.catalog.iceberg.java import is_named, java_errors, message_of, unavailable
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import NotSent

@@ -12,7 +12,7 @@ import pytest
 from frazil.clock import new_id
 from frazil.ingest.job import OVERSIZED_BYTES, SparkJobs
 from frazil.ingest.task import Job
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MetadataField

@@ -14,10 +14,10 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from frazil import failpoints
-from frazil.catalog.iceberg import maintenance, table_scans
-from frazil.catalog.iceberg.table_scans import Described
+from frazil.catalog.iceberg import data_files, maintenance
+from frazil.catalog.iceberg.data_files import Described
 from frazil.catalog.maintenance_port import Compaction
-from frazil.catalog.table_folder import find_foreign_metadata
+from frazil.catalog.table_metadata import find_foreign_metadata
 from frazil.clock import SystemClock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.maintenance.plan import Mode
@@ -443,7 +443,7 @@ def test_a_look_at_very_many_files_is_taken_in_lots(lake: Lake, table: str, monk
     java = lake.java(table)
     described = Described(lake.catalog.gateway.jvm, java)
     (text,) = described.batches(java.newScan())
-    monkeypatch.setattr(table_scans, "_FILES_AT_ONCE", 3)
+    monkeypatch.setattr(data_files, "_FILES_AT_ONCE", 3)
     texts = list(described.batches(java.newScan()))
     assert [len(json.loads(lot)["file-scan-tasks"]) for lot in texts] == [3, 3, 2]
     assert max(map(len, texts)) < len(text) / 2

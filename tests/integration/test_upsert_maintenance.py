@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from frazil.catalog.iceberg.data_files import TableScans
 from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
-from frazil.catalog.iceberg.table_scans import TableScans
 from frazil.catalog.maintenance_port import Rewritten, Transfer
 from frazil.decode.settings import Reading
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
-from frazil.upsert.concurrent_deletes import transfer_deletes
+from frazil.upsert.commit import transfer_deletes
 from frazil.write.target import ChangeReading
 from tests.fixtures.readers import read_with_duckdb
 from tests.integration.lakes import KEEN, Lake

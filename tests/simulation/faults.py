@@ -9,18 +9,18 @@ from dataclasses import replace
 import numpy as np
 from pyiceberg.schema import Schema
 
-from frazil.catalog.history import LoggedSnapshot
 from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableSize, TableState
+from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.clock import seed_randomness
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.isolate import Found
-from frazil.ingest.shared_reads import read_once
+from frazil.ingest.plan import read_once
 from frazil.ingest.task import Job
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutRecord, Partition, ReadRecord, TopicDescription
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
 from frazil.types import Batch, Commit, DataFile, OffsetRange, Progress
 

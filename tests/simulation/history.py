@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import (
     ColumnSpec,

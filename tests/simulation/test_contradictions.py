@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.types import IcebergType, ListType, StructType
 from structlog.testing import capture_logs
 
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.spec.models import DeadLettersSpec, FlattenSpec
 from tests.simulation.faults import Fate
 from tests.unit.ingest.service_scene import Scene, only

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import AtomicSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.testing import live_rows

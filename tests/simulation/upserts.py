@@ -18,7 +18,7 @@ from typing import Any
 from frazil.catalog.memory import MemorySnapshot
 from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
 from frazil.spec.types import parse_type

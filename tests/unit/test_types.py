@@ -7,15 +7,23 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.ingest.state.schema import SchemaState
+from frazil.ingest.state import SchemaState
 from frazil.ingest.table import Table
 from frazil.ops.state_file import StateFile
-from frazil.report.bad_records import BadRecords
-from frazil.report.changes import ChangeReport, FirstTombstone, KeyUpdatePart, Touched
-from frazil.report.counts import Counts
-from frazil.report.files import WrittenFiles
-from frazil.report.schema_requests import SchemaRequests
-from frazil.report.task_report import TaskReport, dump_report, load_report, merge_reports
+from frazil.report import (
+    BadRecords,
+    ChangeReport,
+    Counts,
+    FirstTombstone,
+    KeyUpdatePart,
+    SchemaRequests,
+    TaskReport,
+    Touched,
+    WrittenFiles,
+    dump_report,
+    load_report,
+    merge_reports,
+)
 from frazil.spec import TableSpec, TopicSelector
 from frazil.testing import FakeClock
 from frazil.types import (

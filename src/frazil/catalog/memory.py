@@ -13,15 +13,6 @@ from types import MappingProxyType
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from frazil.catalog.history import (
-    COMMIT_ID,
-    REPLAY_ID,
-    REWRITE_ID,
-    LoggedSnapshot,
-    is_recorded,
-    is_undisturbed,
-    is_unmoved,
-)
 from frazil.catalog.layout import (
     METRICS_OF,
     UNARRANGED,
@@ -34,7 +25,18 @@ from frazil.catalog.layout import (
     spec_of,
 )
 from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
-from frazil.catalog.progress import from_summary, key, to_summary
+from frazil.catalog.progress import (
+    COMMIT_ID,
+    REPLAY_ID,
+    REWRITE_ID,
+    LoggedSnapshot,
+    from_summary,
+    is_recorded,
+    is_undisturbed,
+    is_unmoved,
+    key,
+    to_summary,
+)
 from frazil.catalog.scans import LiveFile, Scan, numbered
 from frazil.catalog.table_metadata import read_schema
 from frazil.clock import new_id

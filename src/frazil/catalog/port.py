@@ -11,8 +11,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
-from frazil.catalog.history import LoggedSnapshot
 from frazil.catalog.layout import UNARRANGED, Layout
+from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, UnavailableError
 from frazil.types import Commit, DataFile, Progress, RowDelta

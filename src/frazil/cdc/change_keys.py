@@ -25,15 +25,15 @@ from frazil.cdc.envelope import (
     IMAGES,
     NO_BEFORE,
     NO_KEY,
+    ROW,
 )
 from frazil.cdc.mongodb.document_ids import ID
-from frazil.decode.envelope import OLD_KEY
 from frazil.decode.regroup import member_at
+from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.upsert.changes import DELETE
 from frazil.upsert.deduplicate import key_codes
 from frazil.upsert.lookup.live_rows import has_column
-from frazil.upsert.records.key_fields import find_key_fields
-from frazil.upsert.records.key_names import places_of
+from frazil.upsert.records.key_fields import find_key_fields, places_of
 from frazil.write.target import TableTarget
 
 _UNTOLD = (
@@ -189,3 +189,30 @@ def _old_key_in_header(context: ChangeContext, record: int, kinds: Sequence[pa.D
 def _field_of(target: TableTarget, column: str) -> str:
     """Returns the field that feeds a column: the source's name of the column."""
     return column if target.shaping is None else target.layout.paths.get(column, (column,))[0]
+
+
+def has_key_updates(records: Records) -> bool:
+    """Whether a record is part of a primary-key update."""
+    if "headers" not in records:
+        return False
+    names = records["headers"].flatten().field("key")
+    return bool(pc.any(pc.is_in(names, pa.array([OLD_KEY, NEW_KEY]))).as_py())
+
+
+def key_update_parts_of(records: Records, opened: Opened) -> list[tuple[int, str, bool]]:
+    """Returns the index of each such record, its position in the source's log, and whether it is the delete. Bad
+    records are included.
+    """
+    positions, is_change = opened.facts["position"], opened.record_kind <= ROW
+    is_delete = is_change & (opened.op == REMOVE) & _has(records, NEW_KEY)
+    is_insert = is_change & (opened.op == CREATE) & _has(records, OLD_KEY)
+    is_key_update_part = (is_delete | is_insert) & np.asarray(positions.is_valid())
+    return [(row, positions[row].as_py(), bool(is_delete[row])) for row in np.flatnonzero(is_key_update_part).tolist()]
+
+
+def _has(records: Records, name: str) -> Bools:
+    headers = records["headers"]
+    found = np.zeros(len(headers), np.bool_)
+    is_named = np.asarray(pc.fill_null(pc.equal(headers.flatten().field("key"), name), False))
+    found[np.asarray(pc.list_parent_indices(headers))[is_named]] = True
+    return found

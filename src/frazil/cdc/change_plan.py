@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
 from frazil.decode.columns import Decoded, Mismatch
-from frazil.decode.envelope import Envelope
+from frazil.decode.settings import Envelope
 from frazil.write.target import TableTarget
 
 Records = Mapping[str, pa.Array]

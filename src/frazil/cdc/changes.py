@@ -17,11 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
+from frazil.cdc.canal.messages import gather, good_messages, spread
 from frazil.cdc.change_keys import (
     check_keys,
     check_old_keys,
     find_redundant_deletes,
+    has_key_updates,
     key_arrays,
+    key_update_parts_of,
     old_keys_of,
 )
 from frazil.cdc.change_plan import (
@@ -51,14 +54,14 @@ from frazil.cdc.envelope import (
     ROW,
     TOMBSTONE,
     UNKNOWN_OPERATION,
+    Facts,
+    change_times,
     needed_facts,
     opened_fields,
+    own_values,
 )
-from frazil.cdc.envelope_metadata import Facts, change_times, own_values
 from frazil.cdc.json.envelopes import merge_widest
-from frazil.cdc.message_rows import gather, good_messages, spread
 from frazil.cdc.mongodb.document_ids import fill_from_keys
-from frazil.cdc.primary_key_updates import has_key_updates, key_update_parts_of
 from frazil.cdc.primary_keys import (
     check_primary_keys,
     find_document_key,
@@ -67,17 +70,16 @@ from frazil.cdc.primary_keys import (
 )
 from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded
-from frazil.decode.envelope import Envelope
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.decode.settings import Reading
+from frazil.decode.settings import Envelope, Reading
 from frazil.rows.decoder import decode_messages, decode_values, has_value
 from frazil.rows.project import bindings_of, shape_columns
 from frazil.schema.arrow import arrow_type
-from frazil.schema.name_mapping import tops_of, under
+from frazil.schema.names import tops_of, under
 from frazil.schema.projection import Shaping, unfold
 from frazil.schema.selection import Path, Selection
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.records.last_deletes import FOLLOWS_DELETE, ends_of_runs
+from frazil.upsert.records.tombstones import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 
 _UNKNOWN = 100

@@ -29,17 +29,25 @@ from frazil.cdc.envelope import (
     SCHEMA_CHANGE,
     TRANSACTION,
 )
-from frazil.cdc.source.commit_order import ORDER_FIELDS, format_commit_position, format_transaction
-from frazil.cdc.source.origins import flat_origins_of, origins_of
-from frazil.cdc.source.placeholders import find_unsent
-from frazil.cdc.source.positions import POSITION_FIELDS, format_position, format_source_order
+from frazil.cdc.placeholders import find_unsent
+from frazil.cdc.positions import (
+    ORDER_FIELDS,
+    POSITION_FIELDS,
+    flat_origins_of,
+    format_commit_position,
+    format_position,
+    format_source_order,
+    format_transaction,
+    origins_of,
+)
 from frazil.decode.columns import Columns, Fault
 from frazil.decode.connect.schema import convert_logical_types
 from frazil.decode.connect.values import LogicalType
-from frazil.decode.envelope import Envelope, Path
 from frazil.decode.epochs import from_numbers
+from frazil.decode.settings import Envelope
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import type_at
+from frazil.schema.selection import Path
 
 _FAR = Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")
 FLAT = ("__op", "__deleted")

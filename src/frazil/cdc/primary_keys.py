@@ -16,7 +16,7 @@ from frazil.cdc.envelope import ROW
 from frazil.cdc.json.row_images import MONGODB
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.schema.evolve import type_at
-from frazil.upsert.records.key_names import leaves_of, name_columns
+from frazil.upsert.records.key_fields import leaves_of, name_columns
 from frazil.write.target import TableTarget
 
 _NONE = "the message names no primary key (`pkNames`): name the table's `key_columns`"

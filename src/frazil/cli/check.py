@@ -10,8 +10,7 @@ from typing import Any
 from frazil.catalog.iceberg.java import probe_store
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
-from frazil.cli.options import DEFAULT_FILE, SpecFile
-from frazil.cli.output import Output
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import (
     has_catalog,
     light_jvm,
@@ -26,9 +25,8 @@ from frazil.clock import SystemClock
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.table import Table
-from frazil.kafka.access import unreadable_topics
-from frazil.kafka.sample import read_sample
-from frazil.kafka.topics import KafkaTopics
+from frazil.kafka.reader import read_sample
+from frazil.kafka.topics import KafkaTopics, unreadable_topics
 from frazil.ops.check import (
     Finding,
     check_kafka,
@@ -38,12 +36,12 @@ from frazil.ops.check import (
     check_records,
     check_store,
     check_tables,
+    check_transport,
     comparison,
     failed,
 )
 from frazil.ops.plan import plan_tables
 from frazil.ops.schema_check import check_registry, check_schemas
-from frazil.ops.transport import check_transport
 from frazil.runtime.connect import uses_s3
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec

@@ -11,12 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from frazil.catalog.port import Catalog, TableState
-from frazil.cli.options import DEFAULT_FILE, SpecFile
-from frazil.cli.output import Output, plain
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile, plain
 from frazil.cli.wiring import catalog_to_change, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
+from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
-from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.record import FAR_TIME
 from frazil.dead_letters.replay import Replayer
 from frazil.errors import UnavailableError
@@ -26,8 +25,8 @@ from frazil.ingest.table import Table
 from frazil.kafka.reader import KafkaReader
 from frazil.literals import format_moment
 from frazil.ops.dead_letters import DeadLetterClass, classes_of, count_dead_letters, find_tables, newest_dead_letters
+from frazil.ops.reports import plural
 from frazil.ops.state_file import StateFile
-from frazil.ops.units import plural
 from frazil.spec import PipelineSpec
 
 TableName = Annotated[

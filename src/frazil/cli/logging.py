@@ -11,8 +11,7 @@ from enum import StrEnum
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-from frazil.cli.output import plain
-from frazil.cli.redaction import Redaction
+from frazil.cli.output import Redaction, plain
 
 
 class LogFormat(StrEnum):

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.maintenance_port import TableMaintenance
-from frazil.cli.options import DEFAULT_FILE, SpecFile
-from frazil.cli.output import Output
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import (
     has_catalog,
     light_jvm,
@@ -32,9 +31,9 @@ from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.ops.maintenance import load_upsert_tables, maintained_tables
+from frazil.ops.reports import count, duration, plural, size
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import known_tables
-from frazil.ops.units import count, duration, plural, size
 from frazil.spec import PipelineSpec
 from frazil.spec.problems import nearest
 

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from frazil.cli.options import DEFAULT_FILE, SpecFile
-from frazil.cli.output import Output
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_for_reading, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
-from frazil.kafka.sample import read_sample
+from frazil.kafka.reader import read_sample
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_tables
-from frazil.ops.units import count
+from frazil.ops.reports import count
 
 SOMETHING_TO_DO = 4
 _TITLES = {

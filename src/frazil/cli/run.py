@@ -15,18 +15,16 @@ from py4j.protocol import Py4JError
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
-from frazil.cli.options import DEFAULT_FILE, SpecFile
-from frazil.cli.output import Output
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
-from frazil.ingest.run_timeouts import RunTimeouts
 from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.state.status import RunState
+from frazil.ingest.services import RunTimeouts, Services
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader

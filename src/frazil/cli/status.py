@@ -12,16 +12,26 @@ from rich.text import Text
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.port import Catalog
-from frazil.cli.options import DEFAULT_FILE, SpecFile
-from frazil.cli.output import Output
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_for_reading, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.ingest.table import Table as IngestTable
 from frazil.ops.maintenance import report_maintenance
-from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, TableReport, as_document
+from frazil.ops.reports import (
+    NOTHING,
+    MaintenanceReport,
+    PipelineReport,
+    Problem,
+    TableReport,
+    ago,
+    as_document,
+    count,
+    duration,
+    plural,
+    size,
+)
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_pipeline
-from frazil.ops.units import NOTHING, ago, count, duration, plural, size
 
 NOT_WELL = 4
 _LONG_NAME = 32

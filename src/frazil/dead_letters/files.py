@@ -16,7 +16,7 @@ from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS
 from frazil.decode.columns import Mismatch, as_text
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
-from frazil.rows.record_timestamps import undivided_times
+from frazil.rows.metadata_columns import undivided_times
 from frazil.schema.arrow import as_written
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter, file_io

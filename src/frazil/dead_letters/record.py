@@ -13,7 +13,7 @@ from frazil import __version__
 from frazil.decode.columns import Decoded, Mismatch, as_text
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import guids_of, split_headers
-from frazil.rows.record_timestamps import divided_times
+from frazil.rows.metadata_columns import divided_times
 from frazil.schema.arrow import as_written
 from frazil.types import FORMATS_OF_REGISTRY
 from frazil.write.target import METADATA_TYPES, TableTarget

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.catalog.history import REPLAY
 from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
+from frazil.catalog.progress import REPLAY
 from frazil.clock import new_id
-from frazil.dead_letters.crashing import still_crashing
+from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import (
     ReplayResult,
     Selection,
@@ -30,7 +30,6 @@ from frazil.dead_letters.files import (
     with_new_reason,
     write_some,
 )
-from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.dead_letters.pending import (
     PendingReplay,
     clear_mark,
@@ -41,16 +40,16 @@ from frazil.dead_letters.pending import (
 )
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.dead_letters.replay_upserts import SelectedDeadLetters, replace_rows
-from frazil.dead_letters.requirements import Needs, meet
+from frazil.dead_letters.requirements import Needs, meet, still_crashing
 from frazil.dead_letters.tables import DeadLetterTables
-from frazil.decode.pieces import read_bounded
+from frazil.decode.limits import read_bounded
 from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
+from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.read import ReadRecords, read_records
-from frazil.rows.record_timestamps import refuse_far_times
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget

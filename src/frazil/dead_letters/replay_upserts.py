@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.catalog.history import COMMIT_ID, REMOVED, REPLAY_ID, is_unmoved
 from frazil.catalog.port import Catalog, Replacement, Rewrite, StoredFile, TableState
+from frazil.catalog.progress import COMMIT_ID, REMOVED, REPLAY_ID, is_unmoved
 from frazil.clock import new_id
-from frazil.dead_letters.crashing import CRASHES, still_crashing
+from frazil.dead_letters.changes import NOT_KNOWN, Draft, HistoryQuery, NewerChanges, TopicReaders
 from frazil.dead_letters.files import (
     Place,
     ReplayResult,
@@ -29,16 +29,14 @@ from frazil.dead_letters.files import (
     with_new_reason,
     write_some,
 )
-from frazil.dead_letters.newer_changes import NOT_KNOWN, HistoryQuery, NewerChanges, TopicReaders
-from frazil.dead_letters.remaining import RemainingDeadLetters
-from frazil.dead_letters.removal import RemovedDeadLetters, clear_removal_mark, mark_removal, remove_dead_letters
-from frazil.dead_letters.replayed_changes import Draft
-from frazil.dead_letters.requirements import fetch_schemas, meet
+from frazil.dead_letters.pending import RemovedDeadLetters, clear_removal_mark, mark_removal, remove_dead_letters
+from frazil.dead_letters.requirements import CRASHES, fetch_schemas, meet, still_crashing
 from frazil.dead_letters.superseded import (
     APPLY,
     ASK,
     SUPERSEDED,
     Bools,
+    RemainingDeadLetters,
     Verdicts,
     are_marked,
     by_table,

@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil.catalog.history import DEAD_LETTERS_MARK, SENT_MARK
 from frazil.catalog.port import Catalog, TableState
+from frazil.catalog.progress import DEAD_LETTERS_MARK, SENT_MARK
 from frazil.dead_letters.files import Place, places_of
 from frazil.dead_letters.pending import settle_replays
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
 from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.old_metadata import DELETES_OLD
+from frazil.ingest.log import DELETES_OLD
 from frazil.ingest.table import Table
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.literals import format_moment

@@ -16,7 +16,7 @@ from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.evolve import merge_requested_fields
-from frazil.schema.name_mapping import column_names, column_path
+from frazil.schema.names import column_names, column_path
 from frazil.schema.selection import Path
 
 _BOTH = "the record has the field under two of the names that `schema.name-mapping.default` gives it"

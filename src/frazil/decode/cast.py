@@ -33,20 +33,18 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, shortened, without_empty
-from frazil.decode.conversions import DAY, convert, format_type, readable
-from frazil.decode.epochs import from_numbers, inside_years
+from frazil.decode.epochs import convert_zone, differ_in_zone, from_numbers, inside_years, to_local, zone_settings
 from frazil.decode.json_texts import json_text
 from frazil.decode.limits import check_cells, leaf_count, long_name_fault, rejected_fault
-from frazil.decode.lossless import cast_losslessly, may_convert
+from frazil.decode.lossless import DAY, cast_losslessly, convert, format_type, may_convert, readable
 from frazil.decode.renames import Renames
 from frazil.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.decode.settings import Reading
-from frazil.decode.zones import convert_zone, differ_in_zone, to_local, zone_settings
 from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
-from frazil.schema.name_case import Spellings, both_reason, conflict_reason, fraction_settings
+from frazil.schema.names import Spellings, both_reason, conflict_reason, fraction_settings
 from frazil.schema.rejected_changes import declaration_for
 from frazil.schema.selection import list_with, map_with
 

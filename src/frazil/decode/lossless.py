@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    FixedType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimeType,
+    UUIDType,
+)
+
+from frazil.decode.columns import as_text
+from frazil.decode.epochs import FIRST_US, LAST_US
+from frazil.decode.json_texts import as_json, json_texts
 
 # Decimals of up to this many digits are recovered from the nearest float (IEEE 754; FLT_DIG and DBL_DIG of C).
 _RECOVERABLE_DIGITS = {pa.float32(): 6, pa.float64(): 15}
@@ -120,3 +141,183 @@ def _cast_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             out.append(None)
     return pa.array(out, target)
+
+
+_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]
+"""The positions of the digits in a text."""
+
+
+def read_uuids(texts: pa.StringArray) -> tuple[pa.FixedSizeBinaryArray, NDArray[np.bool_]]:
+    """Returns the bytes, null where there is no text, and which texts are no UUID in the form 8-4-4-4-12 (null too):
+    bool of shape (n_texts,).
+    """
+    good = pc.fill_null(pc.match_substring_regex(texts, _UUID), False)
+    found = np.asarray(good)
+    digits = pa.concat_arrays([pc.replace_substring(texts.filter(good), "-", "")])  # From the beginning of its buffer.
+    raw = bytes.fromhex(digits.buffers()[2].to_pybytes().decode("ascii")) if len(digits) else b""
+    every = pa.Array.from_buffers(pa.binary(16), len(digits), [None, pa.py_buffer(raw)])
+    return every.take(pa.array(np.cumsum(found) - 1, mask=~found)), np.asarray(texts.is_valid()) & ~found
+
+
+def format_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
+    """Returns the texts of UUIDs, in lower case and the form 8-4-4-4-12; null where there is no UUID."""
+    rows = len(array)
+    there = np.asarray(array.is_valid())
+    raw = pa.concat_arrays([array.drop_null()]).buffers()[1]  # From the beginning of its buffer.
+    digits = np.frombuffer(raw.to_pybytes().hex().encode() if raw is not None else b"", np.uint8)
+    out = np.full((digits.size // 32, 36), ord("-"), np.uint8)
+    out[:, _DIGITS] = digits.reshape(-1, 32)
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.where(there, 36, 0), out=offsets[1:])
+    mask = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), rows, [mask, pa.py_buffer(offsets), pa.py_buffer(out.tobytes())])
+
+
+DAY = "d"
+"""The unit of numbers in a column of days."""
+_DAY_US = 86_400_000_000
+_PARTS = {"s": 1_000_000, "ms": 1000, "us": 1}
+_NO_TEXT = (StringType, BinaryType, FixedType)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """Converted values."""
+
+    #: The values in the column's type, null where a value cannot be converted.
+    array: pa.Array
+    #: Which values are out of the type's range: bool of shape (n_values,).
+    is_outside: NDArray[np.bool_]
+
+
+def convert(
+    array: pa.Array, written: IcebergType, wanted: IcebergType, unit: str | None, is_coerced: bool
+) -> Converted | None:
+    """Returns the values in the column's type; None where there is no rule for these two types.
+
+    unit: of numbers in a declared column of days or times of day. is_coerced: whether the column is declared to accept
+    values of other types as text.
+    """
+    if isinstance(written, StringType) and isinstance(wanted, UUIDType):
+        return _converted(read_uuids(array)[0])
+    if isinstance(written, UUIDType) and isinstance(wanted, StringType):
+        return _converted(format_uuids(array))
+    if isinstance(wanted, StringType) and is_coerced and not isinstance(written, _NO_TEXT):
+        return _converted(texts_of(array, written))
+    if isinstance(written, IntegerType | LongType) and unit is not None:
+        if isinstance(wanted, DateType):
+            return days_of(array)
+        if isinstance(wanted, TimeType):
+            return times_of(array, unit)
+    return None
+
+
+def _converted(array: pa.Array) -> Converted:
+    return Converted(array, np.zeros(len(array), np.bool_))
+
+
+def days_of(numbers: pa.Array) -> Converted:
+    """Returns the days from integers that count days since 1970-01-01, of the years 1 to 9999."""
+    found = np.asarray(numbers.fill_null(0)).astype(np.int64)
+    is_outside = (found < FIRST_US // _DAY_US) | (found >= LAST_US // _DAY_US)
+    mask = is_outside | np.asarray(numbers.is_null())
+    days = np.where(is_outside, 0, found).astype(np.int32)
+    return Converted(pa.array(days, pa.int32(), mask=mask).cast(pa.date32()), is_outside)
+
+
+def times_of(numbers: pa.Array, unit: str) -> Converted:
+    """Returns the times of day from integers that count `unit` since midnight; parts of a microsecond are truncated."""
+    found = np.asarray(numbers.fill_null(0)).astype(np.int64)
+    of_day = _DAY_US * 1000 if unit == "ns" else _DAY_US // _PARTS[unit]
+    is_outside = (found < 0) | (found >= of_day)
+    inside = np.where(is_outside, 0, found)
+    micros = inside // 1000 if unit == "ns" else inside * _PARTS[unit]
+    mask = is_outside | np.asarray(numbers.is_null())
+    return Converted(pa.array(micros, pa.int64(), mask=mask).cast(pa.time64("us")), is_outside)
+
+
+def texts_of(array: pa.Array, kind: IcebergType) -> pa.Array:
+    """Returns each value as text: a scalar as it is, everything nested as JSON; null for null."""
+    there = readable(array, kind).drop_null()
+    if isinstance(kind, (StructType, ListType, MapType)):
+        texts = _of_nested(there)
+    elif pa.types.is_floating(there.type):
+        texts = _of_floats(there)
+    elif pa.types.is_decimal(there.type):
+        texts = _of_decimals(there)
+    else:
+        texts = pc.replace_substring_regex(json_texts(there), '^"(.*)"$', r"\1")
+    places = np.cumsum(np.asarray(array.is_valid())) - 1
+    return texts.take(pa.array(places, mask=np.asarray(array.is_null())))
+
+
+def _of_nested(array: pa.Array) -> pa.Array:
+    try:
+        return pa.array([as_text(as_json(one)) for one in array.to_pylist(maps_as_pydicts="lossy")], pa.string())
+    except (OverflowError, ValueError):  # Python has no times before the year 1 or after 9999.
+        return json_texts(array)
+
+
+def _of_floats(array: pa.Array) -> pa.Array:
+    """Returns the shortest digits that read back as the same number in the array's own width."""
+    texts = pc.replace_substring_regex(array.cast(pa.string()), r"^(-?[0-9]+)$", r"\1.0")
+    endless = pc.if_else(pc.is_nan(array), "NaN", pc.if_else(pc.greater(array, 0), "Infinity", "-Infinity"))
+    return pc.if_else(pc.is_finite(array), texts, endless)
+
+
+def _of_decimals(array: pa.Array) -> pa.Array:
+    texts = array.cast(pa.string())
+    has_exponent = pc.match_substring(texts, "E")
+    if not pc.any(has_exponent).as_py():
+        return texts
+    plain = pa.array([format(one, "f") for one in array.filter(has_exponent).to_pylist()], pa.string())
+    return pc.replace_with_mask(texts, has_exponent, plain)
+
+
+def readable(array: pa.Array, kind: IcebergType) -> pa.Array:
+    """Returns the values for people to read: UUIDs as text, at every depth; others unchanged."""
+    if isinstance(kind, UUIDType) and pa.types.is_fixed_size_binary(array.type):
+        return format_uuids(array)
+    if not has_uuid(kind):
+        return array
+    if array.offset:
+        # The children are used as they are in memory: an array that is a slice is copied first.
+        array = pa.concat_arrays([array])
+    if isinstance(kind, StructType):
+        children = [readable(array.field(n), member.field_type) for n, member in enumerate(kind.fields)]
+        arrow = pa.struct([pa.field(member.name, one.type) for member, one in zip(kind.fields, children, strict=True)])
+        return pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
+    if isinstance(kind, ListType):
+        items = readable(array.values, kind.element_type)
+        arrow = pa.list_(pa.field("element", items.type))
+        return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
+    assert isinstance(kind, MapType)
+    values = readable(array.items, kind.value_type)
+    arrow = pa.map_(array.keys.type, pa.field("value", values.type))
+    entries = pa.StructArray.from_arrays([array.keys, values], fields=[arrow.key_field, arrow.item_field])
+    return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
+
+
+def has_uuid(kind: IcebergType) -> bool:
+    """Whether a type is a UUID, or has one inside, other than as the key of a map."""
+    if isinstance(kind, StructType):
+        return any(has_uuid(member.field_type) for member in kind.fields)
+    if isinstance(kind, ListType):
+        return has_uuid(kind.element_type)
+    return has_uuid(kind.value_type) if isinstance(kind, MapType) else isinstance(kind, UUIDType)
+
+
+def format_type(kind: IcebergType) -> str:
+    """Returns a type as the pipeline file writes it."""
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(_member(member) for member in kind.fields)}>"
+    if isinstance(kind, ListType):
+        return f"list<{format_type(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{format_type(kind.key_type)}, {format_type(kind.value_type)}>"
+    return str(kind)
+
+
+def _member(member: NestedField) -> str:
+    return f"{member.name}: {format_type(member.field_type)}"

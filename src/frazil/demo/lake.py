@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.demo.events import KINDS, Kind
-from frazil.demo.producers import Sent
+from frazil.demo.producers import KINDS, Kind, Sent
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

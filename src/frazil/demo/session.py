@@ -12,9 +12,8 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from frazil.clock import Clock
-from frazil.demo.events import KINDS
 from frazil.demo.lake import Lake
-from frazil.demo.producers import Course, Producers
+from frazil.demo.producers import KINDS, Course, Producers
 from frazil.errors import SpecError, UnavailableError
 from frazil.ops.state_file import StateFile
 from frazil.runtime.broker import EmbeddedBroker

@@ -10,8 +10,8 @@ from frazil.errors import ConflictError, FrazilError, RecordError
 from frazil.ingest.batch import Planned, job_of
 from frazil.ingest.job import JobRunner
 from frazil.ingest.schema_changes import WIDE_REMEDY
-from frazil.ingest.state.bad_records import FEWEST_TO_JUDGE
-from frazil.report.task_report import TaskReport, merge_reports
+from frazil.ingest.state import FEWEST_TO_JUDGE
+from frazil.report import TaskReport, merge_reports
 from frazil.spec import TableSpec
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"

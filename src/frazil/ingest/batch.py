@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 
-from frazil.ingest.shared_reads import own_starts
+from frazil.ingest.plan import own_starts
 from frazil.ingest.table import Table
 from frazil.ingest.task import Job
 from frazil.ingest.transactions.runs import Cut
 from frazil.kafka.port import Partition
-from frazil.schema.inference_hints import Hints
+from frazil.schema.inference import Hints
 from frazil.types import Batch
 from frazil.write.target import TableTarget
 

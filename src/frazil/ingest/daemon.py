@@ -20,7 +20,7 @@ from typing import Any
 
 from pyspark.daemon import manager
 
-from frazil.ingest.heap import keep_freed_memory
+from frazil.ingest.task_limits import keep_freed_memory
 
 
 class _NoPandas(MetaPathFinder):

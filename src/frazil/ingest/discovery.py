@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from frazil.catalog.port import Catalog
 from frazil.errors import SpecError
 from frazil.ingest.failures import TableStopped, describe_error
+from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
-from frazil.ingest.table_layout import layout_mismatch
 from frazil.kafka.port import Partition, Source, TopicDescription
-from frazil.schema.declared_columns import declared_mismatch
 from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place

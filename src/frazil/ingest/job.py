@@ -11,14 +11,14 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from frazil.decode.envelope import NEW_KEY, OLD_KEY
+from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
-from frazil.ingest.shared_reads import read_once
+from frazil.ingest.plan import read_once
 from frazil.ingest.task import OVERSIZED_PARTITION, REPORT_SCHEMA, Job, has_few_headers, source_columns, task_of
 from frazil.kafka.source import read_ranges
-from frazil.report.task_report import TaskReport, load_report
+from frazil.report import TaskReport, load_report
 from frazil.types import Batch
 
 if TYPE_CHECKING:

@@ -10,15 +10,14 @@ from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, FencedError
 from frazil.ingest.batch import Identity
 from frazil.ingest.discovery import Discovery
-from frazil.ingest.old_metadata import keeps_old_metadata
+from frazil.ingest.log import keeps_old_metadata
 from frazil.ingest.pipeline import Pipeline
+from frazil.ingest.preflight import arranged, has_layout_columns, text_order
 from frazil.ingest.schemas import may_change
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
-from frazil.ingest.table_layout import arranged, has_layout_columns
 from frazil.rows.writer_schemas import LATEST
 from frazil.upsert.lookup.live_rows import check_columns
-from frazil.upsert.text_order import text_order
 
 log = structlog.get_logger("frazil")
 

@@ -18,7 +18,7 @@ from frazil.ingest.plan import slowed_s
 from frazil.ingest.services import Pace
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Waiting
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.schema.rejected_changes import refused_changes
 from frazil.types import BadRecord, Batch, add_names
 
@@ -137,3 +137,18 @@ def count_ignored(table: Table, report: TaskReport) -> None:
 def backoff_s(failures: int) -> float:
     """Returns the seconds to wait after `failures` consecutive failures."""
     return jitter(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(failures - 1, _MOST_DOUBLINGS)))
+
+
+DELETES_OLD = "write.metadata.delete-after-commit.enabled"
+"""Iceberg's property; nothing removes the old metadata files of a table without it."""
+
+
+def keeps_old_metadata(state: TableState | None) -> str:
+    """Returns a warning for a table without Iceberg's property about old metadata files; empty for other tables."""
+    if state is None or DELETES_OLD in state.properties:
+        return ""
+    return (
+        "every commit leaves a metadata file behind, 86,400 a day with a commit a second, until table maintenance"
+        f" removes it as an orphan. `ALTER TABLE {state.name} SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`: then each"
+        " commit removes the oldest one"
+    )

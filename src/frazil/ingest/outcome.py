@@ -1,16 +1,28 @@
-"""The end of a batch: one of five outcomes, which the service handles in one `match`."""
+"""The end of a batch: one of five outcomes, which the service handles in one `match`; and the findings that must be handled
+before a batch can be committed, one class each: its log event, and its effect on the next plan.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import structlog
+
 from frazil.catalog.port import TableState
 from frazil.clock import Clock
+from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, UnavailableError
+from frazil.ingest.bad_records import remedy_for
 from frazil.ingest.batch import Planned
-from frazil.report.task_report import TaskReport
-from frazil.types import Resolved
+from frazil.ingest.job import OVERSIZED_BYTES
+from frazil.ingest.plan import lag_records
+from frazil.ingest.state import FEWEST_TO_JUDGE, NoOpChange, RunState
+from frazil.report import TaskReport
+from frazil.schema.selection import Path
+from frazil.spec import TableSpec
+from frazil.types import Resolved, advance
 
 
 class Finding(Protocol):
@@ -80,3 +92,139 @@ def outcome_of(error: BaseException) -> Reload | Retry | Stop:
     if isinstance(error, ConflictError):
         return Reload(error)
     return Retry(error) if isinstance(error, UnavailableError) else Stop(error)
+
+
+log = structlog.get_logger("frazil")
+
+EMPTY_RETRY_S = 5.0
+# A search for columns begins at the same offsets each time: it may take a tenth of the time.
+EMPTY_RETRY_TIMES = 9
+TOO_BAD = "too many of the table's first records are bad: some dead letters are committed before the table stops"
+
+
+@dataclass(frozen=True)
+class OversizedRecords:
+    """A batch that was planned for small records has an oversized one. It is read again in Arrow batches of limited
+    size, as are later batches, since `Sizes.update` has recorded the size.
+    """
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002  (one signature for all)
+        """See Finding."""
+        log.info("oversized_records_found", table=planned.table.name, threshold_bytes=OVERSIZED_BYTES)
+
+
+@dataclass(frozen=True)
+class NewSchemas:
+    """The records refer to registry schemas that the tasks did not have."""
+
+    #: The schemas by id, as the registry returned them, including ids that it does not know.
+    schemas: Mapping[str, WriterSchema]
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.schema.add_schemas(self.schemas)
+        log.info("schemas_fetched", table=planned.table.name, schemas=sorted(self.schemas))
+
+
+@dataclass(frozen=True)
+class SchemaChanged:
+    """The table was created, or received the columns or wider types that the records need."""
+
+    #: The number of top-level columns.
+    column_count: int
+    #: The change that the records requested, where it left the table unchanged.
+    no_op_change: NoOpChange | None = None
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.schema.no_op_change = self.no_op_change
+        log.info("schema_changed", table=planned.table.name, columns=self.column_count)
+
+
+@dataclass(frozen=True)
+class RejectedFields:
+    """Some fields cannot be columns of the table: records with them are bad records. `add_refusals` logs the reasons."""
+
+    #: The reason by path.
+    fields: Mapping[Path, str]
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.schema.rejected |= self.fields
+
+
+@dataclass(frozen=True)
+class NoColumns:
+    """No record has a column for a table that declares none: the next plan reads further, at once, or later where there
+    are no more records.
+    """
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
+        """See Finding."""
+        table = planned.table
+        table.offsets.empty_to = advance(planned.position, planned.batch.ranges)
+        if lag_records(table.offsets.empty_to, planned.reach):
+            table.offsets.empty_batches += 1
+            return
+        now_s = clock.monotonic_s()
+        table.schedule.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * (now_s - planned.planned_at_s))
+        # Offsets without records (aborted transactions, compacted records) are no reason to back off.
+        state = RunState.BACKING_OFF if report.counts.record_count else RunState.WAITING
+        table.status.set(state, no_columns(report, table.spec))
+
+
+@dataclass(frozen=True)
+class BadStart:
+    """Too many of a new table's first records are bad: the next batch is so small that its dead letters are committed,
+    and can be examined, before the table stops.
+    """
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        table.schedule.most_records = FEWEST_TO_JUDGE - 1
+        log.warning("batch_size_reduced", table=table.name, records=table.schedule.most_records, reason=TOO_BAD)
+
+
+@dataclass(frozen=True)
+class FirstBadRecord:
+    """The first bad record, in a batch without the columns of dead letters: later batches read them."""
+
+    #: The dead-letter table, created or loaded.
+    dead_letters: TableState
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        table.bad_records.dead_letters, table.bad_records.good_batches = self.dead_letters, 0
+        log.info("dead_letter_capture_started", table=table.name, dead_letter_table=self.dead_letters.name)
+
+
+@dataclass(frozen=True)
+class MissingRequired:
+    """Records have no value for a required column, and no earlier row had one: they are bad records."""
+
+    #: Topic, partition and offset of each record.
+    places: tuple[tuple[str, int, int], ...]
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        table.key_updates.missing_required |= frozenset(self.places)
+        log.info("required_values_missing", table=table.name, dead_letters=len(table.key_updates.missing_required))
+
+
+def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
+    """Returns the error of a table for which no record has had a column yet."""
+    remedy = "produce records with fields, or declare `columns`"
+    if not report.bad_records.first:
+        kinds = ", ".join(sorted(report.counts.ignored_records))
+        why = f"; those that were read change no row ({kinds})" if kinds else ""
+        left_out = "leave the topic out if it has no other records, " if kinds else ""
+        reason = f"no record has a field yet, so the table has no column{why}"
+        return UnavailableError(reason, remedy=left_out + remedy)
+    first = report.bad_records.first[0]
+    return UnavailableError(
+        f"no record could become a row yet, so the table has no column; the first: {first.reason}",
+        remedy=remedy_for(first.kind, spec, remedy),
+    )

@@ -19,23 +19,31 @@ from frazil.errors import ConflictError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record, may_commit_some, too_many_bad
 from frazil.ingest.batch import Identity, Planned, job_of
-from frazil.ingest.findings import BadStart, FirstBadRecord, MissingRequired, NewSchemas, OversizedRecords
 from frazil.ingest.isolate import Found
-from frazil.ingest.outcome import Committed, Outcome, Replan
+from frazil.ingest.outcome import (
+    BadStart,
+    Committed,
+    FirstBadRecord,
+    MissingRequired,
+    NewSchemas,
+    Outcome,
+    OversizedRecords,
+    Replan,
+)
+from frazil.ingest.plan import advance_watermark
 from frazil.ingest.primary_key_updates import KeyUpdates, key_updates_in
 from frazil.ingest.schema_updates import SchemaUpdates
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
-from frazil.ingest.watermark import advance_watermark
-from frazil.report.task_report import TaskReport, merge_reports
-from frazil.runtime.release import release_memory
+from frazil.report import TaskReport, merge_reports
+from frazil.runtime.private import release_memory
 from frazil.types import Commit, PendingDeadLetters, Progress, add_counts, advance
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
-from frazil.upsert.records.last_deletes import still_last
+from frazil.upsert.records.tombstones import still_last
 from frazil.upsert.truncates import unplaced
-from frazil.write.partition_limit import TooManyPartitions, exceeds
+from frazil.write.transforms import TooManyPartitions, exceeds
 
 _MOST_SCHEMAS = 200
 _MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they are merged.

@@ -2,13 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from frazil.ingest.record_sizes import ASSUMED_SHARE, records_per_file, span_of_whole_files, whole_files
-from frazil.ingest.shared_reads import join_read
+from frazil.catalog.port import TableSize
 from frazil.kafka.port import Partition
-from frazil.types import Batch, OffsetRange, Offsets
+from frazil.report import TaskReport
+from frazil.types import Batch, OffsetRange, Offsets, Watermark, later
+
+# An upsert table reads no more than fits into memory, while an append table beside it could fill large files.
+_MUCH_RECORDS = 2_000_000
+
+
+def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
+    """Returns the group with `batch`, with batches of the same partitions cut to the same ends. Returns None where the
+    batch must be read alone: its end must not be moved, it shares no topic, or too few records of a batch would be
+    left.
+    """
+    others = [one for one in group if not one.topics.isdisjoint(batch.topics)]
+    if not others:
+        return [*group, batch]
+    if any(one.is_apart for one in (batch, *others)):
+        return None
+    ends = _first_ends((batch, *others))
+    joined = [_up_to(one, ends) for one in (*group, batch)]
+    pairs = zip(joined, (*group, batch), strict=True)
+    are_enough = all(2 * cut.span >= one.span or cut.span >= _MUCH_RECORDS for cut, one in pairs)
+    return joined if are_enough and all(r.span > 0 for one in joined for r in one.ranges) else None
+
+
+def read_once(batches: Iterable[Batch]) -> list[OffsetRange]:
+    """Returns the ranges that cover all batches, one for each partition."""
+    covered: dict[Partition, OffsetRange] = {}
+    for r in (r for batch in batches for r in batch.ranges):
+        known = covered.setdefault((r.topic, r.partition), r)
+        covered[r.topic, r.partition] = replace(r, start=min(r.start, known.start), end=max(r.end, known.end))
+    return list(covered.values())
+
+
+def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
+    """Returns the offsets at which the records of a table begin, by table, topic and partition, for tables that do not
+    use all records of their topics' read.
+    """
+    read = {(r.topic, r.partition): r.start for r in read_once(batches)}
+    starts: dict[str, Offsets] = {}
+    for batch in batches:
+        own = {(r.topic, r.partition): r.start for r in batch.ranges}
+        if own != {place: start for place, start in read.items() if place[0] in batch.topics}:
+            starts[batch.table] = {
+                topic: {partition: start for (name, partition), start in own.items() if name == topic}
+                for topic in batch.topics
+            }
+    return starts
+
+
+def tables_read_with(batch: Batch, batches: Iterable[Batch]) -> frozenset[str]:
+    """Returns the other tables that the batch's topics are read for."""
+    return frozenset(one.table for one in batches if one is not batch and not one.topics.isdisjoint(batch.topics))
+
+
+def _first_ends(batches: Iterable[Batch]) -> dict[Partition, int]:
+    ends: dict[Partition, int] = {}
+    for r in (r for batch in batches for r in batch.ranges):
+        ends[r.topic, r.partition] = min(r.end, ends.get((r.topic, r.partition), r.end))
+    return ends
+
+
+def _up_to(batch: Batch, ends: dict[Partition, int]) -> Batch:
+    cut = (replace(r, end=min(r.end, ends.get((r.topic, r.partition), r.end))) for r in batch.ranges)
+    return replace(batch, ranges=tuple(cut))
+
+
+ASSUMED_SHARE = 1 / 6
+# A smaller file is mostly footer, which shows nothing about a large one.
+LEAST_TYPICAL_BYTES = 32 * 1024
+# Estimates are never exact: a file that is planned a little too small is one file, one that is too large becomes two.
+AIM = 0.95
+# Memory of a column with or without a value, and of the order of a change.
+_VALUE_BYTES, _PLACE_BYTES = 8, 50
+
+
+def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
+    """Returns the size of a record in a file, in bytes: the mean of the known size and that of the batch of `report`."""
+    written = sum(file.size_bytes for file in report.written.data)
+    if (
+        not report.written.data
+        or not report.counts.record_count
+        or written < LEAST_TYPICAL_BYTES * len(report.written.data)
+    ):
+        return known
+    found = written / report.counts.record_count
+    return found if known is None else (known + found) / 2
+
+
+def stored_row_bytes(size: TableSize | None) -> float | None:
+    """Returns the size of a row in the stored table, in bytes; None where its files are small."""
+    if size is None or not size.row_count or size.size_bytes < LEAST_TYPICAL_BYTES * size.file_count:
+        return None
+    return size.size_bytes / size.row_count
+
+
+def buffered_row_bytes(columns: int) -> int:
+    """Returns the least memory of a buffered change in a table with `columns` columns, in bytes: far more than the
+    record, where few columns have a value.
+    """
+    return _PLACE_BYTES + columns * _VALUE_BYTES
+
+
+def records_per_file(file_bytes: int, row_bytes: float) -> int:
+    """Returns the number of records in a file of this size; at least one."""
+    return max(1, int(AIM * file_bytes / max(row_bytes, 1e-3)))
+
+
+def whole_files(files: int, tasks: int) -> int:
+    """Returns the largest number of files, up to `files`, that the tasks share evenly; at least one."""
+    return files // tasks * tasks if files >= tasks else max(1, files)
+
+
+def span_of_whole_files(usual: int, most: int, per_file: int, tasks: int) -> int:
+    """Returns the number of records with which each task of a batch writes files of the target size and no remainder:
+    about `usual` where that has several files, more where it has less than one for each task, never more than `most`.
+    """
+    a_file_each = per_file * tasks
+    return min(most, max(1, usual // a_file_each) * a_file_each)
+
 
 # A table with a larger batch than this is in catch-up: it gets jobs of its own.
 CATCH_UP_RECORDS = 150_000
@@ -191,3 +308,31 @@ def lag_records(position: Offsets, ends: Mapping[Partition, int]) -> int:
         for topic, partitions in position.items()
         for partition, offset in partitions.items()
     )
+
+
+def advance_watermark(
+    before: Watermark,
+    latest_ms: Mapping[str, Mapping[int, int]],
+    ranges: tuple[OffsetRange, ...],
+    position: Offsets,
+    ends: Mapping[Partition, int],
+    silent: Container[Partition] = (),
+) -> Watermark:
+    """Returns the watermark after a batch; it never goes back.
+
+    A partition that is read to its end without new records does not hold the others back. A partition with records to
+    read does, also before the first of them is read.
+
+    before: the watermark before the batch. latest_ms: the latest timestamps in the batch, in milliseconds since the
+    epoch. ranges: the offsets of the batch. position: the table's offsets after the batch. ends: the ends when it was
+    planned. silent: partitions without a known end, which may have any records.
+    """
+    marks = later(before.partitions, latest_ms)
+    read_to = ((t, p, offset) for t, ps in position.items() for p, offset in ps.items())
+    behind = {(t, p) for t, p, offset in read_to if (t, p) in silent or ends.get((t, p), offset) > offset}
+    if any(partition not in marks.get(topic, {}) for topic, partition in behind):
+        return Watermark(marks, before.complete_to_ms)
+    read = {(r.topic, r.partition) for r in ranges}
+    holding = [mark for t, ps in marks.items() for p, mark in ps.items() if (t, p) in read | behind]
+    complete = [ms for ms in (before.complete_to_ms, min(holding, default=None)) if ms is not None]
+    return Watermark(marks, max(complete, default=None))

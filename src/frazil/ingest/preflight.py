@@ -1,23 +1,107 @@
-"""Checks of a loaded table that need no record: `check` and `plan` run them before a run would stop for the same
-reasons.
+"""Checks of a loaded table that need no record, and changes of its layout that the pipeline file asks for. `check` and
+`plan` run them before a run would stop for the same reason.
 """
 
 from __future__ import annotations
 
-from pyiceberg.schema import Schema
+from pathlib import Path
 
-from frazil.catalog.layout import refuse_partition_field_names
-from frazil.catalog.port import Catalog
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.types import IcebergType, ListType, MapType, StringType, StructType
+
+from frazil.catalog.layout import (
+    METRICS_OF,
+    bind,
+    find_column,
+    is_arranged,
+    refuse_partition_field_names,
+    unknown_transform,
+)
+from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.tables import refuse_other_table
-from frazil.errors import FrazilError
+from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.schema_changes import CLASH_REMEDY, declared_adder
 from frazil.ingest.table import Table
-from frazil.ingest.table_layout import check_measured_columns
-from frazil.ingest.table_settings import own_columns
+from frazil.ingest.table_target import layout_of, own_columns
 from frazil.ingest.transactions.lookahead import check_partitions
-from frazil.schema.evolve import NameConflict, new_schema
+from frazil.schema.evolve import NameConflict, can_promote, new_schema
+from frazil.schema.names import Spellings
+from frazil.spec import TableSpec
+from frazil.spec.models import MetadataField
+from frazil.spec.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
+
+
+def has_layout_columns(spec: TableSpec) -> bool:
+    """Whether every column of the table's partitioning, sort order and properties is declared or a metadata column;
+    otherwise the table is created when records have shown its columns.
+    """
+    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
+    schema = new_schema(declared.items())
+    named = [*(term.column for term in layout_of(spec).terms), *measured_columns(spec)]
+    return all(find_column(schema, name) is not None for name in named)
+
+
+def measured_columns(spec: TableSpec) -> list[str]:
+    """Returns the columns that table properties of the pipeline file name."""
+    return [name.removeprefix(METRICS_OF) for name in spec.properties if name.startswith(METRICS_OF)]
+
+
+def check_measured_columns(spec: TableSpec, schema: Schema) -> None:
+    """Raises SpecError for a property of a column that a new table does not have: Iceberg would refuse to create it."""
+    for name in measured_columns(spec):
+        setting = METRICS_OF + name
+        if find_column(schema, name) is None:
+            raise SpecError(
+                f"`{setting}`: the table has no column `{name}`",
+                remedy=f"declare it under `columns`, or correct the name: {advice(name, schema.column_names)}",
+                where=spec.name,
+            )
+
+
+def arranged(catalog: Catalog, spec: TableSpec, state: TableState) -> TableState:
+    """Returns the table after setting the partition spec and sort order of the pipeline file.
+
+    Raises: the errors of `Catalog.arrange`.
+    """
+    layout = layout_of(spec)
+    if is_arranged(layout, state.schema, state.partitioning, state.sorting, state.name):
+        return state
+    return catalog.arrange(state.name, layout)
+
+
+def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
+    """Returns the error, with file and line, of an existing table that cannot be written with the layout of the
+    pipeline file; None when it can.
+    """
+    spec_kept = state.partitioning if spec.partition_by is None else PartitionSpec()
+    unknown = unknown_transform(spec_kept, state.sorting if spec.sort_by is None else UNSORTED_SORT_ORDER)
+    if unknown:
+        return SpecError(
+            f"the table is partitioned or sorted by {unknown}, which is not a known transform",
+            remedy="write `partition_by` and `sort_by` with known transforms, or use another table",
+            where=state.name,
+        )
+    return term_mismatch(spec, state.schema, file)
+
+
+def term_mismatch(spec: TableSpec, found: Schema, file: Path) -> SpecError | None:
+    """Returns the error, with file and line, of the first term of `partition_by` and `sort_by` that has no column among
+    the schema `found`, the declared columns and the metadata columns; None when all have one.
+    """
+    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
+    there = {field.name: field.field_type for field in found.fields}
+    schema = new_schema({**declared, **there}.items())
+    for term in layout_of(spec).terms:
+        try:
+            bind(term, schema)
+        except SpecError as error:
+            error.where = f"{file}:{term.line}" if term.line else spec.name
+            return error
+    return None
 
 
 def refuse_foreseen(table: Table, catalog: Catalog) -> None:
@@ -55,3 +139,83 @@ def refuse_columns(table: Table, schema: Schema) -> None:
     """Raises SpecError where a table with this schema cannot be an upsert table."""
     if table.spec.mode == "upsert":
         check_columns(table.target(schema), ())
+
+
+_PLACES: tuple[MetadataField, ...] = ("source_order", "position")
+
+
+def text_order(spec: TableSpec, schema: Schema) -> str:
+    """Returns a warning where `order_by` names a text column; empty where it does not, or where it names a position in
+    the source's log, whose text form sorts correctly. schema: the schema of the table, or of the table to be created.
+    """
+    name = spec.order_by
+    if name is None or name in [spec.metadata.get(place) for place in _PLACES]:
+        return ""
+    kind = next((field.field_type for field in schema.fields if field.name == name), None)
+    if not isinstance(kind, StringType):
+        return ""
+    return (
+        f"`order_by: {name}` is text, and texts are compared by their bytes: `9` counts as newer than `10`, and"
+        " `03:04:05Z` as newer than `03:04:05.5Z`, so newer changes may be dropped. Declare the column, as"
+        " `timestamptz` or `decimal(p,s)`, before the table is created, unless all of its texts have one form"
+    )
+
+
+def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | None:
+    """Returns the reason why the table (None: it will be created) cannot have the declared columns; None when it can,
+    also where a run adds or widens some.
+    """
+    there = {field.name: field.field_type for field in schema.fields} if schema is not None else {}
+    spellings = Spellings([*there])
+    for column in spec.columns:
+        if column.name in there:
+            if not _is_or_becomes(there[column.name], column.type):
+                return _of_another_type(spec, column.name, there[column.name], column.type)
+            continue
+        others = spellings.others(column.name)
+        if others:
+            return _respelt(spec, column.name, others[0], is_there=others[0] in there)
+        spellings.add(column.name)
+    return None
+
+
+def _is_or_becomes(table: IcebergType, declared: IcebergType) -> bool:
+    """Whether a column has the declared type, or a wider one that records have required since, or can be widened to it."""
+    if isinstance(table, StructType) and isinstance(declared, StructType):
+        there = {member.name: member.field_type for member in table.fields}
+        return all(
+            _is_or_becomes(there[member.name], member.field_type) for member in declared.fields if member.name in there
+        )
+    if isinstance(table, ListType) and isinstance(declared, ListType):
+        return _is_or_becomes(table.element_type, declared.element_type)
+    if isinstance(table, MapType) and isinstance(declared, MapType):
+        return table.key_type == declared.key_type and _is_or_becomes(table.value_type, declared.value_type)
+    return table == declared or can_promote(table, declared) or can_promote(declared, table)
+
+
+def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: IcebergType) -> SpecError:
+    have, asked = (str(kind).split("<")[0] for kind in (table, declared))
+    differs = f"a {have}" if have != asked else f"another {have}"
+    column = next(one for one in spec.columns if one.name == name)
+    field = ".".join(column.field or (name,))
+    as_text = ", coerce: true" if column.coerce else ""
+    return SpecError(
+        f"`columns` declares `{name}` as {asked}, and the table has it as {differs}, which Iceberg cannot widen to"
+        " that",
+        remedy=(
+            f"take `{name}` out of `columns`, or write its type as the table has it; or declare the field under another"
+            f" name, `columns: {{NAME: {{type: {asked}{as_text}, field: {field}}}}}`"
+        ),
+        where=spec.name,
+    )
+
+
+def _respelt(spec: TableSpec, name: str, other: str, is_there: bool) -> SpecError:
+    if is_there:
+        message = f"`columns` declares `{name}`, and the table has `{other}`, which differs only in letter case"
+        return SpecError(message, remedy=f"write `{other}` under `columns`, as the table has it", where=spec.name)
+    message = (
+        f"`columns` declares `{other}` and `{name}`, which differ only in letter case: engines cannot distinguish them"
+    )
+    remedy = f"give one of them another name, such as `{name}_2: {{type: …, field: {name}}}`"
+    return SpecError(message, remedy=remedy, where=spec.name)

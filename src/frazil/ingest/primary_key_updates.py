@@ -13,9 +13,9 @@ from frazil.clock import Clock
 from frazil.ingest.batch import Planned
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Cut, Waiting
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.types import OffsetRange
-from frazil.upsert.records.incomplete_key_updates import PendingUpdate, Place
+from frazil.upsert.records.read_changes import PendingUpdate, Place
 
 log = structlog.get_logger("frazil")
 

@@ -9,10 +9,10 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
 from frazil.ingest.table import Table
-from frazil.ingest.table_settings import own_columns, shaping_of
+from frazil.ingest.table_target import own_columns, shaping_of
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_schema, new_schema
-from frazil.schema.name_case import column_settings, fold_case
+from frazil.schema.names import column_settings, fold_case
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.upsert.lookup.live_rows import check_columns

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import structlog
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
@@ -13,18 +15,18 @@ from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record
 from frazil.ingest.batch import Planned, job_of, with_hints
-from frazil.ingest.failures import TaskFailedError
-from frazil.ingest.findings import NoColumns, RejectedFields, SchemaChanged
+from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone
 from frazil.ingest.job import JobRunner
-from frazil.ingest.no_op_changes import NoOpChange, find_no_op_change
-from frazil.ingest.outcome import Outcome, Replan
+from frazil.ingest.outcome import NoColumns, Outcome, RejectedFields, Replan, SchemaChanged
+from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
+from frazil.ingest.preflight import check_measured_columns
 from frazil.ingest.primary_key_updates import key_updates_in
-from frazil.ingest.sample import log_unsampled, sample_reads
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder, same_table
+from frazil.ingest.state import NoOpChange, find_no_op_change
 from frazil.ingest.table import Table, set_key_columns
-from frazil.ingest.table_layout import check_measured_columns
-from frazil.ingest.table_settings import layout_of, own_columns
-from frazil.report.task_report import TaskReport, merge_reports
+from frazil.ingest.table_target import layout_of, own_columns
+from frazil.kafka.port import Partition
+from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import (
     NameConflict,
     RequestedFields,
@@ -35,10 +37,55 @@ from frazil.schema.evolve import (
     merge_requested_fields,
     new_schema,
 )
-from frazil.schema.inference_hints import hints_of
-from frazil.schema.inferred_times import agree_on_times
+from frazil.schema.inference import agree_on_times, hints_of
 from frazil.schema.projection import KEY_ROOT, document
-from frazil.types import Batch
+from frazil.types import Batch, OffsetRange, Offsets
+
+log = structlog.get_logger("frazil")
+
+SAMPLE_BYTES = 64 * 1024 * 1024
+"""The largest size of the values in one read of the sample, estimated from the average size in the batch."""
+
+
+def log_unsampled(batch: Batch, error: TaskFailedError) -> None:
+    """Logs the records that do not contribute to the first columns, because a task that reads them fails.
+
+    Raises: `error` where no record is its cause.
+    """
+    if is_jvm_gone(error) or is_heap_full(error):
+        raise error
+    log.warning("sample_failed", table=batch.table, where=batch.place, reason=error.message)
+
+
+def sample_reads(
+    position: Offsets, read: Sequence[OffsetRange], reach: Mapping[Partition, int], record_bytes: float
+) -> list[list[OffsetRange]]:
+    """Returns the ranges to read behind the first batch (`read`): all records where two reads suffice, else one read in
+    the middle and one at the end, with an equal share of every partition. reach: how far records may be read.
+    """
+    ends = {(r.topic, r.partition): r.end for r in read}
+    rest = [
+        OffsetRange(topic, partition, start, reach[topic, partition])
+        for topic, partitions in sorted(position.items())
+        for partition, offset in sorted(partitions.items())
+        if (start := ends.get((topic, partition), offset)) < reach.get((topic, partition), 0)
+    ]
+    most = max(1, min(FIRST_BATCH_RECORDS, int(SAMPLE_BYTES / max(1.0, record_bytes))))
+    total = sum(r.span for r in rest)
+    if total <= most:
+        return [rest] if rest else []
+    first = {(r.topic, r.partition): r.span for r in limit_ranges(rest, most)}
+    spans = [(r, first.get((r.topic, r.partition), 0)) for r in rest]
+    if total <= 2 * most:
+        parts = ([_part(r, 0, span) for r, span in spans], [_part(r, span, r.span) for r, span in spans])
+    else:
+        middles = [_part(r, (r.span - span) // 2, (r.span + span) // 2) for r, span in spans]
+        parts = (middles, [_part(r, r.span - span, r.span) for r, span in spans])
+    return [[r for r in part if r.span] for part in parts]
+
+
+def _part(whole: OffsetRange, start: int, end: int) -> OffsetRange:
+    return OffsetRange(whole.topic, whole.partition, whole.start + start, whole.start + end)
 
 
 class SchemaUpdates:

@@ -43,14 +43,11 @@ from frazil.ingest.log import (
     wait_for_transaction,
 )
 from frazil.ingest.outcome import Committed, Outcome, Reload, Replan, Retry, Stop, outcome_of
-from frazil.ingest.plan import group_batches, lag_records, pace_s
-from frazil.ingest.planner import Planner, no_leader, no_topic
-from frazil.ingest.polling import LONGEST_POLL_S, Polling
+from frazil.ingest.plan import group_batches, lag_records, pace_s, tables_read_with
+from frazil.ingest.planner import LONGEST_POLL_S, Planner, Polling, no_leader, no_topic
 from frazil.ingest.primary_key_updates import record_applied_early
-from frazil.ingest.run_timeouts import RunTimeouts
-from frazil.ingest.services import Services
-from frazil.ingest.shared_reads import tables_read_with
-from frazil.ingest.state.status import RunState
+from frazil.ingest.services import RunTimeouts, Services
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.lookahead import Boundaries
 from frazil.ingest.transactions.runs import Cut
@@ -65,7 +62,7 @@ from frazil.ingest.workers import (
     store_of,
 )
 from frazil.kafka.port import TopicDescription
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.schema.evolve import NameConflict
 from frazil.spec import PipelineSpec
 from frazil.types import add_names

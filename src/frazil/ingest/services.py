@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock
+from frazil.errors import UnavailableError
 from frazil.ingest.job import JobRunner
 from frazil.ingest.schemas import Schemas
+from frazil.ingest.state import RunState
+from frazil.ingest.table import Table
 from frazil.ingest.workers import ThreadWorkers, Workers
 from frazil.kafka.port import Outbox, RecordReader, Source
 
@@ -54,3 +58,83 @@ class Services:
     reader: RecordReader | None = None
     #: The pace of commits that table maintenance requests.
     pace: Pace = field(default_factory=UsualPace)
+
+
+class RunTimeouts:
+    """Counts the seconds in which the run has only waited. A running batch is no wait, unless its table's last attempt
+    has failed; so a long catch-up is never interrupted.
+    """
+
+    def __init__(self, clock: Clock, limit_s: float | None = None, awaits_topics: bool = False) -> None:
+        """Starts to count. limit_s: the longest wait; None for no limit."""
+        self._clock = clock
+        self._limit_s = limit_s
+        self._since_s = clock.monotonic_s()
+        self._outage: UnavailableError | None = None
+        #: Whether a table without a topic is waited for; otherwise the run ends without it.
+        self.awaits_topics = awaits_topics
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the wait has a limit."""
+        return self._limit_s is not None
+
+    def reset(self) -> None:
+        """Starts to count from zero, as the run has made progress."""
+        self._since_s, self._outage = self._clock.monotonic_s(), None
+
+    @property
+    def left_s(self) -> float:
+        """The longest pause before the limit is reached, in seconds."""
+        if self._limit_s is None:
+            return float("inf")
+        return max(0.0, self._since_s + self._limit_s - self._clock.monotonic_s())
+
+    def record_outage(self, error: UnavailableError) -> None:
+        """Stores the outage that all tables wait for.
+
+        Raises: UnavailableError when the limit is reached.
+        """
+        self._outage = error
+        if not self.left_s:
+            raise self._abandoned(error)
+
+    def check(self, tables: Iterable[Table]) -> None:
+        """Raises UnavailableError, which names the missing service or topic, when tables have waited for too long."""
+        if self._limit_s is None:
+            return
+        waiting = []
+        for table in tables:
+            if table.schedule.in_flight and not table.schedule.failures:
+                self.reset()
+                return
+            if table.status.run_state is RunState.BACKING_OFF:
+                waiting.append(table)
+        if not waiting:
+            self.reset()
+        elif not self.left_s:
+            raise self._abandoned(self._outage) if self._outage is not None else self._tables_wait(waiting)
+
+    def _tables_wait(self, waiting: list[Table]) -> UnavailableError:
+        first = min(waiting, key=lambda table: table.name)
+        others = f" (and {len(waiting) - 1} more tables wait)" if len(waiting) > 1 else ""
+        found = UnavailableError(
+            f"table {first.name}: {first.status.reason}{others}", remedy=first.status.remedy, where=first.status.where
+        )
+        return self._abandoned(found)
+
+    def _abandoned(self, error: UnavailableError) -> UnavailableError:
+        """Returns the error with the remedy for a run that ends, instead of a retry."""
+        remedy = error.remedy.removeprefix("Frazil retries with back-off; ")
+        again = "then run the command again, or give it longer with --timeout"
+        return UnavailableError(
+            f"not caught up after waiting for {_duration(self._limit_s or 0.0)}: {error.message}",
+            remedy=f"{remedy}; {again}" if remedy else again,
+            where=error.where,
+        )
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 60 and seconds % 60 == 0:
+        return f"{seconds / 60:g}m"
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"

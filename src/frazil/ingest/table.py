@@ -12,20 +12,23 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.job import OVERSIZED_BYTES
-from frazil.ingest.plan import TableClock
-from frazil.ingest.record_sizes import buffered_row_bytes, stored_row_bytes
-from frazil.ingest.state.bad_records import BadRecordState, Tally
-from frazil.ingest.state.catalog import CatalogState
-from frazil.ingest.state.key_updates import KeyUpdateState
-from frazil.ingest.state.offsets import OffsetState
-from frazil.ingest.state.schedule import Schedule
-from frazil.ingest.state.schema import SchemaState
-from frazil.ingest.state.sizes import MANY_FILES, Sizes
-from frazil.ingest.state.status import Status
+from frazil.ingest.plan import TableClock, buffered_row_bytes, stored_row_bytes
+from frazil.ingest.state import (
+    MANY_FILES,
+    BadRecordState,
+    CatalogState,
+    KeyUpdateState,
+    OffsetState,
+    Schedule,
+    SchemaState,
+    Sizes,
+    Status,
+    Tally,
+)
 from frazil.ingest.table_target import KEY_COLUMNS, target_file_size, target_of
 from frazil.kafka.port import Partition
-from frazil.report.task_report import TaskReport
-from frazil.schema.name_case import Spellings
+from frazil.report import TaskReport
+from frazil.schema.names import Spellings
 from frazil.spec import TableSpec
 from frazil.types import Offsets, Progress
 from frazil.write.target import TableTarget

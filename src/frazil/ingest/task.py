@@ -18,31 +18,35 @@ import pyarrow as pa
 from frazil.dead_letters.record import SOURCE_COLUMNS, dead_letter_rows, explain, first_mismatches, named_schemas
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.decode.pieces import plain_columns, read_bounded
+from frazil.decode.limits import plain_columns, read_bounded
 from frazil.failpoints import hit
 from frazil.ingest.task_limits import limited_memory, limited_time
-from frazil.report.bad_records import MOST_BAD, BadRecords
-from frazil.report.changes import ChangeReport, Touched
-from frazil.report.counts import Counts
-from frazil.report.files import WrittenFiles
-from frazil.report.schema_requests import SchemaRequests
-from frazil.report.task_report import TaskReport, dump_report
+from frazil.report import (
+    MOST_BAD,
+    BadRecords,
+    ChangeReport,
+    Counts,
+    SchemaRequests,
+    TaskReport,
+    Touched,
+    WrittenFiles,
+    dump_report,
+)
+from frazil.rows.decoder import fields_requested_by_rows
+from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.read import ReadRecords, read_records
-from frazil.rows.record_timestamps import refuse_far_times
-from frazil.rows.requested_fields import fields_requested_by_rows
-from frazil.runtime.release import release_memory
+from frazil.runtime.private import release_memory
 from frazil.schema.arrow import pick
 from frazil.schema.evolve import dump_requested_fields
-from frazil.schema.inference_hints import hints_of
+from frazil.schema.inference import hints_of
 from frazil.types import BadRecord, DataFile, Offsets, add_names
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import Changes
 from frazil.upsert.records.first_tombstones import FirstTombstones
-from frazil.upsert.records.incomplete_key_updates import IncompleteUpdates
-from frazil.upsert.records.last_deletes import LastDeletes
-from frazil.upsert.records.read_changes import read_checked, rows_of
-from frazil.write.partition_limit import TooManyPartitions
+from frazil.upsert.records.read_changes import IncompleteUpdates, read_checked, rows_of
+from frazil.upsert.records.tombstones import LastDeletes
 from frazil.write.target import TableTarget
+from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
 
 REPORT_SCHEMA = "report string"

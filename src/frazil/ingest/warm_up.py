@@ -12,7 +12,7 @@ from frazil.cdc.json import connect_schemas
 from frazil.decode import decimals
 from frazil.decode.json.records import decode_json
 from frazil.decode.json.scan import scan_any
-from frazil.decode.protobuf.cells import may_repeat_keys
+from frazil.decode.protobuf.program import may_repeat_keys
 from frazil.rows import writer_schemas
 from frazil.rows.connect_messages import may_be_messages
 from frazil.schema.evolve import new_schema

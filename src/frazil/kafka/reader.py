@@ -1,17 +1,110 @@
-"""Records of offset ranges, read by the driver from a cluster."""
+"""Records read in the driver: offset ranges by a consumer with assigned partitions, never subscribed and without committed
+offsets, and a few records for `frazil plan` and `frazil check`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
-from frazil.kafka.assigned import AssignedRanges, Silence, open_consumer
 from frazil.kafka.port import Partition, ReadRecord
+from frazil.kafka.properties import native_properties
 from frazil.types import OffsetRange
+
+_POLL_S = 0.5
+
+
+class Silence(Exception):
+    """Records have not arrived in time."""
+
+
+def open_consumer(properties: Mapping[str, str], group: str, other: Mapping[str, Any] | None = None) -> Consumer:
+    """Returns a consumer that reports the end of a partition. other: settings of librdkafka, overridden by the common
+    ones.
+
+    Raises: KafkaException where librdkafka refuses the settings.
+    """
+    level = {"isolation.level": properties.get("isolation.level", "read_committed")}
+    own = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
+    # Where the first records are gone, the remaining ones are read.
+    begin = {"auto.offset.reset": "earliest"}
+    return Consumer({**native_properties(properties), **level, **own, **begin, **(other or {})})
+
+
+class AssignedRanges:
+    """One reading of ranges, at most one per partition. is_strict: waits for records that a partition does not have
+    yet, as when its new leader has not caught up; otherwise the partition is read to its end.
+    """
+
+    def __init__(self, ranges: Iterable[OffsetRange], *, is_strict: bool = False) -> None:
+        self._is_strict = is_strict
+        asked = {(r.topic, r.partition): r for r in ranges}
+        #: Per partition, the offset up to which it is read.
+        self.reached: dict[Partition, int] = {place: r.start for place, r in asked.items()}
+        self._left = {place: r for place, r in asked.items() if r.span > 0}
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing is left to be read."""
+        return not self._left
+
+    def batches(
+        self, consumer: Consumer, clock: Clock, timeout_s: float, at_once: int, *, is_for_all: bool = False
+    ) -> Iterator[list[ReadRecord]]:
+        """Yields records up to the ends of the ranges, at most `at_once` at a time, in order per partition. timeout_s:
+        how long to wait for the next records, or for all of them; the caller's time between batches does not count.
+
+        Raises: Silence after the timeout; KafkaException.
+        """
+        deadline = clock.monotonic_s() + timeout_s
+        consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._left.values()])
+        while self._left:
+            if clock.monotonic_s() > deadline:
+                raise Silence
+            messages = consumer.consume(at_once, timeout=_POLL_S)
+            batch = [record for record in map(self._take, messages) if record is not None]
+            if batch:
+                yield batch
+            if messages and not is_for_all:
+                deadline = clock.monotonic_s() + timeout_s
+
+    def _take(self, message: Message) -> ReadRecord | None:
+        """Returns the record if it belongs to a range, and notes how far its partition is read."""
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        place = (message.topic() or "", message.partition() or 0)
+        wanted, offset = self._left.get(place), message.offset() or 0
+        if wanted is None:
+            return None
+        after = offset if error is not None else offset + 1
+        is_over = after >= wanted.end or (error is not None and not self._is_strict)
+        self.reached[place] = wanted.end if is_over else after
+        if is_over:
+            del self._left[place]
+        return _record(message, place, offset) if error is None and wanted.start <= offset < wanted.end else None
+
+
+def _record(message: Message, place: Partition, offset: int) -> ReadRecord:
+    kind, at_ms = message.timestamp()
+    return ReadRecord(
+        *place,
+        offset,
+        _bytes(message.value()),
+        int(at_ms) if kind != TIMESTAMP_NOT_AVAILABLE else None,
+        tuple((str(pair[0]), _bytes(pair[1])) for pair in message.headers() or []),
+        _bytes(message.key()),
+    )
+
+
+def _bytes(value: object) -> bytes | None:
+    return value if isinstance(value, bytes) else None
+
 
 _AT_ONCE = 1000
 _BATCH_RECORDS = 5000
@@ -78,3 +171,30 @@ class KafkaReader:
         # Missing records must not be skipped: a part of a transaction would look complete.
         other = {"auto.offset.reset": "error", "queued.max.messages.kbytes": _FETCHED_AHEAD_KB}
         return open_consumer(self._properties, "frazil-look", other)
+
+
+_ENOUGH_BYTES = 64 * 1024 * 1024
+
+
+def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], clock: Clock) -> list[ReadRecord]:
+    """Returns the records of `ranges`, fewer where they are large.
+
+    Raises: UnavailableError where they do not arrive in time.
+    """
+    asked = AssignedRanges(ranges)
+    found: list[ReadRecord] = []
+    if asked.is_read:
+        return found
+    servers, read_bytes = properties["bootstrap.servers"], 0
+    try:
+        with closing(open_consumer(properties, "frazil-plan")) as consumer:
+            for batch in asked.batches(consumer, clock, _TIMEOUT_S, _AT_ONCE, is_for_all=True):
+                found += batch
+                read_bytes += sum(len(record.value or b"") for record in batch)
+                if read_bytes >= _ENOUGH_BYTES:
+                    break
+    except KafkaException as error:
+        raise UnavailableError(f"the sample cannot be read: {error.args[0].str()}", where=servers) from None
+    except Silence:
+        raise UnavailableError(f"the sample did not arrive within {_TIMEOUT_S:.0f} s", where=servers) from None
+    return found

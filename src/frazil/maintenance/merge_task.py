@@ -17,15 +17,14 @@ import pyarrow.parquet as pq
 from frazil.catalog.maintenance_port import Merge, Merging
 from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
-from frazil.runtime.release import release_memory
+from frazil.runtime.private import release_memory
 from frazil.schema.arrow import as_written, field_id_of
 from frazil.types import DataFile
 from frazil.upsert.lookup.delete_files import read_deletes, rows_of
 from frazil.write.cluster import Partition
-from frazil.write.lineage import LINEAGE_SINCE, ROW_ID_FIELD, UPDATED_FIELD, has_lineage, lineage_schema
-from frazil.write.partition_values import short_path
 from frazil.write.plain_target import plain_target
-from frazil.write.target import TableTarget
+from frazil.write.target import LINEAGE_SINCE, ROW_ID_FIELD, UPDATED_FIELD, TableTarget, has_lineage, lineage_schema
+from frazil.write.transforms import short_path
 from frazil.write.write import FileWriter, file_io
 
 _ROWS = 16_384

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from frazil.catalog.history import DEAD_LETTERS_MARK, has_uncommitted_dead_letters, read_by_replay
 from frazil.catalog.maintenance_port import Rewritten, TableMaintenance
-from frazil.catalog.table_folder import normalize_path
-from frazil.catalog.table_metadata import TableMetadata
+from frazil.catalog.progress import DEAD_LETTERS_MARK, has_uncommitted_dead_letters, read_by_replay
+from frazil.catalog.table_metadata import TableMetadata, normalize_path
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit

@@ -17,7 +17,7 @@ from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.maintenance.scheduler import ROUND_BYTES, TableActivity
 from frazil.ops.reports import MaintenanceReport
-from frazil.upsert.concurrent_deletes import transfer_deletes
+from frazil.upsert.commit import transfer_deletes
 
 
 def maintained_tables(tables: Iterable[Table], is_limited: bool = False) -> list[MaintainedTable]:

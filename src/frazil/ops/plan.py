@@ -16,28 +16,24 @@ from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.old_metadata import keeps_old_metadata
+from frazil.ingest.log import keeps_old_metadata
 from frazil.ingest.plan import lag_records, limit_ranges
-from frazil.ingest.preflight import refuse_columns, refuse_foreseen
+from frazil.ingest.preflight import refuse_columns, refuse_foreseen, text_order
 from frazil.ingest.schema_changes import CLASH_REMEDY, adder
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
-from frazil.ingest.state.bad_records import Tally
+from frazil.ingest.state import Tally
 from frazil.ingest.table import Table
-from frazil.ingest.table_settings import key_column_of, own_columns, shaping_of
+from frazil.ingest.table_target import key_column_of, own_columns, shaping_of
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
-from frazil.ops.reports import Problem
-from frazil.ops.sampling import decode_sample
-from frazil.ops.status import problem_of
-from frazil.ops.times import propose_times
-from frazil.ops.topics import MissingTopics
-from frazil.ops.units import plural
+from frazil.ops.reports import Problem, plural
+from frazil.ops.sampling import decode_sample, propose_times
+from frazil.ops.status import MissingTopics, problem_of
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.types import OffsetRange
-from frazil.upsert.text_order import text_order
 
 SAMPLE_RECORDS = 10_000
 _MOST_ROUNDS = 5

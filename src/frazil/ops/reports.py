@@ -189,3 +189,48 @@ def _table_document(table: TableReport) -> dict[str, Any]:
         "last_upsert": None if table.last_upsert is None else dict(table.last_upsert),
         "maintenance": None if table.maintenance is None else asdict(table.maintenance),
     }
+
+
+NOTHING = "–"
+_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
+
+def duration(seconds: float | None) -> str:
+    """Returns a duration in the largest unit in which it is at least one: `0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
+    if seconds is None:
+        return NOTHING
+    for size, unit in _STEPS:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 9.95 or seconds == 0 else f"{seconds:.1f} s"
+
+
+def ago(then_ms: int | None, now_ms: int) -> str:
+    """Returns how long ago a time was: `3 s ago`; `now` within a second, also for a clock slightly ahead of ours."""
+    if then_ms is None:
+        return NOTHING
+    seconds = (now_ms - then_ms) // 1000
+    if seconds < 1:
+        return "now"
+    return f"{seconds} s ago" if seconds < 60 else f"{duration(seconds)} ago"
+
+
+def size(bytes_: float | None) -> str:
+    """Returns a size: `512 B`, `1.4 MiB`, `23 GiB`."""
+    if bytes_ is None:
+        return NOTHING
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if bytes_ < 1024 or unit == "TiB":
+            break
+        bytes_ /= 1024
+    return f"{bytes_:.1f} {unit}" if unit != "B" and bytes_ < 9.95 else f"{bytes_:.0f} {unit}"
+
+
+def count(number: float | None) -> str:
+    """Returns a number with separators: `1,234`."""
+    return NOTHING if number is None else f"{number:,.0f}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Returns a number with its noun: `1 file`, `2 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -14,16 +14,15 @@ from pyiceberg.types import NestedField, StructType
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded
-from frazil.decode.envelope import Envelope
-from frazil.decode.json_schema.refusals import refused_changes
+from frazil.decode.json_schema.types import refused_changes
 from frazil.decode.renames import Renames
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.errors import UnavailableError
+from frazil.ingest.preflight import term_mismatch
 from frazil.ingest.schema_changes import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
 from frazil.ingest.table import Table
-from frazil.ingest.table_layout import term_mismatch
-from frazil.ingest.table_settings import key_column_of
+from frazil.ingest.table_target import key_column_of
 from frazil.ops.check import Finding, failed
 from frazil.ops.plan import describe_type
 from frazil.rows.project import in_column
@@ -31,11 +30,11 @@ from frazil.rows.record_keys import is_record
 from frazil.rows.writer_schemas import row_branches, row_renames, row_struct
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, find_missing_fields, new_schema, type_at
-from frazil.schema.name_mapping import as_columns, column_names
+from frazil.schema.names import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
 from frazil.schema.rejected_changes import remedy_of
 from frazil.spec.models import ValueSpec
-from frazil.upsert.records.key_names import leaves_of, places_of
+from frazil.upsert.records.key_fields import leaves_of, places_of
 from frazil.write.target import TableTarget
 
 _CONSEQUENCES = {

@@ -4,27 +4,58 @@ file. Nothing is changed; what is known is reported also where a service does no
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from frazil.catalog.history import DEAD_LETTERS_MARK
 from frazil.catalog.layout import partition_terms, sort_terms
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
+from frazil.catalog.progress import DEAD_LETTERS_MARK
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, empty_patterns, missing_topics
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.plan import lag_records
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport
 from frazil.ops.state_file import is_process_alive
-from frazil.ops.topics import MissingTopics
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
+
+_MOST_COMPARED = 20
+
+
+class MissingTopics:
+    """Remedies for topics that do not exist, or that the broker hides from this client. Kafka is asked for topic names
+    once, and only the first missing topics are compared with them: among thousands of topics a comparison takes a third
+    of a second.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._left = _MOST_COMPARED
+
+    def remedy(self, name: str) -> str:
+        """Returns the remedy, with the topic that `name` most probably means.
+
+        Raises: UnavailableError where Kafka does not answer.
+        """
+        self._left -= 1
+        near = (
+            next(iter(difflib.get_close_matches(name, self._names, n=1, cutoff=0.6)), None) if self._left >= 0 else None
+        )
+        advice = f"did you mean `{near}`? otherwise " if near else ""
+        return f"{advice}create the topic, correct its name, or let this client describe it"
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted(self._source.topics(lambda topic: not topic.startswith("__")))
+
 
 NOT_RUNNING = "not running"
 SILENT_AFTER_MS = 60_000

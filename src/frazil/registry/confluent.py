@@ -3,15 +3,234 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
+from confluent_kafka.schema_registry.common._httpx_compat import httpx  # The module that the client uses.
+from confluent_kafka.schema_registry.error import OAuthTokenError
 
 from frazil.clock import Clock, SystemClock
-from frazil.registry.client import RegistryClient
-from frazil.registry.port import NO_ID, RegisteredSchema, SchemaKind, UnusableSchema, context_of, qualified
-from frazil.registry.references import Gathering, Reference, Version
+from frazil.errors import SpecError, UnavailableError
+from frazil.registry.port import (
+    NO_ID,
+    Gathering,
+    Reference,
+    RegisteredSchema,
+    SchemaKind,
+    UnusableSchema,
+    Version,
+    context_of,
+    qualified,
+)
 from frazil.spec.models import RegistrySpec
+
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+# Subjects, versions and schemas that do not exist or are deleted. A 404 without such a code comes from another server.
+_GONE = range(40401, 40407)
+_TROUBLES = (httpx.HTTPError, httpx.InvalidURL, OAuthTokenError, OSError, ValueError, RuntimeError)
+_Result = TypeVar("_Result")
+
+
+class RegistryClient:
+    """Requests data from the servers of `spec`, one after another until one answers. Thread-safe. timeout_s: for one
+    question in total.
+
+    Raises: SpecError for settings that the client refuses.
+    """
+
+    def __init__(self, spec: RegistrySpec, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._hosts = ", ".join(urlsplit(url).netloc for url in spec.urls)
+        self._settings = _settings(spec, timeout_s)
+        self._idle: list[SchemaRegistryClient] = [_connect(self._settings)]
+        self._mine = threading.local()
+
+    def within_time(self, what: str, question: Callable[[], _Result]) -> _Result:
+        """Returns, or raises, the outcome of `question`, which requests `what`.
+
+        Raises: UnavailableError where it takes too long.
+        """
+        future: Future[_Result] = Future()
+        # A client of its own: abandoning one question closes no other question's connection.
+        client = self._take()
+
+        def run() -> None:
+            self._mine.client = client
+            try:
+                future.set_result(question())
+            except Exception as error:  # noqa: BLE001  (raised where the result is waited for)
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="registry", daemon=True).start()
+        try:
+            answer = future.result(self._timeout_s)
+        except TimeoutError:
+            if not future.done():
+                client.close()  # The thread ends at its next byte, because its connection is closed.
+                raise self.outage(what, f"no answer within {self._timeout_s:g} s") from None
+            self._idle.append(client)
+            raise
+        except Exception:
+            self._idle.append(client)
+            raise
+        self._idle.append(client)
+        return answer
+
+    def _take(self) -> SchemaRegistryClient:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _connect(self._settings)
+
+    def get(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """Returns the JSON of the response; None where the registry reports that it does not exist. To be called by a
+        question of `within_time`.
+
+        Raises: UnavailableError.
+        """
+        try:
+            answer = self._mine.client._rest_client.get(path, dict(query or {}))
+        except SchemaRegistryError as error:
+            if error.http_status_code == 404 and error.error_code in _GONE:
+                return None
+            raise self.outage(what, f"{error.http_status_code} {_words(error)}", error.http_status_code) from None
+        except _TROUBLES as error:
+            raise self.outage(what, _reason(error)) from None
+        if answer is None:
+            raise self.outage(what, "the answer is empty")
+        return answer
+
+    def outage(self, what: str, reason: str, status: int = 0) -> UnavailableError:
+        """Returns the error without a response, with its remedy. status: the HTTP status, if any."""
+        message = f"the schema registry does not return {what}: {reason}"
+        return UnavailableError(message, remedy=_remedy(status, reason), where=self._hosts)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+class _Limited(httpx.SyncByteStream):
+    """The body of a response; raises where it grows too long."""
+
+    def __init__(self, stream: Any, is_good: bool) -> None:
+        self._stream = stream
+        self._is_good = is_good
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_ANSWER_BYTES:
+                message = f"the registry's answer is longer than {MAX_ANSWER_BYTES // 2**20} MiB"
+                raise UnusableSchema(message) if self._is_good else RuntimeError(message)
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _connect(settings: dict[str, Any]) -> SchemaRegistryClient:
+    try:
+        client = SchemaRegistryClient(settings)
+    except OSError as error:  # OpenSSL's errors about certificates are OSErrors.
+        remedy = "check `registry.tls`: certificate, key and key_password must belong together"
+        raise SpecError(f"the registry's TLS files cannot be used: {error}", remedy=remedy) from None
+    except (TypeError, ValueError) as error:
+        message = f"the registry's client refuses its settings: {error}"
+        raise SpecError(message, remedy="see `registry.properties`") from None
+    session = client._rest_client.session
+    # Questions are rare: a kept connection would mostly have been closed by the server.
+    session.headers.update({"Accept-Encoding": "identity", "Connection": "close"})
+    session.event_hooks = {"request": [_drop_empty_cluster], "response": [_limit]}
+    return client
+
+
+def _limit(response: Any) -> None:
+    """Bounds a response before it is read. A compressed one, which was not requested, could grow without end."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise RuntimeError("the answer is compressed, which was not asked for")
+    response.stream = _Limited(response.stream, response.is_success)
+
+
+def _drop_empty_cluster(request: Any) -> None:
+    """Removes Confluent Cloud's cluster header, which the client requires with every bearer token, where there is no
+    cluster.
+    """
+    if request.headers.get("target-sr-cluster") == "":
+        del request.headers["target-sr-cluster"]
+
+
+def _settings(spec: RegistrySpec, timeout_s: float) -> dict[str, Any]:
+    """Returns the client's settings. Its time-out applies to one step of one request to one server: every server gets a
+    share.
+    """
+    settings: dict[str, Any] = {
+        "url": ",".join(spec.urls),
+        "timeout": 0.9 * timeout_s / len(spec.urls),
+        "max.retries": 0,  # Frazil retries itself, with back-off.
+        **spec.properties,
+    }
+    if spec.auth.username is not None:
+        settings["basic.auth.user.info"] = f"{spec.auth.username}:{spec.auth.password}"
+    if spec.auth.token is not None:
+        settings["bearer.auth.credentials.source"] = "STATIC_TOKEN"
+        settings["bearer.auth.token"] = spec.auth.token
+        settings.setdefault("bearer.auth.logical.cluster", "")
+    for name, path in {"ca": spec.tls.ca, "certificate": spec.tls.certificate, "key": spec.tls.key}.items():
+        if path is not None:
+            _check_file(name, path)
+            settings[f"ssl.{name}.location"] = path
+    if spec.tls.key_password is not None:
+        settings["ssl.key.password"] = spec.tls.key_password
+    return settings
+
+
+def _check_file(name: str, path: str) -> None:
+    try:
+        if not (name == "ca" and Path(path).is_dir()):
+            Path(path).open("rb").close()
+    except OSError as error:
+        raise SpecError(
+            f"the file of `registry.tls.{name}` cannot be read: {error.strerror}",
+            remedy="correct its path, or let this user read it",
+            where=path,
+        ) from None
+
+
+def _words(error: SchemaRegistryError) -> str:
+    """Returns the registry's message of a refusal; other servers in front of it answer with whole pages."""
+    if error.error_code == SchemaRegistryError.UNKNOWN:
+        return "without a word of a registry"
+    return " ".join(str(error.error_message or "").split())[:200]
+
+
+def _reason(error: Exception) -> str:
+    """Returns the client's error in readable words."""
+    if isinstance(error, httpx.TimeoutException):
+        return "no answer in time"
+    words = " ".join(str(error).split())[:200] or type(error).__name__
+    return f"the answer is not JSON: {words}" if isinstance(error, ValueError) else words
+
+
+def _remedy(status: int, reason: str) -> str:
+    if status in (401, 403):
+        return "check `registry.auth`: the registry rejects this user"
+    if 300 <= status < 400 or status in (404, 405):
+        return (
+            "check that `registry.url` is the address of the Confluent API itself: https://registry:8081, or"
+            " https://registry/apis/ccompat/v7 of an Apicurio"
+        )
+    if "CERTIFICATE" in reason or "SSL" in reason:
+        return "check `registry.tls`: this machine and the registry do not trust each other's certificates"
+    return "Frazil retries with back-off; check that the registry is running at `registry.url`"
+
 
 _TIMEOUT_S = 10.0
 _LATEST_S = 60.0

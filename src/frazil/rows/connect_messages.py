@@ -19,7 +19,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.cdc.envelope_columns import open_columns
 from frazil.decode.cast import Conversion, convert_columns
-from frazil.decode.columns import Columns, Decoded, Fault, Mismatch
+from frazil.decode.columns import Columns, Decoded, Fault, Group, Mismatch, in_order
 from frazil.decode.connect.schema import (
     ConnectType,
     convert_logical_types,
@@ -29,21 +29,19 @@ from frazil.decode.connect.schema import (
     without_units,
 )
 from frazil.decode.connect.values import LogicalType
-from frazil.decode.envelope import Path
-from frazil.decode.groups import Group, in_order
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
-from frazil.decode.json.equal_texts import group_equal
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, Texts, members_under
+from frazil.decode.json.slices import Slices, Texts, group_equal, members_under
 from frazil.decode.memory import COMPILED, load8
 from frazil.decode.regroup import select_columns
 from frazil.decode.settings import Reading
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import type_at
+from frazil.schema.selection import Path
 
 SCHEMA, PAYLOAD = "schema", "payload"
 VALUE = "value"

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
 from frazil.decode.cast import Conversion
-from frazil.decode.columns import Mismatch
+from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.epochs import inside_years, outside_years
 from frazil.decode.json_texts import as_json
 from frazil.decode.plain import read_text
 from frazil.decode.settings import Reading
@@ -22,6 +23,7 @@ from frazil.literals import parse_constant
 from frazil.rows.record_keys import HEADER_SCHEMA, decode_header
 from frazil.schema.arrow import arrow_type
 from frazil.schema.projection import Shaping
+from frazil.write.target import TableTarget
 
 _DIGITS = r"^-?[0-9]{1,18}$"  # Numbers of up to 18 digits always fit 64 bits.
 _MOST_DIGITS = 40
@@ -114,3 +116,42 @@ def _number(text: str) -> int | None:
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
+
+
+_FIELDS = frozenset(("timestamp", "deleted_at"))
+"""Fields of metadata that contain the record's timestamp, always or as the fallback."""
+
+
+def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decoded: Decoded, limit: int) -> Decoded:
+    """Returns the result with the records refused whose timestamp is outside the years 1 to 9999, where the table has a
+    column for it. limit: the number of mismatches that are kept.
+    """
+    if "timestamp" not in records or not _FIELDS & target.metadata_fields:
+        return decoded
+    outside = outside_years(records["timestamp"])
+    if not outside.any():
+        return decoded
+    micros = records["timestamp"].cast(pa.int64())
+    column = dict(target.metadata).get("timestamp", "timestamp")
+    reason = "the record's timestamp of {} ms is outside of the years 1 to 9999"
+    mismatches = [
+        Mismatch(row, column, "out_of_range", reason.format(micros[row].as_py() // 1000))
+        for row in np.flatnonzero(outside & ~decoded.refused)[:limit].tolist()
+    ]
+    both = sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(decoded, refused=decoded.refused | outside, mismatches=both)
+
+
+def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Returns the timestamps in microseconds, null for those that no reader of the dead-letter table could show, and
+    the latter in milliseconds.
+    """
+    near = inside_years(times)[0]
+    is_far = pc.and_(pc.is_null(near), pc.is_valid(times))
+    far_ms = pc.divide(times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), 1000)
+    return near, pc.if_else(is_far, far_ms, pa.scalar(None, pa.int64()))
+
+
+def undivided_times(near: pa.Array, far_ms: pa.Array) -> pa.Array:
+    """Returns all timestamps in microseconds, from the two arrays of `divided_times`."""
+    return pc.coalesce(near, pc.multiply(far_ms, 1000).cast(near.type))

@@ -24,10 +24,11 @@ from frazil.rows.connect_messages import may_be_messages
 from frazil.rows.decoder import decode_values
 from frazil.rows.metadata_columns import decoded_header, own_column
 from frazil.rows.record_keys import decode_keys
-from frazil.schema.arrow import arrow_type, pick
+from frazil.schema.arrow import arrow_type, as_written, pick
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.projection import Layout, Shaping, has_column, in_record, is_one_column, unfold
 from frazil.schema.selection import Path
+from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
 
 Records = Mapping[str, pa.Array]
@@ -195,3 +196,18 @@ def bindings_of(
         if not is_record or len(path) > shaping.depth or is_one_column(kind):
             found.setdefault(path[:-1], {})[path[-1]] = kind
     return found
+
+
+def shape_rows(target: TableTarget, decoded: Decoded, records: Mapping[str, pa.Array]) -> pa.Table:
+    """Returns rows in the schema of the table's files.
+
+    decoded: with one array per field of `target.fields`. records: the columns topic, partition, offset, timestamp,
+    headers and key, as far as the table needs them.
+    """
+    by_name = {field.name: array for field, array in zip(target.fields, decoded.columns, strict=True)}
+    by_name |= {column: records[field] for field, column in target.metadata}
+    if target.reading.has_rescued_column:
+        rescued = decoded.rescued
+        by_name[RESCUED_COLUMN] = rescued if rescued is not None else pa.nulls(len(decoded.refused), pa.string())
+    columns = [as_written(by_name[field.name], field.type) for field in target.arrow_schema]
+    return pa.Table.from_arrays(columns, schema=target.arrow_schema)

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded
-from frazil.decode.envelope import OWN_TYPES
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.rows.project import decode_rows
-from frazil.rows.shape import shape_rows
+from frazil.decode.settings import OWN_TYPES
+from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget

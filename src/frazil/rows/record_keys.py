@@ -13,8 +13,7 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, St
 
 from frazil.cdc.envelope import opened_fields
 from frazil.decode.avro.reader import avro_reader
-from frazil.decode.columns import Decoded, Mismatch
-from frazil.decode.groups import Group, in_order
+from frazil.decode.columns import Decoded, Group, Mismatch, in_order
 from frazil.decode.json.any import decode_any
 from frazil.decode.json.records import JsonOptions
 from frazil.decode.limits import refusal

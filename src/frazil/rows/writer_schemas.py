@@ -19,7 +19,7 @@ from pyiceberg.types import DateType, IcebergType, NestedField, StructType, Time
 
 from frazil.cdc.envelope import opened_fields
 from frazil.cdc.envelope_columns import has_documents, is_wrapped, open_columns
-from frazil.cdc.json.json_schema import open_with_json_schema, row_of
+from frazil.cdc.json.envelopes import open_with_json_schema, row_of
 from frazil.cdc.json.members import json_options
 from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.reader import AvroReader, avro_reader
@@ -28,18 +28,16 @@ from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Mismatch, Rea
 from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
 from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, with_keys, without_units
 from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, LogicalType
-from frazil.decode.envelope import Envelope
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
 from frazil.decode.json.records import decode_json
-from frazil.decode.json_schema.refusals import refused_changes
-from frazil.decode.json_schema.types import struct_of_json_schema
+from frazil.decode.json_schema.types import refused_changes, struct_of_json_schema
 from frazil.decode.protobuf import json_structs
 from frazil.decode.protobuf.reader import ProtobufReader, protobuf_reader
-from frazil.decode.protobuf.wire_format import MESSAGE_INDEX_FAULTS, split_message_indexes
+from frazil.decode.protobuf.wire import MESSAGE_INDEX_FAULTS, split_message_indexes
 from frazil.decode.regroup import select_columns
 from frazil.decode.renames import Renames, find_renames
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.name_length import drop_long_names
 from frazil.registry.port import UnusableSchema

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
-from frazil.runtime.gateway import forget_address, start_jvm, wait_for_end
+from frazil.runtime.gateway import forget_address, remember_names, start_jvm, wait_for_end
 from frazil.runtime.jars import Use, jars
-from frazil.runtime.java_names import remember_names
 from frazil.runtime.ship import executor_python, ship_settings
 from frazil.spec.secrets import SPARK_REDACTION
 

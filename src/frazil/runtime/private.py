@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from contextlib import suppress
 from pathlib import Path
+
+import pyarrow as pa
 
 
 def make_private_directory(path: Path) -> None:
@@ -37,3 +41,14 @@ def _tighten(path: Path, mode: int) -> None:
 
 _OWN = ("frazil-data", "state", "frazil-demo", "broker")
 """Names of the folders that Frazil creates and whose rights it may remove."""
+
+
+def release_memory() -> None:
+    """Returns to the system what Arrow and the C library keep of freed memory. Tasks, Spark and the driver work on a
+    batch in turn: memory that one of them kept would add to what the next one needs.
+    """
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # Other C libraries than glibc have none.
+        if trim is not None:
+            trim(0)

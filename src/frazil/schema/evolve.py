@@ -28,7 +28,7 @@ from pyiceberg.types import (
 
 from frazil.errors import InvariantError
 from frazil.name_length import explain_long_name, is_long, long_name_in
-from frazil.schema.name_case import Spellings, column_settings, conflict_reason, merge_spellings
+from frazil.schema.names import Spellings, column_settings, conflict_reason, merge_spellings
 from frazil.schema.selection import list_with, map_with
 
 RequestedFields = Mapping[tuple[str, ...], Mapping[str, IcebergType]]

@@ -25,7 +25,7 @@ from frazil.schema.evolve import (
     type_at,
     widest,
 )
-from frazil.schema.name_case import column_settings, fold_case
+from frazil.schema.names import column_settings, fold_case
 from frazil.schema.selection import Path, Selection, is_empty_type, list_with, map_with
 from frazil.types import RESERVED_COLUMNS
 

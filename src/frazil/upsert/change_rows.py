@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.cdc.source.positions import split_snapshot_marks
+from frazil.cdc.positions import split_snapshot_marks
 from frazil.schema.arrow import pick
 from frazil.upsert.changes import UPSERT, Changes
 from frazil.upsert.deduplicate import (

@@ -7,7 +7,7 @@ itself, which is deduplicated and written, is reused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,23 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.port import Catalog, NotSent, TableMoved, TableState
-from frazil.catalog.scans import Scan
+from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta
-from frazil.upsert.deduplicate import LatestChanges, Ranked
-from frazil.upsert.lineage import kept_ids
-from frazil.upsert.lookup.column_cache import forget_files, retain_live_files
-from frazil.upsert.lookup.delete_files import bits_of, write_deletes
+from frazil.upsert.deduplicate import LatestChanges, Ranked, key_codes
+from frazil.upsert.lookup.delete_files import bits_of, read_deletes, rows_of, write_deletes
+from frazil.upsert.lookup.live_rows import forget_files, key_columns, retain_live_files
 from frazil.upsert.lookup.search import Found, find_rows, newest_order
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
 from frazil.upsert.old_values.complete import OldRowsMissing, ValuesMissing
 from frazil.upsert.old_values.primary_key_updates import Bools
-from frazil.upsert.rewritten_files import classify_own_files, write_rows
+from frazil.upsert.rewritten_files import classify_own_files, kept_ids, write_rows
 from frazil.upsert.truncates import Truncated, find_truncated, is_truncated
-from frazil.write.lineage import has_lineage
-from frazil.write.target import TableTarget
+from frazil.write.target import TableTarget, has_lineage
 
 _TRIES = 20
 Judge = Callable[[Ranked, LatestChanges, Found], Bools]
@@ -229,3 +227,45 @@ def _late(target: TableTarget, changes: Ranked, latest: LatestChanges, found: Fo
 
 
 __all__ = ["Judge", "OldRowsMissing", "Prepared", "ValuesMissing", "commit_changes", "prepare_changes"]
+
+
+def transfer_deletes(
+    target: TableTarget,
+    format_version: int,
+    before: Sequence[LiveFile],
+    now: Sequence[LiveFile],
+    new: Sequence[LiveFile],
+) -> list[DeleteFile] | None:
+    """Returns delete files for the new files, for rows that were deleted from the old files meanwhile; None where these
+    rows cannot be identified. See Transfer.
+
+    Raises: UnavailableError where the store does not read or write a file.
+    """
+    try:
+        keys = _keys_gone(target, before, now)
+        if keys is None:
+            return []
+        assert target.changes is not None
+        count = len(keys[0])
+        if any(key.null_count for key in keys) or np.unique(key_codes(keys)).size != count:
+            return None
+        found = find_rows(target, new, keys, target.changes.paths)
+        if sum(hits.rows.size for hits in found.hits) != count:
+            return None
+        gone = {hits.file: bits_of(hits.rows) for hits in found.hits}
+        return write_deletes(target, gone, format_version)
+    except OSError as error:
+        raise UnavailableError(f"the store does not read or write a file: {error}", where=target.name) from None
+
+
+def _keys_gone(target: TableTarget, before: Sequence[LiveFile], now: Sequence[LiveFile]) -> tuple[pa.Array, ...] | None:
+    """Returns the key columns of rows that the files have lost since `before`; None where no row was deleted."""
+    assert target.changes is not None
+    then = {file.path: file.deletes for file in before}
+    parts = []
+    for file in now:
+        gone = read_deletes(target, file.path, file.deletes) - read_deletes(target, file.path, then[file.path])
+        if gone:
+            rows = pa.array(rows_of(gone))
+            parts.append([key.take(rows) for key in key_columns(target, file, target.changes.paths)])
+    return tuple(pa.concat_arrays(column) for column in zip(*parts, strict=True)) if parts else None

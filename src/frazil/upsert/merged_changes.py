@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.catalog.scans import LiveFile
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.upsert.deduplicate import (
     Ints,
     LatestChanges,

@@ -20,10 +20,9 @@ from frazil.catalog.scans import LiveFile
 from frazil.errors import RecordError, SpecError
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import Ranked
-from frazil.upsert.lookup.bounds import bounds_of, null_count_of
-from frazil.upsert.lookup.delete_files import are_in, bits_of, read_deletes, rows_of
-from frazil.upsert.lookup.equality_deletes import are_deleted
+from frazil.upsert.lookup.delete_files import are_deleted, are_in, bits_of, read_deletes, rows_of
 from frazil.upsert.lookup.live_rows import column_pieces
+from frazil.upsert.lookup.pruning import bounds_of, null_count_of
 from frazil.upsert.lookup.search import Found, Hits
 from frazil.write.target import TableTarget
 

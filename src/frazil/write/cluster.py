@@ -19,9 +19,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.types import IcebergType, StructType, UnknownType
 
-from frazil.write.partition_values import partition_texts, path_of
 from frazil.write.target import TableTarget
-from frazil.write.transforms import transformed
+from frazil.write.transforms import partition_texts, path_of, transformed
 
 _MAX_CODES = 2**62
 _GATHER_ROWS = 65_536

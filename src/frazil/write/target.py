@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -26,8 +28,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from frazil.decode.envelope import OWN_TYPES, Envelope
-from frazil.decode.settings import Reading
+from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.schema.arrow import arrow_field
 from frazil.schema.projection import Layout, Shaping, make_layout
 from frazil.schema.selection import Path
@@ -224,3 +225,34 @@ def _path_to(field_id: int, fields: Iterable[NestedField]) -> Path:
         if inner:
             return (one.name, *inner)
     return ()
+
+
+ROW_ID = "_row_id"
+ROW_ID_FIELD = 2147483540
+_UPDATED = "_last_updated_sequence_number"
+UPDATED_FIELD = 2147483539
+LINEAGE_SINCE = 3
+NO_ID = -1
+
+
+def has_lineage(target: TableTarget, format_version: int) -> bool:
+    """Whether row ids of the table can be kept: not where a column of its own has the name of a lineage column, as a
+    file would have the name twice.
+    """
+    return format_version >= LINEAGE_SINCE and not {ROW_ID, _UPDATED}.intersection(target.arrow_schema.names)
+
+
+def lineage_schema(target: TableTarget) -> pa.Schema:
+    """Returns the schema of the table's files with the lineage columns."""
+    schema = target.arrow_schema
+    for name, field_id in ((ROW_ID, ROW_ID_FIELD), (_UPDATED, UPDATED_FIELD)):
+        schema = schema.append(pa.field(name, pa.int64(), metadata={b"PARQUET:field_id": str(field_id).encode()}))
+    return schema
+
+
+def with_row_ids(target: TableTarget, rows: pa.Table, ids: NDArray[np.int64]) -> pa.Table:
+    """Returns the rows with their row ids, int64 of shape (n_rows,); NO_ID for those that get one by the commit. All
+    rows count as updated by the commit.
+    """
+    columns = [*rows.columns, pa.array(ids, mask=ids == NO_ID), pa.nulls(rows.num_rows, pa.int64())]
+    return pa.Table.from_arrays(columns, schema=lineage_schema(target))

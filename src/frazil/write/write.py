@@ -24,10 +24,10 @@ from frazil.clock import new_id
 from frazil.failpoints import hit
 from frazil.types import DataFile
 from frazil.write.cluster import Partition, arrangement_of, clusters, is_scattered
-from frazil.write.open_file import OpenFile
-from frazil.write.partition_limit import TooManyPartitions
+from frazil.write.parquet import OpenFile
 from frazil.write.statistics import statistics_of
 from frazil.write.target import TableTarget
+from frazil.write.transforms import TooManyPartitions
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _SAMPLE_ROWS = 4096

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from frazil.catalog.iceberg.java_errors import (
+from frazil.catalog.iceberg.java import (
     cause_of,
     is_another_table,
     is_conflict,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from frazil.catalog.table_folder import find_foreign_metadata, normalize_path
+from frazil.catalog.table_metadata import find_foreign_metadata, normalize_path
 
 OWN, OTHER = "0b0c", "d1e2"
 

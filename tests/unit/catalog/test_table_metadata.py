@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog import table_folder
+from frazil.catalog import table_metadata
 from frazil.catalog.progress import from_summary, to_summary
 from frazil.catalog.table_metadata import Snapshot, StoredData, StoredDeletes, carried_progress, read_table_metadata
 from frazil.types import DataFile, LastDelete, PendingDeadLetters, Progress, Watermark
@@ -176,5 +176,5 @@ def test_what_was_counted_since_the_table_began_is_carried() -> None:
     ],
 )
 def test_only_what_lies_where_the_table_writes_is_its_own(path: str, is_own: bool) -> None:
-    assert table_folder.is_own(path, "file:///lake/a/b") == is_own
-    assert table_folder.is_own(path, "/lake/a/b/") == is_own
+    assert table_metadata.is_own(path, "file:///lake/a/b") == is_own
+    assert table_metadata.is_own(path, "/lake/a/b/") == is_own

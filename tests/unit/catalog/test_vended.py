@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frazil.catalog.vended import MOST_KEPT, Vended, secrets_among
-from frazil.cli.redaction import Redaction
+from frazil.cli.output import Redaction
 
 GIVEN = {
     "s3.access-key-id": "AKIA123456",

@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from frazil.decode.envelope import Envelope
+from frazil.decode.settings import Envelope
 from frazil.upsert.changes import DELETE, UPSERT
 
 Row = Mapping[str, str | None]

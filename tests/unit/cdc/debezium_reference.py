@@ -18,8 +18,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import Envelope
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.schema.evolve import new_schema
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget

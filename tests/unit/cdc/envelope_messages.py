@@ -11,8 +11,7 @@ import fastavro
 import pyarrow as pa
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import Envelope
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.upsert.changes import Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 

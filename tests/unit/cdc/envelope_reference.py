@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.types import IcebergType
 
-from frazil.decode.envelope import PLACEHOLDER, Envelope
-from frazil.decode.settings import Reading
+from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import METADATA_COLUMNS, MetadataField
 from frazil.spec.types import parse_type

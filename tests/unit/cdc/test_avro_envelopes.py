@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.types import ListType, StringType
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import PLACEHOLDER, Envelope
+from frazil.decode.settings import PLACEHOLDER, Envelope
 from frazil.upsert.changes import DELETE, UPSERT
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro, bad_records
 from tests.unit.cdc.envelope_reference import target_for

@@ -16,9 +16,8 @@ import pytest
 from pyiceberg.types import LongType, StringType
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import Envelope
-from frazil.decode.json.latin1_text import read_latin1
-from frazil.decode.settings import Reading
+from frazil.decode.json.text import read_latin1
+from frazil.decode.settings import Envelope, Reading
 from frazil.schema.projection import Shaping
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.write.target import ChangeReading

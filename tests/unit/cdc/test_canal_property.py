@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import Envelope
+from frazil.decode.settings import Envelope
 from frazil.upsert.changes import DELETE
 from tests.unit.cdc.canal_reference import COLUMNS, Message, Row, expected_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.spec.models import EnvelopeSpec
 from tests.unit.upsert.upsert_source import UpsertSource

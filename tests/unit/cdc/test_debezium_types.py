@@ -20,9 +20,8 @@ from frazil.cdc.changes import read_envelope
 from frazil.decode.connect.schema import logical_types_of_avro
 from frazil.decode.connect.unscaled import unscaled_numbers
 from frazil.decode.connect.values import LogicalType, read_logical_type
-from frazil.decode.envelope import Envelope
-from frazil.decode.json.base64_text import read_base64
-from frazil.decode.settings import Reading
+from frazil.decode.json.text import read_base64
+from frazil.decode.settings import Envelope, Reading
 from frazil.upsert.changes import Changes
 from tests.unit.cdc.debezium_reference import PAGE, ROWS, Row, envelope_schema, page, read_both, target_of
 

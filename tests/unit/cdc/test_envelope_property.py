@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import PLACEHOLDER, Envelope
+from frazil.decode.settings import PLACEHOLDER, Envelope
 from tests.unit.cdc.envelope_reference import (
     COLUMNS,
     ENVELOPES,

@@ -11,8 +11,7 @@ import pytest
 from pyiceberg.types import LongType, StringType
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import PLACEHOLDER, Envelope
-from frazil.decode.settings import Reading
+from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from frazil.schema.projection import Shaping
 from frazil.spec.models import MetadataField
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT

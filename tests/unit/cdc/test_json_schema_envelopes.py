@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import PLACEHOLDER, Envelope
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import PLACEHOLDER, Envelope, Reading, WriterSchema
 from frazil.upsert.changes import DELETE, UPSERT
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, bad_records, debezium
 from tests.unit.cdc.envelope_reference import records_of, target_for

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import Envelope
+from frazil.decode.settings import Envelope
 from frazil.upsert.changes import Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-from frazil.decode.envelope import PLACEHOLDER
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import PLACEHOLDER, Reading, WriterSchema
 from frazil.registry.protobuf import compile_proto
 from frazil.rows.decoder import decode_values
 from frazil.schema.evolve import new_schema

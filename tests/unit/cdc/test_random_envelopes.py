@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import PLACEHOLDER, Envelope
-from frazil.decode.settings import Reading
+from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from tests.unit.cdc.envelope_reference import COLUMNS, as_rows, records_of, target_for
 
 _WORDS = st.sampled_from(

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from frazil.decode.envelope import PLACEHOLDER
-from frazil.ingest.state.status import RunState
+from frazil.decode.settings import PLACEHOLDER
+from frazil.ingest.state import RunState
 from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource
 
 _TIME, _CONNECT, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from frazil.cdc.changes import read_envelope
-from frazil.cdc.source.positions import format_position
-from frazil.decode.envelope import Envelope
-from frazil.decode.settings import Reading
+from frazil.cdc.positions import format_position
+from frazil.decode.settings import Envelope, Reading
 from tests.unit.cdc.envelope_messages import AVRO, LOG, UPSERT_ENVELOPE, avro, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 

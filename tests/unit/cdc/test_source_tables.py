@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import Envelope
+from frazil.decode.settings import Envelope
 from frazil.errors import SpecError
 from frazil.spec import load_spec
 from frazil.spec.models import METADATA_COLUMNS, MetadataField

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from frazil.cdc.source.placeholders import find_unsent, json_forms
-from frazil.decode.envelope import PLACEHOLDER, Envelope
+from frazil.cdc.placeholders import find_unsent, json_forms
+from frazil.decode.settings import PLACEHOLDER, Envelope
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, debezium, read_changes
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.types import LongType
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.envelope import Envelope
+from frazil.decode.settings import Envelope
 from frazil.spec.models import MetadataField
 from frazil.upsert.changes import DELETE, UPSERT
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, read_changes

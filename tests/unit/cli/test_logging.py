@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from frazil.cli.logging import LogFormat, LogLevel, configure_logging
-from frazil.cli.redaction import Json, Redaction
+from frazil.cli.output import Json, Redaction
 
 SECRET = 'pa"ss\\w/ord'
 

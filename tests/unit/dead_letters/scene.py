@@ -13,7 +13,7 @@ from frazil.dead_letters.replay import Replayer
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from frazil.dead_letters import newer_changes, replay, replayed_changes
+from frazil.dead_letters import changes, replay
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.ingest import task
 from frazil.ingest.table import Table
@@ -38,10 +38,9 @@ def _plant(monkeypatch: pytest.MonkeyPatch) -> None:
         (task, "read_records"),
         (task, "read_checked"),
         (replay, "read_records"),
-        (replayed_changes, "read_checked"),
+        (changes, "read_checked"),
     ):
         monkeypatch.setattr(module, name, harmed(getattr(module, name)))
-    monkeypatch.setattr(newer_changes, "read_checked", harmed(newer_changes.__dict__["read_checked"]))
 
 
 def _make_letters(scene: Scene, *offsets: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.dead_letters.files import ReplayResult
-from frazil.decode.envelope import PLACEHOLDER
+from frazil.decode.settings import PLACEHOLDER
 from frazil.spec.models import EnvelopeSpec, MetadataField
 from frazil.testing import live_rows
 from tests.unit.dead_letters.scene import TABLE

@@ -19,10 +19,9 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from frazil.decode.columns import Bodies
-from frazil.decode.envelope import Envelope
 from frazil.decode.json.grammar import MAX_DEPTH
 from frazil.decode.json.records import JsonOptions, decode_json
-from frazil.decode.settings import Reading
+from frazil.decode.settings import Envelope, Reading
 from frazil.rows.read import read_records
 from tests.unit.decode.avro_bodies import plain as plain_avro
 from tests.unit.decode.avro_bodies import read as read_avro

@@ -19,8 +19,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, StringType
 
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
-from frazil.decode.envelope import Envelope
-from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.task import Job
 from frazil.registry.protobuf import compile_proto

@@ -19,7 +19,7 @@ from frazil.decode.json.records import JsonOptions, decode_json, unescape_keys
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job
 from frazil.registry.protobuf import compile_proto
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.write.target import TableTarget
 from tests.unit.decode.hostile import NAMES, worlds
 from tests.unit.ingest.targets import records_of, run, target_of

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.decode.doubles import shortest_digits
 from frazil.decode.json_text import (
     ROOM,
     has_room,
+    shortest_digits,
     text_array,
     write_double,
     write_string,

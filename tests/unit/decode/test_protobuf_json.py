@@ -14,8 +14,8 @@ import pytest
 from google.protobuf import json_format, struct_pb2, text_format
 
 from frazil.decode.columns import Columns
+from frazil.decode.protobuf import columns
 from frazil.decode.protobuf import json as protobuf_json
-from frazil.decode.protobuf import scalars
 from frazil.decode.protobuf.json import to_json
 from tests.unit.decode.protobuf_chance import Chance, damage, spoil, write_oddly
 from tests.unit.decode.protobuf_schemas import class_of, fault_of, read, reader_of
@@ -168,10 +168,10 @@ def compare(schema: str, records: Sequence[bytes], monkeypatch: pytest.MonkeyPat
         return to_json(message, size)
 
     with monkeypatch.context() as patch:
-        patch.setattr(scalars, "to_json", count)
+        patch.setattr(columns, "to_json", count)
         found = read(reader_of(schema, "M"), records)
     with monkeypatch.context() as patch:
-        patch.setattr(scalars, "write_structs", _decline_all)
+        patch.setattr(columns, "write_structs", _decline_all)
         expected = read(reader_of(schema, "M"), records)
     rows = range(len(records))
     assert [fault_of(found, row) for row in rows] == [fault_of(expected, row) for row in rows]

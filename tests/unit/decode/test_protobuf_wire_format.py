@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.decode.protobuf.wire_format import MESSAGE_INDEX_FAULTS, Indexed, split_message_indexes
+from frazil.decode.protobuf.wire import MESSAGE_INDEX_FAULTS, Indexed, split_message_indexes
 from tests.unit.decode.protobuf_schemas import bodies_of
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frazil.decode.columns import Bodies
-from frazil.decode.protobuf.wire_format import split_message_indexes
+from frazil.decode.protobuf.wire import split_message_indexes
 from frazil.decode.wire_format import (
     KEY_HEADER,
     VALUE_HEADER,

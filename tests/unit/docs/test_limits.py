@@ -6,13 +6,13 @@ import re
 
 from docs.generate import REFERENCE
 from frazil.decode import limits
-from frazil.decode.avro import faults
+from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer, slices, tree
 from frazil.decode.json_schema import kinds, refs
 from frazil.decode.json_schema import types as json_schema
 from frazil.decode.protobuf import json as protobuf_json
-from frazil.decode.protobuf import layout, wire_format
+from frazil.decode.protobuf import layout, wire
 from frazil.decode.protobuf import schema as protobuf
 from frazil.ingest import task_limits
 from frazil.name_length import MAX_NAME_BYTES
@@ -24,11 +24,11 @@ LIMITS = {
     "cells of one record, every format": f"{limits.MAX_RECORD_CELLS:,} plus one per byte of the record",
     "cells of one decoding chunk, every format": f"{limits.MAX_BATCH_CELLS:,}",
     "cells of the array and map items of an Avro record": (
-        f"{faults.FREE_CELLS:,} plus {faults.CELLS_PER_BYTE} per byte of the record"
+        f"{numbers.FREE_CELLS:,} plus {numbers.CELLS_PER_BYTE} per byte of the record"
     ),
-    "items of one Avro array or map": f"{faults.MAX_ITEMS:,}",
-    "array items without bytes (null, empty records) of an Avro record": f"{faults.MAX_EMPTY_ITEMS:,}",
-    "characters of names in an Avro value that becomes JSON": f"{faults.MAX_JSON_CHARACTERS:,}",
+    "items of one Avro array or map": f"{numbers.MAX_ITEMS:,}",
+    "array items without bytes (null, empty records) of an Avro record": f"{numbers.MAX_EMPTY_ITEMS:,}",
+    "characters of names in an Avro value that becomes JSON": f"{numbers.MAX_JSON_CHARACTERS:,}",
     "cells of the list and map items of a Protobuf record": f"{layout.MAX_CELLS:,} plus 8 per byte of the record",
     "values of a Protobuf message that becomes JSON": f"{protobuf_json.MAX_JSON_VALUES:,}",
     "JSON": f"{grammar.MAX_DEPTH}",
@@ -48,7 +48,7 @@ LIMITS = {
     "fields of a JSON Schema": f"{kinds.MAX_FIELDS:,}",
     "bytes of an Avro schema with its references": f"{avro.MAX_TEXT_BYTES:,}",
     "bytes of a JSON Schema with its references": f"{refs.MAX_BYTES:,}",
-    "message indexes of a Protobuf record": f"{wire_format.MAX_INDEXES}",
+    "message indexes of a Protobuf record": f"{wire.MAX_INDEXES}",
     "the number of a Protobuf field": f"{layout.MAX_NUMBER:,}",
     "processor time of a worker for one decoding chunk (at most 20,000 records, 64 MB)": (
         f"{task_limits.CPU_SECONDS:.0f} s"

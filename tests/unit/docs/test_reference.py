@@ -13,7 +13,7 @@ from docs.generate import REFERENCE, is_written, stale_pages
 from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.scan import environment_variables, error_classes, failpoints, log_events
 from frazil import errors
-from frazil.catalog import history
+from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
 from frazil.cli.dead_letters import class_document, dead_letter_document
@@ -51,7 +51,7 @@ def test_every_summary_key_has_a_meaning() -> None:
 
 
 def test_every_summary_key_of_a_replay_has_a_meaning() -> None:
-    assert sorted(REPLAY_KEYS) == sorted([history.REPLAY, history.REPLAY_ID, history.REMOVED, history.REWRITE_ID])
+    assert sorted(REPLAY_KEYS) == sorted([progress.REPLAY, progress.REPLAY_ID, progress.REMOVED, progress.REWRITE_ID])
 
 
 def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from frazil.ingest.task import Job, run_task
-from frazil.report.task_report import TaskReport, load_report
+from frazil.report import TaskReport, load_report
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import METADATA_COLUMNS, MetadataField
 from frazil.spec.types import parse_type

@@ -15,7 +15,7 @@ from frazil.errors import SpecError
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.planner import Planner
 from frazil.ingest.service import Service
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.testing import MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until

@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
-from frazil.decode.envelope import Envelope
-from frazil.decode.settings import Reading
+from frazil.decode.settings import Envelope, Reading
 from frazil.ingest.task import Job
-from frazil.report.task_report import TaskReport, merge_reports
+from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import load_requested_fields
 from frazil.schema.projection import Shaping
 from frazil.write.target import ChangeReading

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from frazil.ingest.plan import pace_s, slowed_s
-from frazil.ingest.polling import LONGEST_POLL_S
+from frazil.ingest.planner import LONGEST_POLL_S
 from frazil.ingest.service import Service
 from frazil.ingest.services import Pace, Services, UsualPace
 from frazil.kafka.port import Partition

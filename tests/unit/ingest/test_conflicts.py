@@ -9,7 +9,7 @@ import pytest
 
 from frazil.errors import ConflictError
 from frazil.ingest.service import CONFLICTS_AT_ONCE
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.types import Commit, Progress
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

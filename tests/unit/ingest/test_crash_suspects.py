@@ -9,9 +9,9 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from frazil.errors import UnavailableError
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.task import Job
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.testing import MemoryJobs
 from frazil.types import Batch
 from tests.unit.ingest.service_scene import Scene, turn_until

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from frazil.ingest import plan
-from frazil.ingest.sample import sample_reads
-from frazil.ingest.state.status import RunState
+from frazil.ingest.schema_updates import sample_reads
+from frazil.ingest.state import RunState
 from frazil.spec.columns import parse_path
 from frazil.spec.models import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type

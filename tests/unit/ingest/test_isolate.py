@@ -16,9 +16,9 @@ import pytest
 from frazil.ingest import isolate, task
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search, try_in_child
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.task import Job
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.testing import MemoryJobs
 from frazil.types import BadRecord, Batch
 from tests.unit.ingest.service_scene import Scene, turn_until

@@ -23,7 +23,7 @@ from frazil.kafka.port import TopicDescription
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema
 from frazil.registry.protobuf import compile_proto
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource

@@ -10,7 +10,7 @@ import pytest
 
 from frazil.errors import UnavailableError
 from frazil.ingest.service import TOPICS_EVERY_S
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.kafka.port import Partition
 from frazil.spec.models import Start
 from tests.unit.ingest.service_scene import Scene, only, turn_until

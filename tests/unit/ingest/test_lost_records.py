@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
 from frazil.ingest.task import Job
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.types import Batch
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

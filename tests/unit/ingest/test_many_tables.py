@@ -21,8 +21,7 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.task import Job
 from frazil.ingest.workers import COMMIT_THREADS, Done
-from frazil.report.counts import Counts
-from frazil.report.task_report import TaskReport
+from frazil.report import Counts, TaskReport
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
 from frazil.testing import FakeClock, MemoryCatalog

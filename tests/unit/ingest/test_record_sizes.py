@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from frazil.catalog.port import TableSize
 from frazil.ingest.job import slices_of
-from frazil.ingest.record_sizes import (
+from frazil.ingest.plan import (
     LEAST_TYPICAL_BYTES,
     buffered_row_bytes,
     learn_row_bytes,
@@ -16,9 +16,7 @@ from frazil.ingest.record_sizes import (
     stored_row_bytes,
     whole_files,
 )
-from frazil.report.counts import Counts
-from frazil.report.files import WrittenFiles
-from frazil.report.task_report import TaskReport
+from frazil.report import Counts, TaskReport, WrittenFiles
 from frazil.types import Batch, DataFile, OffsetRange
 
 

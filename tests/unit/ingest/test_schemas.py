@@ -15,7 +15,7 @@ from frazil.decode.settings import WriterSchema
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema, UnusableSchema
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.ingest.shared_reads import join_read, own_starts, read_once, tables_read_with
+from frazil.ingest.plan import join_read, own_starts, read_once, tables_read_with
 from frazil.types import Batch, OffsetRange
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from frazil.errors import UnavailableError
 from frazil.ingest.service import Service
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.task import Job
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec, EnvelopeSpec
 from frazil.testing import FakeClock, MemoryJobs, MemorySource

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.ingest.transactions import ends
-from frazil.ingest.transactions.ends import Event, TransactionEnds
+from frazil.ingest.transactions import markers
+from frazil.ingest.transactions.markers import Event, TransactionEnds
 from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import ReadRecord
 
@@ -43,7 +43,7 @@ class Topic:
 
 
 def test_it_is_read_no_further_than_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "_ENOUGH_BYTES", 1)
+    monkeypatch.setattr(markers, "_ENOUGH_BYTES", 1)
     topic = Topic(1)
     topic.write("a", "b", "c", "d")
     topic.ends.read_on({"b"}, NOW_MS)
@@ -59,7 +59,7 @@ def test_it_is_read_no_further_than_is_asked_for(monkeypatch: pytest.MonkeyPatch
 def test_what_has_begun_twice_is_not_counted_whichever_partition_tells_it_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ends, "_ENOUGH_BYTES", 1)
+    monkeypatch.setattr(markers, "_ENOUGH_BYTES", 1)
     topic = Topic(2)
     topic.write("b", "c", at_ms=NOW_MS + 5)
     topic.write("+a", "+b", "+b", "-a", "+c", partition=1)
@@ -97,7 +97,7 @@ def test_who_goes_back_finds_what_is_before(monkeypatch: pytest.MonkeyPatch) -> 
     topic.ends.read_on({"new"}, NOW_MS)
     topic.ends.read_on({"old"}, NOW_MS - HOUR_MS)
     assert topic.ends.counts.keys() == {"old", "new"}
-    monkeypatch.setattr(ends, "_FAR_BEHIND", 3)
+    monkeypatch.setattr(markers, "_FAR_BEHIND", 3)
     topic.write(*"abcdefgh", at_ms=NOW_MS + HOUR_MS)
     topic.write("last", at_ms=NOW_MS + 2 * HOUR_MS)
     topic.ends.read_on({"last"}, NOW_MS + 2 * HOUR_MS)

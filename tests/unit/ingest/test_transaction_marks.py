@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from frazil.decode.envelope import Envelope
-from frazil.decode.settings import Reading
+from frazil.decode.settings import Envelope, Reading
 from frazil.errors import RecordError
-from frazil.ingest.transactions.ends import Event
-from frazil.ingest.transactions.markers import read_events, read_marks, reading_of_marks
+from frazil.ingest.transactions.markers import Event, read_events, read_marks, reading_of_marks
 from frazil.kafka.port import ReadRecord
 
 READING = reading_of_marks(Reading(), Envelope("debezium"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frazil.ingest.watermark import advance_watermark
+from frazil.ingest.plan import advance_watermark
 from frazil.types import OffsetRange, Watermark
 
 

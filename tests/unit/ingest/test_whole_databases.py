@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.ingest.service import TOPICS_EVERY_S, Service
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
 from tests.unit.ingest.service_scene import Scene, turn_until

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from frazil.kafka.assigned import AssignedRanges, Silence
+from frazil.kafka.reader import AssignedRanges, Silence
 from frazil.testing import FakeClock
 from frazil.types import OffsetRange
 

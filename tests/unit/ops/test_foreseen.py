@@ -12,7 +12,7 @@ from frazil.catalog.layout import Layout
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import ReadRecord

@@ -11,7 +11,7 @@ import pytest
 from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.port import TableSize
 from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableMetadata
-from frazil.ingest.state.catalog import CatalogState
+from frazil.ingest.state import CatalogState
 from frazil.ingest.table import Table
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.run import MaintenanceRunner

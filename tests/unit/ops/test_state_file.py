@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from frazil.cli.redaction import Redaction
-from frazil.ingest.state.status import RunState
+from frazil.cli.output import Redaction
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ops.state_file import StateFile, is_process_alive
 from frazil.spec import TableSpec, TopicSelector

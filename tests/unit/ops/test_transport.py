@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.ops.transport import check_transport
+from frazil.ops.check import check_transport
 from frazil.spec import load_spec
 from tests.unit.ops.conftest import Scenario
 

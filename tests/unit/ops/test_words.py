@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.ops.units import ago, count, duration, plural, size
+from frazil.ops.reports import ago, count, duration, plural, size
 
 
 @pytest.mark.parametrize(

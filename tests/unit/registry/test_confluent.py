@@ -15,8 +15,7 @@ import pytest
 
 from frazil.clock import Clock
 from frazil.errors import SpecError, UnavailableError
-from frazil.registry.client import MAX_ANSWER_BYTES
-from frazil.registry.confluent import ConfluentRegistry
+from frazil.registry.confluent import MAX_ANSWER_BYTES, ConfluentRegistry
 from frazil.registry.port import NO_ID, RegisteredSchema, UnusableSchema
 from frazil.spec import AuthSpec, RegistrySpec, TlsSpec
 from frazil.testing import FakeClock

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import SpecError
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type

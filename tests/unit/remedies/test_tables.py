@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from frazil.decode.settings import WriterSchema
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.schema.rejected_changes import refused_changes
 from tests.unit.remedies.followed import is_told

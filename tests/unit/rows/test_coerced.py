@@ -13,7 +13,7 @@ import pytest
 
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import JsonOptions, decode_json
-from frazil.decode.json_schema.refusals import refused_changes
+from frazil.decode.json_schema.types import refused_changes
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.schema.projection import counted_in
 from frazil.spec import TableSpec

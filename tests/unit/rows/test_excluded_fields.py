@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from frazil.clock import new_id
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.schema.projection import Shaping, make_layout
 from frazil.spec import ColumnSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.spec import ColumnSpec
 from frazil.spec.models import FlattenSpec

@@ -13,7 +13,7 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.table import Table
 from frazil.ingest.task import Job, source_columns
 from frazil.registry.protobuf import compile_proto
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.schema.projection import Shaping
 from frazil.spec import ColumnSpec, TableSpec
 from frazil.spec.models import ValueSpec

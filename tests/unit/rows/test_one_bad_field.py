@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from structlog.testing import capture_logs
 
 from frazil.dead_letters.files import ReplayResult, Selection
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
 from frazil.spec.models import FlattenSpec, LimitsSpec

@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job, source_columns
 from frazil.ops.plan import describe_type
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.schema.evolve import NameConflict, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import KEY_ROOT, Shaping, extend_shaped
 from frazil.spec.types import parse_type

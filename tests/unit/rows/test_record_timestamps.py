@@ -12,7 +12,7 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import Reading
 from frazil.ingest.task import Job
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.spec.models import MetadataField
 from tests.unit.ingest.targets import records_of, run, target_of
 

@@ -12,7 +12,7 @@ import pytest
 
 from frazil.decode.renames import find_renames
 from frazil.decode.settings import WriterSchema
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.spec.types import parse_type
 from tests.unit.ingest.test_schemas import Scenario
 from tests.unit.rows.test_writer_schemas import decode, fields_of, framed, rows

@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, IntegerType, ListType, MapType, NestedField, StringType, StructType
 
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.spec.models import DeadLettersSpec
-from frazil.write.hidden_nulls import hides_nulls, without_hidden_nulls
+from frazil.write.parquet import hides_nulls, without_hidden_nulls
 from tests.unit.ingest.service_scene import Scene, only
 
 _STRUCT = StructType(

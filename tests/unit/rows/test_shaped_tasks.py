@@ -19,7 +19,7 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job
 from frazil.ops.plan import describe_type
 from frazil.registry.protobuf import compile_proto
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import Shaping, extend_shaped
 from frazil.spec.types import parse_type

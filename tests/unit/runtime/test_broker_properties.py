@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.runtime.broker import EmbeddedBroker
-from frazil.runtime.broker_properties import broker_properties, render
+from frazil.runtime.broker import EmbeddedBroker, broker_properties, render
 
 
 def test_every_listener_is_on_the_loopback() -> None:

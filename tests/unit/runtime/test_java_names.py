@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
-from frazil.runtime.java_names import remember_names
+from frazil.runtime.gateway import remember_names
 
 
 class Answers:

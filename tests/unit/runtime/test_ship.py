@@ -17,14 +17,14 @@ from frazil.runtime.jars import cache_directory
 
 ONE_LOOP = """
 import numpy as np
-from frazil.decode.json.equal_texts import group_equal
+from frazil.decode.json.slices import group_equal
 from frazil.decode.json.slices import Slices
 nothing = np.zeros(1, np.int32)
 group_equal(0, Slices(nothing, nothing, np.zeros(1, np.uint8), nothing))
 """
 COUNTED = f"""
 {ONE_LOOP}
-from frazil.decode.json.equal_texts import mark_equal
+from frazil.decode.json.slices import mark_equal
 print(mark_equal.py_func.__code__.co_filename, *(sum(counts.values()) for counts in mark_equal.stats[1:]))
 """
 

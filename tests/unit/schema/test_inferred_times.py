@@ -10,7 +10,7 @@ import pytest
 from frazil.ingest import plan
 from frazil.ops.plan import describe_type
 from frazil.schema.evolve import merge_requested_fields
-from frazil.schema.inferred_times import agree_on_times
+from frazil.schema.inference import agree_on_times
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_cuts import cut_into

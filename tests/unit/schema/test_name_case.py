@@ -11,10 +11,10 @@ import pytest
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import Layout
-from frazil.ingest.state.status import RunState
+from frazil.ingest.state import RunState
 from frazil.ops.plan import describe_type
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
-from frazil.schema.name_case import Spellings, fold_case
+from frazil.schema.names import Spellings, fold_case
 from frazil.spec.columns import parse_path
 from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from frazil.schema.evolve import new_schema
-from frazil.schema.name_mapping import PROPERTY, aliases_of
+from frazil.schema.names import PROPERTY, aliases_of
 from frazil.spec.models import ColumnSpec, EnvelopeSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.test_schemas import Scenario as AvroScenario

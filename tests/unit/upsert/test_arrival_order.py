@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.cdc.source.positions import mark_snapshot_rows, split_snapshot_marks
-from frazil.decode.envelope import PLACEHOLDER
+from frazil.cdc.positions import mark_snapshot_rows, split_snapshot_marks
+from frazil.decode.settings import PLACEHOLDER
 from frazil.upsert.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import Ranked, concat_ranked, deduplicate, dump_ranked, load_ranked, previous_places
 from tests.unit.upsert.upsert_source import MARKS, SourceRecord, UpsertSource, tombstone

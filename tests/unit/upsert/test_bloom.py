@@ -13,7 +13,7 @@ from xxhash import xxh64_intdigest
 
 from frazil.catalog.scans import LiveFile
 from frazil.decode.settings import Reading
-from frazil.upsert.lookup.bloom import hashes
+from frazil.upsert.lookup.pruning import hashes
 from frazil.upsert.lookup.search import find_rows
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter

@@ -18,9 +18,7 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.clock import new_id
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
-from frazil.report.changes import ChangeReport, Touched
-from frazil.report.files import WrittenFiles
-from frazil.report.task_report import TaskReport
+from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from frazil.testing import live_rows

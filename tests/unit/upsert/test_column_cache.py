@@ -10,8 +10,8 @@ import pytest
 
 from frazil.catalog.scans import LiveFile
 from frazil.types import DeleteFile
-from frazil.upsert.lookup import column_cache, key_index, live_rows
-from frazil.upsert.lookup.column_cache import ColumnCache, Name, forget_files, retain_live_files
+from frazil.upsert.lookup import key_index, live_rows
+from frazil.upsert.lookup.live_rows import ColumnCache, Name, forget_files, retain_live_files
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 _COLUMN, _SMALL = (pa.array(range(1000)),), (pa.array([1]),)
@@ -27,8 +27,8 @@ def _kept(cache: ColumnCache, *paths: str) -> list[bool]:
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> ColumnCache:
-    monkeypatch.setattr(column_cache, "_caches", [])
-    monkeypatch.setattr(column_cache, "_live", {})
+    monkeypatch.setattr(live_rows, "_caches", [])
+    monkeypatch.setattr(live_rows, "_live", {})
     return ColumnCache(30_000)
 
 
@@ -80,8 +80,8 @@ def test_a_process_keeps_keys_of_files_that_are_in_the_table_alone(
 ) -> None:
     monkeypatch.setattr(key_index, "_FEWEST_ROWS", 5)
     monkeypatch.setattr(key_index, "_ROWS_FOR_A_KEY", 0)
-    monkeypatch.setattr(column_cache, "_caches", [])
-    monkeypatch.setattr(column_cache, "_live", {})
+    monkeypatch.setattr(live_rows, "_caches", [])
+    monkeypatch.setattr(live_rows, "_live", {})
     plain, ordered = _Seen(), _Seen()
     monkeypatch.setattr(live_rows, "_cache", plain)
     monkeypatch.setattr(key_index, "_indexes", ordered)

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from frazil.decode.envelope import PLACEHOLDER
-from frazil.ingest.shared_reads import read_once
+from frazil.decode.settings import PLACEHOLDER
+from frazil.ingest.plan import read_once
 from frazil.ingest.task import Job
-from frazil.report.changes import ChangeReport, FirstTombstone, Touched
-from frazil.report.counts import Counts
-from frazil.report.task_report import TaskReport
+from frazil.report import ChangeReport, Counts, FirstTombstone, TaskReport, Touched
 from frazil.testing import MemoryJobs, MemorySource
 from frazil.types import Batch, LastDelete
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from frazil.report.changes import KeyUpdatePart
-from frazil.upsert.records.incomplete_key_updates import IncompleteUpdates
+from frazil.report import KeyUpdatePart
+from frazil.upsert.records.read_changes import IncompleteUpdates
 
 
 def key_update_parts(

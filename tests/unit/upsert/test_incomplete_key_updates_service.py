@@ -9,8 +9,8 @@ import pytest
 
 from frazil.ingest import plan
 from frazil.ingest.primary_key_updates import PENDING
-from frazil.ingest.state.status import RunState
-from frazil.report.task_report import TaskReport
+from frazil.ingest.state import RunState
+from frazil.report import TaskReport
 from frazil.testing import FakeClock, MemoryJobs
 from tests.unit.upsert.upsert_source import Log, UpsertSource, settle
 

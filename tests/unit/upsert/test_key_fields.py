@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.decode.envelope import Envelope
-from frazil.decode.settings import Reading
+from frazil.decode.settings import Envelope, Reading
 from frazil.spec.models import EnvelopeSpec, ValueSpec
 from frazil.upsert.records.key_fields import find_key_fields
 from frazil.write.target import ChangeReading, TableTarget

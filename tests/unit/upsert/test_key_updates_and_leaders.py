@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frazil.ingest import plan
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.testing import FakeClock, MemoryJobs
 from tests.unit.upsert.upsert_source import Log, UpsertSource, settle
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.catalog.memory import MemoryCatalog
-from frazil.decode.envelope import PLACEHOLDER
+from frazil.decode.settings import PLACEHOLDER
 from frazil.testing import FakeClock
 from frazil.types import Commit, Progress
 from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource, made, tombstone

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from frazil.report.changes import ChangeReport
-from frazil.report.counts import Counts
-from frazil.report.task_report import TaskReport
+from frazil.report import ChangeReport, Counts, TaskReport
 from frazil.types import LastDelete, Progress
-from frazil.upsert.records.last_deletes import FOLLOWS_DELETE, LastDeletes, still_last
+from frazil.upsert.records.tombstones import FOLLOWS_DELETE, LastDeletes, still_last
 
 Records = dict[str, pa.Array]
 

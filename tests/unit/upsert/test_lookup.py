@@ -25,7 +25,7 @@ from frazil.decode.settings import Reading
 from frazil.errors import SpecError, UnavailableError
 from frazil.spec.partitioning import parse_term
 from frazil.types import DeleteFile
-from frazil.upsert.lookup import bounds, key_index, search
+from frazil.upsert.lookup import key_index, pruning, search
 from frazil.upsert.lookup.delete_files import (
     are_in,
     bits_of,
@@ -349,7 +349,7 @@ def test_bounds_of_every_type_that_has_an_order_exclude_files(tmp_path: Path, ki
 def test_of_very_many_keys_the_least_and_the_greatest_exclude_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(bounds, "_MOST_KEYS_TO_SORT", 2)
+    monkeypatch.setattr(pruning, "_MOST_KEYS_TO_SORT", 2)
     target = _target(tmp_path, k=kind)
     files = [_write(target, _keys(kind, list(range(start, start + 10)))) for start in (0, 100, 200, 300, 400)]
     found = find_rows(target, files, [_keys(kind, [350, 105, 309])], _PATHS)

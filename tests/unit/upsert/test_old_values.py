@@ -16,10 +16,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from frazil.catalog.scans import LiveFile
-from frazil.decode.envelope import PLACEHOLDER
-from frazil.ingest.shared_reads import read_once
+from frazil.decode.settings import PLACEHOLDER
+from frazil.ingest.plan import read_once
 from frazil.ingest.task import Job
-from frazil.report.task_report import TaskReport
+from frazil.report import TaskReport
 from frazil.testing import MemoryJobs
 from frazil.types import Batch
 from frazil.upsert.lookup.live_rows import read_columns

@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from frazil.catalog.scans import LiveFile
-from frazil.decode.envelope import PLACEHOLDER
-from frazil.ingest.state.status import RunState
+from frazil.decode.settings import PLACEHOLDER
+from frazil.ingest.state import RunState
 from frazil.spec.models import ColumnSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs

@@ -14,7 +14,7 @@ from pyiceberg.types import LongType
 from frazil import testing
 from frazil.catalog.port import TableMoved
 from frazil.errors import UnavailableError
-from frazil.ingest.shared_reads import read_once
+from frazil.ingest.plan import read_once
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import ColumnSpec
 from frazil.spec.partitioning import parse_sort, parse_term
@@ -22,8 +22,8 @@ from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
 from frazil.types import Commit, Progress
 from frazil.upsert.lookup import live_rows
-from frazil.write.lineage import lineage_schema
 from frazil.write.plain_target import plain_target
+from frazil.write.target import lineage_schema
 from frazil.write.write import FileWriter
 from tests.fixtures.lineage import has_row_ids, row_ids
 from tests.unit.dead_letters.scene import TABLE
@@ -32,7 +32,7 @@ from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Val
 from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource
 
 Ids = dict[Any, int | None]
-_READ = "frazil.upsert.lineage.reserved_column"
+_READ = "frazil.upsert.rewritten_files.reserved_column"
 
 
 def _scenario(root: Path, tasks: int = 1, **settings: Any) -> UpsertScenario:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frazil.decode.envelope import PLACEHOLDER
-from frazil.ingest.state.status import RunState
+from frazil.decode.settings import PLACEHOLDER
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from tests.unit.upsert.upsert_source import MARKS, Row, UpsertSource
 

@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from frazil.decode.envelope import PLACEHOLDER
+from frazil.decode.settings import PLACEHOLDER
 from frazil.spec.models import ColumnSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.upsert.upsert_source import UpsertSource

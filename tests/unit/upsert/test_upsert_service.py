@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
 from frazil.ingest import plan
-from frazil.ingest.record_sizes import buffered_row_bytes
-from frazil.ingest.state.status import RunState
+from frazil.ingest.plan import buffered_row_bytes
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.spec.models import ColumnSpec, DeadLettersSpec, ValueSpec
 from frazil.spec.types import parse_type

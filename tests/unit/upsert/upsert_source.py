@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from frazil.decode.envelope import PLACEHOLDER
+from frazil.decode.settings import PLACEHOLDER
 from frazil.ingest.service import Service
 from frazil.ingest.table import Table
 from frazil.schema.evolve import new_schema

@@ -25,9 +25,9 @@ from frazil.ingest.task import Job
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import DataFile
 from frazil.write import write
-from frazil.write.partition_limit import TooManyPartitions
 from frazil.write.statistics import statistics_of
 from frazil.write.target import TableTarget
+from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import records_of, run, target_of
 

@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.conversions import from_bytes
 
 from frazil import failpoints
-from frazil.rows.shape import shape_rows
+from frazil.rows.project import shape_rows
 from frazil.types import DataFile
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter

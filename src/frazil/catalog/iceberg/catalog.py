@@ -16,18 +16,8 @@ from typing import Any
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from frazil.catalog.history import (
-    COMMIT_ID,
-    REPLAY_ID,
-    REWRITE_ID,
-    LoggedSnapshot,
-    is_recorded,
-    is_undisturbed,
-    is_unmoved,
-)
-from frazil.catalog.iceberg.data_files import DataFiles
-from frazil.catalog.iceberg.java import length, make_namespaces, send, strings
-from frazil.catalog.iceberg.java_errors import (
+from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned, stored_files
+from frazil.catalog.iceberg.java import (
     cause_of,
     is_another_table,
     is_clock_behind,
@@ -35,16 +25,28 @@ from frazil.catalog.iceberg.java_errors import (
     is_not_there,
     is_refused,
     java_errors,
+    length,
+    make_namespaces,
     refused_catalog,
+    send,
+    strings,
     unavailable,
 )
-from frazil.catalog.iceberg.table_scans import TableScans, planned, stored_files
-from frazil.catalog.iceberg.table_state import StateReader
-from frazil.catalog.iceberg.updates import arrange, row_delta
+from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
 from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
-from frazil.catalog.progress import key, to_summary
+from frazil.catalog.progress import (
+    COMMIT_ID,
+    REPLAY_ID,
+    REWRITE_ID,
+    LoggedSnapshot,
+    is_recorded,
+    is_undisturbed,
+    is_unmoved,
+    key,
+    to_summary,
+)
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, InvariantError, SpecError, UnavailableError
 from frazil.failpoints import hit

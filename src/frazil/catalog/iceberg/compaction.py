@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import each
-from frazil.catalog.iceberg.merger import open_merger
-from frazil.catalog.iceberg.record_rewrite import is_readable_by_spark, rewrite_records, worth_rewriting
 from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
+from frazil.catalog.iceberg.rewriters import is_readable_by_spark, open_merger, rewrite_records, worth_rewriting
 from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
 from frazil.catalog.table_metadata import partition_text
 from frazil.errors import SpecError

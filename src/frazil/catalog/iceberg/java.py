@@ -1,14 +1,148 @@
-"""Java collections, commits and file access from Python."""
+"""Java collections, commits, file access and exceptions from Python.
+
+Iceberg's exceptions are distinguished by the names of their classes.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.iceberg.java_errors import java_errors, unavailable
+from frazil.errors import FrazilError, SpecError, UnavailableError
+
+_CONFLICTS = ("ValidationException", "CommitFailedException")
+# Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
+_NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
+_UNREADABLE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException")
+# The messages of `TableMetadata` for a change more than a minute older than the newest one in the table.
+_OLDER_THAN_THE_TABLE = (
+    "Invalid update timestamp",
+    "Expected sorted snapshot log",
+    "Expected sorted previous metadata",
+)
+
+
+def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
+    """Returns the classes of all Java exceptions: py4j's, and PySpark's where PySpark is imported; importing it for
+    this would cost time. more: further classes to be caught.
+    """
+    captured = sys.modules.get("pyspark.errors.exceptions.captured")
+    return (Py4JJavaError, *more) if captured is None else (Py4JJavaError, captured.CapturedException, *more)
+
+
+def unavailable(what: str, error: Exception, where: str) -> FrazilError:
+    """Returns an UnavailableError with the innermost cause; a clock that was set back and a missing file have remedies
+    of their own.
+    """
+    if is_clock_behind(error):
+        return UnavailableError(
+            f"{what}: this machine's clock was set back: it is more than a minute behind the newest change of the"
+            f" table ({message_of(error)})",
+            remedy="correct the clock; Frazil retries with back-off and succeeds once the clock is past that change",
+            where=where,
+        )
+    if is_named(error, *_UNREADABLE) and not is_not_there(error):
+        return UnavailableError(
+            f"{what}: a file of it is not in the store: {cause_of(error)}",
+            remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
+            where=where,
+        )
+    return UnavailableError(f"{what}: {cause_of(error)}", where=where)
+
+
+def is_clock_behind(error: Exception) -> bool:
+    """Returns whether Iceberg refuses a change because the table has a change that is more than a minute younger."""
+    return any(words in message_of(error) for words in _OLDER_THAN_THE_TABLE)
+
+
+_UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
+"""Messages of catalogs that no waiting makes usable."""
+
+
+def refused_catalog(error: Exception, where: str) -> FrazilError:
+    """Returns why a catalog cannot be opened: an outage, or an error in the pipeline file."""
+    cause = cause_of(error)
+    if "No suitable driver" in cause:
+        kind = ":".join(where.split(":")[:2])
+        return SpecError(
+            f"there is no JDBC driver for `{kind}:`",
+            remedy="name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
+            where=where,
+        )
+    if (
+        is_named(error, "ClassNotFoundException")
+        or "ClassNotFoundException" in cause
+        or any(words in str(error) for words in _UNUSABLE)
+    ):
+        remedy = "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`"
+        return SpecError(f"the catalog cannot be opened: {cause}", remedy=remedy, where=where)
+    return unavailable("the catalog", error, where)
+
+
+def is_refused(error: Exception) -> bool:
+    """Returns whether Iceberg reports a conflicting commit."""
+    return is_named(error, *_CONFLICTS)
+
+
+def is_conflict(error: Exception, *names: str) -> bool:
+    """Returns whether a commit was refused because of a conflicting commit, also as a nested cause. names: further
+    exceptions that mean a conflict.
+    """
+    thrown = _thrown(error)
+    causes = [thrown] if thrown is not None else []
+    while causes and (inner := causes[-1].getCause()) is not None and len(causes) < 10:
+        causes.append(inner)
+    found = [cause.getClass().getName() for cause in causes]
+    if any("CommitStateUnknown" in name for name in found):
+        return False
+    return any(wanted in name for name in found for wanted in (*_CONFLICTS, *names))
+
+
+def is_not_there(error: Exception) -> bool:
+    """Returns whether the catalog reports that the table does not exist."""
+    return is_named(error, *_NOT_THERE)
+
+
+def is_another_table(error: Exception) -> bool:
+    """Returns whether a loaded table was deleted and recreated under its name. Catalogs with one pointer per name, such
+    as JDBC, find out on refresh.
+    """
+    return is_named(error, "IllegalStateException") and "Table UUID does not match" in cause_of(error)
+
+
+def is_named(error: Exception, *names: str) -> bool:
+    """Returns whether it is a Java exception with one of these names in the name of its class."""
+    thrown = _thrown(error)
+    return thrown is not None and any(name in thrown.getClass().getName() for name in names)
+
+
+def message_of(error: Exception) -> str:
+    """Returns the message of the exception itself, without causes, on one line; empty for another exception."""
+    thrown = _thrown(error)
+    return " ".join(str(thrown.getMessage() or "").split())[:400] if thrown is not None else ""
+
+
+def _thrown(error: Exception) -> Any:
+    """Returns the exception in the JVM; None for another exception. PySpark keeps it too, unless Python code raised it."""
+    return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+
+
+def cause_of(error: Exception) -> str:
+    """Returns the innermost cause as text, on one line."""
+    cause = _thrown(error)
+    if cause is None:
+        return str(error)
+    for _ in range(10):
+        inner = cause.getCause()
+        if inner is None:
+            break
+        cause = inner
+    text = " ".join(str(cause.getMessage() or "").split())
+    return f"{cause.getClass().getSimpleName()}: {text}".rstrip(": ")[:400]
 
 
 def each(iterable: Any) -> Iterator[Any]:

@@ -15,15 +15,19 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import RESERVED, compact_table
-from frazil.catalog.iceberg.java import Collector, each, send
-from frazil.catalog.iceberg.java_errors import is_conflict, is_not_there, java_errors, unavailable
-from frazil.catalog.iceberg.maintenance_commits import replace_deletes, replace_manifests, send_once
-from frazil.catalog.iceberg.record_rewrite import is_readable_by_spark
-from frazil.catalog.iceberg.table_scans import Described
+from frazil.catalog.iceberg.data_files import Described
+from frazil.catalog.iceberg.java import Collector, each, is_conflict, is_not_there, java_errors, send, unavailable
+from frazil.catalog.iceberg.rewrite_commit import replace_deletes, replace_manifests, send_once
+from frazil.catalog.iceberg.rewriters import is_readable_by_spark
 from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
 from frazil.catalog.progress import key
-from frazil.catalog.table_folder import find_foreign_metadata, is_own
-from frazil.catalog.table_metadata import TableMetadata, carried_progress, read_table_metadata
+from frazil.catalog.table_metadata import (
+    TableMetadata,
+    carried_progress,
+    find_foreign_metadata,
+    is_own,
+    read_table_metadata,
+)
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, Progress

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from frazil.catalog.history import LoggedSnapshot
-from frazil.catalog.progress import key
+from frazil.catalog.progress import LoggedSnapshot, key
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
 from frazil.types import Commit

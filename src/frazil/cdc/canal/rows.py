@@ -11,17 +11,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
-from frazil.cdc.canal.mysql_types import UNKNOWN, SourceType, parse_type
-from frazil.cdc.canal.mysql_values import read_texts, reading_type
+from frazil.cdc.canal.mysql import UNKNOWN, SourceType, parse_type, read_texts, reading_type
 from frazil.cdc.json.members import EnvelopeBatch, Group, either, where
 from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Fault, bitmap
 from frazil.decode.json import values as json_values
 from frazil.decode.json.columns import text_column
-from frazil.decode.json.equal_texts import group_equal
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.slices import Slices, Texts, all_members, is_text
+from frazil.decode.json.slices import Slices, Texts, all_members, group_equal, is_text
 
 Bools = NDArray[np.bool_]
 Places = NDArray[np.int64]

@@ -14,17 +14,14 @@ from frazil.cdc.json.members import (
     EnvelopeBatch,
     Group,
 )
-from frazil.cdc.source.commit_order import ORDER_FIELDS
-from frazil.cdc.source.origins import IN_SOURCE, ORIGINS
-from frazil.cdc.source.positions import POSITION_FIELDS
+from frazil.cdc.positions import IN_SOURCE, ORDER_FIELDS, ORIGINS, POSITION_FIELDS
 from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault
 from frazil.decode.connect.schema import ConnectSchema, parse_connect
 from frazil.decode.json.columns import Findings, read_members
-from frazil.decode.json.equal_texts import group_equal
 from frazil.decode.json.extended import find_scalars
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.slices import Slices
+from frazil.decode.json.slices import Slices, group_equal
 from frazil.decode.regroup import select_columns
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import arrow_type

@@ -1,7 +1,10 @@
-"""Envelopes in JSON while they are opened: the text slice of each member."""
+"""Envelopes in JSON while they are opened: the text slice of each member, and the values other than the
+images of the row.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,13 +13,30 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 
-from frazil.decode.columns import Decoded
-from frazil.decode.envelope import Envelope
+from frazil.cdc.envelope import FLAT_TIMES, ROW
+from frazil.cdc.positions import (
+    FACT_TYPES,
+    FLAT_ORIGINS,
+    IN_MESSAGES,
+    IN_SOURCE,
+    ORDER_FIELDS,
+    ORIGINS,
+    POSITION_FIELDS,
+    flat_origins_of,
+    format_commit_position,
+    format_position,
+    format_source_order,
+    format_transaction,
+    origins_of,
+)
+from frazil.decode.columns import Decoded, Fault
+from frazil.decode.epochs import from_numbers
 from frazil.decode.json.columns import Findings, read_value
-from frazil.decode.json.grammar import ABSENT, INT
+from frazil.decode.json.grammar import ABSENT, ESCAPED, INT, STRING
+from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import JsonOptions
-from frazil.decode.json.slices import Slices, Texts
-from frazil.decode.settings import Reading
+from frazil.decode.json.slices import Slices, Texts, members_under
+from frazil.decode.settings import Envelope, Reading
 
 
 @dataclass
@@ -124,3 +144,132 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
         zones=reading.zones,
         infers_times=reading.infers_times,
     )
+
+
+_NO_TIME = {1: Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")}
+_IN_SOURCE = ("source_ts", "position", "connector", "source_order")
+_IN_TRANSACTION = ("transaction_id", "total_order", "collection_order", "source_order")
+_ORDERS = {"total_order": "total_order", "collection_order": "data_collection_order"}
+
+
+def read_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: NDArray[np.bool_]) -> dict[str, pa.Array]:
+    """Returns the requested values of envelopes other than the images, by name."""
+    requested = [one.name for one in batch.fields]
+    found: dict[str, pa.Array | None] = {}
+    in_source, in_transaction = set(_IN_SOURCE) & set(requested), set(_IN_TRANSACTION) & set(requested)
+    if in_transaction:
+        transaction = members_of(batch, envelopes, "transaction", ["id", *_ORDERS.values()], is_change)
+        found["transaction_id"] = read_string(batch, transaction["id"], "transaction.id")
+        found |= {
+            fact: read_number(batch, transaction[name], f"transaction.{name}")
+            for fact, name in _ORDERS.items()
+            if fact != "collection_order" or fact in requested
+        }
+    if in_source:
+        names = ["ts_ms", "ts_us", "connector", *POSITION_FIELDS]
+        source = members_of(batch, envelopes, "source", names, is_change)
+        found["source_ts"] = _moment(batch, source)
+        found["connector"] = read_string(batch, source["connector"], "source.connector")
+        if in_source & {"position", "source_order"}:
+            texts = {name: _fact(batch, source[name], name) for name in POSITION_FIELDS}
+            position_fields = {name: one for name, one in texts.items() if one.null_count < len(one)}
+            found["position"] = format_position(position_fields)
+            found["source_order"] = format_source_order(position_fields, found.get("total_order"))
+    if "commit_place" in requested:
+        source = members_of(batch, envelopes, "source", list(ORDER_FIELDS), is_change)
+        texts = {name: _fact(batch, source[name], name) for name in ORDER_FIELDS}
+        order = {name: one for name, one in texts.items() if one.null_count < len(one)}
+        found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
+    found |= _origins(batch, envelopes, is_change, requested)
+    if "connector_ts" in requested and envelopes.is_overlay is False:
+        found["connector_ts"] = _moment(batch, kept(envelopes, ("ts_ms", "ts_us"), is_change))
+    if batch.envelope.kind == "debezium":
+        _add_flat_times(batch, envelopes, is_change, found, requested)
+    if envelopes.is_overlay:
+        found |= _maxwell_facts(batch, kept(envelopes, ("ts", "xid"), is_change))
+        named = kept(envelopes, tuple(IN_MESSAGES.values()), is_change)
+        found |= {fact: _text(batch, named[name], name) for fact, name in IN_MESSAGES.items() if fact in requested}
+    return {name: array for name, array in found.items() if array is not None and name in requested}
+
+
+def _origins(
+    batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: NDArray[np.bool_], requested: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Returns the origin of changes, from Debezium's `source`."""
+    if ORIGINS.keys().isdisjoint(requested) or batch.envelope.kind != "debezium":
+        return {}
+    source = members_of(batch, envelopes, "source", list(IN_SOURCE), is_change)
+    return origins_of(requested, lambda name: _text(batch, source[name], f"source.{name}"))
+
+
+def _add_flat_times(
+    batch: EnvelopeBatch,
+    envelopes: EnvelopeMembers,
+    is_change: NDArray[np.bool_],
+    found: dict[str, pa.Array | None],
+    requested: Sequence[str],
+) -> None:
+    """Adds the times of unwrapped rows, which are fields next to their values."""
+    is_flat = is_change & (envelopes.record_kind == ROW)
+    if not is_flat.any():
+        return
+    for fact, names in FLAT_TIMES.items():
+        if fact in requested:
+            flat_members = members_of(batch, envelopes, "after", list(names), is_flat)
+            times = {name[-5:]: one.only(INT) for name, one in flat_members.items()}
+            moments = _moment(batch, times)
+            other = found.get(fact)
+            found[fact] = moments if other is None else pc.coalesce(other, moments)
+    others = [name for fact, names in FLAT_ORIGINS.items() if fact in requested for name in names]
+    if others:
+        flat_members = members_of(batch, envelopes, "after", others, is_flat)
+        texts = {name: _text(batch, one, name) for name, one in flat_members.items()}
+        for fact, array in flat_origins_of(requested, texts.get).items():
+            found[fact] = array if (other := found.get(fact)) is None else pc.coalesce(other, array)
+
+
+def _maxwell_facts(batch: EnvelopeBatch, members: Mapping[str, Slices]) -> dict[str, pa.Array]:
+    moments = times_of(batch, members["ts"], "ts", "s").cast(pa.timestamp("us", tz="UTC"))
+    return {"source_ts": moments, "transaction_id": read_number(batch, members["xid"], "xid").cast(pa.string())}
+
+
+def kept(envelopes: EnvelopeMembers, names: Sequence[str], is_change: NDArray[np.bool_]) -> dict[str, Slices]:
+    """Returns members of the envelopes that are changes."""
+    slices = {name: envelopes.slices(name) for name in names}
+    return {name: replace(one, kind=np.where(is_change, one.kind, ABSENT)) for name, one in slices.items()}
+
+
+def members_of(
+    batch: EnvelopeBatch, envelopes: EnvelopeMembers, name: str, names: list[str], is_change: NDArray[np.bool_]
+) -> dict[str, Slices]:
+    """Returns members of an object in the envelopes that are changes."""
+    around = kept(envelopes, (name,), is_change)[name]
+    error = np.zeros(len(around), np.uint8)
+    found = members_under(batch.texts, around, names, error)
+    refuse_objects(batch.texts, around, error, (name,))
+    return dict(zip(names, found, strict=True))
+
+
+def _fact(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
+    if name in FACT_TYPES and not np.isin(slices.kind, (STRING, ESCAPED)).any():
+        return read_number(batch, slices, f"source.{name}")
+    return read_string(batch, slices, f"source.{name}")
+
+
+def _text(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
+    """Returns the texts of a member; null for another value."""
+    return read_string(batch, slices.only(STRING, ESCAPED), name)
+
+
+def _moment(batch: EnvelopeBatch, members: Mapping[str, Slices]) -> pa.Array:
+    micros, millis = (times_of(batch, members[f"ts_{unit}"], f"ts_{unit}", unit) for unit in ("us", "ms"))
+    return pc.coalesce(micros, millis).cast(pa.timestamp("us", tz="UTC"))
+
+
+def times_of(batch: EnvelopeBatch, slices: Slices, name: str, unit: str) -> pa.Array:
+    """Returns microseconds since 1970, from numbers that count `unit`; times outside the years 1 to 9999 make a bad
+    record.
+    """
+    moments = from_numbers(read_number(batch, slices, name), unit)
+    batch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
+    return moments.micros

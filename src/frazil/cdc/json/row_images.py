@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from pyiceberg.types import StringType, StructType
 
 from frazil.cdc.envelope import BY_KEY, NO_OBJECT
-from frazil.cdc.json.attributes import members_of
 from frazil.cdc.json.members import (
     EnvelopeBatch,
     EnvelopeMembers,
     either,
     json_options,
+    members_of,
     read_string,
     where,
 )
-from frazil.cdc.source.placeholders import json_forms, remove_unsent
+from frazil.cdc.placeholders import json_forms, remove_unsent
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
 from frazil.decode.json.extended import quote_bare_words

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from pyiceberg.types import DateType, DecimalType, IcebergType, StructType, TimestampType, TimestamptzType, TimeType
 
 from frazil.decode.avro import values
-from frazil.decode.avro.faults import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
+from frazil.decode.avro.code import Part, Plan
 from frazil.decode.avro.json import JsonFault
-from frazil.decode.avro.parts import Part, Plan
+from frazil.decode.avro.numbers import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
 from frazil.decode.avro.scan import I64, U8
 from frazil.decode.columns import Bodies, bitmap
 from frazil.decode.json_text import text_array

@@ -13,7 +13,7 @@ import math
 import struct
 from collections.abc import Callable
 
-from frazil.decode.avro.faults import BAD_TEXT, LONG_JSON, MAX_JSON_CHARACTERS, SAME_KEY
+from frazil.decode.avro.numbers import BAD_TEXT, LONG_JSON, MAX_JSON_CHARACTERS, SAME_KEY
 from frazil.decode.avro.schema import Avro, branch_names
 
 

@@ -11,9 +11,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from pyiceberg.types import BooleanType, ListType, MapType, NestedField, StringType, StructType
 
-from frazil.decode.avro.code import CALL, END, RECORDS, RETURN, SCRATCH, SCRATCH_SLOT, VALUE, Code
+from frazil.decode.avro.code import (
+    CALL,
+    END,
+    RECORDS,
+    RETURN,
+    SCRATCH,
+    SCRATCH_SLOT,
+    VALUE,
+    Code,
+    Part,
+    Plan,
+    scalar_type,
+)
 from frazil.decode.avro.json import Write, json_writer
-from frazil.decode.avro.parts import Part, Plan, scalar_type
 from frazil.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, Avro, AvroField, branch_names, unusable
 from frazil.decode.columns import EmptyStruct, UnionStruct
 from frazil.decode.forms import OWN_FORMS, Forms

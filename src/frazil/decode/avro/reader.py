@@ -14,10 +14,9 @@ from collections.abc import Mapping
 import numpy as np
 from pyiceberg.types import StructType
 
-from frazil.decode.avro.code import RECORDS, SCRATCH
+from frazil.decode.avro.code import RECORDS, SCRATCH, Plan
 from frazil.decode.avro.columns import Valid, WalkResult, make_array
-from frazil.decode.avro.faults import FAULTS, OK
-from frazil.decode.avro.parts import Plan
+from frazil.decode.avro.numbers import FAULTS, OK
 from frazil.decode.avro.plan import plan_columns
 from frazil.decode.avro.scan import I64, U8, walk_records
 from frazil.decode.avro.schema import parse_avro

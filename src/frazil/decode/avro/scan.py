@@ -28,7 +28,7 @@ from frazil.decode.avro.code import (
     UNION,
     VALUE,
 )
-from frazil.decode.avro.faults import (
+from frazil.decode.avro.numbers import (
     BAD_BLOCK,
     BAD_BOOLEAN,
     BAD_LENGTH,
@@ -44,8 +44,11 @@ from frazil.decode.avro.faults import (
     TOO_MANY_CELLS,
     TOO_MANY_ITEMS,
     WIDE_INT,
+    count_empty_items,
+    read_block,
+    read_float_bits,
+    read_number,
 )
-from frazil.decode.avro.numbers import count_empty_items, read_block, read_float_bits, read_number
 from frazil.decode.avro.schema import MAX_LEVELS
 from frazil.decode.memory import COMPILED, load8, load64
 

@@ -22,9 +22,9 @@ from frazil.decode.connect.values import (
     LogicalType,
     confluent_decimal,
 )
-from frazil.decode.envelope import Path
 from frazil.decode.protobuf.json import JSON_TYPES
 from frazil.decode.protobuf.schema import MAX_LEVELS, load_message
+from frazil.schema.selection import Path
 
 _META_NUMBER, _PARAMS_NUMBER = 1088, 2
 _SCALED = {"scale", "value"}

@@ -35,13 +35,11 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.avro.walk import types_of
-from frazil.decode.columns import Columns, Fault
+from frazil.decode.columns import Columns, Fault, filled
 from frazil.decode.connect.values import ConnectValues, LogicalType, read_logical_type
-from frazil.decode.envelope import Path
 from frazil.decode.json_texts import json_text
-from frazil.decode.map_keys import filled
 from frazil.registry.port import UnusableSchema
-from frazil.schema.selection import list_with
+from frazil.schema.selection import Path, list_with
 
 _MAX_LEVELS = 64
 _MAX_TEXT_BYTES = 2**20

@@ -34,6 +34,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import Fault, bitmap
+from frazil.decode.epochs import zone_settings
 from frazil.decode.json import values
 from frazil.decode.json.as_sent import as_sent
 from frazil.decode.json.extended import non_finite_of, unwrap_scalars
@@ -62,9 +63,8 @@ from frazil.decode.json.text import (
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
-from frazil.decode.zones import zone_settings
 from frazil.name_length import is_long, shorten
-from frazil.schema.name_case import Spellings, conflict_reason, fraction_settings
+from frazil.schema.names import Spellings, conflict_reason, fraction_settings
 from frazil.schema.selection import EVERY_MEMBER
 
 _HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2

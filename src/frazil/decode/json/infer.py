@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
+    DateType,
     DoubleType,
     IcebergType,
     ListType,
@@ -17,21 +20,64 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
     TimestamptzType,
 )
 
 from frazil.decode.columns import Fault
+from frazil.decode.epochs import have_zones
 from frazil.decode.json import values
 from frazil.decode.json.extended import MOMENT, NON_FINITE, unwrap_new_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY, TOO_MANY_KEYS
 from frazil.decode.json.slices import MAX_NAMES, Slices, Texts, all_members, elements_of, find_members
-from frazil.decode.json.times import type_of_texts
+from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.limits import long_name_fault, rejected_fault
-from frazil.decode.memory import U8
+from frazil.decode.memory import I32, U8
 from frazil.name_length import is_long, shorten
-from frazil.schema.name_case import both_reason, fold_case
+from frazil.schema.names import both_reason, fold_case
 from frazil.schema.selection import EVERY_MEMBER
+
+_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
+
+
+def type_of_texts(texts: Texts, slices: Slices) -> IcebergType:
+    """Returns the time type that every text among the slices has; string without one. slices: with at least one text."""
+    if (slices.kind == ESCAPED).any():  # No time needs an escape.
+        return StringType()
+    rows = np.flatnonzero(slices.kind == STRING).astype(np.int32)
+    if not _spells(_texts_at(texts, slices, rows[:1]), f"{_DAY}|{_TIME}"):
+        return StringType()
+    column = _texts_at(texts, slices, rows)
+    if _spells(column, _DAY):
+        return _if_read(column, DateType())
+    if not _spells(column, _TIME):
+        return StringType()
+    zoned = have_zones(column)
+    if zoned.all():
+        return _if_read(column, TimestamptzType())
+    return StringType() if zoned.any() else _if_read(column, TimestampType())
+
+
+def _spells(column: pa.StringArray, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(column, pattern)).as_py())
+
+
+def _if_read(column: pa.StringArray, kind: IcebergType) -> IcebergType:
+    valid, bad = np.ones(len(column), np.uint8), np.zeros(len(column), np.uint8)
+    TEXT_READERS[type(kind)].read(TextColumn(column, valid, bad), kind, np.full(len(column), STRING, np.uint8))
+    return StringType() if bad.any() else kind
+
+
+def _texts_at(texts: Texts, slices: Slices, rows: I32) -> pa.StringArray:
+    """Returns the texts at these rows, without their quotes."""
+    start, end = slices.start + 1, slices.end - 1
+    out = np.empty(int((end[rows] - start[rows]).sum()) + 1, np.uint8)
+    offsets = np.zeros(rows.size + 1, np.int32)
+    values.copy_texts(texts.base, start, end, rows, offsets, out.ctypes.data)
+    return pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+
 
 MAX_INFERRED_DEPTH = 60
 

@@ -11,10 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, MapType
 
-from frazil.decode.columns import bitmap
+from frazil.decode.columns import bitmap, filled
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL
 from frazil.decode.json.slices import Slices, Texts, elements_of
-from frazil.decode.map_keys import filled
 from frazil.decode.memory import I32, U8
 
 Path = tuple[str, ...]

@@ -24,7 +24,7 @@ from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES, Slices, Texts, all_members
 from frazil.decode.rescue import rescued_column
-from frazil.schema.name_case import fold_case
+from frazil.schema.names import fold_case
 from frazil.schema.selection import Selection
 
 FAULTS = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
@@ -24,7 +25,7 @@ from frazil.decode.json.scan import (
 )
 from frazil.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, READ_AS, SLOT, SUBTREE_LAST, scan_tree
 from frazil.decode.limits import check_cells, check_new_fields
-from frazil.decode.memory import I32, U8
+from frazil.decode.memory import COMPILED, I32, U8, load8, load64
 from frazil.schema.selection import Selection
 
 MAX_MISMATCHES = 20
@@ -345,3 +346,38 @@ def _owned(slices: Slices, counts: I32) -> tuple[I32, NDArray[np.int32]]:
 
 def _unspell(raw: bytes) -> str:
     return str(json.loads(b'"' + raw + b'"'))
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def mark_equal(
+    base: int, start: NDArray[np.int32], end: NDArray[np.int32], like: int, code: int, codes: NDArray[np.int32]
+) -> None:
+    """Sets `code` for the texts without one (-1) that equal the one numbered `like`."""
+    length = end[like] - start[like]
+    first = base + start[like]
+    for n in range(codes.size):
+        if codes[n] != -1 or end[n] - start[n] != length:
+            continue
+        at, i = base + start[n], 0
+        while i + 8 <= length and load64(at + i) == load64(first + i):
+            i += 8
+        if i + 8 > length:
+            while i < length and load8(at + i) == load8(first + i):
+                i += 1
+        if i == length:
+            codes[n] = code
+
+
+def group_equal(base: int, texts: Slices) -> tuple[NDArray[np.int32], list[int]]:
+    """Returns the number of the distinct text that each text is, int32 of shape (n_texts,), and the first occurrence of
+    each distinct text.
+    """
+    codes = np.full(len(texts), -1, np.int32)
+    firsts: list[int] = []
+    place = 0
+    while place < len(texts):
+        mark_equal(base, texts.start, texts.end, place, len(firsts), codes)
+        firsts.append(place)
+        left = np.flatnonzero(codes[place:] == -1)
+        place = place + int(left[0]) if left.size else len(texts)
+    return codes, firsts

@@ -24,7 +24,6 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.decode.conversions import days_of, times_of
 from frazil.decode.decimals import NO_NUMBER, TOO_WIDE, read_decimals
 from frazil.decode.epochs import (
     DIGITS,
@@ -34,14 +33,68 @@ from frazil.decode.epochs import (
     find_far_years,
     from_numbers,
     from_texts,
+    have_zones,
     inside_years,
+    to_instants,
+    to_local,
 )
-from frazil.decode.json.base64_text import read_base64
 from frazil.decode.json.grammar import DOUBLE, INT, STRING
 from frazil.decode.json.values import NOT_INTEGRAL, OUT_OF_RANGE, UNREADABLE
+from frazil.decode.lossless import days_of, read_uuids, times_of
 from frazil.decode.memory import U8
-from frazil.decode.uuid_text import read_uuids
-from frazil.decode.zones import have_zones, to_instants, to_local
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_WRONG, _PAD = 255, 64
+_SIX_BITS = np.full(256, _WRONG, np.uint8)
+_SIX_BITS[np.frombuffer(_ALPHABET, np.uint8)] = np.arange(64)
+_SIX_BITS[ord("=")] = _PAD
+
+
+def read_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_]]:
+    """Returns the bytes, null where there is no text, and which texts are no base64 (null too): bool of shape
+    (n_texts,).
+    """
+    rows = len(texts)
+    texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
+    there = np.asarray(texts.is_valid())
+    buffer = texts.buffers()[2]
+    if not rows or buffer is None or not buffer.size:
+        return pa.array([b"" if one else None for one in there.tolist()], pa.binary()), np.zeros(rows, np.bool_)
+    offsets = np.frombuffer(texts.buffers()[1], np.int32, rows + 1)
+    codes = _SIX_BITS[np.frombuffer(buffer, np.uint8)]
+    starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+    bad = there & ((ends - starts) % 4 != 0)
+    pads = _count(codes >= _PAD, starts, ends)
+    last = [(ends - starts > back) & (codes[np.maximum(ends - 1 - back, 0)] == _PAD) for back in (0, 1)]
+    at_end = last[0].astype(np.int64) + (last[0] & last[1])
+    bad |= there & (pads != at_end)  # A character of another alphabet, or padding in the middle.
+    good = there & ~bad
+    lengths = np.where(good, ends - starts, 0)
+    kept = codes if good.all() else codes[np.repeat(good, ends - starts)]
+    out, out_offsets = _join(kept, lengths, np.where(good, at_end, 0))
+    mask = pa.py_buffer(np.packbits(good, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), rows, [mask, pa.py_buffer(out_offsets), pa.py_buffer(out)]), bad
+
+
+def _count(flags: NDArray[np.bool_], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    sums = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])
+    return np.asarray(sums[ends] - sums[starts])
+
+
+def _join(
+    codes: NDArray[np.uint8], lengths: NDArray[np.int64], pads: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Returns three bytes for each four characters; the padded ones are left out."""
+    quads = np.where(codes == _PAD, 0, codes).astype(np.uint32).reshape(-1, 4)
+    word = (quads[:, 0] << 18) | (quads[:, 1] << 12) | (quads[:, 2] << 6) | quads[:, 3]
+    out = np.stack([word >> 16, word >> 8, word], axis=1).astype(np.uint8).reshape(-1)
+    ends = np.cumsum(lengths // 4 * 3)
+    surplus = np.zeros(out.size, np.bool_)
+    for back in (1, 2):
+        surplus[ends[pads >= back] - back] = True
+    sizes = lengths // 4 * 3 - pads
+    return out[~surplus], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+
 
 # Milliseconds of 0001-01-01 and 10000-01-01: numbers beyond were written in another unit.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
@@ -293,3 +346,30 @@ TEXT_READERS: dict[type[IcebergType], TextReader] = {
     BinaryType: TextReader(False, _read_binary),
     FixedType: TextReader(False, _read_fixed),
 }
+
+
+_CONTINUES, _BEYOND = 0x80, 0xC4  # UTF-8: continuation bytes; first bytes of characters after U+00FF.
+
+
+def read_latin1(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_]]:
+    """Returns the bytes, null where there is no text, and which texts have a character that represents no byte (null
+    too): bool of shape (n_texts,).
+    """
+    rows = len(texts)
+    texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
+    there, bad = np.asarray(texts.is_valid()), np.zeros(rows, np.bool_)
+    buffer = texts.buffers()[2]
+    if not rows or buffer is None or not buffer.size:
+        return texts.cast(pa.binary()), bad
+    offsets = np.frombuffer(texts.buffers()[1], np.int32, rows + 1)
+    raw_texts = np.frombuffer(buffer, np.uint8)[: offsets[-1]]
+    sums = np.concatenate([[0], np.cumsum(raw_texts >= _BEYOND, dtype=np.int64)])
+    bad = (sums[offsets[1:]] > sums[offsets[:-1]]) & there
+    is_first = (raw_texts & 0xC0) != _CONTINUES
+    following = np.append(raw_texts[1:], np.uint8(0))
+    joined = ((raw_texts & 0x03) << 6) | (following & 0x3F)
+    raw = np.where(raw_texts < _CONTINUES, raw_texts, joined)[is_first]
+    places = np.concatenate([[0], np.cumsum(is_first, dtype=np.int32)])[offsets].astype(np.int32)
+    nulls = pa.array(there & ~bad)
+    found = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(places), pa.py_buffer(raw)])
+    return (found if nulls.true_count == rows else found.take(pa.array(np.arange(rows), mask=~np.asarray(nulls)))), bad

@@ -5,13 +5,232 @@ Missing required fields are found here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
+from google.protobuf import message_factory
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
 
-from frazil.decode.columns import Fault
-from frazil.decode.protobuf.cells import Cells, Flags, Refusals, Spot, may_repeat_keys, offsets_of, validity
-from frazil.decode.protobuf.program import I64, Place
-from frazil.decode.protobuf.scalars import SCALAR_READERS, Read
+from frazil.decode.columns import Fault, bitmap
+from frazil.decode.json_text import WriteValues, text_array, write_texts
+from frazil.decode.memory import U8
+from frazil.decode.protobuf.json import NOT_TEXT, fault_of, to_json
+from frazil.decode.protobuf.json_structs import LIST, STRUCT, VALUE, write_structs
+from frazil.decode.protobuf.program import (
+    I64,
+    LENGTH_MASK,
+    Cells,
+    Flags,
+    Place,
+    Refusals,
+    Spot,
+    copy_slices,
+    find_no_texts,
+    may_repeat_keys,
+    offsets_of,
+    validity,
+)
+
+# 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and
+# duration.proto allow.
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_MAX_SECONDS = 315_576_000_000
+_MAX_NANOS = 999_999_999
+
+_STRUCTS = {"google.protobuf.Struct": STRUCT, "google.protobuf.ListValue": LIST, "google.protobuf.Value": VALUE}
+
+_NO_MOMENT = Fault(
+    "out_of_range", "the timestamp {value} is outside of the years 1 to 9999, or its nanos are no part of a second"
+)
+_NO_DURATION = Fault(
+    "out_of_range", "the duration {value} is longer than 10,000 years, or its seconds and nanos do not go together"
+)
+
+
+def _fixed(kind: pa.DataType, values: NDArray[np.generic], valid: Flags | None) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])
+
+
+def _read_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    # Of a longer varint only the low 32 bits count (protobuf.dev/programming-guides/proto3/#updating).
+    return _fixed(pa.int32(), cells.words_of(spot.column, spot.domain).astype(np.int32), spot.valid)
+
+
+def _read_zigzag_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    low = cells.words_of(spot.column, spot.domain).astype(np.uint32)
+    return _fixed(pa.int32(), (low >> 1) ^ (0 - (low & 1)), spot.valid)
+
+
+def _read_unsigned_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _fixed(pa.int64(), cells.words_of(spot.column, spot.domain) & 0xFFFFFFFF, spot.valid)
+
+
+def _read_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _fixed(pa.int64(), cells.words_of(spot.column, spot.domain), spot.valid)
+
+
+def _read_zigzag_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    words = cells.words_of(spot.column, spot.domain).view(np.uint64)
+    return _fixed(pa.int64(), (words >> 1) ^ (0 - (words & 1)), spot.valid)
+
+
+def _read_unsigned_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    words = cells.words_of(spot.column, spot.domain)
+    wide = np.zeros((words.size, 2), np.int64)  # A decimal is 128 bits, the low ones first.
+    wide[:, 0] = words
+    return _fixed(pa.decimal128(20, 0), wide, spot.valid)
+
+
+def _read_float(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _fixed(pa.float32(), cells.words_of(spot.column, spot.domain).astype(np.uint32), spot.valid)
+
+
+def _read_double(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _fixed(pa.float64(), cells.words_of(spot.column, spot.domain), spot.valid)
+
+
+def _read_boolean(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    words = cells.words_of(spot.column, spot.domain)
+    return pa.Array.from_buffers(pa.bool_(), words.size, [validity(spot.valid), bitmap(words != 0)])
+
+
+def _read_empty(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    there = np.ones(int(cells.used[spot.domain]), np.bool_)
+    return pa.Array.from_buffers(pa.bool_(), there.size, [validity(spot.valid), bitmap(there)])
+
+
+def _read_bytes(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _copied(cells, spot, pa.binary(), _places_of(cells, spot))
+
+
+def _read_string(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _copied(cells, spot, pa.string(), _places_of(cells, spot))
+
+
+def _read_unchecked_string(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
+    """Returns texts that Protobuf's parser does not check, so that only those remaining in the record must be UTF-8."""
+    places = _places_of(cells, spot)
+    bad = find_no_texts(cells.bodies.base, places)
+    refusals.add(cells, spot.domain, bad, NOT_TEXT, cells.program.paths[spot.place.number])
+    return _copied(cells, spot, pa.string(), places)
+
+
+def _places_of(cells: Cells, spot: Spot) -> I64:
+    """Returns the places of the bytes of each cell, without those that another member of a oneof replaced."""
+    places = cells.words_of(spot.column, spot.domain)
+    return np.where(spot.valid, places, 0) if spot.valid is not None and spot.place.oneof >= 0 else places
+
+
+def _copied(cells: Cells, spot: Spot, kind: pa.DataType, places: I64) -> pa.Array:
+    offsets = offsets_of(places & LENGTH_MASK)
+    out = np.empty(int(offsets[-1]) + 16, np.uint8)
+    bodies, target = cells.bodies, int(out.ctypes.data)
+    copy_slices(bodies.base, bodies.base + bodies.buffer.size, places, target, target + out.size)
+    buffers = [validity(spot.valid), pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(kind, places.size, buffers)
+
+
+def _read_enum(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    names = spot.place.member.value.names
+    numbers = cells.words_of(spot.column, spot.domain).astype(np.int32)
+    codes = _fixed(pa.int32(), numbers, spot.valid).dictionary_encode()
+    texts = pa.array([names.get(number, str(number)) for number in codes.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(codes.indices, texts).cast(pa.string())
+
+
+def _seconds_and_nanos(cells: Cells, spot: Spot) -> tuple[I64, I64]:
+    seconds, nanos = (cells.words_of(place.column, spot.domain) for place in spot.place.inside)
+    return seconds, nanos.astype(np.int32).astype(np.int64)
+
+
+def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
+    seconds, nanos = _seconds_and_nanos(cells, spot)
+    bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos > _MAX_NANOS)
+    if spot.valid is not None:
+        bad &= spot.valid
+    refusals.add_times(cells, spot, bad, _NO_MOMENT, (seconds, nanos))
+    return _fixed(pa.timestamp("us", tz="UTC"), seconds * 1_000_000 + nanos // 1000, spot.valid)
+
+
+def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
+    seconds, nanos = _seconds_and_nanos(cells, spot)
+    bad = (seconds < -_MAX_SECONDS) | (seconds > _MAX_SECONDS) | (nanos < -_MAX_NANOS) | (nanos > _MAX_NANOS)
+    bad |= ((seconds < 0) & (nanos > 0)) | ((seconds > 0) & (nanos < 0))
+    if spot.valid is not None:
+        bad &= spot.valid
+    refusals.add_times(cells, spot, bad, _NO_DURATION, (seconds, nanos))
+    micros = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
+    return _fixed(pa.int64(), seconds * 1_000_000 + micros, spot.valid)
+
+
+def _struct_writer(cells: Cells, places: I64, valid: Flags, root: int) -> WriteValues:
+    """Returns the function that writes the JSON of Structs, Values or ListValues."""
+    entries = np.empty((2, int(np.where(valid, places & LENGTH_MASK, 0).max(initial=0)) + 2, 2), np.int64)
+    is_there = valid.astype(np.uint8)
+
+    def write(out: int, capacity: int, row: int, ends: I64, declined: U8) -> int:
+        base = cells.bodies.base
+        return int(
+            write_structs(base, places, is_there, root, entries[0], entries[1], out, capacity, row, ends, declined)
+        )
+
+    return write
+
+
+def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
+    places = cells.words_of(spot.column, spot.domain)
+    descriptor = spot.place.member.value.descriptor
+    make = message_factory.GetMessageClass(descriptor)
+    faulty: dict[tuple[Fault, bool], list[int]] = {}
+
+    def write_one(n: int) -> str | None:
+        start, length = int(places[n]) >> 32, int(places[n]) & LENGTH_MASK
+        try:
+            written = to_json(make.FromString(cells.bodies.buffer[start : start + length].tobytes()), length)
+        except DecodeError as error:
+            faulty.setdefault((fault_of(error), True), []).append(n)
+            return None
+        if isinstance(written, Fault):
+            faulty.setdefault((written, False), []).append(n)
+            return None
+        return written
+
+    valid = np.ones(places.size, np.bool_) if spot.valid is None else spot.valid
+    if descriptor.full_name in _STRUCTS:
+        write = _struct_writer(cells, places, valid, _STRUCTS[descriptor.full_name])
+        texts = write_texts(valid, 4 * int((places[valid] & LENGTH_MASK).sum()), write, write_one)
+    else:
+        texts = text_array([write_one(n) if is_there else None for n, is_there in enumerate(valid.tolist())])
+    for (fault, is_malformed), cells_of_it in faulty.items():
+        bad = np.zeros(places.size, np.bool_)
+        bad[cells_of_it] = True
+        refusals.add(cells, spot.domain, bad, fault, spot.path, is_malformed=is_malformed)
+    return texts
+
+
+Read = Callable[[Cells, Spot, Refusals], pa.Array]
+SCALAR_READERS: dict[str, Read] = {
+    "int": _read_int,
+    "zigzag_int": _read_zigzag_int,
+    "unsigned_int": _read_unsigned_int,
+    "long": _read_long,
+    "zigzag_long": _read_zigzag_long,
+    "unsigned_long": _read_unsigned_long,
+    "float": _read_float,
+    "double": _read_double,
+    "boolean": _read_boolean,
+    "string": _read_string,
+    "unchecked_string": _read_unchecked_string,
+    "binary": _read_bytes,
+    "enum": _read_enum,
+    "empty": _read_empty,
+    "timestamp": _read_timestamp,
+    "duration": _read_duration,
+    "json": _read_json,
+}
+
 
 _MISSING = "required field {} is missing"
 

@@ -14,8 +14,7 @@ from numba import njit
 
 from frazil.decode.json_text import FALSE, NULL, ROOM, TRUE, has_room, write_double, write_string, write_word
 from frazil.decode.memory import COMPILED, U8, is_on_disk, load8, load64, store8
-from frazil.decode.protobuf.cells import LENGTH_MASK
-from frazil.decode.protobuf.program import I64
+from frazil.decode.protobuf.program import I64, LENGTH_MASK
 from frazil.decode.protobuf.wire import is_utf8, read_length
 
 STRUCT, LIST, VALUE, _NEXT = range(4)
@@ -30,7 +29,7 @@ _NULL_TAG, _NUMBER_TAG, _TEXT_TAG, _BOOLEAN_TAG, _STRUCT_TAG, _LIST_TAG = 0x08, 
 
 # Of each open object or array: what it is, its level, whether something is written in it, and what comes next and where it
 # ends, as numbers of entries for an object and as addresses for an array; of an object its first entry.
-_WHAT, _LEVEL, _ANY, _AT, _END, _FIRST = range(6)
+_WHAT, _LEVEL, _HAS_ANY, _AT, _END, _FIRST = range(6)
 
 _SIGN, _INFINITY = np.uint64(2**63), np.uint64(0x7FF0000000000000)
 _COMMA, _COLON = 0x2C, 0x3A
@@ -187,7 +186,7 @@ def write_structs(
                 depth += 1
                 opened[f, _WHAT] = what
                 opened[f, _LEVEL] = level
-                opened[f, _ANY] = 0
+                opened[f, _HAS_ANY] = 0
                 opened[f, _FIRST] = count
                 if what == STRUCT:
                     opened[f, _AT] = count
@@ -212,10 +211,10 @@ def write_structs(
                     count = opened[f, _FIRST]
                     depth = f
                     continue
-                if opened[f, _ANY] != 0:
+                if opened[f, _HAS_ANY] != 0:
                     store8(at, _COMMA)
                     at += 1
-                opened[f, _ANY] = 1
+                opened[f, _HAS_ANY] = 1
                 level = opened[f, _LEVEL] + 1
                 if is_struct:
                     level += 1  # An entry is a message too.

@@ -15,16 +15,12 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
-from frazil.cdc.source.positions import split_snapshot_marks
+from frazil.cdc.positions import split_snapshot_marks
 from frazil.upsert.deduplicate import KeySet
-from frazil.upsert.lookup.bloom import KeyFilters
-from frazil.upsert.lookup.bounds import KeyBounds
-from frazil.upsert.lookup.delete_files import are_in, read_deletes
-from frazil.upsert.lookup.equality_deletes import are_deleted
-from frazil.upsert.lookup.key_index import KeyIndex
-from frazil.upsert.lookup.key_partitions import KeyPartitions
-from frazil.upsert.lookup.key_range import KeyRange
+from frazil.upsert.lookup.delete_files import are_deleted, are_in, read_deletes
+from frazil.upsert.lookup.key_index import KeyIndex, KeyRange
 from frazil.upsert.lookup.live_rows import Path, in_threads, key_columns, read_columns
+from frazil.upsert.lookup.pruning import KeyBounds, KeyFilters, KeyPartitions
 from frazil.write.target import TableTarget
 
 _ROWS_AT_ONCE, _ROWS_FOR_A_KEY = 4_000_000, 2

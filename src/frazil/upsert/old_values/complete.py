@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
-from frazil.cdc.source.positions import split_snapshot_marks
+from frazil.cdc.positions import split_snapshot_marks
 from frazil.upsert.change_rows import WAITING
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.deduplicate import Ranked, key_codes

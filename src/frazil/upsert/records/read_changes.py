@@ -7,8 +7,10 @@ carries the operation itself (`cdc.changes`), and its record's key only names th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +21,16 @@ from pyiceberg.types import IcebergType, StringType, StructType, UUIDType
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
+from frazil.kafka.port import Partition
+from frazil.report import KeyUpdatePart
 from frazil.rows.decoder import has_value
-from frazil.rows.project import decode_rows, spread_decoded
-from frazil.rows.shape import shape_rows
+from frazil.rows.project import decode_rows, shape_rows, spread_decoded
 from frazil.rows.tombstones import find_tombstones, read_others
 from frazil.schema.arrow import pick
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.lookup.live_rows import has_column, member
-from frazil.upsert.records.key_fields import check_key_fields, first_alike
-from frazil.upsert.records.key_names import name_columns
+from frazil.upsert.records.key_fields import check_key_fields, first_alike, name_columns
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys
 from frazil.upsert.records.tombstones import take_tombstones
 from frazil.write.target import TableTarget
@@ -356,3 +358,86 @@ def key_of(rows: pa.Table, path: Path) -> pa.Array:
     column = rows.column(path[0])
     merged = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     return member(merged, path[1:])
+
+
+Place = tuple[str, int, int]
+
+
+@dataclass
+class PendingUpdate:
+    """The state of a primary-key update of which only one part has been read."""
+
+    #: When the table first met the record, by the clock of the process.
+    since_ms: int
+    #: The ends of the partitions one minute later: the source writes both parts at once, so the other part is before
+    #: these.
+    ends: Mapping[Partition, int] | None = None
+
+
+@dataclass
+class _Pair:
+    """The parts of one primary-key update: a source that repeats changes sends each part more than once."""
+
+    deletes: list[KeyUpdatePart] = field(default_factory=list)
+    inserts: list[KeyUpdatePart] = field(default_factory=list)
+
+
+class IncompleteUpdates:
+    """The parts of primary-key updates among the records of one task.
+
+    abandoned: places of parts whose other part is no longer waited for. applied_early: topic and position of updates
+    whose insert part is already in the table, because it arrived first and had all of its values.
+    """
+
+    def __init__(self, abandoned: Collection[Place] = (), applied_early: Collection[tuple[str, str]] = ()) -> None:
+        self._abandoned = frozenset(abandoned)
+        self._applied_early = frozenset(applied_early)
+        self._pairs: dict[tuple[str, str], _Pair] = defaultdict(_Pair)
+
+    def take(self, topic: str, found: Sequence[tuple[int, str, bool]], records: Mapping[str, pa.Array]) -> None:
+        """Adds parts. found: see Changes.key_update_parts, for these records."""
+        for row, position, is_delete in found:
+            if is_delete and (topic, position) in self._applied_early:
+                continue
+            partition, offset = records["partition"][row].as_py(), records["offset"][row].as_py()
+            at_ms = records["timestamp"].cast(pa.int64())[row].as_py() // 1000
+            part = KeyUpdatePart(topic, partition, offset, at_ms, position, is_delete)
+            if part.place not in self._abandoned:
+                pair = self._pairs[topic, position]
+                (pair.deletes if is_delete else pair.inserts).append(part)
+
+    @property
+    def has_lone_deletes(self) -> bool:
+        """Whether there is a delete part without its insert part."""
+        return any(pair.deletes and not pair.inserts for pair in self._pairs.values())
+
+    def alone(self) -> tuple[KeyUpdatePart, ...]:
+        """Returns the parts without their other part."""
+        lone = (pair for pair in self._pairs.values() if not (pair.deletes and pair.inserts))
+        return tuple(part for pair in lone for part in (*pair.deletes, *pair.inserts))
+
+    def ends(self) -> dict[str, dict[int, int]]:
+        """Returns per topic and partition the offset at which the batch must end so that it contains both parts or
+        neither; empty where it need not end earlier. An insert part without its delete part does not count: it may have
+        all of its values.
+        """
+        pairs = [pair for pair in self._pairs.values() if pair.deletes]
+        ends: dict[Partition, int] = {}
+        while divided := [part for pair in pairs for part in _divided(pair, ends)]:
+            for part in divided:
+                place = part.topic, part.partition
+                ends[place] = min(part.offset, ends.get(place, part.offset))
+        found: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in ends.items():
+            found.setdefault(topic, {})[partition] = offset
+        return found
+
+
+def _divided(pair: _Pair, ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
+    """Returns the parts before these ends of an update whose other parts all lie behind them."""
+    deletes, inserts = _before(pair.deletes, ends), _before(pair.inserts, ends)
+    return [] if deletes and inserts else [*deletes, *inserts]
+
+
+def _before(key_update_parts: Iterable[KeyUpdatePart], ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
+    return [part for part in key_update_parts if part.offset < ends.get((part.topic, part.partition), math.inf)]

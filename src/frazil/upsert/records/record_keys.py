@@ -24,24 +24,23 @@ from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.cast import Conversion
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
-from frazil.decode.envelope import NO_ENVELOPE
-from frazil.decode.json.key_payloads import payloads_of
+from frazil.decode.json.any import payloads_of
 from frazil.decode.json_texts import json_text
-from frazil.decode.settings import Reading
+from frazil.decode.settings import NO_ENVELOPE, Reading
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
 from frazil.schema.arrow import pick
 from frazil.schema.evolve import type_at
-from frazil.schema.name_mapping import as_columns, column_names
+from frazil.schema.names import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
 from frazil.upsert.lookup.live_rows import has_column, member
-from frazil.upsert.records.key_names import leaves_of, places_of, struct_of
+from frazil.upsert.records.key_fields import leaves_of, places_of, struct_at
 from frazil.write.target import ChangeReading, TableTarget
 
 Path = tuple[str, ...]
 _ROOT = "key"
 _ALL: tuple[Path, ...] = ((),)
-_SCALED = struct_of({("scale",): IntegerType(), ("value",): BinaryType()})
+_SCALED = struct_at({("scale",): IntegerType(), ("value",): BinaryType()})
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[
     )
     places = places_of(target, changes)
     kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
-    decoded = decode_keys(reading, _ROOT, struct_of(kinds), records, limit)
+    decoded = decode_keys(reading, _ROOT, struct_at(kinds), records, limit)
     columns = {
         path: pc.coalesce(*(member(decoded.columns[0], place) for place in mine)) for path, mine in places.items()
     }
@@ -203,10 +202,10 @@ def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[
         reading = replace(reading, format="json")
     places = places_of(target, changes)
     kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
-    decoded, scaled = decode_keys(reading, _ROOT, struct_of(kinds), records, limit), {}
+    decoded, scaled = decode_keys(reading, _ROOT, struct_at(kinds), records, limit), {}
     if decoded.refused.any() and target.envelope is not None:
         scaled = _with_scales(changes.key, kinds, records)
-        decoded = decode_keys(reading, _ROOT, struct_of(kinds | scaled), records, limit) if scaled else decoded
+        decoded = decode_keys(reading, _ROOT, struct_at(kinds | scaled), records, limit) if scaled else decoded
     found = {place: member(decoded.columns[0], place) for place in kinds}
     for place in scaled:
         decoded, found[place] = _unscaled(decoded, found[place], place, kinds[place], limit)

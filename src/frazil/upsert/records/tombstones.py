@@ -6,7 +6,8 @@ Most tombstones follow a delete and change nothing. Some deletes leave only a to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 
 from frazil.decode.json.slices import MAX_MISMATCHES
+from frazil.report import TaskReport
 from frazil.schema.arrow import arrow_type
+from frazil.types import LastDelete, Offsets, Progress
 from frazil.upsert.changes import DELETE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys, read_row_keys
@@ -97,3 +100,88 @@ def _merged(target: TableTarget, changes: Changes, keys: Keys, rows: NDArray[np.
         own={name: padded(values) for name, values in changes.own.items()},
         ignored_records=ignored_records | ({"tombstone": left} if left else {}),
     )
+
+
+FOLLOWS_DELETE = "\x00told"
+"""Column of records: whether the record comes directly behind the delete of its key."""
+_FURTHEST = 4
+"""The greatest distance in offsets between a delete and its tombstone. Adjacent records have the distance 1. A
+producer's transaction that ends between them leaves a control record: 2. Where the next transaction, with the
+tombstone, is aborted as its producer dies, and the tombstone is written again, the first copy and another control
+record lie between them: 4. A greater distance may belong to another delete: in a compacted topic nobody knows which
+records were between.
+"""
+
+
+class LastDeletes:
+    """The last deletes of the partitions that a task reads. known: the deletes that earlier batches ended with."""
+
+    def __init__(self, known: Iterable[LastDelete]) -> None:
+        self._known = {(one.topic, one.partition): one for one in known}
+        self._read: dict[tuple[str, int], LastDelete] = {}
+
+    def mark_following_deletes(self, topic: str, records: Records) -> Records:
+        """Returns the records with the column FOLLOWS_DELETE, where a record comes directly behind a delete that was
+        the last record read.
+        """
+        if not self._known or not len(records["partition"]):
+            return records
+        partitions = np.asarray(records["partition"])
+        follows_delete = np.zeros(partitions.size, np.bool_)
+        for row in begins_of_runs(partitions).tolist():
+            last = self._known.get((topic, int(partitions[row])))
+            follows_delete[row] = last is not None and _is_tombstone_of(last, records, row)
+        return {**records, FOLLOWS_DELETE: pa.array(follows_delete)} if follows_delete.any() else records
+
+    def take(self, topic: str, rows: Sequence[int], records: Records) -> None:
+        """Notes the last record of each partition among `records`. rows: see Changes.last_deletes."""
+        if not rows and not self._known:
+            return
+        partitions, deletes = np.asarray(records["partition"]), frozenset(rows)
+        for row in ends_of_runs(partitions).tolist():
+            place = (topic, int(partitions[row]))
+            for known in (self._known, self._read):
+                known.pop(place, None)
+            if row in deletes:
+                last = LastDelete(*place, records["offset"][row].as_py(), digest_of(records["key"][row].as_py()))
+                self._known[place] = self._read[place] = last
+
+    def found(self) -> tuple[LastDelete, ...]:
+        """Returns the last deletes that the task itself has read."""
+        return tuple(self._read.values())
+
+
+def begins_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Returns the index of the first record of each run of equal partitions, int64."""
+    return np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.zeros(0, np.int64)
+
+
+def ends_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Returns the index of the last record of each run of equal partitions, int64."""
+    return np.flatnonzero(np.r_[partitions[1:] != partitions[:-1], True]) if partitions.size else np.zeros(0, np.int64)
+
+
+def still_last(before: Progress, report: TaskReport, offsets: Offsets) -> tuple[LastDelete, ...]:
+    """Returns the deletes that are the last records before `offsets`, in some partitions."""
+    known = [one for one in before.last_deletes if one.partition not in report.counts.latest_ms.get(one.topic, {})]
+    known += sorted(report.changes.last_deletes, key=lambda one: one.offset)
+    found = {(one.topic, one.partition): one for one in known}
+    ends = {place: offsets.get(place[0], {}).get(place[1], 0) for place in found}
+    return tuple(one for place, one in sorted(found.items()) if 0 < ends[place] - one.offset <= _FURTHEST)
+
+
+def is_right_behind(last: LastDelete, offset: int, key: str) -> bool:
+    """Returns whether a tombstone at `offset` of the delete's partition, with a key of this hash, is the tombstone of
+    the delete.
+    """
+    return 0 < offset - last.offset <= _FURTHEST and key == last.key
+
+
+def digest_of(key: bytes) -> str:
+    """Returns a hash of a record's key, in hexadecimal."""
+    return hashlib.blake2b(key, digest_size=8).hexdigest()
+
+
+def _is_tombstone_of(last: LastDelete, records: Records, row: int) -> bool:
+    key = records["key"][row].as_py()
+    return key is not None and is_right_behind(last, records["offset"][row].as_py(), digest_of(key))

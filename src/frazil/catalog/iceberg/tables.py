@@ -1,0 +1,164 @@
+"""Java tables: their state as values, and updates of partition spec, sort order and rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from py4j.java_gateway import is_instance_of
+
+from frazil.catalog.iceberg.data_files import DataFiles
+from frazil.catalog.iceberg.java import each
+from frazil.catalog.layout import Layout, order_of, spec_change
+from frazil.catalog.port import TableState
+from frazil.catalog.progress import from_summary, key
+from frazil.catalog.table_metadata import read_schema
+from frazil.catalog.vended import VENDED
+from frazil.failpoints import hit
+from frazil.spec.partitioning import PartitionTerm, SortTerm
+from frazil.types import DataFile, Progress, RowDelta
+
+# The catalog's own secrets are not included.
+_STORE_PROPERTIES = ("s3.", "client.region", "gcs.", "adls.", "hdfs.", "py-io-impl")
+
+
+class StateReader:
+    """Reads Java tables of the catalog with these `properties`, for one pipeline."""
+
+    def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str]) -> None:
+        self._gateway = gateway
+        self._jvm = gateway.jvm
+        self._pipeline = pipeline
+        self._properties = properties
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether the catalog is a REST catalog, which vends store credentials per table."""
+        return self._properties.get("type") == "rest"
+
+    def state(self, table: str, java: Any) -> TableState:
+        """Returns the state of the Java table as last loaded."""
+        iceberg = self._jvm.org.apache.iceberg
+        progress, is_cut = self._progress(java)
+        properties = self._strings_of(java.properties())
+        metadata, snapshot = java.operations().current(), java.currentSnapshot()
+        prefix = key(self._pipeline, "")
+        return TableState(
+            name=table,
+            uuid=str(java.uuid()),
+            schema=read_schema(str(iceberg.SchemaParser.toJson(java.schema())), table),
+            location=java.location(),
+            properties=properties,
+            format_version=metadata.formatVersion(),
+            spec_id=java.spec().specId(),
+            is_partitioned=java.spec().isPartitioned(),
+            progress=progress,
+            history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
+            io_properties=self._io_properties(java),
+            head_id=snapshot.snapshotId() if snapshot is not None else None,
+            partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
+            sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
+            older_specs=self._older_specs(java),
+            marks={name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)},
+        )
+
+    def _older_specs(self, java: Any) -> tuple[str, ...]:
+        specs, parser = java.specs(), self._jvm.org.apache.iceberg.PartitionSpecParser
+        if specs.size() == 1:
+            return ()
+        newest = java.spec().specId()
+        return tuple(str(parser.toJson(spec)) for number, spec in sorted(specs.items()) if number != newest)
+
+    def progress_of(self, snapshot: Any) -> Progress | None:
+        """Returns the progress in a Java snapshot; None without progress."""
+        summary = self._strings_of(snapshot.summary())
+        return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
+
+    def _progress(self, java: Any) -> tuple[Progress, bool]:
+        """Returns the newest progress on the main branch, and whether the branch ends in an expired snapshot."""
+        snapshot = java.currentSnapshot()
+        while snapshot is not None:
+            if snapshot.summary().get(key(self._pipeline, "offsets")) is not None:
+                return self.progress_of(snapshot) or Progress(), False
+            parent = snapshot.parentId()
+            if parent is None:
+                return Progress(), False
+            snapshot = java.snapshot(parent)
+            if snapshot is None:
+                return Progress(), True
+        return Progress(), False
+
+    def _io_properties(self, java: Any) -> dict[str, str]:
+        """Returns what a task needs to reach the table's store: the store properties of the catalog and of the table,
+        and the credentials that the catalog vends for the longest prefix of the table's location.
+        """
+        io, location = java.io(), str(java.location())
+        properties = {**self._properties, **self._strings_of(io.properties())}
+        storage = "org.apache.iceberg.io.SupportsStorageCredentials"
+        if self.is_rest and is_instance_of(self._gateway, io, storage):
+            vended = [found for found in each(io.credentials()) if location.startswith(str(found.prefix()))]
+            for credentials in sorted(vended, key=lambda found: len(str(found.prefix()))):
+                properties |= self._strings_of(credentials.config())
+        VENDED.note(properties)
+        return {name: value for name, value in properties.items() if name.startswith(_STORE_PROPERTIES)}
+
+    def _strings_of(self, java_map: Any) -> dict[str, str]:
+        """Returns a Java map of strings, read in one call; py4j's own mapping makes two calls per entry."""
+        found: dict[str, str] = json.loads(
+            self._jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(java_map)
+        )
+        return found
+
+
+def arrange(jvm: Any, java: Any, state: TableState, layout: Layout) -> None:
+    """Gives the Java table, which is as in `state`, the layout: at most two commits, each complete in itself.
+
+    Raises: py4j's error, of a conflict too: the table is to be loaded again.
+    """
+    expressions = jvm.org.apache.iceberg.expressions.Expressions
+    if layout.partition_by is not None:
+        change = spec_change(layout.partition_by, state.schema, state.partitioning, state.name)
+        update = java.updateSpec()
+        for name in change.removed:
+            update.removeField(name)
+        for term, name in change.added:
+            update.addField(name, _java_term(jvm, expressions, term))
+        if change.removed or change.added:
+            update.commit()
+            hit("layout.spec-changed")
+    if layout.sort_by is not None and order_of(layout.sort_by, state.schema).fields != state.sorting.fields:
+        _sort(jvm, java, layout.sort_by)
+
+
+def _sort(jvm: Any, java: Any, sorts: tuple[SortTerm, ...]) -> None:
+    iceberg = jvm.org.apache.iceberg
+    update = java.replaceSortOrder()
+    for sort in sorts:
+        nulls = iceberg.NullOrder.NULLS_FIRST if sort.is_nulls_first else iceberg.NullOrder.NULLS_LAST
+        term = _java_term(jvm, iceberg.expressions.Expressions, sort.term)
+        update = update.desc(term, nulls) if sort.is_descending else update.asc(term, nulls)
+    update.commit()
+
+
+def _java_term(jvm: Any, expressions: Any, term: PartitionTerm) -> Any:
+    if term.transform == "identity":
+        return expressions.ref(term.column)
+    return expressions.transform(term.column, jvm.org.apache.iceberg.transforms.Transforms.fromString(term.transform))
+
+
+def row_delta(java: Any, files: Sequence[DataFile], delta: RowDelta, data_files: DataFiles) -> Any:
+    """Returns an uncommitted RowDelta of the Java table that adds `files` and deletes what `delta` names, with
+    Iceberg's checks that nobody has changed the files and rows it deletes from.
+    """
+    update = java.newRowDelta().validateDeletedFiles()
+    if delta.read_at is not None:
+        update.validateFromSnapshot(delta.read_at)
+    update.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
+    if delta.touched:
+        update.validateDataFilesExist(data_files.texts(delta.touched))
+    data_files.apply((file.content for file in files), java, update, "RowDelta.addRows")
+    data_files.apply((file.content for file in delta.removed), java, update, "RowDelta.removeRows")
+    data_files.apply((delete.content for delete in delta.deletes), java, update, "RowDelta.addDeletes")
+    data_files.apply((delete.content for delete in delta.replaced), java, update, "RowDelta.removeDeletes")
+    return update

@@ -1,0 +1,316 @@
+"""What a task reports on one table: JSON on its way to the driver, where the reports of all tasks are merged. Each part has
+its own merge and reader.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from frazil.types import BadRecord, DataFile, LastDelete, Offsets, add_counts, later
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of records and bytes, and the newest timestamps."""
+
+    #: The number of records.
+    record_count: int = 0
+    #: Bytes of all record values.
+    value_bytes: int = 0
+    #: Bytes of the largest record value.
+    largest_bytes: int = 0
+    #: Whether a batch planned with small records had an oversized one, and must be planned again.
+    has_oversized: bool = False
+    #: The latest record timestamp in milliseconds, by topic and partition.
+    latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    #: The number of records that are no change of a row, by kind of record.
+    ignored_records: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self]) -> Self:
+        """Returns the sums over the tasks of a batch."""
+        latest: dict[str, dict[int, int]] = {}
+        for part in parts:
+            latest = later(latest, part.latest_ms)
+        return cls(
+            record_count=sum(part.record_count for part in parts),
+            value_bytes=sum(part.value_bytes for part in parts),
+            largest_bytes=max((part.largest_bytes for part in parts), default=0),
+            has_oversized=any(part.has_oversized for part in parts),
+            latest_ms=latest,
+            ignored_records=add_counts(*(part.ignored_records for part in parts)),
+        )
+
+    @classmethod
+    def load(cls, fields: Mapping[str, Any]) -> Self:
+        """Returns the record from its JSON."""
+        latest = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
+        return cls(**{**fields, "latest_ms": latest})
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """Data files of the table, and of its dead-letter table."""
+
+    #: Data files of the table.
+    data: tuple[DataFile, ...] = ()
+    #: Data files of the dead-letter table.
+    dead_letters: tuple[DataFile, ...] = ()
+    #: The number of bad records in the files of the dead-letter table.
+    dead_letter_count: int = 0
+    #: Names of two partitions, where the rows have more partitions than one batch may write; there are no files then.
+    scattered: tuple[str, ...] = ()
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self]) -> Self:
+        """Returns the files of all tasks of a batch."""
+        return cls(
+            data=tuple(file for part in parts for file in part.data),
+            dead_letters=tuple(file for part in parts for file in part.dead_letters),
+            dead_letter_count=sum(part.dead_letter_count for part in parts),
+            scattered=next((part.scattered for part in parts if part.scattered), ()),
+        )
+
+    @classmethod
+    def load(cls, fields: Mapping[str, Any]) -> Self:
+        """Returns the record from its JSON."""
+        data, dead_letters = (tuple(DataFile(**file) for file in fields[name]) for name in ("data", "dead_letters"))
+        return cls(data, dead_letters, fields["dead_letter_count"], tuple(fields["scattered"]))
+
+
+@dataclass(frozen=True)
+class SchemaRequests:
+    """Requests that are fulfilled or refused before the rows can be committed."""
+
+    #: Fields that the table lacks, as JSON of `schema.evolve.dump_requested_fields`.
+    requested_fields: tuple[str, ...] = ()
+    #: Paths of required columns for which records have no value, as JSON lists.
+    made_optional: frozenset[str] = frozenset()
+    #: The fields of the records' keys, for an upsert table whose key columns are not known yet.
+    key_columns: tuple[str, ...] = ()
+    #: Ids of schemas that the task did not have.
+    missing: frozenset[str] = frozenset()
+    #: Schema changes that the table's settings do not allow.
+    refusals: frozenset[str] = frozenset()
+    #: Paths of fields that were left out.
+    dropped: frozenset[str] = frozenset()
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self]) -> Self:
+        """Returns the requests of all tasks of a batch."""
+        return cls(
+            requested_fields=tuple(dict.fromkeys(one for part in parts for one in part.requested_fields)),
+            made_optional=frozenset[str]().union(*(part.made_optional for part in parts)),
+            key_columns=next((part.key_columns for part in parts if part.key_columns), ()),
+            missing=frozenset[str]().union(*(part.missing for part in parts)),
+            refusals=frozenset[str]().union(*(part.refusals for part in parts)),
+            dropped=frozenset[str]().union(*(part.dropped for part in parts)),
+        )
+
+    @classmethod
+    def load(cls, fields: Mapping[str, Any]) -> Self:
+        """Returns the record from its JSON."""
+        made_optional, missing, refusals, dropped = (
+            frozenset(fields[name]) for name in ("made_optional", "missing", "refusals", "dropped")
+        )
+        requested_fields, key_columns = (tuple(fields[name]) for name in ("requested_fields", "key_columns"))
+        return cls(requested_fields, made_optional, key_columns, missing, refusals, dropped)
+
+
+MOST_BAD = 20
+"""The largest number of bad records that are reported one by one."""
+
+
+@dataclass(frozen=True)
+class BadRecords:
+    """The number of bad records, and the first of them."""
+
+    #: The first bad records, by topic, partition and offset.
+    first: tuple[BadRecord, ...] = ()
+    #: The number of all bad records.
+    count: int = 0
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self], limit: int = MOST_BAD) -> Self:
+        """Returns the bad records of all tasks of a batch; the first `limit` of them are listed one by one."""
+        first = sorted((one for part in parts for one in part.first), key=lambda b: (b.topic, b.partition, b.offset))
+        return cls(tuple(first[:limit]), sum(part.count for part in parts))
+
+    @classmethod
+    def load(cls, fields: Mapping[str, Any]) -> Self:
+        """Returns the record from its JSON."""
+        return cls(tuple(BadRecord(**one) for one in fields["first"]), fields["count"])
+
+
+@dataclass(frozen=True)
+class FirstTombstone:
+    """The first record of a partition in a task's ranges, where it is a tombstone: its delete may be the last record of
+    another task.
+    """
+
+    #: The topic.
+    topic: str
+    #: The partition.
+    partition: int
+    #: The tombstone's offset.
+    offset: int
+    #: A hash of the record's key, as in LastDelete.
+    key: str
+
+
+@dataclass(frozen=True)
+class Touched:
+    """The changes of one task for an upsert table, reduced to the latest change of each key."""
+
+    #: The keys with their latest changes, as `upsert.deduplicate` serialises them.
+    keys: str
+    #: Rows that wait for values of the rows they replace, serialised in the same way; empty without such rows.
+    buffered: str = ""
+    #: Paths of the data files that hold all other rows.
+    files: tuple[str, ...] = ()
+    #: The number of changes before deduplication.
+    change_count: int = 0
+    #: The tombstone that is the only change of the task. It is no change at all if it directly follows the delete of
+    #: its key.
+    first: FirstTombstone | None = None
+
+
+@dataclass(frozen=True)
+class KeyUpdatePart:
+    """One of the two records of a primary-key update: the delete of the old key, or the insert of the new one.
+
+    Both have the same position in the source's log, and may be in two partitions.
+    """
+
+    #: The topic.
+    topic: str
+    #: The partition.
+    partition: int
+    #: The record's offset.
+    offset: int
+    #: The record's timestamp, in milliseconds since the epoch.
+    timestamp_ms: int
+    #: The position in the source's log.
+    position: str
+    #: Whether this is the delete of the old key.
+    is_delete: bool
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Topic, partition and offset."""
+        return self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True)
+class ChangeReport:
+    """The changes of a task, with the primary-key updates and truncates that depend on other tasks or batches."""
+
+    #: The changes, reduced to the latest of each key.
+    touched: tuple[Touched, ...] = ()
+    #: Whether there are primary-key updates. Their two parts may be in the ranges of two tasks, so one task must read the
+    #: batch.
+    has_key_updates: bool = False
+    #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
+    unpaired: tuple[tuple[str, int, int], ...] = ()
+    #: Parts of primary-key updates whose other part is not in the batch, of a batch read by one task.
+    key_update_parts: tuple[KeyUpdatePart, ...] = ()
+    #: The offsets at which the batch must end so that it has both parts of each primary-key update, or none.
+    ends: Offsets = field(default_factory=dict)
+    #: The position of the newest truncate in the source's log.
+    emptied: str = ""
+    #: Deletes at the end of what was read of a partition; their tombstones may follow.
+    last_deletes: tuple[LastDelete, ...] = ()
+    #: Topic, partition and offset of truncates without a position among the changes of other partitions.
+    unplaced: tuple[tuple[str, int, int], ...] = ()
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self]) -> Self:
+        """Returns the changes of all tasks of a batch."""
+        return cls(
+            touched=tuple(one for part in parts for one in part.touched),
+            has_key_updates=any(part.has_key_updates for part in parts),
+            unpaired=tuple(sorted(place for part in parts for place in part.unpaired)),
+            key_update_parts=tuple(one for part in parts for one in part.key_update_parts),
+            ends=next((part.ends for part in parts if part.ends), {}),
+            emptied=max((part.emptied for part in parts), default=""),
+            last_deletes=tuple(last for part in parts for last in part.last_deletes),
+            unplaced=tuple(sorted(place for part in parts for place in part.unplaced)),
+        )
+
+    @classmethod
+    def load(cls, fields: Mapping[str, Any]) -> Self:
+        """Returns the record from its JSON."""
+        unpaired, unplaced = (
+            tuple((topic, partition, offset) for topic, partition, offset in fields[name])
+            for name in ("unpaired", "unplaced")
+        )
+        return cls(
+            touched=tuple(map(_load_touched, fields["touched"])),
+            has_key_updates=fields["has_key_updates"],
+            unpaired=unpaired,
+            key_update_parts=tuple(KeyUpdatePart(**part) for part in fields["key_update_parts"]),
+            ends={t: {int(p): offset for p, offset in ps.items()} for t, ps in fields["ends"].items()},
+            emptied=fields["emptied"],
+            last_deletes=tuple(LastDelete(**last) for last in fields["last_deletes"]),
+            unplaced=unplaced,
+        )
+
+
+def _load_touched(fields: Mapping[str, Any]) -> Touched:
+    first = fields["first"]
+    files = tuple(fields["files"])
+    return Touched(**{**fields, "files": files, "first": FirstTombstone(**first) if first is not None else None})
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """The results of a task, or of all tasks of a batch after `merge_reports`, for one table's ranges."""
+
+    #: `namespace.table`.
+    table: str
+    #: Numbers and sizes of the records that were read.
+    counts: Counts = field(default_factory=Counts)
+    #: The files that were written.
+    written: WrittenFiles = field(default_factory=WrittenFiles)
+    #: Schema changes, key columns and registry schemas that the records need.
+    schema: SchemaRequests = field(default_factory=SchemaRequests)
+    #: The number of bad records, and the first of them.
+    bad_records: BadRecords = field(default_factory=BadRecords)
+    #: The changes of an upsert table.
+    changes: ChangeReport = field(default_factory=ChangeReport)
+
+
+def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_BAD) -> TaskReport:
+    """Returns the reports of all tasks of one batch for `table` as one report, with the first `limit` bad records by
+    position.
+    """
+    mine = [report for report in reports if report.table == table]
+    return TaskReport(
+        table,
+        Counts.merge([report.counts for report in mine]),
+        WrittenFiles.merge([report.written for report in mine]),
+        SchemaRequests.merge([report.schema for report in mine]),
+        BadRecords.merge([report.bad_records for report in mine], limit),
+        ChangeReport.merge([report.changes for report in mine]),
+    )
+
+
+def dump_report(report: TaskReport) -> str:
+    """Returns a report as JSON."""
+    return json.dumps(asdict(report), default=sorted)
+
+
+def load_report(text: str) -> TaskReport:
+    """Returns the report that `dump_report` wrote."""
+    fields = json.loads(text)
+    return TaskReport(
+        fields["table"],
+        Counts.load(fields["counts"]),
+        WrittenFiles.load(fields["written"]),
+        SchemaRequests.load(fields["schema"]),
+        BadRecords.load(fields["bad_records"]),
+        ChangeReport.load(fields["changes"]),
+    )

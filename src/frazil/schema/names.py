@@ -1,0 +1,235 @@
+"""Names of fields that mean one column: names that differ only in case, and the other names in the table property
+`schema.name-mapping.default`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from frazil.schema.selection import Path, list_with, map_with
+
+
+@lru_cache(maxsize=65_536)
+def fold_case(name: str) -> str:
+    """Returns the name without case, as Java's `equalsIgnoreCase` compares names."""
+    if name.isascii():
+        return name.lower()
+    return "".join(
+        _one(_one(character, character.upper()), _one(character, character.upper()).lower()) for character in name
+    )
+
+
+def _one(character: str, changed: str) -> str:
+    """Returns the changed character, unless it became several."""
+    return changed if len(changed) == 1 else character
+
+
+class Spellings:
+    """The names of one struct, found exactly or, where only one name differs in case alone, without regard to case."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names: dict[str, None] = {}
+        self._folded: dict[str, list[str]] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Adds a name."""
+        if name not in self._names:
+            self._names[name] = None
+            self._folded.setdefault(fold_case(name), []).append(name)
+
+    def others(self, name: str) -> list[str]:
+        """Returns the names that differ from `name` in case alone."""
+        return [other for other in self._folded.get(fold_case(name), ()) if other != name]
+
+    def find(self, name: str) -> str | None:
+        """Returns the name that matches `name`; None where there is none, or where several differ in case alone."""
+        if name in self._names:
+            return name
+        others = self._folded.get(fold_case(name), ())
+        return others[0] if len(others) == 1 else None
+
+
+def conflict_reason(path: Path, others: Iterable[str]) -> str:
+    """Returns the reason why a field gets no column of its own, with the remedy. others: names that differ in case
+    alone.
+    """
+    names = " and ".join(f"`{other}`" for other in others)
+    what = (
+        f"field {'.'.join(path)} differs from {names} only in letter case, and engines cannot distinguish such columns"
+    )
+    return f"{what}: {column_settings(path)}"
+
+
+def both_reason(path: Path, other: str) -> str:
+    """Returns the reason why a record with values under both names is refused. other: the name of the column."""
+    both = f"`{other}` and `{path[-1]}`"
+    return f"the record has values in both {both}, which differ only in letter case: {column_settings(path)}"
+
+
+def column_settings(path: Path) -> str:
+    """Returns the settings that give a column to a field whose column name is taken or reserved."""
+    field = _in_file(path)
+    out = f"leave the field out with `exclude: [{field}]`"
+    if "element" in path or "value" in path:
+        return out
+    return f"give the field a column, `columns: {{NAME: {{type: TYPE, field: {field}}}}}`, or {out}"
+
+
+def fraction_settings(path: Path, is_json: bool = True) -> str:
+    """Returns the settings that allow fractions in a field whose column holds integers. Iceberg widens no integer type
+    to a type with fractions.
+    """
+    out = "a new table with `numbers: double` takes it" if is_json else "a new table that declares a double takes it"
+    if "element" in path or "value" in path or not path:
+        return out
+    return f"{out}, and here another column, `columns: {{NAME: {{type: double, field: {_in_file(path)}}}}}`"
+
+
+def _in_file(path: Path) -> str:
+    """Returns a path as a pipeline file writes it: with dots, or as a list where a name contains a dot."""
+    if any("." in name or not name for name in path):
+        return "'[" + ", ".join(f'"{name}"' for name in path) + "]'"
+    return ".".join(path)
+
+
+def merge_spellings(kind: IcebergType, unite: Callable[[IcebergType, IcebergType], IcebergType]) -> IcebergType:
+    """Returns the type with one member for those whose names differ in case alone, at every level: with the first name,
+    and the type that `unite` returns.
+    """
+    if isinstance(kind, ListType):
+        return list_with(kind, merge_spellings(kind.element_type, unite), kind.element_required)
+    if isinstance(kind, MapType):
+        return map_with(kind, merge_spellings(kind.value_type, unite), kind.value_required)
+    if not isinstance(kind, StructType):
+        return kind
+    found: dict[str, NestedField] = {}
+    for member in kind.fields:
+        inner, first = merge_spellings(member.field_type, unite), found.get(fold_case(member.name))
+        if first is None:
+            found[fold_case(member.name)] = member.model_copy(update={"field_type": inner})
+        else:
+            united = unite(first.field_type, inner)
+            found[fold_case(member.name)] = first.model_copy(update={"field_type": united, "required": False})
+    return kind if len(found) == len(kind.fields) and _is_same(kind, found) else type(kind)(*found.values())
+
+
+def _is_same(kind: StructType, found: dict[str, NestedField]) -> bool:
+    return all(one is other or one == other for one, other in zip(kind.fields, found.values(), strict=True))
+
+
+PROPERTY = "schema.name-mapping.default"
+Aliases = tuple[tuple[Path, tuple[str, ...]], ...]
+"""The other names of fields, by path of their column."""
+
+
+def aliases_of(mapping: str, schema: Schema) -> Aliases:
+    """Returns the other names of a table's columns. mapping: the property's text; an invalid one has no names."""
+    try:
+        names = dict(_names(json.loads(mapping)))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return ()
+    return tuple(_walk(schema.as_struct(), (), names))
+
+
+def _names(entries: Any) -> Iterator[tuple[int, list[str]]]:
+    """Yields the names by field id, at every depth."""
+    for entry in entries:
+        if isinstance(entry.get("field-id"), int):
+            yield entry["field-id"], [name for name in entry.get("names", ()) if isinstance(name, str)]
+        yield from _names(entry.get("fields") or ())
+
+
+def _walk(kind: IcebergType, path: Path, names: Mapping[int, list[str]]) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    if isinstance(kind, ListType):
+        yield from _walk(kind.element_type, (*path, "element"), names)
+    elif isinstance(kind, MapType):
+        yield from _walk(kind.value_type, (*path, "value"), names)
+    elif isinstance(kind, StructType):
+        own = {member.name for member in kind.fields}
+        counts = Counter(name for member in kind.fields for name in set(names.get(member.field_id, ())))
+        for member in kind.fields:
+            others = dict.fromkeys(names.get(member.field_id, ()))
+            found = tuple(name for name in others if name not in own and counts[name] == 1)
+            if found:
+                yield (*path, member.name), found
+            yield from _walk(member.field_type, (*path, member.name), names)
+
+
+def under(aliases: Aliases, *roots: str) -> Aliases:
+    """Returns the aliases for columns that are members of each of these structs."""
+    return tuple(((root, *path), names) for path, names in aliases for root in roots)
+
+
+def tops_of(aliases: Aliases) -> Aliases:
+    """Returns the aliases of top-level columns."""
+    return tuple((path, names) for path, names in aliases if len(path) == 1)
+
+
+def with_aliases(fields: Iterable[NestedField], aliases: Aliases) -> tuple[NestedField, ...]:
+    """Returns the fields with an additional optional field for every other name, at every depth."""
+    return _wide(StructType(*fields), (), dict(aliases)).fields
+
+
+def _wide(struct: StructType, path: Path, aliases: Mapping[Path, tuple[str, ...]]) -> StructType:
+    members = []
+    for member in struct.fields:
+        inner = (*path, member.name)
+        kind, others = _wide_type(member.field_type, inner, aliases), aliases.get(inner, ())
+        is_required = member.required and not others
+        members.append(member.model_copy(update={"field_type": kind, "required": is_required}))
+        members += [member.model_copy(update={"name": name, "field_type": kind, "required": False}) for name in others]
+    return StructType(*members)
+
+
+def _wide_type(kind: IcebergType, path: Path, aliases: Mapping[Path, tuple[str, ...]]) -> IcebergType:
+    if isinstance(kind, StructType):
+        return _wide(kind, path, aliases)
+    if isinstance(kind, ListType):
+        return list_with(kind, _wide_type(kind.element_type, (*path, "element"), aliases), kind.element_required)
+    if isinstance(kind, MapType):
+        return map_with(kind, _wide_type(kind.value_type, (*path, "value"), aliases), kind.value_required)
+    return kind
+
+
+def column_names(aliases: Aliases) -> Mapping[Path, str]:
+    """Returns the name of the column by path of a field under another name; the structs around it have their columns'
+    names.
+    """
+    return {(*path[:-1], name): path[-1] for path, names in aliases for name in names}
+
+
+def column_path(path: Path, columns: Mapping[Path, str]) -> Path:
+    """Returns the path of the column of a field."""
+    found: Path = ()
+    for name in path:
+        found = (*found, columns.get((*found, name), name))
+    return found
+
+
+def as_columns(kind: IcebergType, columns: Mapping[Path, str], path: Path = ()) -> IcebergType:
+    """Returns a writer's type with the names of the columns; where it has a field of that name too, the other keeps its
+    own.
+    """
+    if isinstance(kind, ListType):
+        return list_with(kind, as_columns(kind.element_type, columns, (*path, "element")), kind.element_required)
+    if isinstance(kind, MapType):
+        return map_with(kind, as_columns(kind.value_type, columns, (*path, "value")), kind.value_required)
+    if not isinstance(kind, StructType):
+        return kind
+    taken, members = {member.name for member in kind.fields}, []
+    for member in kind.fields:
+        name = columns.get((*path, member.name), member.name)
+        name = member.name if name in taken else name
+        taken.add(name)
+        inner = as_columns(member.field_type, columns, (*path, name))
+        members.append(member.model_copy(update={"name": name, "field_type": inner}))
+    return type(kind)(*members)
