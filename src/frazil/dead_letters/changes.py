@@ -4,7 +4,7 @@ after them in their topics, up to the table's progress.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.dead_letters.files import Place, places_of, records_of
+from frazil.dead_letters.files import Place, by_topic, places_of, records_of
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
-from frazil.dead_letters.requirements import Needs, still_crashing
+from frazil.dead_letters.requirements import Needs, split_crashing
 from frazil.decode.columns import Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
@@ -157,15 +157,11 @@ class NewerChanges:
         kept = changes.without_refused()
         kept = kept.only(is_other[kept.records])
         kept = kept.only(~self._is_in_progress(kept))
-        of_change = pick(records, kept.records)
         if not kept.ops.size:
             return
-        rows = rows_of(self._target, kept, of_change)
-        ranked = rank(self._target, self._asked.topics.index(topic), rows, kept, of_change)
-        places_of_keys = self._known.find([pa.chunked_array([key]) for key in ranked.keys])
-        mine = np.flatnonzero((places_of_keys >= 0) | (ranked.ops == TRUNCATE))
-        if mine.size:
-            self._keep(ranked.take(mine))
+        mine = of_keys(self._known, ranked_changes(self._target, self._asked.topics.index(topic), kept, records))
+        if len(mine):
+            self._keep(mine)
 
     def _is_in_progress(self, changes: Changes) -> NDArray[np.bool_]:
         """Returns which truncates are covered by the position in the table's progress, bool `(n_changes,)`. Truncates
@@ -196,6 +192,22 @@ def read_with(
             break
         target = fetch(changes.decoded.missing)
     return changes, target
+
+
+def ranked_changes(target: TableTarget, topic: int, changes: Changes, records: Mapping[str, pa.Array]) -> Ranked:
+    """Returns the changes with their places in the order. topic: its number. records: those that the changes are of."""
+    of_change = pick(records, changes.records)
+    return rank(target, topic, rows_of(target, changes, of_change), changes, of_change)
+
+
+def numbers_of_keys(keys: KeySet, changes: Ranked) -> NDArray[np.int64]:
+    """Returns per change the number of its key in `keys`, int64 `(n_changes,)`; -1 where it is another one."""
+    return keys.find([pa.chunked_array([column]) for column in changes.keys])
+
+
+def of_keys(keys: KeySet, changes: Ranked) -> Ranked:
+    """Returns the changes of these keys, and truncates."""
+    return changes.take(np.flatnonzero((numbers_of_keys(keys, changes) >= 0) | (changes.ops == TRUNCATE)))
 
 
 def _is_tombstone_of(record: ReadRecord, following: Sequence[ReadRecord]) -> bool:
@@ -258,17 +270,14 @@ class Draft:
         assert self.report is not None
         return load_ranked(self.report.changes.touched[0].keys)
 
-    def take(self, dead_letters: pa.RecordBatch) -> None:
+    def take(self, dead_letters: pa.Table) -> None:
         """Reads dead letters to be replayed; those that crash their reader are mismatches."""
-        crashing = still_crashing(self.target, pa.Table.from_batches([dead_letters]))
-        if crashing:
-            self.mismatches |= crashing
-            is_bad = pa.array([place in crashing for place in places_of(dead_letters)], pa.bool_())
-            bad = dead_letters.filter(is_bad)
-            self.stamps |= dict(zip(places_of(bad), _stamps(records_of(bad)), strict=True))
-            dead_letters = dead_letters.filter(pc.invert(is_bad))
-        for topic in pc.unique(dead_letters.column("topic")).to_pylist():
-            self._take(topic, dead_letters.filter(pc.equal(dead_letters.column("topic"), topic)))
+        readable, crashing, reasons = split_crashing(self.target, dead_letters)
+        self.mismatches |= dict(zip(places_of(crashing), reasons, strict=True))
+        for batch in crashing.to_batches():
+            self._note_stamps(places_of(batch), records_of(batch))
+        for topic, batch in by_topic(readable):
+            self._take(topic, batch)
 
     def finish(self) -> bool:
         """Closes the files; returns False where they cannot be used, because something is missing or values are lost."""
@@ -300,10 +309,12 @@ class Draft:
         if not self.needs.is_met:
             return
         readable = changes.without_refused()
-        self._note_truncates(topic, readable.only(readable.ops == TRUNCATE), records)
+        truncates = readable.only(readable.ops == TRUNCATE)
+        if truncates.ops.size:
+            self.truncates.append(ranked_changes(self.target, self.topics.index(topic), truncates, records))
         known = first_mismatches(changes.decoded) | {mismatch.row: mismatch for mismatch in self._refuse(changes)}
         places = places_of(dead_letters)
-        self.stamps |= dict(zip(places, _stamps(records), strict=True))
+        self._note_stamps(places, records)
         for row in np.flatnonzero(changes.decoded.refused).tolist():
             self.mismatches[places[row]] = known.get(row, UNEXPLAINED)
         kept = changes.without_refused()
@@ -313,11 +324,10 @@ class Draft:
             self._rows.take(topic, rows, kept, of_change)
             self._ranked.append(rank(self.target, self.topics.index(topic), rows, kept, of_change))
 
-    def _note_truncates(self, topic: str, truncates: Changes, records: Mapping[str, pa.Array]) -> None:
-        if truncates.ops.size:
-            of_change = pick(records, truncates.records)
-            rows = rows_of(self.target, truncates, of_change)
-            self.truncates.append(rank(self.target, self.topics.index(topic), rows, truncates, of_change))
+    def _note_stamps(self, places: Sequence[Place], records: Mapping[str, pa.Array]) -> None:
+        times_us = records["timestamp"].cast(pa.int64()).to_pylist()
+        for place, key, at_us in zip(places, records["key"].to_pylist(), times_us, strict=True):
+            self.stamps[place] = (key, None if at_us is None else at_us // 1000)
 
     def _refuse(self, changes: Changes) -> list[Mismatch]:
         """Refuses changes that ingestion applies in place and a dead letter cannot."""
@@ -329,9 +339,3 @@ class Draft:
                 lacks = np.ones(changes.ops.size, np.bool_)
                 found += refuse(changes, lacks, name, "no_key", f"the key column {name} has no value", _ALL)
         return found
-
-
-def _stamps(records: Mapping[str, pa.Array]) -> Iterator[Stamp]:
-    times = records["timestamp"].cast(pa.int64()).to_pylist()
-    for key, at_us in zip(records["key"].to_pylist(), times, strict=True):
-        yield key, None if at_us is None else at_us // 1000

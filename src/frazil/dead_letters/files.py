@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil import __version__
 from frazil.catalog.port import StoredFile
-from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS
-from frazil.decode.columns import Mismatch, as_text
+from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS, reason_columns
+from frazil.decode.columns import Mismatch
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.rows.metadata_columns import undivided_times
@@ -84,6 +83,13 @@ def places_of(rows: pa.Table | pa.RecordBatch) -> list[Place]:
     return list(zip(*columns, strict=True))
 
 
+def by_topic(dead_letters: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yields the dead letters of each topic, with its name."""
+    for topic in pc.unique(dead_letters["topic"]).to_pylist():
+        for batch in dead_letters.filter(pc.equal(dead_letters["topic"], topic)).combine_chunks().to_batches():
+            yield topic, batch
+
+
 def records_of(dead_letters: pa.RecordBatch) -> dict[str, pa.Array]:
     """Returns the records with the columns that the source would send."""
     records = {name: dead_letters.column(name) for name in SOURCE_COLUMNS}
@@ -109,14 +115,8 @@ def write_some(writer: FileWriter, rows: pa.Table) -> None:
 
 def with_new_reason(rows: pa.Table, mismatches: Sequence[Mismatch]) -> pa.Table:
     """Returns the dead letters with the current reasons, and one more replay counted."""
-    news = {
-        "error_class": pa.array([mismatch.kind for mismatch in mismatches], pa.string()),
-        "message": pa.array([as_text(mismatch.reason) for mismatch in mismatches], pa.string()),
-        "path": pa.array([as_text(mismatch.path) or None for mismatch in mismatches], pa.string()),
-        "retries": pc.add(pc.fill_null(rows["retries"], 0), pa.scalar(1, pa.int32())),
-        "frazil_version": pa.repeat(pa.scalar(__version__), rows.num_rows),
-    }
-    for name, column in news.items():
+    retries = pc.add(pc.fill_null(rows["retries"], 0), pa.scalar(1, pa.int32()))
+    for name, column in {**reason_columns(mismatches), "retries": retries}.items():
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, rows.schema.field(place), column)
     return rows

@@ -1,17 +1,18 @@
-"""Pending rows of replayed dead letters: a two-step commit that any process can finish (docs/decisions/0010).
+"""Unfinished replays of dead letters: two-step commits that any process can finish (docs/decisions/0010).
 
-The commit that removes dead letters from a dead-letter table names the files with their rows. A second commit adds
-these files to the table, once, under the replay's id. Until then the dead-letter table has a property with that id.
+The commit that removes dead letters from a dead-letter table names the files with their rows, and a second commit adds
+these files to the table, once, under the replay's id. Of an upsert table the rows come first, and that commit names the
+dead letters to be removed. Until both are done, the dead-letter table has a property with the replay's id.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
 from frazil.catalog.progress import (
@@ -35,6 +36,27 @@ from frazil.write.write import FileWriter
 
 _TRIES = 10
 _NONE = "-"
+_UNKNOWN = "the snapshots that show whether replayed dead letters are in the table were expired: replay="
+
+
+@dataclass(frozen=True)
+class PendingReplay:
+    """Rows of replayed dead letters that are not in their table yet."""
+
+    #: The id of the replay.
+    id: str
+    #: The name of the table that the rows belong to.
+    table: str
+    #: The UUID of that table.
+    uuid: str
+    #: The newest snapshot of the table before the dead letters were removed; None without one.
+    since: int | None
+    #: The data files with the rows.
+    files: tuple[DataFile, ...]
+
+    def dump(self) -> str:
+        """Returns the JSON for the snapshot summary."""
+        return as_json(asdict(self))
 
 
 @dataclass(frozen=True)
@@ -43,7 +65,7 @@ class RemovedDeadLetters:
 
     #: The id of the replay.
     id: str
-    #: The table that has their rows.
+    #: The upsert table that has their rows.
     table: str
     #: The newest snapshot of that table before the rows were added; None without one.
     since: int | None
@@ -58,12 +80,10 @@ class RemovedDeadLetters:
         """Returns the JSON for the snapshot summary."""
         return as_json(asdict(self))
 
-    @staticmethod
-    def load(text: str) -> RemovedDeadLetters:
-        """Returns the dead letters that `dump` wrote."""
-        fields = json.loads(text)
-        added = tuple(DataFile(**file) for file in fields["added"])
-        return RemovedDeadLetters(**{**fields, "removed": tuple(fields["removed"]), "added": added})
+
+def mark_replay(catalog: Catalog, dead_letters: TableState, pending: PendingReplay) -> None:
+    """Sets the replay's property on the dead-letter table, before its commit. dead_letters: the table as it was read."""
+    catalog.mark(dead_letters.name, OPEN_REPLAY + pending.id, str(dead_letters.head_id))
 
 
 def mark_removal(catalog: Catalog, dead_letters: str, removal: RemovedDeadLetters) -> None:
@@ -72,28 +92,113 @@ def mark_removal(catalog: Catalog, dead_letters: str, removal: RemovedDeadLetter
     catalog.mark(dead_letters, OPEN_REPLAY + removal.id, f"{removal.read_at} {since} {removal.table}")
 
 
-def clear_removal_mark(catalog: Catalog, dead_letters: str, replay_id: str) -> None:
-    """Removes the replay's property: the dead letters are removed, or the rows were never committed."""
+def clear_mark(catalog: Catalog, dead_letters: str, replay_id: str) -> None:
+    """Removes the replay's property: both of its commits are made, or the first one never was."""
     catalog.mark(dead_letters, OPEN_REPLAY + replay_id, None)
 
 
-def settle_removal(catalog: Catalog, dead_letters: str, replay_id: str, mark: str) -> None:
-    """Finishes an unfinished replay, or prevents its commit for good. dead_letters: a table that has been loaded.
+def has_open_replays(dead_letters: TableState) -> bool:
+    """Returns whether `settle_replays` has something to do."""
+    return any(name.startswith(OPEN_REPLAY) for name in dead_letters.marks)
 
-    Raises: TableStopped where the outcome cannot be found out; otherwise as the catalog.
+
+def settle_replays(catalog: Catalog, dead_letters: TableState) -> None:
+    """Finishes every unfinished replay of this dead-letter table, or prevents its commit for good. dead_letters: the
+    table as just loaded.
+
+    Raises: TableStopped where it cannot be found out whether rows were added; otherwise as the catalog.
     """
-    _, since, table = mark.split(" ", 2)
-    removal = _find_removal(catalog, dead_letters, table, replay_id, None if since == _NONE else int(since))
-    if removal is not None:
-        remove_dead_letters(catalog, dead_letters, removal)
-    clear_removal_mark(catalog, dead_letters, replay_id)
+    for name, mark in sorted(dead_letters.marks.items()):
+        if name.startswith(OPEN_REPLAY):
+            settle = _settle_removal if has_uncommitted_dead_letters(mark) else _settle_pending
+            settle(catalog, dead_letters, name.removeprefix(OPEN_REPLAY), mark)
+
+
+def _settle_pending(catalog: Catalog, dead_letters: TableState, replay_id: str, mark: str) -> None:
+    unknown = _outcome_unknown(dead_letters.name, replay_id)
+    found = _entry_of(catalog, dead_letters, (REWRITE_ID, REPLAY), replay_id, int(mark), unknown)
+    if found is None:
+        clear_mark(catalog, dead_letters.name, replay_id)
+        return
+    pending = TypeAdapter(PendingReplay).validate_json(found)
+    state = catalog.load(pending.table)
+    if state is None or state.uuid != pending.uuid:
+        raise TableStopped(
+            f"the rows of replayed dead letters belong to a table that no longer exists: replay={replay_id}",
+            f"restore the table; or, to abandon these rows, remove the property that ends in {OPEN_REPLAY}{replay_id}",
+            dead_letters.name,
+        )
+    there = is_recorded(catalog.history(pending.table, (REPLAY_ID,)), REPLAY_ID, replay_id, pending.since)
+    if there is None:
+        raise unknown
+    if there:
+        clear_mark(catalog, dead_letters.name, replay_id)
+    else:
+        commit_pending(catalog, dead_letters.name, pending)
+
+
+def commit_pending(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
+    """Adds the pending rows to their table unless they are there. Both tables have been loaded.
+
+    Raises: ConflictError and UnavailableError as the catalog; the rows are still pending then.
+    """
+    catalog.append_once(pending.table, pending.files, REPLAY_ID, pending.id, pending.since)
+    hit("replay.appended")
+    clear_mark(catalog, dead_letters, pending.id)
     hit("replay.done")
+
+
+def _settle_removal(catalog: Catalog, dead_letters: TableState, replay_id: str, mark: str) -> None:
+    _, since, table = mark.split(" ", 2)
+    state, found = catalog.load(table), None
+    if state is not None:
+        unknown = _removal_unknown(dead_letters.name, replay_id)
+        first = None if since == _NONE else int(since)
+        found = _entry_of(catalog, state, (REPLAY_ID, REMOVED), replay_id, first, unknown)
+    if found is not None:
+        remove_dead_letters(catalog, dead_letters.name, TypeAdapter(RemovedDeadLetters).validate_json(found))
+    clear_mark(catalog, dead_letters.name, replay_id)
+    hit("replay.done")
+
+
+def _entry_of(
+    catalog: Catalog,
+    table: TableState,
+    names: tuple[str, str],
+    replay_id: str,
+    since: int | None,
+    unknown: TableStopped,
+) -> str | None:
+    """Returns what the replay's commit to `table` has in its summary; None where that commit does not exist and never
+    will. names: of the summary's entries with the replay's id and with the result. since: the snapshot before.
+
+    Raises: `unknown` where the snapshots that would show it were expired.
+    """
+
+    def find() -> str | None:
+        for snapshot in catalog.history(table.name, names):
+            if snapshot.summary.get(names[0]) == replay_id:
+                return snapshot.summary[names[1]]
+            if snapshot.snapshot_id == since:
+                return None
+            if snapshot.is_cut:
+                raise unknown
+        return None
+
+    found = find()
+    if found is None:
+        # The process that set the property may still be about to commit: this commit prevents it.
+        catalog.append_once(table.name, (), names[0], new_id(), table.head_id)
+        catalog.load(table.name)
+        found = find()
+    return found
 
 
 def remove_dead_letters(catalog: Catalog, dead_letters: str, removal: RemovedDeadLetters) -> None:
     """Removes the dead letters unless they are removed. Both tables have been loaded.
 
-    Raises: as `settle_removal`; the removal is still unfinished then.
+    Raises: TableStopped where the outcome cannot be found out; otherwise as the catalog. The removal is still unfinished
+    then.
     """
     is_done = is_recorded(catalog.history(dead_letters, (REWRITE_ID,)), REWRITE_ID, removal.id, removal.read_at)
     if is_done:
@@ -105,37 +210,6 @@ def remove_dead_letters(catalog: Catalog, dead_letters: str, removal: RemovedDea
     _remove_one_by_one(catalog, dead_letters, removal)
     if is_done is False:
         catalog.delete_files(dead_letters, [file.path for file in removal.added])
-
-
-def _find_removal(
-    catalog: Catalog, dead_letters: str, table: str, replay_id: str, since: int | None
-) -> RemovedDeadLetters | None:
-    """Returns the dead letters that the table's history names for this replay; None where its rows are not in the table
-    and never will be.
-    """
-    state = catalog.load(table)
-    if state is None:
-        return None
-    removal = _removal_in_history(catalog, dead_letters, table, replay_id, since)
-    if removal is None:
-        # The process that set the property may still be about to commit the rows: this commit prevents it.
-        catalog.append_once(table, (), REPLAY_ID, new_id(), state.head_id)
-        catalog.load(table)
-        removal = _removal_in_history(catalog, dead_letters, table, replay_id, since)
-    return removal
-
-
-def _removal_in_history(
-    catalog: Catalog, dead_letters: str, table: str, replay_id: str, since: int | None
-) -> RemovedDeadLetters | None:
-    for snapshot in catalog.history(table, (REPLAY_ID, REMOVED)):
-        if snapshot.summary.get(REPLAY_ID) == replay_id:
-            return RemovedDeadLetters.load(snapshot.summary[REMOVED])
-        if snapshot.snapshot_id == since:
-            return None
-        if snapshot.is_cut:
-            raise _removal_unknown(dead_letters, replay_id)
-    return None
 
 
 def _remove_one_by_one(catalog: Catalog, dead_letters: str, removal: RemovedDeadLetters) -> None:
@@ -194,127 +268,16 @@ def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], replay_id:
 
 def _removal_unknown(dead_letters: str, replay_id: str) -> TableStopped:
     return TableStopped(
-        f"the snapshots that show whether replayed dead letters are in the table were expired: replay={replay_id}",
+        _UNKNOWN + replay_id,
         "check whether their rows are in the table, drop the dead letters if they are, and then remove the property"
         f" that ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
         dead_letters,
     )
 
 
-@dataclass(frozen=True)
-class PendingReplay:
-    """Rows of replayed dead letters that are not in their table yet."""
-
-    #: The id of the replay.
-    id: str
-    #: The name of the table that the rows belong to.
-    table: str
-    #: The UUID of that table.
-    uuid: str
-    #: The newest snapshot of the table before the dead letters were removed; None without one.
-    since: int | None
-    #: The data files with the rows.
-    files: tuple[DataFile, ...]
-
-    def dump(self) -> str:
-        """Returns the JSON for the snapshot summary."""
-        return as_json(asdict(self))
-
-    @staticmethod
-    def load(text: str) -> PendingReplay:
-        """Returns the pending replay that `dump` wrote."""
-        fields = json.loads(text)
-        return PendingReplay(**{**fields, "files": tuple(DataFile(**file) for file in fields["files"])})
-
-
-def mark_replay(catalog: Catalog, dead_letters: TableState, pending: PendingReplay) -> None:
-    """Sets the replay's property on the dead-letter table, before its commit. dead_letters: the table as it was read."""
-    catalog.mark(dead_letters.name, OPEN_REPLAY + pending.id, str(dead_letters.head_id))
-
-
-def has_open_replays(dead_letters: TableState) -> bool:
-    """Returns whether `settle_replays` has something to do."""
-    return any(name.startswith(OPEN_REPLAY) for name in dead_letters.marks)
-
-
-def clear_mark(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
-    """Removes the replay's property: its rows are in the table, or its commit was never made."""
-    catalog.mark(dead_letters, OPEN_REPLAY + pending.id, None)
-
-
-def commit_pending(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
-    """Adds the pending rows to their table unless they are there. Both tables have been loaded.
-
-    Raises: ConflictError and UnavailableError as the catalog; the rows are still pending then.
-    """
-    catalog.append_once(pending.table, pending.files, REPLAY_ID, pending.id, pending.since)
-    hit("replay.appended")
-    clear_mark(catalog, dead_letters, pending)
-    hit("replay.done")
-
-
-def settle_replays(catalog: Catalog, dead_letters: TableState) -> None:
-    """Finishes every unfinished replay of this dead-letter table. dead_letters: the table as just loaded.
-
-    Raises: TableStopped where it cannot be found out whether rows were added.
-    """
-    for replay_id, mark in _open_replays(dead_letters):
-        if has_uncommitted_dead_letters(mark):
-            settle_removal(catalog, dead_letters.name, replay_id, mark)
-            continue
-        read_at = int(mark)
-        pending = _find(catalog, dead_letters.name, replay_id, read_at)
-        if pending is None:
-            # The process that set the property may still be about to commit the replay: this commit prevents it.
-            catalog.append_once(dead_letters.name, (), REWRITE_ID, new_id(), dead_letters.head_id)
-            catalog.load(dead_letters.name)
-            pending = _find(catalog, dead_letters.name, replay_id, read_at)
-        if pending is None:
-            catalog.mark(dead_letters.name, OPEN_REPLAY + replay_id, None)
-            continue
-        _commit_found(catalog, dead_letters.name, pending)
-
-
-def _open_replays(dead_letters: TableState) -> Iterator[tuple[str, str]]:
-    for name, value in sorted(dead_letters.marks.items()):
-        if name.startswith(OPEN_REPLAY):
-            yield name.removeprefix(OPEN_REPLAY), value
-
-
-def _find(catalog: Catalog, dead_letters: str, replay_id: str, read_at: int) -> PendingReplay | None:
-    """Returns the pending rows of this replay, committed after the snapshot `read_at`; None where they were not
-    committed.
-    """
-    for snapshot in catalog.history(dead_letters, (REPLAY, REWRITE_ID)):
-        if snapshot.summary.get(REWRITE_ID) == replay_id:
-            return PendingReplay.load(snapshot.summary[REPLAY])
-        if snapshot.snapshot_id == read_at:
-            return None
-        if snapshot.is_cut:
-            raise _outcome_unknown(dead_letters, replay_id)
-    return None
-
-
-def _commit_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
-    state = catalog.load(pending.table)
-    if state is None or state.uuid != pending.uuid:
-        raise TableStopped(
-            f"the rows of replayed dead letters belong to a table that no longer exists: replay={pending.id}",
-            f"restore the table; or, to abandon these rows, remove the property that ends in {OPEN_REPLAY}{pending.id}",
-            dead_letters,
-        )
-    there = is_recorded(catalog.history(pending.table, (REPLAY_ID,)), REPLAY_ID, pending.id, pending.since)
-    if there is None:
-        raise _outcome_unknown(dead_letters, pending.id)
-    if there:
-        clear_mark(catalog, dead_letters, pending)
-    else:
-        commit_pending(catalog, dead_letters, pending)
-
-
 def _outcome_unknown(dead_letters: str, replay_id: str) -> TableStopped:
     return TableStopped(
-        f"the snapshots that show whether replayed dead letters are in the table were expired: replay={replay_id}",
+        _UNKNOWN + replay_id,
         "check whether their rows are in the table, add the files if they are not, and then remove the property that"
         f" ends in {OPEN_REPLAY}{replay_id} from the dead-letter table",
         dead_letters,

@@ -55,15 +55,9 @@ def dead_letter_rows(
     records alone. mismatches: the mismatch of each record, in the same order.
     """
     count = len(mismatches)
-    words = {
-        "error_class": pa.array([mismatch.kind for mismatch in mismatches], pa.string()),
-        "message": pa.array([as_text(mismatch.reason) for mismatch in mismatches], pa.string()),
-        "path": pa.array([as_text(mismatch.path) or None for mismatch in mismatches], pa.string()),
-        "retries": pa.repeat(pa.scalar(0, pa.int32()), count),
-        "frazil_version": pa.repeat(pa.scalar(__version__), count),
-        "schema_id": schema_ids if schema_ids is not None else pa.nulls(count, pa.string()),
-    }
-    known = {**records, **words}
+    known = {**records, **reason_columns(mismatches), "retries": pa.repeat(pa.scalar(0, pa.int32()), count)}
+    if schema_ids is not None:
+        known["schema_id"] = schema_ids
     if "timestamp" in known:
         known["timestamp"], known[FAR_TIME] = divided_times(known["timestamp"])
     columns = [
@@ -71,6 +65,16 @@ def dead_letter_rows(
         for field in dead_letters.arrow_schema
     ]
     return pa.Table.from_arrays(columns, schema=dead_letters.arrow_schema)
+
+
+def reason_columns(mismatches: Sequence[Mismatch]) -> dict[str, pa.Array]:
+    """Returns the columns that give the reason of each dead letter, and the version that found it."""
+    return {
+        "error_class": pa.array([mismatch.kind for mismatch in mismatches], pa.string()),
+        "message": pa.array([as_text(mismatch.reason) for mismatch in mismatches], pa.string()),
+        "path": pa.array([as_text(mismatch.path) or None for mismatch in mismatches], pa.string()),
+        "frazil_version": pa.repeat(pa.scalar(__version__), len(mismatches)),
+    }
 
 
 def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array:

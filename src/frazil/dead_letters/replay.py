@@ -8,9 +8,10 @@ are replayed by `replay_upserts`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,6 @@ from frazil.dead_letters.files import (
     Selection,
     abandoning,
     pieces,
-    places_of,
     records_of,
     with_new_reason,
     write_some,
@@ -40,7 +40,7 @@ from frazil.dead_letters.pending import (
 )
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.dead_letters.replay_upserts import SelectedDeadLetters, replace_rows
-from frazil.dead_letters.requirements import Needs, meet, still_crashing
+from frazil.dead_letters.requirements import Needs, meet, split_crashing
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.limits import read_bounded
 from frazil.errors import ConflictError, FrazilError, SpecError
@@ -58,6 +58,7 @@ from frazil.write.write import FileWriter
 _TRIES = 10
 _ROUNDS = 20
 _ALL = 2**31
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -109,25 +110,23 @@ class Replayer:
         Raises: SpecError where the table does not exist, or cannot have the columns that the dead letters need;
         otherwise as `settled`.
         """
-        for _ in range(_TRIES):
-            dead_letters = self.settled(table)
-            if dead_letters is None:
-                return ReplayResult()
-            with suppress(ConflictError):
-                return self._replay(table, dead_letters, selection)
-        raise _in_the_way(table)
+        return self._tried(table, lambda dead_letters: self._replay(table, dead_letters, selection)) or ReplayResult()
 
     def drop(self, table: Table, selection: Selection) -> int:
         """Deletes the selected dead letters for good; returns their number.
 
         Raises: as `settled`.
         """
+        return self._tried(table, lambda dead_letters: self._drop(table, dead_letters, selection)) or 0
+
+    def _tried(self, table: Table, act: Callable[[TableState], _T]) -> _T | None:
+        """Returns what `act` returns for the dead-letter table, again after conflicts; None where there is no such table."""
         for _ in range(_TRIES):
             dead_letters = self.settled(table)
             if dead_letters is None:
-                return 0
+                return None
             with suppress(ConflictError):
-                return self._drop(table, dead_letters, selection)
+                return act(dead_letters)
         raise _in_the_way(table)
 
     def _replay(self, table: Table, dead_letters: TableState, selection: Selection) -> ReplayResult:
@@ -216,7 +215,7 @@ class Replayer:
         try:
             self._replace(table, dead_letters, written, pending.id, {REPLAY: pending.dump()})
         except ConflictError:
-            clear_mark(self._catalog, dead_letters.name, pending)
+            clear_mark(self._catalog, dead_letters.name, pending.id)
             raise
         hit("replay.pending")
         try:
@@ -259,7 +258,10 @@ class _Attempt:
         """Reads the dead letters of one file with selected ones."""
         chosen, columns_left = self._selection.of(rows), self.target.reading.columns_left
         write_some(self.dead_letter_writer, rows.filter(pc.invert(chosen)))
-        for batch in self._without_crashing(rows.filter(chosen)).to_batches():
+        readable, crashing, reasons = split_crashing(self.target, rows.filter(chosen))
+        self._selected += crashing.num_rows
+        write_some(self.dead_letter_writer, with_new_reason(crashing, reasons))
+        for batch in readable.to_batches():
             for dead_letters, records, read in read_bounded(batch, self._read, columns_left, records_of):
                 self._take_read(dead_letters, records, read)
 
@@ -272,18 +274,6 @@ class _Attempt:
         """Deletes the files."""
         self.writer.abandon()
         self.dead_letter_writer.abandon()
-
-    def _without_crashing(self, dead_letters: pa.Table) -> pa.Table:
-        """Returns the dead letters without those that crash their reader, which remain."""
-        found = still_crashing(self.target, dead_letters)
-        if not found:
-            return dead_letters
-        reasons = [found.get(place) for place in places_of(dead_letters)]
-        is_bad = pa.array([reason is not None for reason in reasons], pa.bool_())
-        bad = dead_letters.filter(is_bad)
-        self._selected += bad.num_rows
-        self.dead_letter_writer.write(with_new_reason(bad, [reason for reason in reasons if reason is not None]))
-        return dead_letters.filter(pc.invert(is_bad))
 
     def _read(self, records: Mapping[str, pa.Array]) -> ReadRecords:
         found = read_records(self.target, records, _ALL)

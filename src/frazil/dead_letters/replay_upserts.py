@@ -2,7 +2,7 @@
 
 Dead letters are read and written once. For each version of the table, the rows that they replace are looked up, the
 table and the topics are searched for newer changes, and the rows are committed on top of exactly that version. Replayed
-dead letters are removed afterwards (`removal`); the others remain, with the current reason.
+dead letters are removed afterwards (`pending`); the others remain, with the current reason.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from frazil.dead_letters.files import (
     with_new_reason,
     write_some,
 )
-from frazil.dead_letters.pending import RemovedDeadLetters, clear_removal_mark, mark_removal, remove_dead_letters
-from frazil.dead_letters.requirements import CRASHES, fetch_schemas, meet, still_crashing
+from frazil.dead_letters.pending import RemovedDeadLetters, clear_mark, mark_removal, remove_dead_letters
+from frazil.dead_letters.requirements import CRASHES, fetch_schemas, meet, split_crashing
 from frazil.dead_letters.superseded import (
     APPLY,
     ASK,
@@ -78,6 +78,11 @@ class SelectedDeadLetters:
     selection: Selection
     #: The newest snapshot of the upsert table before that; None without one.
     since: int | None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the files."""
+        return tuple(file.path for file in self.files)
 
     def pieces(self) -> Iterable[pa.Table]:
         """Yields the dead letters of the files in pieces."""
@@ -195,8 +200,7 @@ class _Replacing:
         draft = Draft(self._table.target(), self._topics)
         with abandoning(draft.writer):
             for rows in self._dead_letters.pieces():
-                for batch in rows.filter(self._dead_letters.selection.of(rows)).to_batches():
-                    draft.take(batch)
+                draft.take(rows.filter(self._dead_letters.selection.of(rows)))
             if draft.finish():
                 return draft
         draft.writer.abandon()
@@ -250,8 +254,8 @@ class _Replacing:
         for file in self._catalog.files(self._dead_letters.state.name):
             for rows in pieces(target, file):
                 others = rows.filter(pc.invert(self._dead_letters.selection.of(rows)))
-                crashing = still_crashing(self._table.target(), others)
-                yield others.filter(pa.array([place not in crashing for place in places_of(others)], pa.bool_()))
+                readable, _, _ = split_crashing(self._table.target(), others)
+                yield readable
 
     def _fetch(self, ids: Iterable[str]) -> TableTarget:
         fetch_schemas(self._schemas, self._table, ids, self._topics)
@@ -315,9 +319,13 @@ class _Replacing:
     def _announce(self, attempt: _Attempt) -> RemovedDeadLetters:
         dead_letters = self._dead_letters
         assert dead_letters.state.head_id is not None
-        removed = tuple(file.path for file in dead_letters.files)
         removal = RemovedDeadLetters(
-            new_id(), self._table.name, dead_letters.since, dead_letters.state.head_id, removed, attempt.added
+            new_id(),
+            self._table.name,
+            dead_letters.since,
+            dead_letters.state.head_id,
+            dead_letters.paths,
+            attempt.added,
         )
         try:
             mark_removal(self._catalog, dead_letters.state.name, removal)
@@ -339,12 +347,12 @@ class _Replacing:
         except ConflictError:
             with self._cleaning(draft):
                 self._give_up(attempt)
-                clear_removal_mark(self._catalog, dead_letters, removal.id)
+                clear_mark(self._catalog, dead_letters, removal.id)
             return False
         self._catalog.delete_files(self._table.name, prepared.unused)
         hit("replay.replaced")
         remove_dead_letters(self._catalog, dead_letters, removal)
-        clear_removal_mark(self._catalog, dead_letters, removal.id)
+        clear_mark(self._catalog, dead_letters, removal.id)
         hit("replay.done")
         return True
 
@@ -354,11 +362,9 @@ class _Replacing:
         """
         dead_letters = self._dead_letters
         assert dead_letters.state.head_id is not None
-        removed = tuple(file.path for file in dead_letters.files)
+        name, read_at = dead_letters.state.name, dead_letters.state.head_id
         try:
-            self._catalog.rewrite(
-                Rewrite(dead_letters.state.name, dead_letters.state.head_id, new_id(), removed, attempt.added)
-            )
+            self._catalog.rewrite(Rewrite(name, read_at, new_id(), dead_letters.paths, attempt.added))
         except ConflictError:
             self._give_up(attempt)
             raise

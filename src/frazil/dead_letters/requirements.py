@@ -108,6 +108,21 @@ def still_crashing(target: TableTarget, dead_letters: pa.Table) -> dict[Place, M
     return found
 
 
+def split_crashing(target: TableTarget, dead_letters: pa.Table) -> tuple[pa.Table, pa.Table, list[Mismatch]]:
+    """Returns the dead letters that can be read, those that crash the process which reads them, and the current reasons
+    of the latter.
+
+    Raises: as `still_crashing`.
+    """
+    found = still_crashing(target, dead_letters)
+    if not found:
+        return dead_letters, dead_letters.slice(0, 0), []
+    reasons = [found.get(place) for place in places_of(dead_letters)]
+    is_bad = pa.array([reason is not None for reason in reasons], pa.bool_())
+    known = [reason for reason in reasons if reason is not None]
+    return dead_letters.filter(pc.invert(is_bad)), dead_letters.filter(is_bad), known
+
+
 def _of_topic(target: TableTarget, topic: str, suspects: pa.Table) -> dict[Place, Mismatch]:
     job, found = Job({topic: target}), dict[Place, Mismatch]()
     while suspects.num_rows:

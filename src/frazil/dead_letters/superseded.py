@@ -14,17 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.dead_letters.changes import NEWER_EXISTS, NOTHING_NEWER, Fetch, read_with
-from frazil.dead_letters.files import Place, records_of
+from frazil.dead_letters.changes import (
+    NEWER_EXISTS,
+    NOTHING_NEWER,
+    Fetch,
+    numbers_of_keys,
+    of_keys,
+    ranked_changes,
+    read_with,
+)
+from frazil.dead_letters.files import Place, by_topic, records_of
 from frazil.decode.columns import Mismatch
-from frazil.schema.arrow import pick
 from frazil.types import Offsets
-from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.deduplicate import Ints, KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, key_codes
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.search import Found, newest_order
-from frazil.upsert.records.read_changes import rows_of
 from frazil.upsert.truncates import have_place, is_truncated
 from frazil.write.target import TableTarget
 
@@ -149,7 +154,7 @@ def staying(
 
     changes: of all dead letters. keys: the keys of `verdicts` and of `live` (whether there is a row).
     """
-    at = KeySet(keys).find([pa.chunked_array([key]) for key in changes.keys])
+    at = numbers_of_keys(KeySet(keys), changes)
     places = np.stack([changes.source, changes.partition, changes.offset], axis=1)
     distinct, dead_letter = np.unique(places, axis=0, return_inverse=True)
     dead_letter, verdicts = dead_letter.reshape(-1), verdicts.copy()
@@ -231,12 +236,10 @@ class RemainingDeadLetters:
     def _read(self, keys: KeySet) -> Iterator[Ranked]:
         """Yields the changes of these keys, and truncates."""
         for dead_letters in self._dead_letters():
-            for topic in pc.unique(dead_letters["topic"]).to_pylist():
-                for batch in dead_letters.filter(pc.equal(dead_letters["topic"], topic)).combine_chunks().to_batches():
-                    found = self._changes(topic, batch)
-                    if found is not None:
-                        is_meant = keys.find([pa.chunked_array([key]) for key in found.keys]) >= 0
-                        yield found.take(np.flatnonzero(is_meant | (found.ops == TRUNCATE)))
+            for topic, batch in by_topic(dead_letters):
+                found = self._changes(topic, batch)
+                if found is not None:
+                    yield of_keys(keys, found)
 
     def _changes(self, topic: str, dead_letters: pa.RecordBatch) -> Ranked | None:
         records = records_of(dead_letters)
@@ -244,9 +247,8 @@ class RemainingDeadLetters:
         kept = changes.without_refused()
         if not kept.ops.size:
             return None
-        of_change = pick(records, kept.records)
         number = self._topics.index(topic) if topic in self._topics else len(self._topics)
-        ranked = rank(self._target, number, rows_of(self._target, kept, of_change), kept, of_change)
+        ranked = ranked_changes(self._target, number, kept, records)
         return replace(ranked, ops=np.where(_are_marks(kept), DELETE, ranked.ops).astype(np.int8))
 
 

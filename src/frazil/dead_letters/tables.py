@@ -15,11 +15,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from frazil.catalog.port import Catalog, TableState
+from frazil.catalog.port import Catalog, StoredFile, TableState
 from frazil.catalog.progress import DEAD_LETTERS_MARK, SENT_MARK
-from frazil.dead_letters.files import Place, places_of
+from frazil.dead_letters.files import Place, pieces, places_of
 from frazil.dead_letters.pending import settle_replays
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
 from frazil.errors import ConflictError, UnavailableError
@@ -33,7 +32,7 @@ from frazil.schema.evolve import new_schema
 from frazil.types import Commit, DataFile, PendingDeadLetters, Progress, later
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
-from frazil.write.write import FileWriter, file_io
+from frazil.write.write import FileWriter
 
 _PLACE = ("topic", "partition", "offset")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
@@ -209,9 +208,7 @@ def _store_reached(dead_letters: str) -> Iterator[None]:
 
 def read_dead_letters(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:
     """Returns the rows of one file of a dead-letter table, with all its columns or those of these names."""
-    chosen = pa.schema([target.arrow_schema.field(name) for name in names or target.arrow_schema.names])
-    with file_io(target).new_input(path).open() as stream:
-        return pq.read_table(stream, columns=chosen.names).select(chosen.names).cast(chosen)
+    return pa.concat_tables(pieces(target, StoredFile(path, 0, 0), names))
 
 
 def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
