@@ -11,7 +11,7 @@ import pytest
 from frazil.runtime.gateway import class_archive
 from frazil.runtime.jars import USES, Use, are_jars_present, jars
 from frazil.runtime.java import find_java
-from frazil.runtime.jvm import JVM_OPTIONS, own_jars
+from frazil.runtime.jvm import JVM_OPTIONS
 
 _CLASSES: dict[Use, tuple[str, ...]] = {
     "spark": (

@@ -24,7 +24,7 @@ from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
-from frazil.runtime.jars import cache_directory
+from frazil.runtime.jars import cache_directory, spark_home
 from frazil.runtime.java import find_java, with_one_collector
 
 RECORD_VARIABLE = "FRAZIL_RECORD_CLASSES"
@@ -58,13 +58,13 @@ def start_jvm(
     Raises: UnavailableError where it does not start.
     """
     raise_file_limit()
-    spark_home = _spark_home()
+    home = spark_home()
     folder = Path(tempfile.mkdtemp(prefix="frazil-"))
     try:
         properties = folder / "spark.properties"
         properties.touch(mode=0o600)
         properties.write_text("".join(f"{name} {_escaped(value)}\n" for name, value in settings.items()))
-        java, *words = _command(spark_home, settings, classpath, options, last)
+        java, *words = _command(home, settings, classpath, options, last)
         arguments = folder / "options"
         _write_options(arguments, words)
         command = [java, f"@{arguments}"]
@@ -76,7 +76,7 @@ def start_jvm(
             start_new_session=True,
             env={
                 **os.environ,
-                "SPARK_HOME": str(spark_home),
+                "SPARK_HOME": str(home),
                 "SPARK_CONNECT_MODE": "0",
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             },
@@ -136,6 +136,12 @@ def raise_file_limit() -> None:
         )
 
 
+def hadoop_settings(conf: Mapping[str, str]) -> dict[str, str]:
+    """Returns Hadoop's settings among Spark's."""
+    prefix = "spark.hadoop."
+    return {name.removeprefix(prefix): value for name, value in conf.items() if name.startswith(prefix)}
+
+
 def forget_address() -> None:
     """Removes the JVM's address from the environment once PySpark has read it: a process started later, which may be
     another Spark, would use this JVM and its secret.
@@ -147,18 +153,18 @@ def forget_address() -> None:
 def class_archive(classpath: Sequence[Path], options: Sequence[str]) -> Path:
     """Returns the path of the class archive for this Java, these jars and these options; it may not exist."""
     java = find_java()
-    named = [java.version, str(java.path), str(_spark_home()), *map(str, classpath), *options, *_SPARK_OPTIONS]
+    named = [java.version, str(java.path), str(spark_home()), *map(str, classpath), *options, *_SPARK_OPTIONS]
     return cache_directory() / "classes" / f"{hashlib.sha256('|'.join(map(str, named)).encode()).hexdigest()[:12]}.jsa"
 
 
 def _command(
-    spark_home: Path,
+    home: Path,
     settings: Mapping[str, str],
     classpath: Sequence[Path],
     options: Sequence[str],
     last: Sequence[Path],
 ) -> list[str]:
-    jars = sorted((spark_home / "jars").glob("*.jar"))
+    jars = sorted((home / "jars").glob("*.jar"))
     archive = class_archive(classpath, options)
     if os.environ.get(RECORD_VARIABLE):
         archive.parent.mkdir(parents=True, exist_ok=True)
@@ -203,12 +209,6 @@ def _wait_for(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]
 def _escaped(value: str) -> str:
     """Returns the value in Java's properties format."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _spark_home() -> Path:
-    import pyspark  # noqa: PLC0415  (a third of a second that other commands need not pay)
-
-    return Path(pyspark.__file__).parent
 
 
 def remember_names() -> None:

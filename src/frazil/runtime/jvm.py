@@ -12,14 +12,13 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
-from frazil.runtime.gateway import forget_address, remember_names, start_jvm, wait_for_end
-from frazil.runtime.jars import Use, jars
+from frazil.runtime.gateway import forget_address, hadoop_settings, remember_names, start_jvm, wait_for_end
+from frazil.runtime.jars import jars, own_jars
 from frazil.runtime.ship import executor_python, ship_settings
 from frazil.spec.secrets import SPARK_REDACTION
 
@@ -78,23 +77,15 @@ class Jvm:
             self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last=jars("s3") if needs_s3 else ()
         )
         remember_names()
-        self._gateway = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
+        #: py4j's gateway.
+        self.gateway: Any = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
+        #: Hadoop's settings among Spark's.
+        self.hadoop = hadoop_settings(self._settings)
         forget_address()
-        _note_gateway(self._gateway)
-        leave_out_checksums(self._gateway)
+        _note_gateway(self.gateway)
+        leave_out_checksums(self.gateway)
         self._session: SparkSession | None = None
         self._making = threading.Lock()
-
-    @property
-    def gateway(self) -> Any:
-        """py4j's gateway."""
-        return self._gateway
-
-    @property
-    def hadoop(self) -> dict[str, str]:
-        """Hadoop's settings among Spark's."""
-        prefix = "spark.hadoop."
-        return {name.removeprefix(prefix): value for name, value in self._settings.items() if name.startswith(prefix)}
 
     def session(self) -> SparkSession:
         """Returns the Spark session, created at the first call, and again after it has ended, as when a cluster gives
@@ -116,7 +107,7 @@ class Jvm:
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
         try:
-            return SparkSession(SparkContext(conf=self._conf, gateway=self._gateway))
+            return SparkSession(SparkContext(conf=self._conf, gateway=self.gateway))
         except Py4JJavaError as error:
             active: SparkContext | None = SparkContext._active_spark_context
             if active is not None:
@@ -133,7 +124,7 @@ class Jvm:
             if self._session is not None:
                 self._session.stop()
         with suppress(Py4JError, OSError):
-            self._gateway.shutdown()
+            self.gateway.shutdown()
         if self._process.stdin is not None:
             self._process.stdin.close()
         wait_for_end(self._process)
@@ -174,12 +165,6 @@ def leave_out_checksums(gateway: Any) -> None:
     local = hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration())
     local.setWriteChecksum(False)
     local.setVerifyChecksum(False)
-
-
-def own_jars(needs_s3: bool) -> list[Path]:
-    """Returns the jars besides Spark's own."""
-    uses: tuple[Use, ...] = ("spark", "s3") if needs_s3 else ("spark",)
-    return [path for use in uses for path in jars(use)]
 
 
 def is_local(master: str) -> bool:

@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from frazil.errors import FrazilError
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.gateway import RECORD_VARIABLE, class_archive
-from frazil.runtime.jars import USES, jars
-from frazil.runtime.jvm import JVM_OPTIONS, own_jars
+from frazil.runtime.jars import USES, jars, own_jars
+from frazil.runtime.jvm import JVM_OPTIONS
 
 _FILE = """
 pipeline: warm
