@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Accessor, Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection
-from pyiceberg.types import IcebergType, StructType, UnknownType
+from pyiceberg.types import IcebergType, UnknownType
 
 from frazil.write.target import TableTarget
 from frazil.write.transforms import partition_texts, path_of, transformed
@@ -102,20 +102,11 @@ def _source(schema: Schema, field_id: int, transform: str) -> _Source:
     if transform == "void":  # A void field's column may have been dropped.
         return _Source((), UnknownType(), transform)
     path: list[int] = []
-    struct = schema.as_struct()
-    while True:
-        place = next(n for n, field in enumerate(struct.fields) if _has(field.field_id, field.field_type, field_id))
-        path.append(place)
-        field = struct.fields[place]
-        if field.field_id == field_id:
-            return _Source(tuple(path), field.field_type, transform)
-        assert isinstance(field.field_type, StructType)
-        struct = field.field_type
-
-
-def _has(own_id: int, kind: IcebergType, field_id: int) -> bool:
-    inside = isinstance(kind, StructType) and any(_has(f.field_id, f.field_type, field_id) for f in kind.fields)
-    return own_id == field_id or inside
+    accessor: Accessor | None = schema.accessor_for_field(field_id)
+    while accessor is not None:
+        path.append(accessor.position)
+        accessor = accessor.inner
+    return _Source(tuple(path), schema.find_type(field_id), transform)
 
 
 def is_scattered(arrangement: Arrangement, rows: pa.Table) -> bool:

@@ -76,26 +76,9 @@ class _Leaf:
     #: How to make the lower and upper bound; None without bounds.
     bounds: tuple[Bound, Bound] | None
     #: Returns a comparable value of a bound in the footer.
-    value: Callable[[Any], Any] | None
+    value: Callable[[Any], Any]
     #: Whether some values may be NaN, which bounds in the footer leave out.
     may_be_nan: bool = False
-
-
-@dataclass
-class _Range:
-    """The least and the greatest value of a column so far."""
-
-    least: Any
-    greatest: Any
-
-    def widen(self, least: Any, greatest: Any) -> None:
-        """Includes the bounds of another row group."""
-        self.least, self.greatest = min(self.least, least), max(self.greatest, greatest)
-
-
-def statistics_of(target: TableTarget, metadata: pq.FileMetaData) -> Statistics:
-    """Returns the statistics of a file of the table."""
-    return _columns(target).read(metadata)
 
 
 class _Columns:
@@ -113,16 +96,26 @@ class _Columns:
             paths = (metadata.schema.column(n).path for n in range(metadata.num_columns))
             ids = [self._ids[path] for path in paths if path in self._ids]
             self._leaves = [_leaf(field_id, self._plan[field_id]) for field_id in ids]
-        found, ranges = Statistics(), {}  # type: Statistics, dict[int, _Range | None]
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        found.split_offsets.extend(sorted(_offset(group.column(0)) for group in groups))
+        found = Statistics(split_offsets=sorted(_offset(group.column(0)) for group in groups))
         for position, leaf in enumerate(self._leaves):
-            for group in groups:
-                _add(found, ranges, leaf, group.column(position))
-            values = ranges.get(leaf.field_id)
-            if values is not None and leaf.bounds is not None:
-                _bound(found, leaf.field_id, leaf.bounds, values)
+            chunks = [group.column(position) for group in groups]
+            found.column_sizes[leaf.field_id] = sum([chunk.total_compressed_size for chunk in chunks])
+            if leaf.has_counts:
+                # Parquet's writer stores these for every column, except for types that Iceberg does not have.
+                statistics = [chunk.statistics for chunk in chunks]
+                found.value_counts[leaf.field_id] = sum([chunk.num_values for chunk in chunks])
+                found.null_value_counts[leaf.field_id] = sum([one.null_count for one in statistics])
+                _bound(found, leaf, statistics)
         return found
+
+
+_columns = lru_cache(maxsize=512)(_Columns)
+
+
+def statistics_of(target: TableTarget, metadata: pq.FileMetaData) -> Statistics:
+    """Returns the statistics of a file of the table."""
+    return _columns(target).read(metadata)
 
 
 def _offset(column: pq.ColumnChunkMetaData) -> int:
@@ -130,57 +123,33 @@ def _offset(column: pq.ColumnChunkMetaData) -> int:
     return min(data, column.dictionary_page_offset) if column.has_dictionary_page else data
 
 
-def _add(found: Statistics, ranges: dict[int, _Range | None], leaf: _Leaf, column: pq.ColumnChunkMetaData) -> None:
-    own = leaf.field_id
-    found.column_sizes[own] = found.column_sizes.get(own, 0) + column.total_compressed_size
-    if not leaf.has_counts:
+def _bound(found: Statistics, leaf: _Leaf, groups: list[pq.Statistics]) -> None:
+    """Adds the bounds of a column, whose row groups have these statistics."""
+    if leaf.bounds is None:
         return
-    found.value_counts[own] = found.value_counts.get(own, 0) + column.num_values
-    # Parquet's writer stores these for every column, except for types that Iceberg does not have.
-    statistics = column.statistics
-    found.null_value_counts[own] = found.null_value_counts.get(own, 0) + statistics.null_count
-    if leaf.bounds is not None:
-        _widen(ranges, leaf, statistics)
-
-
-def _widen(ranges: dict[int, _Range | None], leaf: _Leaf, statistics: pq.Statistics) -> None:
-    """Includes the bounds of a row group in `ranges`; None, for the whole file, where the footer has no bounds of its
-    values.
-    """
-    own = leaf.field_id
-    if not statistics.has_min_max:
-        # A column of nulls or NaN alone has no bounds. For other values the writer omits both when one is longer than 4
-        # KiB.
-        if statistics.num_values and not leaf.may_be_nan:
-            ranges[own] = None
+    bounded = [group for group in groups if group.has_min_max]
+    # A column of nulls or NaN alone has no bounds. For other values the writer omits both when one is longer than 4 KiB.
+    is_cut = not leaf.may_be_nan and any(group.num_values for group in groups if not group.has_min_max)
+    if is_cut or not bounded:
         return
-    least, greatest = statistics.min_raw, statistics.max_raw
-    if leaf.value is not None:
-        least, greatest = leaf.value(least), leaf.value(greatest)
-    known = ranges.setdefault(own, _Range(least, greatest))
-    if known is not None:
-        known.widen(least, greatest)
-
-
-def _bound(found: Statistics, field_id: int, bounds: tuple[Bound, Bound], values: _Range) -> None:
-    lower, upper = bounds[0](values.least), bounds[1](values.greatest)
+    lower = leaf.bounds[0](min([leaf.value(group.min_raw) for group in bounded]))
+    upper = leaf.bounds[1](max([leaf.value(group.max_raw) for group in bounded]))
     if lower is not None:
-        found.lower_bounds[field_id] = lower
+        found.lower_bounds[leaf.field_id] = lower
     if upper is not None:
-        found.upper_bounds[field_id] = upper
-
-
-@lru_cache(maxsize=512)
-def _columns(target: TableTarget) -> _Columns:
-    return _Columns(target)
+        found.upper_bounds[leaf.field_id] = upper
 
 
 def _leaf(field_id: int, wanted: StatisticsCollector) -> _Leaf:
     mode, kind = wanted.mode.type, wanted.iceberg_type
     has_bounds = mode not in (MetricModeTypes.NONE, MetricModeTypes.COUNTS)
     bounds = _bounds(kind, wanted.mode.length) if has_bounds else None
-    value = _number if isinstance(kind, DecimalType) else None
+    value = _number if isinstance(kind, DecimalType) else _same
     return _Leaf(field_id, mode != MetricModeTypes.NONE, bounds, value, isinstance(kind, FloatType | DoubleType))
+
+
+def _same(raw: Any) -> Any:
+    return raw
 
 
 def _number(raw: bytes) -> int:

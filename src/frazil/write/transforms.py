@@ -1,6 +1,6 @@
 """Partition values of whole columns, equal to those of Iceberg's Java library for every type.
 
-Times and numbers are computed here; only the hashes come from pyiceberg-core.
+Times are computed here: pyiceberg-core, which has the other transforms, returns null for years beyond Python's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -80,44 +79,12 @@ def _bucket(column: pa.Array, count: int) -> pa.Array:
 
 
 def _truncate(column: pa.Array, width: int) -> pa.Array:
-    kind = column.type
-    if pa.types.is_string(kind):
-        return pc.utf8_slice_codeunits(column, 0, width)  # This function counts code points, despite its name.
-    if pa.types.is_binary(kind):
-        return pc.binary_slice(column, 0, width)
-    if pa.types.is_decimal(kind):
-        return _truncate_decimal(column, width)
-    number = np.int32(width) if kind.bit_width == 32 else np.int64(width)
-    values = _numbers(column, kind)
-    # As in Java, with overflow.
+    if not pa.types.is_int32(column.type):
+        return core.truncate(column, width)
+    # As in Java, whose sum overflows for widths of more than 2**30.
+    values, number = _numbers(column, pa.int32()), np.int32(width)
     rest = np.fmod(np.fmod(values, number) + number, number)
-    return pa.array(values - rest, kind, mask=_nulls(column))
-
-
-def _truncate_decimal(column: pa.Array, width: int) -> pa.Array:
-    """Returns decimals truncated by their unscaled numbers; those of more than 64 bits one by one, as Arrow has no
-    arithmetic for them.
-    """
-    kind = column.type
-    buffers = column.buffers()
-    halves = np.frombuffer(buffers[1], np.int64, (len(column) + column.offset) * 2)[column.offset * 2 :]
-    low, high = halves[0::2], halves[1::2]
-    nulls = _nulls(column)
-    is_small = (high == low >> 63) | nulls
-    if is_small.all() and width < 2**31:
-        numbers = np.where(nulls, 0, low)
-        if numbers.size == 0 or int(numbers.min()) >= -(2**62):
-            cut = numbers - np.mod(numbers, np.int64(width))
-            pairs = np.stack([cut, cut >> 63], axis=1)
-            return pa.Array.from_buffers(kind, len(column), [_bitmap(nulls), pa.py_buffer(pairs.tobytes())])
-    wide = [(int(upper) << 64) | (int(lower) & (2**64 - 1)) for upper, lower in zip(high, low, strict=True)]
-    cut_wide = [0 if null else value - value % width for value, null in zip(wide, nulls, strict=True)]
-    raw = b"".join(value.to_bytes(16, "little", signed=True) for value in cut_wide)
-    return pa.Array.from_buffers(kind, len(column), [_bitmap(nulls), pa.py_buffer(raw)])
-
-
-def _bitmap(nulls: np.ndarray) -> pa.Buffer | None:
-    return pa.py_buffer(np.packbits(~nulls, bitorder="little").tobytes()) if nulls.any() else None
+    return pa.array(values - rest, pa.int32(), mask=_nulls(column))
 
 
 def _numbers(column: pa.Array, kind: pa.DataType) -> np.ndarray:
