@@ -65,7 +65,7 @@ def head_of(catalog: Catalog) -> int:
 
 def paths(catalog: Catalog) -> list[str]:
     load(catalog)
-    return sorted(file.path for file in catalog.files(TABLE))
+    return sorted(file.path for file in catalog.scan(TABLE).files)
 
 
 def begin(catalog: Catalog) -> tuple[str, str]:

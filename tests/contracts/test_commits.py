@@ -157,12 +157,12 @@ def test_progress_that_was_expired_is_lost_and_not_none(catalog: Catalog, lake: 
 def test_rows_stay_when_the_snapshots_that_brought_them_are_expired(catalog: Catalog, lake: Lake) -> None:
     catalog.commit(commit_of(create(catalog), 5))
     catalog.commit(commit_of(load(catalog), 7))
-    before = {file.path for file in catalog.files(TABLE)}
+    before = {file.path for file in catalog.scan(TABLE).files}
     lake.expire_all_but_newest(TABLE)
     other = lake.catalog()
     state = load(other)
     assert (state.progress.offsets["a"][0], state.history_lost) == (7, False)
-    assert {file.path for file in other.files(TABLE)} == before
+    assert {file.path for file in other.scan(TABLE).files} == before
     assert other.size(TABLE).snapshot_count == 1
 
 

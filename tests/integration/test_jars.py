@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from frazil.runtime.gateway import class_archive
-from frazil.runtime.jars import USES, Use, are_jars_present, jars
+from frazil.runtime.jars import USES, Use, are_jars_present, jars, own_jars
 from frazil.runtime.java import find_java
 from frazil.runtime.jvm import JVM_OPTIONS
 

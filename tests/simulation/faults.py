@@ -10,7 +10,7 @@ import numpy as np
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import UNARRANGED, Layout
-from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableSize, TableState
+from frazil.catalog.port import Replacement, Rewrite, TableSize, TableState
 from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.clock import seed_randomness
@@ -172,10 +172,6 @@ class UnsureCatalog:
     def scan(self, table: str) -> Scan:
         self._fate.step("catalog.scan")
         return self._catalog.scan(table)
-
-    def files(self, table: str) -> list[StoredFile]:
-        self._fate.step("catalog.files")
-        return self._catalog.files(table)
 
     def mark(self, table: str, name: str, value: str | None) -> None:
         self._fate.step("catalog.mark")

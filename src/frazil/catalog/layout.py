@@ -56,18 +56,14 @@ class SpecChange:
     added: tuple[tuple[PartitionTerm, str], ...]
 
 
-def find_column(schema: Schema, path: str) -> NestedField | None:
+def find_column(schema: Schema | StructType, path: str) -> NestedField | None:
     """Returns the column at `path`, also inside structs; None without one. Names may contain dots themselves."""
-    return _find(schema.fields, path)
-
-
-def _find(fields: Sequence[NestedField], path: str) -> NestedField | None:
-    for field in fields:
+    for field in schema.fields:
         if field.name == path:
             return field
-    for field in fields:
+    for field in schema.fields:
         if isinstance(field.field_type, StructType) and path.startswith(f"{field.name}."):
-            found = _find(field.field_type.fields, path[len(field.name) + 1 :])
+            found = find_column(field.field_type, path[len(field.name) + 1 :])
             if found is not None:
                 return found
     return None
@@ -172,22 +168,23 @@ def unknown_transform(spec: PartitionSpec, order: SortOrder) -> str:
 
 def partition_terms(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
     """Returns the partition spec in the notation of a pipeline file; a dropped column is given by its id."""
-    return tuple(
-        PartitionTerm(schema.find_column_name(field.source_id) or str(field.source_id), str(field.transform)).text
-        for field in spec.fields
-    )
+    return tuple(_term_of(field, schema).text for field in spec.fields)
 
 
 def sort_terms(order: SortOrder, schema: Schema) -> tuple[str, ...]:
     """Returns the sort order in the notation of a pipeline file."""
     return tuple(
         SortTerm(
-            PartitionTerm(schema.find_column_name(field.source_id) or str(field.source_id), str(field.transform)),
+            _term_of(field, schema),
             field.direction == SortDirection.DESC,
             field.null_order == NullOrder.NULLS_FIRST,
         ).text
         for field in order.fields
     )
+
+
+def _term_of(field: PartitionField | SortField, schema: Schema) -> PartitionTerm:
+    return PartitionTerm(schema.find_column_name(field.source_id) or str(field.source_id), str(field.transform))
 
 
 def _names(terms: Sequence[PartitionTerm], schema: Schema, reserved: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -24,7 +24,7 @@ from frazil.catalog.layout import (
     spec_change,
     spec_of,
 )
-from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
+from frazil.catalog.port import NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
 from frazil.catalog.progress import (
     COMMIT_ID,
     REPLAY_ID,
@@ -52,13 +52,11 @@ _NEWEST_FORMAT = 3
 class MemorySnapshot:
     """One snapshot."""
 
-    #: Its id.
     id: int
     #: The id of its parent; None without one.
     parent: int | None
     #: The data files that it added.
     files: tuple[DataFile, ...]
-    #: Its summary.
     summary: Mapping[str, str]
     #: Paths of the data files that it removed.
     removed: frozenset[str] = frozenset()
@@ -87,6 +85,16 @@ class _Table:
             at = self.snapshots[at].parent
         return line
 
+    def ancestors(self) -> list[MemorySnapshot]:
+        """Returns the main branch, the newest snapshot first, as far as it is not expired."""
+        return list(takewhile(lambda snapshot: snapshot.id not in self.expired, self.line()))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the main branch begins with an expired snapshot."""
+        line = self.ancestors()
+        return bool(line) and line[-1].parent is not None
+
     def number_rows(self, files: Iterable[DataFile]) -> Iterator[DataFile]:
         """Yields the files as committed: in format version 3 with the id of their first row."""
         for file in files:
@@ -96,7 +104,7 @@ class _Table:
 
 
 class MemoryCatalog:
-    """Tables under the folder `root`."""
+    """Implements the port `Catalog` with tables under the folder `root`."""
 
     def __init__(self, root: Path, pipeline: str) -> None:
         self._root = root
@@ -116,19 +124,17 @@ class MemoryCatalog:
         return other
 
     def load(self, table: str) -> TableState | None:
-        """See the port."""
         found = self._tables.get(table)
         if found is None:
             return None
         read_schema(found.state.schema.model_dump_json(), table)
         progress = self._progress(found)
-        lost = progress.snapshot_id is None and self._pipeline in found.adopted_by and self._is_cut(found)
+        lost = progress.snapshot_id is None and self._pipeline in found.adopted_by and found.is_cut
         prefix = key(self._pipeline, "")
         marks = {n.removeprefix(prefix): v for n, v in found.state.properties.items() if n.startswith(prefix)}
         return replace(found.state, progress=progress, history_lost=lost, head_id=found.head, marks=marks)
 
     def size(self, table: str) -> TableSize:
-        """See the port."""
         files = self.data_files(table)
         rows, size = sum(f.record_count for f in files), sum(f.size_bytes for f in files)
         found = self._there(table)
@@ -143,7 +149,6 @@ class MemoryCatalog:
         format_version: int,
         layout: Layout = UNARRANGED,
     ) -> TableState:
-        """See the port."""
         with self._lock:
             if table not in self._tables:
                 location = str(self._root / table)
@@ -156,12 +161,14 @@ class MemoryCatalog:
                 )
                 state = replace(state, partition_spec=spec.model_dump_json(), sort_order=order.model_dump_json())
                 self._tables[table] = _Table(state, adopted_by={self._pipeline}, specs=[spec])
+        return self._loaded(table)
+
+    def _loaded(self, table: str) -> TableState:
         loaded = self.load(table)
         assert loaded is not None
         return loaded
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
-        """See the port."""
         with self._lock:
             found = self._there(table)
             wanted = change(found.state.schema)
@@ -169,12 +176,9 @@ class MemoryCatalog:
             if wanted != found.state.schema:
                 number = found.state.schema.schema_id + 1
                 found.state = replace(found.state, schema=_numbered(wanted, number))
-        loaded = self.load(table)
-        assert loaded is not None
-        return loaded
+        return self._loaded(table)
 
     def arrange(self, table: str, layout: Layout) -> TableState:
-        """See the port."""
         with self._lock:
             found = self._there(table)
             state = found.state
@@ -182,15 +186,10 @@ class MemoryCatalog:
                 hit("layout.before")
                 found.state = _rearranged(state, layout)
                 found.specs.append(found.state.partitioning)
-        loaded = self.load(table)
-        assert loaded is not None
-        return loaded
+        return self._loaded(table)
 
     def commit(self, commit: Commit) -> Progress:
-        """See the port."""
-        with self._lock:
-            found = self._there(commit.table)
-            loss = self._lost_question()
+        with self._committing(commit.table) as found:
             newest = self._progress(found)
             if newest.commit_id != commit.expected.commit_id:
                 landed = self._landed(found, commit)
@@ -199,9 +198,10 @@ class MemoryCatalog:
                 raise ConflictError("the table's progress has changed since this batch was planned", where=commit.table)
             if commit.shape not in (None, found.state.shape):
                 raise ConflictError("the table's shape was changed after this batch was planned", where=commit.table)
-            number = self._commit(found, commit)
+            if commit.delta is not None:
+                self._check_delta(found, commit.table, commit.delta)
+            number = self._add(found, commit.files, to_summary(self._pipeline, commit.progress), commit.delta)
             found.adopted_by.add(self._pipeline)
-            _lose_outcome(loss)
         return replace(commit.progress, snapshot_id=number)
 
     def _landed(self, found: _Table, commit: Commit) -> Progress | None:
@@ -209,32 +209,15 @@ class MemoryCatalog:
 
         Raises: UnavailableError where the snapshots that show it have been expired.
         """
-        for snapshot in self._ancestors(found):
+        for snapshot in found.ancestors():
             progress = from_summary(self._pipeline, snapshot.summary, snapshot.id)
             if progress is not None and progress.commit_id == commit.progress.commit_id:
                 return progress
             if snapshot.id <= (commit.expected.snapshot_id or 0):
                 return None
-        if self._is_cut(found):
+        if found.is_cut:
             raise UnavailableError("the snapshots that show whether the commit landed were expired", where=commit.table)
         return None
-
-    def _commit(self, found: _Table, commit: Commit) -> int:
-        delta, summary = commit.delta, to_summary(self._pipeline, commit.progress)
-        if delta is None:
-            return self._add(found, commit.files, summary)
-        self._check_delta(found, commit.table, delta)
-        return self._add_delta(found, commit.files, delta, summary)
-
-    def _add_delta(
-        self, found: _Table, files: tuple[DataFile, ...], delta: RowDelta, summary: Mapping[str, str]
-    ) -> int:
-        removed = frozenset(file.path for file in delta.removed)
-        number = self._add(found, files, summary, removed)
-        found.snapshots[number] = replace(
-            found.snapshots[number], deletes=delta.deletes, replaced=frozenset(delta.replaced)
-        )
-        return number
 
     def _check_delta(self, found: _Table, table: str, delta: RowDelta) -> None:
         """Checks that the table is unchanged since the snapshot that the delta was made for, and has the rows and files
@@ -244,7 +227,7 @@ class MemoryCatalog:
         """
         if found.state.format_version >= _NEWEST_FORMAT and any(one.kind == "positions" for one in delta.deletes):
             raise NotSent("a table of format 3 takes deletion vectors alone", where=table)
-        for snapshot in self._ancestors(found):
+        for snapshot in found.ancestors():
             if snapshot.id == delta.read_at:
                 break
             if snapshot.files or snapshot.removed or snapshot.deletes:
@@ -263,21 +246,10 @@ class MemoryCatalog:
         return nullcontext()
 
     def scan(self, table: str) -> Scan:
-        """See the port."""
         found = self._there(table)
         return Scan(found.head, tuple(_live_files(found.line())))
 
-    def files(self, table: str) -> list[StoredFile]:
-        """See the port."""
-        live = _live_files(self._there(table).line())
-        deleted = {file.path for file in live if file.deletes}
-        return [
-            StoredFile(file.path, file.record_count, file.size_bytes, file.path in deleted)
-            for file in self.data_files(table)
-        ]
-
     def mark(self, table: str, name: str, value: str | None) -> None:
-        """See the port."""
         with self._lock:
             found = self._there(table)
             properties = {n: v for n, v in found.state.properties.items() if n != key(self._pipeline, name)}
@@ -286,14 +258,10 @@ class MemoryCatalog:
             found.state = replace(found.state, properties=properties)
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
-        """See the port."""
         return self._logged(self._there(table), names)
 
     def rewrite(self, rewrite: Rewrite) -> None:
-        """See the port."""
-        with self._lock:
-            found = self._there(rewrite.table)
-            loss = self._lost_question()
+        with self._committing(rewrite.table) as found:
             if is_recorded(self._logged(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
                 return
             there = {file.path for file in _files_of(found.line())}
@@ -302,34 +270,26 @@ class MemoryCatalog:
                 raise ConflictError("the files did not exist when they were read", where=rewrite.table)
             own = {**rewrite.summary, REWRITE_ID: rewrite.id}
             summary = {key(self._pipeline, name): value for name, value in own.items()}
-            self._add(found, rewrite.added, summary, frozenset(rewrite.removed))
-            _lose_outcome(loss)
+            removed = tuple(file for file in _files_of(found.line()) if file.path in rewrite.removed)
+            self._add(found, rewrite.added, summary, RowDelta(None, removed=removed))
 
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
-        """See the port."""
-        with self._lock:
-            found = self._there(table)
-            loss = self._lost_question()
+        with self._committing(table) as found:
             has_landed = is_recorded(self._logged(found, (name,)), name, value, since)
             if has_landed is None:
                 raise UnavailableError("the table's history is gone", where=table)
             if not has_landed:
-                self._add(found, tuple(files), {key(self._pipeline, name): value})
-            _lose_outcome(loss)
+                self._add(found, files, {key(self._pipeline, name): value})
 
     def replace_once(self, replacement: Replacement) -> None:
-        """See the port."""
         made, table = replacement, replacement.table
-        with self._lock:
-            found = self._there(table)
-            loss = self._lost_question()
+        with self._committing(table) as found:
             history = self._logged(found, (REPLAY_ID, COMMIT_ID))
             if not is_unmoved(history, made.since, made.expected.commit_id):
                 raise ConflictError("the table is not as it was when its rows were looked up", where=table)
             self._check_delta(found, table, made.delta)
             own = {**made.summary, REPLAY_ID: made.id}
-            self._add_delta(found, made.files, made.delta, {key(self._pipeline, n): v for n, v in own.items()})
-            _lose_outcome(loss)
+            self._add(found, made.files, {key(self._pipeline, n): v for n, v in own.items()}, made.delta)
 
     def _there(self, table: str) -> _Table:
         found = self._tables.get(table)
@@ -337,35 +297,40 @@ class MemoryCatalog:
             raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=table)
         return found
 
-    def _lost_question(self) -> str:
-        """Returns the fault of this commit.
+    @contextmanager
+    def _committing(self, table: str) -> Iterator[_Table]:
+        """Makes the block one commit to the table, with the next fault.
 
-        Raises: UnavailableError for a request that never arrives.
+        Raises: UnavailableError for a request that never arrives, or an outcome that is unknown.
         """
-        loss = self.losses.pop(0) if self.losses else ""
-        if loss == "question":
-            raise UnavailableError("the catalog does not answer")
-        return loss
+        with self._lock:
+            found = self._there(table)
+            loss = self.losses.pop(0) if self.losses else ""
+            if loss == "question":
+                raise UnavailableError("the catalog does not answer")
+            yield found
+            if loss == "outcome":
+                raise UnavailableError("the answer to the commit was lost")
 
     @staticmethod
     def _add(
-        found: _Table, files: tuple[DataFile, ...], summary: Mapping[str, str], removed: frozenset[str] = frozenset()
+        found: _Table, files: Iterable[DataFile], summary: Mapping[str, str], delta: RowDelta | None = None
     ) -> int:
-        number = max(found.snapshots, default=0) + 1
+        number, delta = max(found.snapshots, default=0) + 1, delta or RowDelta(None)
+        removed, replaced = frozenset(file.path for file in delta.removed), frozenset(delta.replaced)
         added = tuple(found.number_rows(files))
-        found.snapshots[number] = MemorySnapshot(number, found.head, added, summary, removed)
+        found.snapshots[number] = MemorySnapshot(number, found.head, added, summary, removed, delta.deletes, replaced)
         found.head = number
         return number
 
     def _logged(self, found: _Table, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
-        line = self._ancestors(found)
+        line = found.ancestors()
         for snapshot in line:
             words = {name: snapshot.summary.get(key(self._pipeline, name)) for name in names}
             is_cut = snapshot is line[-1] and snapshot.parent is not None
             yield LoggedSnapshot(snapshot.id, {name: text for name, text in words.items() if text is not None}, is_cut)
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
-        """See the port."""
         snapshots = self._tables[table].snapshots.values() if table in self._tables else ()
         named = {file.path for snapshot in snapshots for file in snapshot.files}
         named |= {file.path for snapshot in snapshots for file in snapshot.deletes}
@@ -376,7 +341,7 @@ class MemoryCatalog:
 
     def ancestors(self, table: str) -> list[MemorySnapshot]:
         """Returns the snapshots of the main branch, the newest first."""
-        return self._ancestors(self._tables[table])
+        return self._tables[table].ancestors()
 
     def data_files(self, table: str) -> list[DataFile]:
         """Returns the data files of the newest snapshot."""
@@ -415,20 +380,11 @@ class MemoryCatalog:
         """
         with self._lock:
             found = self._tables[table]
-            number = self._add(found, files, summary, removed)
-            found.snapshots[number] = replace(found.snapshots[number], deletes=deletes, replaced=replaced)
-        return number
-
-    @staticmethod
-    def _ancestors(found: _Table) -> list[MemorySnapshot]:
-        return list(takewhile(lambda snapshot: snapshot.id not in found.expired, found.line()))
-
-    def _is_cut(self, found: _Table) -> bool:
-        line = self._ancestors(found)
-        return bool(line) and line[-1].parent is not None
+            gone = tuple(file for file in _files_of(found.line()) if file.path in removed)
+            return self._add(found, files, summary, RowDelta(None, deletes, tuple(replaced), gone))
 
     def _progress(self, found: _Table) -> Progress:
-        for snapshot in self._ancestors(found):
+        for snapshot in found.ancestors():
             progress = from_summary(self._pipeline, snapshot.summary, snapshot.id)
             if progress is not None:
                 return progress
@@ -460,11 +416,6 @@ def _live_files(line: Sequence[MemorySnapshot]) -> list[LiveFile]:
         LiveFile(file.path, file.record_count, file.content, tuple(of_file.get(file.path, ())))
         for file in reversed(_files_of(line))
     ]
-
-
-def _lose_outcome(loss: str) -> None:
-    if loss == "outcome":
-        raise UnavailableError("the answer to the commit was lost")
 
 
 def _rearranged(state: TableState, layout: Layout) -> TableState:

@@ -30,7 +30,6 @@ class TableState:
     schema: Schema
     #: The root folder of the table.
     location: str
-    #: All table properties.
     properties: Mapping[str, str]
     #: Iceberg's format version: 1, 2 or 3.
     format_version: int
@@ -99,24 +98,9 @@ class TableSize:
 
 
 @dataclass(frozen=True)
-class StoredFile:
-    """A data file of the current snapshot."""
-
-    #: Its path.
-    path: str
-    #: The number of its rows.
-    record_count: int
-    #: Its size.
-    size_bytes: int
-    #: Whether delete files apply to it.
-    has_deletes: bool = False
-
-
-@dataclass(frozen=True)
 class Rewrite:
     """A commit that replaces data files of a table by others."""
 
-    #: The table.
     table: str
     #: The snapshot in which the caller read the files `removed`.
     read_at: int
@@ -134,7 +118,6 @@ class Rewrite:
 class Replacement:
     """A commit of replayed dead letters that replaces rows and leaves the progress unchanged."""
 
-    #: The table.
     table: str
     #: Data files with the new rows.
     files: tuple[DataFile, ...]
@@ -220,9 +203,6 @@ class Catalog(Protocol):
         """Returns a context that excludes other threads of this process from the table: a batch that looks up rows and
         deletes them, and maintenance that replaces the files that were searched.
         """
-
-    def files(self, table: str) -> list[StoredFile]:
-        """Returns the data files of the newest snapshot of a loaded table."""
 
     def mark(self, table: str, name: str, value: str | None) -> None:
         """Sets one of this pipeline's own properties of a loaded table, or removes it where `value` is None."""

@@ -8,19 +8,18 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from frazil.types import (
-    DataFile,
-    LastDelete,
-    PendingDeadLetters,
-    Progress,
-    Watermark,
-    as_json,
-    dump_offsets,
-    load_offsets,
-)
+from pydantic import TypeAdapter
+
+from frazil.types import LastDelete, PendingDeadLetters, Progress, Watermark, as_json, dump_offsets, load_offsets
 
 COMMITTED_AT = "committed-at"
 """Summary key of a snapshot that repeats progress: when that progress was first committed, in milliseconds."""
+
+
+_SKIPPED = TypeAdapter(dict[str, dict[int, tuple[int, int]]])
+_PLACES = TypeAdapter(dict[str, dict[int, str]])
+_LAST_DELETES = TypeAdapter(dict[str, dict[int, tuple[int, str]]])
+_DEAD_LETTERS = TypeAdapter(PendingDeadLetters)
 
 
 def key(pipeline: str, name: str) -> str:
@@ -67,6 +66,7 @@ def from_summary(
     offsets = summary.get(key(pipeline, "offsets"))
     if offsets is None:
         return None
+    dead_letters = summary.get(key(pipeline, "dead-letters"))
     mark, first_ms = summary.get(key(pipeline, "watermark")), summary.get(key(pipeline, COMMITTED_AT))
     return Progress(
         offsets=load_offsets(offsets),
@@ -78,36 +78,17 @@ def from_summary(
         watermark=Watermark(
             load_offsets(summary.get(key(pipeline, "watermarks"), "{}")), None if mark is None else int(mark)
         ),
-        skipped=_load_skipped(summary.get(key(pipeline, "skipped"), "{}")),
+        skipped=_SKIPPED.validate_json(summary.get(key(pipeline, "skipped"), "{}")),
         schemas=tuple(filter(None, summary.get(key(pipeline, "schemas"), "").split(","))),
         bad_skipped=int(summary.get(key(pipeline, "bad-skipped"), "0")),
         ignored_records=json.loads(summary.get(key(pipeline, "ignored-records"), "{}")),
-        dead_letters=_load_dead_letters(summary.get(key(pipeline, "dead-letters"))),
-        places=_load_places(summary.get(key(pipeline, "source-positions"), "{}")),
+        dead_letters=None if dead_letters is None else _DEAD_LETTERS.validate_json(dead_letters),
+        places=_PLACES.validate_json(summary.get(key(pipeline, "source-positions"), "{}")),
         emptied=summary.get(key(pipeline, "last-truncate"), ""),
         last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )
-
-
-def _load_dead_letters(text: str | None) -> PendingDeadLetters | None:
-    if text is None:
-        return None
-    parsed = json.loads(text)
-    since = {topic: {int(p): offset for p, offset in ps.items()} for topic, ps in parsed["since"].items()}
-    files = tuple(DataFile(**file) for file in parsed["files"])
-    return PendingDeadLetters(parsed["table"], files, since, parsed.get("topic", ""))
-
-
-def _load_places(text: str) -> dict[str, dict[int, str]]:
-    parsed: dict[str, dict[str, str]] = json.loads(text)
-    return {topic: {int(p): place for p, place in ps.items()} for topic, ps in parsed.items()}
-
-
-def _load_skipped(text: str) -> dict[str, dict[int, tuple[int, int]]]:
-    parsed: dict[str, dict[str, list[int]]] = json.loads(text)
-    return {topic: {int(p): (start, end) for p, (start, end) in ps.items()} for topic, ps in parsed.items()}
 
 
 def _dump_last_deletes(last_deletes: Iterable[LastDelete]) -> str:
@@ -118,8 +99,8 @@ def _dump_last_deletes(last_deletes: Iterable[LastDelete]) -> str:
 
 
 def _load_last_deletes(text: str) -> tuple[LastDelete, ...]:
-    parsed: dict[str, dict[str, tuple[int, str]]] = json.loads(text)
-    return tuple(LastDelete(topic, int(p), *last) for topic, ps in parsed.items() for p, last in ps.items())
+    topics = _LAST_DELETES.validate_json(text)
+    return tuple(LastDelete(topic, p, *last) for topic, partitions in topics.items() for p, last in partitions.items())
 
 
 REPLAY = "replay"
@@ -148,7 +129,6 @@ MAINTENANCE_ID = "maintenance-id"
 class LoggedSnapshot:
     """One snapshot of the main branch."""
 
-    #: Its id.
     snapshot_id: int
     #: The values of the requested summary keys of this pipeline, by key without the prefix.
     summary: Mapping[str, str]

@@ -27,7 +27,6 @@ _OF_COLUMNS = (
 class LiveFile:
     """A data file of one snapshot, with the delete files that apply to it."""
 
-    #: Its path.
     path: str
     #: The number of its rows.
     record_count: int

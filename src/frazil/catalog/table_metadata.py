@@ -19,15 +19,10 @@ from frazil.spec.types import parse_type
 from frazil.types import as_json
 
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
-_CARRIED = ("offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark")
-_CARRIED_IF_THERE = (
-    "bad-skipped",
-    "ignored-records",
-    "dead-letters",
-    "source-positions",
-    "last-truncate",
-    "last-deletes",
-)
+_CARRIED = (
+    "offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark",
+    "bad-skipped", "ignored-records", "dead-letters", "source-positions", "last-truncate", "last-deletes",
+)  # fmt: skip
 _Place = tuple[str, int | None]
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 
@@ -36,7 +31,6 @@ _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 class Snapshot:
     """One snapshot."""
 
-    #: Its id.
     id: int
     #: The id of its parent; None without one.
     parent: int | None
@@ -58,7 +52,6 @@ class Snapshot:
 class StoredData:
     """A data file."""
 
-    #: Its size.
     size_bytes: int
     #: The number of its rows.
     record_count: int
@@ -79,7 +72,6 @@ class StoredDeletes:
 
     #: `position`, `vector` or `equality`.
     kind: str
-    #: Its size.
     size_bytes: int
     #: The number of its deletes.
     record_count: int
@@ -91,17 +83,13 @@ class StoredDeletes:
 class TableMetadata:
     """The metadata of a table at one moment."""
 
-    #: The name of the table.
     name: str
-    #: Its UUID.
     uuid: str
     #: Its root folder.
     location: str
-    #: Its format version.
     format_version: int
     #: The size of the metadata as JSON.
     metadata_bytes: int
-    #: The table properties.
     properties: Mapping[str, str]
     #: The snapshots, by id.
     snapshots: Mapping[int, Snapshot]
@@ -213,18 +201,25 @@ def carried_progress(metadata_text: str) -> dict[str, str]:
     """Returns the newest progress of every pipeline on the main branch as summary entries to be repeated in another
     snapshot; empty where the newest snapshot contains all of it.
     """
+    metadata = json.loads(metadata_text)
     carried: dict[str, str] = {}
-    seen: set[str] = set()
-    line = list(_line(json.loads(metadata_text)))
-    for snapshot in line:
-        summary = snapshot.get("summary", {})
-        for pipeline in _pipelines(summary) - seen:
+    is_behind = False
+    for pipeline, snapshot in _newest_progress(metadata):
+        summary, committed_at = snapshot["summary"], key(pipeline, COMMITTED_AT)
+        names = (key(pipeline, part) for part in _CARRIED)
+        carried |= {name: summary[name] for name in names if name in summary}
+        carried[committed_at] = summary.get(committed_at, str(snapshot["timestamp-ms"]))
+        is_behind = is_behind or snapshot["snapshot-id"] != metadata["current-snapshot-id"]
+    return carried if is_behind else {}
+
+
+def _newest_progress(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields every pipeline with progress on the main branch, and the snapshot with its newest progress."""
+    seen = set[str]()
+    for snapshot in _line(metadata):
+        for pipeline in _pipelines(snapshot.get("summary", {})) - seen:
             seen.add(pipeline)
-            names = (key(pipeline, part) for part in (*_CARRIED, *_CARRIED_IF_THERE))
-            carried |= {name: summary[name] for name in names if name in summary}
-            first = key(pipeline, COMMITTED_AT)
-            carried[first] = summary.get(first, str(snapshot["timestamp-ms"]))
-    return carried if line and seen - _pipelines(line[0].get("summary", {})) else {}
+            yield pipeline, snapshot
 
 
 def _line(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -241,13 +236,9 @@ def _pipelines(summary: Mapping[str, str]) -> set[str]:
 
 
 def _pending_files(metadata: Mapping[str, Any]) -> Iterator[str]:
-    seen: set[str] = set()
-    for snapshot in _line(metadata):
-        summary = snapshot.get("summary", {})
-        for pipeline in _pipelines(summary) - seen:
-            seen.add(pipeline)
-            dead_letters = json.loads(summary.get(key(pipeline, "dead-letters"), "{}"))
-            yield from (file["path"] for file in dead_letters.get("files", ()))
+    for pipeline, snapshot in _newest_progress(metadata):
+        dead_letters = json.loads(snapshot["summary"].get(key(pipeline, "dead-letters"), "{}"))
+        yield from (file["path"] for file in dead_letters.get("files", ()))
 
 
 def _snapshot(document: Mapping[str, Any]) -> Snapshot:

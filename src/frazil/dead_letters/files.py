@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil.catalog.port import StoredFile
+from frazil.catalog.scans import LiveFile
 from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS, reason_columns
 from frazil.decode.columns import Mismatch
 from frazil.errors import UnavailableError
@@ -53,13 +53,13 @@ class ReplayResult:
     remaining: int = 0
 
 
-def pieces(dead_letters: TableTarget, file: StoredFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+def pieces(dead_letters: TableTarget, file: LiveFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """Yields the dead letters of one file, one row group at a time, with all columns of the dead-letter table or with
     `columns`.
 
     Raises: TableStopped for a file of which another engine has deleted rows without rewriting it.
     """
-    if file.has_deletes:
+    if file.deletes:
         raise TableStopped(
             "another engine deleted rows of the dead-letter table with delete files",
             "rewrite the data files of the dead-letter table there, so that no delete file remains, or use `frazil"

@@ -7,14 +7,15 @@ dead letters to be removed. Until both are done, the dead-letter table has a pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
+from frazil.catalog.port import Catalog, Rewrite, TableState
 from frazil.catalog.progress import (
     OPEN_REPLAY,
     REMOVED,
@@ -24,6 +25,7 @@ from frazil.catalog.progress import (
     has_uncommitted_dead_letters,
     is_recorded,
 )
+from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
 from frazil.dead_letters.files import Place, abandoning, pieces, places_of, write_some
 from frazil.errors import ConflictError
@@ -237,7 +239,7 @@ def _places(dead_letters: TableTarget, removal: RemovedDeadLetters, paths: Itera
     found: set[Place] = set()
     try:
         for path in paths:
-            for rows in pieces(dead_letters, StoredFile(path, 0, 0), ("topic", "partition", "offset")):
+            for rows in pieces(dead_letters, LiveFile(path, 0, ""), ("topic", "partition", "offset")):
                 found.update(places_of(rows))
     except FileNotFoundError:
         raise _removal_unknown(dead_letters.name, removal.id) from None
@@ -248,7 +250,7 @@ def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], replay_id:
     target, removed = plain_target(state), []
     writer = FileWriter(target)
     with abandoning(writer):
-        for file in catalog.files(state.name):
+        for file in catalog.scan(state.name).files:
             batches = list(pieces(target, file))
             masks = [pa.array([place in gone for place in places_of(rows)], pa.bool_()) for rows in batches]
             if any(mask.true_count for mask in masks):
@@ -256,13 +258,27 @@ def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], replay_id:
                 for rows, mask in zip(batches, masks, strict=True):
                     write_some(writer, rows.filter(pa.compute.invert(mask)))
         added = tuple(writer.finish())
-    if not removed:
-        return
-    assert state.head_id is not None
+    if removed:
+        replace_files(catalog, state, replay_id, tuple(removed), added)
+
+
+def replace_files(
+    catalog: Catalog,
+    dead_letters: TableState,
+    replay_id: str,
+    removed: tuple[str, ...],
+    added: tuple[DataFile, ...],
+    summary: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Replaces files of the dead-letter table as it was read. summary: further entries of the snapshot's summary.
+
+    Raises: ConflictError, after `added` was deleted; otherwise as the catalog.
+    """
+    assert dead_letters.head_id is not None
     try:
-        catalog.rewrite(Rewrite(state.name, state.head_id, replay_id, tuple(removed), added))
+        catalog.rewrite(Rewrite(dead_letters.name, dead_letters.head_id, replay_id, removed, added, summary))
     except ConflictError:
-        catalog.delete_files(state.name, [file.path for file in added])
+        catalog.delete_files(dead_letters.name, [file.path for file in added])
         raise
 
 

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
+from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.progress import REPLAY
+from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
 from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import (
@@ -36,6 +37,7 @@ from frazil.dead_letters.pending import (
     commit_pending,
     has_open_replays,
     mark_replay,
+    replace_files,
     settle_replays,
 )
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
@@ -164,19 +166,19 @@ class Replayer:
         self._replace(table, dead_letters, written, new_id(), {})
         return dropped
 
-    def _touched(self, dead_letters: TableState, selection: Selection) -> list[StoredFile]:
+    def _touched(self, dead_letters: TableState, selection: Selection) -> list[LiveFile]:
         """Returns the files with selected dead letters."""
         if dead_letters.head_id is None:
             return []
         target = plain_target(dead_letters)
         columns = list(vars(selection))
-        files = self._catalog.files(dead_letters.name)
+        files = self._catalog.scan(dead_letters.name).files
         return [file for file in files if any(pc.any(selection.of(r)).as_py() for r in pieces(target, file, columns))]
 
     # ---- writing
 
     def _write(
-        self, table: Table, dead_letters: TableState, files: Sequence[StoredFile], selection: Selection
+        self, table: Table, dead_letters: TableState, files: Sequence[LiveFile], selection: Selection
     ) -> _Written:
         """Writes the rows and the remaining dead letters, after schemas and columns that they need are there."""
         for _ in range(_ROUNDS):
@@ -209,7 +211,8 @@ class Replayer:
             pending = PendingReplay(new_id(), table.name, state.uuid, state.head_id, written.rows)
             mark_replay(self._catalog, dead_letters, pending)
         except FrazilError:
-            self._delete(table.name, dead_letters.name, written)
+            self._catalog.delete_files(table.name, [file.path for file in written.rows])
+            self._catalog.delete_files(dead_letters.name, [file.path for file in written.dead_letters])
             raise
         hit("replay.marked")
         try:
@@ -227,18 +230,11 @@ class Replayer:
         self, table: Table, dead_letters: TableState, written: _Written, name: str, summary: Mapping[str, str]
     ) -> None:
         """Commits the removal of dead letters from their table, with those that remain."""
-        assert dead_letters.head_id is not None
-        rewrite = Rewrite(dead_letters.name, dead_letters.head_id, name, written.removed, written.dead_letters, summary)
         try:
-            self._catalog.rewrite(rewrite)
+            replace_files(self._catalog, dead_letters, name, written.removed, written.dead_letters, summary)
         except ConflictError:
-            self._delete(table.name, dead_letters.name, written)
+            self._catalog.delete_files(table.name, [file.path for file in written.rows])
             raise
-
-    def _delete(self, table: str, dead_letters: str, written: _Written) -> None:
-        """Deletes files that no commit can name any more."""
-        self._catalog.delete_files(table, [file.path for file in written.rows])
-        self._catalog.delete_files(dead_letters, [file.path for file in written.dead_letters])
 
 
 class _Attempt:

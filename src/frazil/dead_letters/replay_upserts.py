@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.catalog.port import Catalog, Replacement, Rewrite, StoredFile, TableState
+from frazil.catalog.port import Catalog, Replacement, TableState
 from frazil.catalog.progress import COMMIT_ID, REMOVED, REPLAY_ID, is_unmoved
+from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
 from frazil.dead_letters.changes import NOT_KNOWN, Draft, HistoryQuery, NewerChanges, TopicReaders
 from frazil.dead_letters.files import (
@@ -29,7 +30,13 @@ from frazil.dead_letters.files import (
     with_new_reason,
     write_some,
 )
-from frazil.dead_letters.pending import RemovedDeadLetters, clear_mark, mark_removal, remove_dead_letters
+from frazil.dead_letters.pending import (
+    RemovedDeadLetters,
+    clear_mark,
+    mark_removal,
+    remove_dead_letters,
+    replace_files,
+)
 from frazil.dead_letters.requirements import CRASHES, fetch_schemas, meet, split_crashing
 from frazil.dead_letters.superseded import (
     APPLY,
@@ -73,8 +80,7 @@ class SelectedDeadLetters:
     #: Their dead-letter table as it was read.
     state: TableState
     #: The files with selected dead letters.
-    files: tuple[StoredFile, ...]
-    #: The selection.
+    files: tuple[LiveFile, ...]
     selection: Selection
     #: The newest snapshot of the upsert table before that; None without one.
     since: int | None
@@ -236,7 +242,7 @@ class _Replacing:
         assert draft.report is not None
         if self._topic_readers is None or not draft.report.changes.touched:
             return None
-        files = self._catalog.files(self._dead_letters.state.name)
+        files = self._catalog.scan(self._dead_letters.state.name).files
         dead_letters, unread = self._places(files), self._places(files, Selection(CRASHES))
         asked = HistoryQuery(draft.topics, draft.latest, draft.stamps, frozenset(dead_letters), frozenset(unread))
         return NewerChanges(self._topic_readers, asked, draft.target, self._fetch)
@@ -251,7 +257,7 @@ class _Replacing:
         if self._dead_letters.selection == Selection():
             return
         target = plain_target(self._dead_letters.state)
-        for file in self._catalog.files(self._dead_letters.state.name):
+        for file in self._catalog.scan(self._dead_letters.state.name).files:
             for rows in pieces(target, file):
                 others = rows.filter(pc.invert(self._dead_letters.selection.of(rows)))
                 readable, _, _ = split_crashing(self._table.target(), others)
@@ -265,7 +271,7 @@ class _Replacing:
         selectors = self._table.spec.topics
         return (selectors[0].literal or "") if len(selectors) == 1 else ""
 
-    def _places(self, files: Iterable[StoredFile], selection: Selection = _ALL) -> set[Place]:
+    def _places(self, files: Iterable[LiveFile], selection: Selection = _ALL) -> set[Place]:
         """Returns the places of the dead letters in these files."""
         target, columns = plain_target(self._dead_letters.state), ("topic", "partition", "offset", "error_class")
         found = (rows.filter(selection.of(rows)) for file in files for rows in pieces(target, file, columns))
@@ -360,13 +366,10 @@ class _Replacing:
         """Commits the dead-letter table alone: dead letters that change nothing are removed, the others get their
         reasons.
         """
-        dead_letters = self._dead_letters
-        assert dead_letters.state.head_id is not None
-        name, read_at = dead_letters.state.name, dead_letters.state.head_id
         try:
-            self._catalog.rewrite(Rewrite(name, read_at, new_id(), dead_letters.paths, attempt.added))
+            replace_files(self._catalog, self._dead_letters.state, new_id(), self._dead_letters.paths, attempt.added)
         except ConflictError:
-            self._give_up(attempt)
+            self._catalog.delete_files(self._table.name, attempt.prepared.paths)
             raise
         self._catalog.delete_files(self._table.name, [*attempt.prepared.paths, *_paths(draft)])
 

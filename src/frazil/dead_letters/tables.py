@@ -16,8 +16,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.catalog.port import Catalog, StoredFile, TableState
+from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.progress import DEAD_LETTERS_MARK, SENT_MARK
+from frazil.catalog.scans import LiveFile
 from frazil.dead_letters.files import Place, pieces, places_of
 from frazil.dead_letters.pending import settle_replays
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
@@ -183,7 +184,7 @@ class DeadLetterTables:
         new = pa.concat_tables([read_dead_letters(target, file.path, _PLACE) for file in files])
         offsets = pc.unique(new["offset"])
         there: set[Place] = set()
-        for known in self._catalog.files(dead_letter_table.name):
+        for known in self._catalog.scan(dead_letter_table.name).files:
             rows = read_dead_letters(target, known.path, _PLACE)
             there.update(places_of(rows.filter(pc.is_in(rows["offset"], value_set=offsets))))
         writer = FileWriter(target)
@@ -208,7 +209,7 @@ def _store_reached(dead_letters: str) -> Iterator[None]:
 
 def read_dead_letters(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:
     """Returns the rows of one file of a dead-letter table, with all its columns or those of these names."""
-    return pa.concat_tables(pieces(target, StoredFile(path, 0, 0), names))
+    return pa.concat_tables(pieces(target, LiveFile(path, 0, ""), names))
 
 
 def _out_records(rows: pa.Table) -> Iterator[OutRecord]:

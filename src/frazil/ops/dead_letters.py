@@ -79,7 +79,7 @@ def classes_of(catalog: Catalog, dead_letters: TableState) -> list[DeadLetterCla
     """Returns the dead letters of a table that was just loaded, by error class, the most frequent class first."""
     found: dict[str, DeadLetterClass] = {}
     target = plain_target(dead_letters)
-    for file in catalog.files(dead_letters.name):
+    for file in catalog.scan(dead_letters.name).files:
         for rows in pieces(target, file, ("error_class", "timestamp", "message", "path")):
             named = _with_micros(rows).set_column(0, "error_class", pc.fill_null(rows["error_class"], ""))
             grouped = named.group_by("error_class", use_threads=False).aggregate(
@@ -98,7 +98,7 @@ def count_dead_letters(catalog: Catalog, dead_letters: TableState, selection: Se
     target = plain_target(dead_letters)
     counts = (
         pc.sum(selection.of(rows)).as_py() or 0
-        for file in catalog.files(dead_letters.name)
+        for file in catalog.scan(dead_letters.name).files
         for rows in pieces(target, file, list(vars(selection)))
     )
     return sum(counts)
@@ -110,7 +110,7 @@ def newest_dead_letters(
     """Returns the newest selected dead letters, by record timestamp, with all columns; timestamps in microseconds."""
     target = plain_target(dead_letters)
     newest = target.arrow_schema.empty_table()
-    for file in catalog.files(dead_letters.name):
+    for file in catalog.scan(dead_letters.name).files:
         for rows in pieces(target, file):
             newest = pa.concat_tables([newest, rows.filter(selection.of(rows))])
             newest = newest.take(pc.sort_indices(newest, _ORDER)[:limit])

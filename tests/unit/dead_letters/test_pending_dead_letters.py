@@ -64,7 +64,7 @@ def test_letters_of_a_table_that_was_rolled_back_are_known_by_their_places_alone
         scene.feed("a", {"x": number}, b"bad")
         scene.catch_up()
     scene.catalog.roll_back("n.a", scene.catalog.ancestors("n.a")[-1].id)
-    there = {file.path for file in scene.catalog.files("n.a__dead_letters")}
+    there = {file.path for file in scene.catalog.scan("n.a__dead_letters").files}
     read, read_dead_letters = list[tuple[str, Sequence[str] | None]](), tables.read_dead_letters
 
     def noted(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:

@@ -14,6 +14,7 @@ import pytest
 
 from frazil import failpoints
 from frazil.catalog.port import Rewrite
+from frazil.catalog.scans import Scan
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.pending import PendingReplay, mark_replay, settle_replays
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, dead_letter_rows
@@ -23,7 +24,7 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec, ValueSpec
 from frazil.testing import MemoryCatalog
-from frazil.types import DataFile
+from frazil.types import DataFile, DeleteFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import METADATA_TYPES
 from frazil.write.write import FileWriter
@@ -226,7 +227,7 @@ def test_dropped_letters_are_gone_and_the_others_are_as_they_were(tmp_path: Path
     assert scene.dead_letters() == [dead_letter for dead_letter in before if dead_letter["offset"] != 3]
     assert scene.replayer.drop(scene.table, ALL) == 2
     assert (scene.dead_letters(), scene.replayer.drop(scene.table, ALL)) == ([], 0)
-    assert scene.catalog.files(LETTERS) == []
+    assert scene.catalog.scan(LETTERS).files == ()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -406,8 +407,10 @@ def test_rows_that_another_engine_deleted_do_not_come_back(tmp_path: Path) -> No
     scene = _narrow(tmp_path)
 
     class Deleted(MemoryCatalog):
-        def files(self, table: str) -> Any:
-            return [replace(file, has_deletes=True) for file in super().files(table)]
+        def scan(self, table: str) -> Scan:
+            found = super().scan(table)
+            deletes = DeleteFile("deletes", "positions", "", 1, "{}")
+            return Scan(found.read_at, tuple(file.with_deletes((deletes,)) for file in found.files))
 
     deleted = Deleted(tmp_path, "p")
     vars(deleted).update(_tables=scene.catalog._tables)

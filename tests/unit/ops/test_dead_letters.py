@@ -47,7 +47,7 @@ def test_letters_of_many_files_are_counted_and_sorted_together(tmp_path: Path) -
         scene.feed({"id": number}, b"{", None, partition=number % 2)
     state = scene.catalog.load(LETTERS)
     assert state is not None
-    assert len(scene.catalog.files(LETTERS)) == 5
+    assert len(scene.catalog.scan(LETTERS).files) == 5
     assert [(one.error_class, one.count) for one in classes_of(scene.catalog, state)] == [
         ("malformed", 5), ("tombstone", 5),
     ]  # fmt: skip

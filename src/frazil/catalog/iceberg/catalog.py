@@ -16,7 +16,7 @@ from typing import Any
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned, stored_files
+from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.java import (
     cause_of,
     is_another_table,
@@ -35,7 +35,7 @@ from frazil.catalog.iceberg.java import (
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
-from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
+from frazil.catalog.port import NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
 from frazil.catalog.progress import (
     COMMIT_ID,
     REPLAY_ID,
@@ -56,21 +56,24 @@ _TRIES = 5
 
 
 class IcebergCatalog:
-    """A catalog in the JVM behind py4j's `gateway`, for one pipeline. `properties` are Iceberg's catalog properties.
-    One Java table object is kept per table and refreshed; the JVM belongs to the caller.
+    """Implements the port `Catalog` on a catalog in the JVM behind py4j's `gateway`, for one pipeline. `properties` are
+    Iceberg's catalog properties. One Java table object is kept per table and refreshed; the JVM belongs to the caller.
     """
 
     def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> None:
-        self._gateway = gateway
+        #: py4j's gateway to the JVM of the catalog.
+        self.gateway = gateway
         self._jvm = jvm = gateway.jvm
-        self._pipeline = pipeline
+        #: The pipeline whose progress is read and written.
+        self.pipeline = pipeline
         self._properties = dict(properties)
         self._tables: dict[str, Any] = {}
         self._adopted: set[str] = set()
         self._files = DataFiles(gateway)
         self.reader = StateReader(gateway, pipeline, self._properties)
         self._states: dict[str, tuple[str, TableState]] = {}
-        self._scans = TableScans(jvm)
+        #: The live files of tables; a Java table of another caller may be asked for under the table's lock.
+        self.scans = TableScans(jvm)
         self._locks: dict[str, AbstractContextManager[object]] = {}
         self._behind: set[str] = set()
         configuration = jvm.org.apache.hadoop.conf.Configuration()
@@ -84,7 +87,6 @@ class IcebergCatalog:
             raise refused_catalog(error, self._properties.get("uri", "")) from None
 
     def load(self, table: str) -> TableState | None:
-        """See the port."""
         try:
             java = self._fresh(table)
             # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not with a
@@ -101,7 +103,6 @@ class IcebergCatalog:
         return known[1]
 
     def size(self, table: str) -> TableSize:
-        """See the port."""
         java = self._tables[table]
         try:
             snapshot = java.currentSnapshot()
@@ -122,15 +123,14 @@ class IcebergCatalog:
         format_version: int,
         layout: Layout = UNARRANGED,
     ) -> TableState:
-        """See the port."""
         identifier = self._identifier(table)
         iceberg = self._jvm.org.apache.iceberg
         java_schema = iceberg.SchemaParser.fromJson(schema.model_dump_json())
         settings = {**properties, "format-version": str(format_version)}
-        settings[key(self._pipeline, "created")] = "true"
+        settings[key(self.pipeline, "created")] = "true"
         spec, order = spec_of(layout.partition_by or (), schema, table), order_of(layout.sort_by or (), schema, table)
         try:
-            make_namespaces(self._gateway, self._catalog, identifier.namespace())
+            make_namespaces(self.gateway, self._catalog, identifier.namespace())
             builder = self._catalog.buildTable(identifier, java_schema).withProperties(settings)
             builder = builder.withPartitionSpec(
                 iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
@@ -146,14 +146,9 @@ class IcebergCatalog:
         return state
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
-        """See the port."""
         made_for = None
         for _ in range(_TRIES):
-            state = self.load(table)
-            if state is None:
-                raise UnavailableError(
-                    "the table no longer exists", remedy="find out who dropped the table", where=table
-                )
+            state = self._existing(table)
             wanted = change(state.schema)
             if wanted == state.schema or state.shape == made_for:
                 return state
@@ -169,6 +164,12 @@ class IcebergCatalog:
                     raise unavailable("the schema cannot be changed", error, table) from None
         raise ConflictError("other writers change the schema faster than Frazil can", where=table)
 
+    def _existing(self, table: str) -> TableState:
+        state = self.load(table)
+        if state is None:
+            raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=table)
+        return state
+
     def _specs(self, table: str) -> Iterator[PartitionSpec]:
         """Yields every partition spec of the table, old ones included."""
         parser = self._jvm.org.apache.iceberg.PartitionSpecParser
@@ -176,13 +177,8 @@ class IcebergCatalog:
             yield PartitionSpec.model_validate_json(str(parser.toJson(spec)))
 
     def arrange(self, table: str, layout: Layout) -> TableState:
-        """See the port."""
         for _ in range(_TRIES):
-            state = self.load(table)
-            if state is None:
-                raise UnavailableError(
-                    "the table no longer exists", remedy="find out who dropped the table", where=table
-                )
+            state = self._existing(table)
             if is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 return state
             hit("layout.before")
@@ -194,15 +190,14 @@ class IcebergCatalog:
         raise ConflictError("other writers change the partition spec faster than Frazil can", where=table)
 
     def commit(self, commit: Commit) -> Progress:
-        """See the port."""
         java = self._tables.get(commit.table)
         if java is None:
             raise InvariantError("commit to a table that was not loaded", where=commit.table)
-        validator = ProgressValidator(self._pipeline, commit, java)
+        validator = ProgressValidator(self.pipeline, commit, java)
         try:
             newest = int(java.operations().current().lastSequenceNumber())
             update = self._update_for(java, commit)
-            for name, value in to_summary(self._pipeline, commit.progress).items():
+            for name, value in to_summary(self.pipeline, commit.progress).items():
                 update.set(name, value)
             update.validateWith(validator)
         except java_errors() as error:
@@ -215,27 +210,22 @@ class IcebergCatalog:
             return self._resolve(commit, error, validator, newest)
         self._adopt(commit.table, java)
         snapshot = java.currentSnapshot()
-        self._scans.note(commit, java)
+        self.scans.note(commit, java)
         return replace(commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis())
 
     def _adopt(self, table: str, java: Any) -> None:
         """Marks a table that another tool created as one that this pipeline commits to, so that expired progress is not
         taken for absent progress.
         """
-        name, known = key(self._pipeline, "created"), self._states.get(table)
+        name, known = key(self.pipeline, "created"), self._states.get(table)
         if known is None or name in known[1].properties or table in self._adopted:
             return
         with suppress(*java_errors()):  # The commit is done; the next one tries again.
             java.updateProperties().set(name, "true").commit()
             self._adopted.add(table)
 
-    def files(self, table: str) -> list[StoredFile]:
-        """See the port."""
-        return stored_files(table, self._tables[table])
-
     def mark(self, table: str, name: str, value: str | None) -> None:
-        """See the port."""
-        full = key(self._pipeline, name)
+        full = key(self.pipeline, name)
         update = self._tables[table].updateProperties()
         try:
             (update.remove(full) if value is None else update.set(full, value)).commit()
@@ -243,15 +233,13 @@ class IcebergCatalog:
             raise unavailable("a property of the table cannot be set", error, table) from None
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
-        """See the port."""
         ancestors = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])
-        return logged_snapshots(self._pipeline, names, ancestors)
+        return logged_snapshots(self.pipeline, names, ancestors)
 
     def rewrite(self, rewrite: Rewrite) -> None:
-        """See the port."""
         java = self._tables[rewrite.table]
         validator = HistoryValidator(
-            self._pipeline, REWRITE_ID, lambda history: is_undisturbed(history, REWRITE_ID, rewrite.read_at)
+            self.pipeline, REWRITE_ID, lambda history: is_undisturbed(history, REWRITE_ID, rewrite.read_at)
         )
         try:
             overwrite = java.newOverwrite().validateFromSnapshot(rewrite.read_at).validateNoConflictingDeletes()
@@ -264,31 +252,29 @@ class IcebergCatalog:
                 raise ConflictError("the files did not exist when they were read", where=rewrite.table)
             self._files.apply((file.content for file in rewrite.added), java, overwrite, "OverwriteFiles.addFile")
             for name, value in {**rewrite.summary, REWRITE_ID: rewrite.id}.items():
-                overwrite.set(key(self._pipeline, name), value)
+                overwrite.set(key(self.pipeline, name), value)
             send(overwrite.validateWith(validator), java)
             hit("replay.rewrite-landed")
         except java_errors(ConnectionError) as error:
             self._check_landed(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
 
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
-        """See the port."""
         java = self._tables[table]
         validator = HistoryValidator(
-            self._pipeline, name, lambda history: is_recorded(history, name, value, since) is False
+            self.pipeline, name, lambda history: is_recorded(history, name, value, since) is False
         )
         try:
             append = java.newAppend()
             self._files.apply((file.content for file in files), java, append, "AppendFiles.appendFile")
-            send(append.set(key(self._pipeline, name), value).validateWith(validator), java)
+            send(append.set(key(self.pipeline, name), value).validateWith(validator), java)
             hit("replay.append-landed")
         except java_errors(ConnectionError) as error:
             self._check_landed(table, error, validator, value, since)
 
     def replace_once(self, replacement: Replacement) -> None:
-        """See the port."""
         made, java = replacement, self._tables[replacement.table]
         validator = HistoryValidator(
-            self._pipeline,
+            self.pipeline,
             REPLAY_ID,
             lambda history: is_unmoved(history, made.since, made.expected.commit_id),
             COMMIT_ID,
@@ -297,13 +283,13 @@ class IcebergCatalog:
         try:
             update = self._update_for(java, commit)
             for name, value in {**made.summary, REPLAY_ID: made.id}.items():
-                update.set(key(self._pipeline, name), value)
+                update.set(key(self.pipeline, name), value)
             send(update.validateWith(validator), java)
             hit("replay.replace-landed")
         except java_errors(ConnectionError) as error:
             self._check_landed(made.table, error, validator, made.id, made.since)
             return
-        self._scans.note(commit, java)
+        self.scans.note(commit, java)
 
     def _check_landed(
         self, table: str, error: Exception, validator: HistoryValidator, value: str, since: int | None
@@ -322,7 +308,6 @@ class IcebergCatalog:
         raise unavailable("the commit failed", error, table) from None
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
-        """See the port."""
         if table not in self._tables:
             return
         store = self._tables[table].io()
@@ -340,31 +325,22 @@ class IcebergCatalog:
         return append
 
     def scan(self, table: str) -> Scan:
-        """See the port."""
         if table in self._behind:
             try:
                 self._fresh(table)
             except java_errors() as error:
                 raise unavailable("the table cannot be loaded", error, table) from None
             self._behind.discard(table)
-        return self._scans.scan(table, self._tables[table])
+        return self.scans.scan(table, self._tables[table])
 
     def lock(self, table: str) -> AbstractContextManager[object]:
-        """See the port."""
         return self._locks.setdefault(table, threading.RLock())
-
-    def scan_of(self, table: str, java: Any) -> Scan:
-        """Returns the files of a Java table of the caller, which holds the table's lock.
-
-        Raises: UnavailableError as `scan`.
-        """
-        return self._scans.scan(table, java)
 
     def note_rewrite(self, commit: Commit, java: Any) -> None:
         """Records that maintenance, which holds the table's lock, has made the newest snapshot of `java`: the files of
         `commit` were added and removed.
         """
-        self._scans.note(commit, java)
+        self.scans.note(commit, java)
         self._behind.add(commit.table)
 
     def _resolve(self, commit: Commit, error: Exception, validator: ProgressValidator, newest: int) -> Progress:
@@ -414,7 +390,7 @@ class IcebergCatalog:
         java = self._tables[commit.table]
         snapshot = java.currentSnapshot()
         while snapshot is not None:
-            found = snapshot.summary().get(key(self._pipeline, "commit-id"))
+            found = snapshot.summary().get(key(self.pipeline, "commit-id"))
             if found == commit.progress.commit_id:
                 return self.reader.progress_of(snapshot)
             is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format version 1 have no sequence numbers.
@@ -427,23 +403,9 @@ class IcebergCatalog:
                 )
         return None
 
-    @property
-    def gateway(self) -> Any:
-        """py4j's gateway to the JVM of the catalog."""
-        return self._gateway
-
-    @property
-    def pipeline(self) -> str:
-        """The pipeline whose progress is read and written."""
-        return self._pipeline
-
     def java_table(self, table: str) -> Any:
         """Returns a Java table, fresh from the catalog, that belongs to the caller."""
         return self._catalog.loadTable(self._identifier(table))
-
-    def java_strings(self, summary: Sequence[str]) -> Any:
-        """Returns a Java array of strings."""
-        return strings(self._gateway, summary)
 
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)
@@ -469,4 +431,4 @@ class IcebergCatalog:
     def _identifier(self, table: str) -> Any:
         *namespace, name = table.split(".")
         java = self._jvm.org.apache.iceberg.catalog
-        return java.TableIdentifier.of(java.Namespace.of(strings(self._gateway, namespace)), name)
+        return java.TableIdentifier.of(java.Namespace.of(strings(self.gateway, namespace)), name)

@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.java import each
+from frazil.catalog.iceberg.java import array_of, each, make_hidden
 from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.iceberg.rewriters import is_readable_by_spark, open_merger, rewrite_records, worth_rewriting
 from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
 from frazil.catalog.table_metadata import partition_text
+from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 
@@ -43,16 +43,6 @@ _NO_ORDER = 0
 """Iceberg's id of the empty sort order."""
 
 
-@dataclass(frozen=True)
-class _Order:
-    """The order of rows in rewritten files."""
-
-    #: The columns as Spark names them, and whether descending.
-    columns: Sequence[tuple[str, bool]]
-    #: Whether it differs from the table's own order.
-    is_other: bool = False
-
-
 def compact_table(
     spark: SparkSession,
     catalog: IcebergCatalog,
@@ -66,7 +56,8 @@ def compact_table(
 
     Raises: what the JVM raises where a group cannot be rewritten.
     """
-    jvm, java = catalog.gateway.jvm, catalog.java_table(table)
+    gateway, java = catalog.gateway, catalog.java_table(table)
+    jvm = gateway.jvm
     seen_as = _seen_as(jvm, java, with_no_order=bool(compaction.zorder))
     options, is_readable = dict(compaction.options), is_readable_by_spark(jvm, java)
     is_chosen_here = compaction.partitions is not None or not is_readable
@@ -75,10 +66,10 @@ def compact_table(
     if compaction.partitions is not None:
         planned = _of_partitions(jvm, java, planned, compaction.partitions)
     if is_readable:
-        rewrite_group = _group_rewriter(spark, jvm, java, seen_as, compaction)
+        rewrite_group = _group_rewriter(spark, gateway, java, seen_as, compaction)
     else:
-        rewrite_group = partial(rewrite_records, catalog.gateway, java)
-        planned = worth_rewriting(catalog.gateway, java, planned)
+        rewrite_group = partial(rewrite_records, gateway, java)
+        planned = worth_rewriting(gateway, java, planned)
     planned = _up_to(planned, most)
     merger = None
     if merge_of is not None and not (compaction.sort or compaction.zorder):
@@ -106,7 +97,8 @@ def _seen_as(jvm: Any, java: Any, *, with_no_order: bool) -> Any:
     with an order of its own and lacks it.
     """
     lacks_none = with_no_order and _NO_ORDER not in java.sortOrders()
-    if not _reserved_in(java) and not lacks_none:
+    has_reserved = any(str(field.name()) in RESERVED for field in each(java.schema().columns()))
+    if not has_reserved and not lacks_none:
         return java
     iceberg = jvm.org.apache.iceberg
     metadata = java.operations().current()
@@ -122,16 +114,10 @@ def _seen_as(jvm: Any, java: Any, *, with_no_order: bool) -> Any:
     return iceberg.BaseTable(operations, java.name())
 
 
-def _reserved_in(java: Any) -> list[str]:
-    return [name for field in each(java.schema().columns()) if (name := str(field.name())) in RESERVED]
-
-
 def _planned(jvm: Any, table: Any, options: Mapping[str, str]) -> Iterator[Any]:
     planner = jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table)
     planner.init(dict(options))
-    groups = planner.plan().groups().iterator()
-    while groups.hasNext():
-        yield groups.next()
+    return each(planner.plan().groups())
 
 
 def _of_partitions(jvm: Any, java: Any, groups: Iterator[Any], partitions: Set[str]) -> Iterator[Any]:
@@ -167,32 +153,27 @@ def _lots(groups: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _group_rewriter(
-    spark: SparkSession, jvm: Any, java: Any, seen_as: Any, compaction: Compaction
+    spark: SparkSession, gateway: Any, java: Any, seen_as: Any, compaction: Compaction
 ) -> Callable[[Any], Any]:
     """Returns the function that writes the files of a group and returns them."""
     zorder = _z_columns(java, compaction.zorder)
     if zorder:
-        return _z_rewriter(spark, jvm, seen_as, zorder)
+        return _z_rewriter(spark, gateway, seen_as, zorder)
     asked = _columns(java, compaction.sort)
-    return partial(_rewrite, spark, jvm, seen_as, _Order(asked or _own_order(java), is_other=bool(asked)))
+    return partial(_rewrite, spark, gateway, seen_as, asked or _own_order(java), bool(asked))
 
 
-def _z_rewriter(spark: SparkSession, jvm: Any, table: Any, columns: Sequence[str]) -> Callable[[Any], Any]:
+def _z_rewriter(spark: SparkSession, gateway: Any, table: Any, columns: Sequence[str]) -> Callable[[Any], Any]:
     """Returns a function that runs Iceberg's Z-order writer alone: Iceberg's action for the whole table deletes the
     files of a commit whose response was lost, though they may be in the table. The class is not public.
     """
     session: Any = spark
-    names = jvm.java.util.ArrayList()
+    names = gateway.jvm.java.util.ArrayList()
     for name in columns:
         names.append(name)
-    arguments = session.sparkContext._gateway.new_array(jvm.java.lang.Object, 3)
-    arguments[0], arguments[1], arguments[2] = session._jsparkSession, table, names
-    kind = jvm.java.lang.Class.forName(_Z_RUNNER, True, table.getClass().getClassLoader())
-    (constructor,) = kind.getDeclaredConstructors()
-    constructor.setAccessible(True)
-    runner = constructor.newInstance(arguments)
-    runner.init(jvm.java.util.HashMap())
-    return lambda group: runner.rewrite(_within(jvm, group, _cores(spark)))
+    runner = make_hidden(gateway, table, _Z_RUNNER, session._jsparkSession, table, names)
+    runner.init(gateway.jvm.java.util.HashMap())
+    return lambda group: runner.rewrite(_within(gateway.jvm, group, _cores(spark)))
 
 
 def _within(jvm: Any, group: Any, cores: int) -> Any:
@@ -219,21 +200,23 @@ def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
     return found
 
 
-def _table_cache(spark: SparkSession, jvm: Any) -> Any:
+def _table_cache(gateway: Any) -> Any:
     """Returns Iceberg's cache of tables for Spark. Its class has a static `get()` and an instance's `get(String)`; py4j
     takes the one that the JVM lists first, which depends on the class archive.
     """
-    new_array = cast(Any, spark.sparkContext)._gateway.new_array
-    of_class = jvm.java.lang.Class.forName("org.apache.iceberg.spark.SparkTableCache")
-    no_types, no_values = new_array(jvm.java.lang.Class, 0), new_array(jvm.java.lang.Object, 0)
-    return of_class.getMethod("get", no_types).invoke(None, no_values)
+    lang = gateway.jvm.java.lang
+    of_class = lang.Class.forName("org.apache.iceberg.spark.SparkTableCache")
+    return of_class.getMethod("get", array_of(gateway, lang.Class)).invoke(None, array_of(gateway, lang.Object))
 
 
-def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: Any) -> Any:
-    """Returns the files that one group becomes, uncommitted."""
-    own = jvm.org.apache.iceberg.spark
-    name = str(jvm.java.util.UUID.randomUUID())
-    cache, tasks, results = _table_cache(spark, jvm), own.ScanTaskSetManager.get(), own.FileRewriteCoordinator.get()
+def _rewrite(
+    spark: SparkSession, gateway: Any, table: Any, order: Sequence[tuple[str, bool]], is_other_order: bool, group: Any
+) -> Any:
+    """Returns the files that one group becomes, uncommitted. order: the columns as Spark names them, and whether
+    descending. is_other_order: whether it is not the table's own.
+    """
+    jvm, own, name = gateway.jvm, gateway.jvm.org.apache.iceberg.spark, new_id()
+    cache, tasks, results = _table_cache(gateway), own.ScanTaskSetManager.get(), own.FileRewriteCoordinator.get()
     try:
         cache.add(name, table)
         tasks.stageTasks(table, name, jvm.java.util.ArrayList(group.fileScanTasks()))
@@ -241,8 +224,8 @@ def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: An
         scan = rows.option("split-size", str(group.inputSplitSize())).option("file-open-cost", "0").load(name)
         scan, is_mixed = scan.coalesce(cores), _is_mixed(table, group)
         if not is_mixed:
-            scan = _ordered(scan, order.columns, min(cores, int(group.expectedOutputFiles())))
-        options = _writing(group, is_mixed, order.is_other, _largest_file(group, cores))
+            scan = _ordered(scan, order, min(cores, int(group.expectedOutputFiles())))
+        options = _writing(group, is_mixed, is_other_order, _largest_file(group, cores))
         writer = scan.write.format("iceberg")
         for option, value in {"rewritten-file-scan-task-set-id": name, **options}.items():
             writer = writer.option(option, value)

@@ -14,7 +14,6 @@ from itertools import groupby
 from typing import Any, Literal
 
 from frazil.catalog.iceberg.java import each, java_errors, unavailable
-from frazil.catalog.port import StoredFile
 from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of, is_numbered
 from frazil.types import Commit
 
@@ -189,7 +188,8 @@ class TableScans:
                 del self._known[commit.table]
                 return
             try:
-                first_row_ids = _first_row_ids(java, snapshot) if commit.files else {}
+                added = each(snapshot.addedDataFiles(java.io())) if commit.files else ()
+                first_row_ids = {str(file.location()): file.firstRowId() for file in added}
             except java_errors():  # The commit is done; the next scan reads all files.
                 del self._known[commit.table]
                 return
@@ -202,11 +202,6 @@ class TableScans:
         except java_errors() as error:
             raise unavailable("the table's files cannot be listed", error, table) from None
         return Scan(snapshot_id, tuple(files))
-
-
-def _first_row_ids(java: Any, snapshot: Any) -> dict[str, int]:
-    """Returns by path the row ids that the commit assigned to the first rows of its files."""
-    return {str(file.location()): file.firstRowId() for file in each(snapshot.addedDataFiles(java.io()))}
 
 
 class Described:
@@ -259,21 +254,6 @@ def _live_files(text: str) -> Iterator[LiveFile]:
     for task in found.get("file-scan-tasks", ()):
         file, own = task["data-file"], tuple(deletes[number] for number in task.get("delete-file-references", ()))
         yield LiveFile(file["file-path"], file["record-count"], json.dumps(file), own)
-
-
-def stored_files(table: str, java: Any) -> list[StoredFile]:
-    """Returns the data files of the Java table's current snapshot.
-
-    Raises: UnavailableError where its metadata cannot be read.
-    """
-    found = []
-    try:
-        for task in planned(java.newScan()):
-            file, deleted = task.file(), not task.deletes().isEmpty()
-            found.append(StoredFile(str(file.location()), file.recordCount(), file.fileSizeInBytes(), deleted))
-    except java_errors() as error:
-        raise unavailable("the table's files cannot be listed", error, table) from None
-    return found
 
 
 def planned(scan: Any) -> Iterator[Any]:

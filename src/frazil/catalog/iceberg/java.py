@@ -92,11 +92,7 @@ def is_conflict(error: Exception, *names: str) -> bool:
     """Returns whether a commit was refused because of a conflicting commit, also as a nested cause. names: further
     exceptions that mean a conflict.
     """
-    thrown = _thrown(error)
-    causes = [thrown] if thrown is not None else []
-    while causes and (inner := causes[-1].getCause()) is not None and len(causes) < 10:
-        causes.append(inner)
-    found = [cause.getClass().getName() for cause in causes]
+    found = [cause.getClass().getName() for cause in _causes(error)]
     if any("CommitStateUnknown" in name for name in found):
         return False
     return any(wanted in name for name in found for wanted in (*_CONFLICTS, *names))
@@ -131,16 +127,21 @@ def _thrown(error: Exception) -> Any:
     return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
 
 
+def _causes(error: Exception) -> list[Any]:
+    """Returns the exception in the JVM and its causes, the innermost last; empty for another exception."""
+    thrown = _thrown(error)
+    causes = [thrown] if thrown is not None else []
+    while causes and (inner := causes[-1].getCause()) is not None and len(causes) <= 10:
+        causes.append(inner)
+    return causes
+
+
 def cause_of(error: Exception) -> str:
     """Returns the innermost cause as text, on one line."""
-    cause = _thrown(error)
-    if cause is None:
+    causes = _causes(error)
+    if not causes:
         return str(error)
-    for _ in range(10):
-        inner = cause.getCause()
-        if inner is None:
-            break
-        cause = inner
+    cause = causes[-1]
     text = " ".join(str(cause.getMessage() or "").split())
     return f"{cause.getClass().getSimpleName()}: {text}".rstrip(": ")[:400]
 
@@ -160,12 +161,25 @@ def length(iterable: Any) -> int:
     return int(size()) if size is not None else sum(1 for _ in iterable)
 
 
+def array_of(gateway: Any, kind: Any, *members: Any) -> Any:
+    """Returns a Java array of the class `kind`."""
+    array = gateway.new_array(kind, len(members))
+    for place, member in enumerate(members):
+        array[place] = member
+    return array
+
+
 def strings(gateway: Any, words: Sequence[str]) -> Any:
     """Returns a Java array of strings."""
-    array = gateway.new_array(gateway.jvm.java.lang.String, len(words))
-    for number, word in enumerate(words):
-        array[number] = word
-    return array
+    return array_of(gateway, gateway.jvm.java.lang.String, *words)
+
+
+def make_hidden(gateway: Any, java: Any, name: str, *arguments: Any) -> Any:
+    """Returns an object of a class that is not public and has one constructor. java: an object of Iceberg."""
+    kind = gateway.jvm.java.lang.Class.forName(name, True, java.getClass().getClassLoader())
+    (constructor,) = kind.getDeclaredConstructors()
+    constructor.setAccessible(True)
+    return constructor.newInstance(array_of(gateway, gateway.jvm.java.lang.Object, *arguments))
 
 
 class Collector:

@@ -16,9 +16,19 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import RESERVED, compact_table
 from frazil.catalog.iceberg.data_files import Described
-from frazil.catalog.iceberg.java import Collector, each, is_conflict, is_not_there, java_errors, send, unavailable
+from frazil.catalog.iceberg.java import (
+    Collector,
+    each,
+    is_conflict,
+    is_not_there,
+    java_errors,
+    send,
+    strings,
+    unavailable,
+)
 from frazil.catalog.iceberg.rewrite_commit import replace_deletes, replace_manifests, send_once
 from frazil.catalog.iceberg.rewriters import is_readable_by_spark
+from frazil.catalog.iceberg.validators import Validator
 from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
 from frazil.catalog.progress import key
 from frazil.catalog.table_metadata import (
@@ -57,8 +67,9 @@ _UNREADABLE = ("Invalid schema",)
 
 
 class IcebergMaintenance:
-    """Maintains tables of `catalog`. session: None where only actions without Spark are called. cores: the number of
-    tasks at a time. merge_of: compacts files where it supports them; None: Iceberg's own writer does.
+    """Implements the port `TableMaintenance` for tables of `catalog`. session: None where only actions without Spark are
+    called. cores: the number of tasks at a time. merge_of: compacts files where it supports them; None: Iceberg's own
+    writer does.
     """
 
     def __init__(
@@ -76,7 +87,6 @@ class IcebergMaintenance:
         self._own: dict[SparkSession, SparkSession] = {}
 
     def metadata(self, table: str, with_files: bool) -> TableMetadata | None:
-        """See the port."""
         iceberg = self._jvm.org.apache.iceberg
         try:
             java = self._catalog.java_table(table)
@@ -92,7 +102,6 @@ class IcebergMaintenance:
             raise unavailable("the table metadata cannot be read", error, table) from None
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
-        """See the port."""
         with _explained("data files cannot be rewritten", table, lasting=_UNREADABLE):
             done = compact_table(self._activated(), self._catalog, table, compaction, transfer, self._merge_of)
             if compaction.removes_dangling:
@@ -102,7 +111,6 @@ class IcebergMaintenance:
             return done
 
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
-        """See the port."""
         with _explained("delete files cannot be rewritten", table):
             java, staging = self._staged(table)
             if not is_readable_by_spark(self._jvm, java):
@@ -121,7 +129,6 @@ class IcebergMaintenance:
             )
 
     def rewrite_manifests(self, table: str) -> Rewritten:
-        """See the port."""
         with _explained("manifests cannot be rewritten", table):
             java, staging = self._staged(table)
             if not is_readable_by_spark(self._jvm, java) or int(java.operations().current().formatVersion()) == 1:
@@ -131,7 +138,8 @@ class IcebergMaintenance:
             result = action.execute()
             _refuse_lost(replace_manifests(self._catalog, java, staging.currentSnapshot(), result), table)
             hit("maintenance.manifests.landed")
-            return Rewritten(_count(result.rewrittenManifests()), _count(result.addedManifests()))
+            manifests = (result.rewrittenManifests(), result.addedManifests())
+            return Rewritten(*(sum(1 for _ in each(some)) for some in manifests))
 
     def _rewrite_manifests_here(self, java: Any, table: str) -> Rewritten:
         """Rewrites manifests in the driver, in their order: Spark's action needs a Spark type for each column, and
@@ -148,7 +156,6 @@ class IcebergMaintenance:
         return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
 
     def expire(self, table: str, snapshots: Sequence[int]) -> None:
-        """See the port."""
         with _explained("snapshots cannot be expired", table, ("IllegalArgumentException",), _LASTING):
             # By id only: expiry by age could expire snapshots that were not chosen.
             java = self._catalog.java_table(table)
@@ -163,7 +170,6 @@ class IcebergMaintenance:
             hit("maintenance.expire.landed")
 
     def carry(self, table: str) -> None:
-        """See the port."""
         with _explained("progress cannot be carried forward", table):
             java = self._catalog.java_table(table)
             text = str(self._jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
@@ -182,18 +188,16 @@ class IcebergMaintenance:
                 self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
-        """See the port."""
         with _explained("orphan files cannot be listed", table, lasting=_LASTING):
             java = self._catalog.java_table(table)
             location = str(java.location()).rstrip("/")
             # Metadata of any age: a table that shares the folder may have been created today. By its name, the folder
             # of a table `a.data` is the data folder of `a`.
-            unnamed = self._mine(java, location, self._now_ms() + _DAY_MS)
+            unnamed = self._mine(java, location, int(self._jvm.java.lang.System.currentTimeMillis()) + _DAY_MS)
             self._refuse_shared(java, table, [path for path in unnamed if path.endswith(_METADATA)])
             return sorted(self._mine(java, location, older_than_ms))
 
     def remove(self, table: str, paths: Sequence[str]) -> None:
-        """See the port."""
         with _explained("files cannot be removed", table):
             io = self._catalog.java_table(table).io()
             for start in range(0, len(paths), _DELETED_AT_ONCE):
@@ -204,7 +208,6 @@ class IcebergMaintenance:
                 self._jvm.org.apache.iceberg.CatalogUtil.deleteFiles(io, chosen, "orphan", False)
 
     def compute_statistics(self, table: str) -> None:
-        """See the port."""
         with _explained("statistics cannot be computed", table):
             java = self._catalog.java_table(table)
             if not is_readable_by_spark(self._jvm, java):
@@ -214,16 +217,14 @@ class IcebergMaintenance:
                     where=table,
                 )
             hit("maintenance.statistics.begins")
-            columns = [
-                name for field in each(java.schema().columns()) if _is_countable(field, name := str(field.name()))
-            ]
-            action = self._actions().computeTableStats(java).columns(self._catalog.java_strings(columns))
+            primitive = [field for field in each(java.schema().columns()) if field.type().isPrimitiveType()]
+            columns = [str(field.name()) for field in primitive if str(field.name()) not in RESERVED]
+            action = self._actions().computeTableStats(java).columns(strings(self._catalog.gateway, columns))
             with self._dealt_out(java):
                 action.execute()
             hit("maintenance.statistics.landed")
 
     def note(self, table: str, name: str, text: str) -> None:
-        """See the port."""
         with _explained("a property of the table cannot be set", table):
             self._catalog.java_table(table).updateProperties().set(key(self._catalog.pipeline, name), text).commit()
 
@@ -311,9 +312,6 @@ class IcebergMaintenance:
                 where=f"{table}, {path}",
             )
 
-    def _now_ms(self) -> int:
-        return int(self._jvm.java.lang.System.currentTimeMillis())
-
 
 def _settings(cores: int) -> dict[str, str]:
     """Returns the settings of maintenance's session: no stage has more tasks than maintenance may use, because Spark
@@ -341,22 +339,14 @@ class _Together:
         return ""
 
 
-class _SameProgress:
-    """Iceberg's SnapshotAncestryValidator: true while the newest progress of every pipeline is the repeated one. It
-    must never raise.
-    """
-
-    class Java:
-        """What py4j needs to know."""
-
-        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
+class _SameProgress(Validator):
+    """Accepts while the newest progress of every pipeline is the repeated one."""
 
     def __init__(self, carried: Mapping[str, str]) -> None:
         self._expected = {name: value for name, value in carried.items() if name.endswith(".commit-id")}
         self._found_in: set[int] = set()
 
-    def validate(self, snapshots: Any) -> bool:
-        """Called by the JVM with the snapshots of the branch."""
+    def _accepts(self, snapshots: Any) -> bool:
         left, found_in = dict(self._expected), set[int]()
         iterator = snapshots.iterator()
         while left and iterator.hasNext():
@@ -373,8 +363,7 @@ class _SameProgress:
         self._found_in = found_in
         return not left and is_first
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
-        """Called by the JVM, also when all is well."""
+    def _message(self) -> str:
         return "a pipeline has committed in the meantime"
 
 
@@ -385,14 +374,6 @@ def _refuse_lost(landed: bool | None, table: str) -> None:
     """
     if not landed:
         raise ConflictError("another commit has changed the rewritten files", where=table)
-
-
-def _is_countable(field: Any, name: str) -> bool:
-    return bool(field.type().isPrimitiveType()) and name not in RESERVED
-
-
-def _count(iterable: Any) -> int:
-    return sum(1 for _ in iterable)
 
 
 @contextmanager

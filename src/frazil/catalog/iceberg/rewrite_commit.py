@@ -67,11 +67,7 @@ def replace_deletes(catalog: IcebergCatalog, java: Any, staged: Any) -> bool | N
     for file in added:
         update.addFile(file, file.dataSequenceNumber())
     manifests = _manifests(staged, io) - _manifests(base, io)
-    landed = send_once(catalog, update, java, int(base.snapshotId()))
-    remove(java, {str(staged.manifestListLocation()), *manifests})
-    if landed is False:
-        remove(java, (str(file.location()) for file in added))
-    return landed
+    return _send_staged(catalog, java, staged, update, [str(file.location()) for file in added], manifests)
 
 
 def replace_manifests(catalog: IcebergCatalog, java: Any, staged: Any, done: Any) -> bool | None:
@@ -86,10 +82,19 @@ def replace_manifests(catalog: IcebergCatalog, java: Any, staged: Any, done: Any
         update.deleteManifest(manifest)
     for manifest in added:
         update.addManifest(manifest)
-    landed = send_once(catalog, update, java, int(base.snapshotId()))
-    remove(java, [str(staged.manifestListLocation())])
+    return _send_staged(catalog, java, staged, update, [str(manifest.path()) for manifest in added])
+
+
+def _send_staged(
+    catalog: IcebergCatalog, java: Any, staged: Any, update: Any, added: Sequence[str], manifests: Iterable[str] = ()
+) -> bool | None:
+    """Commits `update` as `send_once`, and deletes what the transaction has written besides: its own list of manifests
+    and `manifests`, and the files `added` where the table does not contain them.
+    """
+    landed = send_once(catalog, update, java, int(java.currentSnapshot().snapshotId()))
+    remove(java, {str(staged.manifestListLocation()), *manifests})
     if landed is False:
-        remove(java, (str(manifest.path()) for manifest in added))
+        remove(java, added)
     return landed
 
 
@@ -185,7 +190,7 @@ class RewriteCommit:
         return int(self._java.currentSnapshot().snapshotId())
 
     def _scan(self) -> Scan:
-        return self._catalog.scan_of(self._table, self._java)
+        return self._catalog.scans.scan(self._table, self._java)
 
     def _first_view(self, rewrite: _Rewrite) -> _TableView | None:
         if self._transfer is None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import DataFiles, Described
-from frazil.catalog.iceberg.java import each, remove
+from frazil.catalog.iceberg.java import array_of, each, make_hidden, remove
 from frazil.catalog.maintenance_port import Merge, MergeOf, Merging
 from frazil.catalog.scans import LiveFile
 from frazil.errors import FrazilError
@@ -196,28 +196,19 @@ class _Reader:
     def __init__(self, gateway: Any, java: Any, schema: Any) -> None:
         self._gateway = gateway
         lang, loader = gateway.jvm.java.lang, java.getClass().getClassLoader()
-        kind = lang.Class.forName(_READER, True, loader)
-        (constructor,) = kind.getDeclaredConstructors()
-        constructor.setAccessible(True)
-        self._reader = constructor.newInstance(self._array(lang.Object, java.newScan().project(schema), False))
-        task = lang.Class.forName(_TASK, True, loader)
-        self._open = kind.getDeclaredMethod("open", self._array(lang.Class, task))
+        self._reader = make_hidden(gateway, java, _READER, java.newScan().project(schema), False)
+        task = array_of(gateway, lang.Class, lang.Class.forName(_TASK, True, loader))
+        self._open = self._reader.getClass().getDeclaredMethod("open", task)
         self._open.setAccessible(True)
         # py4j would choose the other method of this name, which writes one row.
-        rows = self._array(lang.Class, lang.Class.forName("java.lang.Iterable"))
+        rows = array_of(gateway, lang.Class, lang.Class.forName("java.lang.Iterable"))
         self._write = lang.Class.forName(_WRITER, True, loader).getMethod("write", rows)
 
     def copy_rows(self, task: Any, writer: Any) -> None:
         """Writes the rows of a file that are not deleted."""
         kind = self._gateway.jvm.java.lang.Object
-        rows = self._open.invoke(self._reader, self._array(kind, task))
+        rows = self._open.invoke(self._reader, array_of(self._gateway, kind, task))
         try:
-            self._write.invoke(writer, self._array(kind, rows))
+            self._write.invoke(writer, array_of(self._gateway, kind, rows))
         finally:
             rows.close()
-
-    def _array(self, kind: Any, *members: Any) -> Any:
-        array = self._gateway.new_array(kind, len(members))
-        for place, member in enumerate(members):
-            array[place] = member
-        return array

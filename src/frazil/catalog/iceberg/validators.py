@@ -9,22 +9,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from frazil.catalog.iceberg.java import each
 from frazil.catalog.progress import LoggedSnapshot, key
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
 from frazil.types import Commit
 
 
-class ProgressValidator:
-    """Iceberg's SnapshotAncestryValidator: true while the newest progress is the expected one, and the table has the
-    shape that the files were written for; a value of a dropped column would be in no row. Iceberg passes the newest
-    snapshot first.
-    """
+class Validator:
+    """Iceberg's SnapshotAncestryValidator."""
 
     class Java:
         """What py4j needs to know."""
 
         implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+    #: Whether the last attempt was refused.
+    refused = False
+
+    def validate(self, snapshots: Any) -> bool:
+        """Called by the JVM with the snapshots of the branch, the newest first."""
+        self.refused = not self._accepts(snapshots)
+        return not self.refused
+
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+        """Called by the JVM, also when all is well."""
+        return self._message()
+
+    def _accepts(self, snapshots: Any) -> bool:
+        raise NotImplementedError
+
+    def _message(self) -> str:
+        raise NotImplementedError
+
+
+class ProgressValidator(Validator):
+    """Accepts while the newest progress is the expected one, and the table has the shape that the files were written
+    for; a value of a dropped column would be in no row.
+    """
 
     def __init__(self, pipeline: str, commit: Commit, java: Any) -> None:
         self._offsets = key(pipeline, "offsets")
@@ -34,21 +56,16 @@ class ProgressValidator:
         self._java = java
         #: The commit id of the newest progress; empty without progress.
         self.found = ""
-        #: Whether the last attempt was refused.
-        self.refused = False
 
-    def validate(self, snapshots: Any) -> bool:
-        """Called by the JVM with the snapshots of the branch."""
+    def _accepts(self, snapshots: Any) -> bool:
         hit("commit.validating")
         self.found = ""
-        iterator = snapshots.iterator()
-        while iterator.hasNext():
-            summary = iterator.next().summary()
+        for snapshot in each(snapshots):
+            summary = snapshot.summary()
             if summary.get(self._offsets) is not None:
                 self.found = str(summary.get(self._commit_id))
                 break
-        self.refused = self.found != self._expected or not self._has_shape()
-        return not self.refused
+        return self.found == self._expected and self._has_shape()
 
     def _has_shape(self) -> bool:
         """Returns whether the state that this attempt replaces has the expected shape: Iceberg has just refreshed it."""
@@ -67,101 +84,70 @@ class ProgressValidator:
             f"the table's progress has changed since this batch was planned: found={self.found}", where=table
         )
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
-        """Called by the JVM, also when all is well."""
+    def _message(self) -> str:
         return (
             f"progress is {self.found or 'none'}, not {self._expected or 'none'}, or the schema, partition spec or"
             " sort order of the table has changed"
         )
 
 
-class HistoryValidator:
-    """Iceberg's SnapshotAncestryValidator: true while `is_right` of the branch's values under `name` and `more`."""
-
-    class Java:
-        """What py4j needs to know."""
-
-        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
+class HistoryValidator(Validator):
+    """Accepts while `is_right` of the branch's values under `name` and `more`."""
 
     def __init__(
         self, pipeline: str, name: str, is_right: Callable[[Iterable[LoggedSnapshot]], bool], *more: str
     ) -> None:
         self.name = name
         self._names = (name, *more)
-        #: Whether the last attempt was refused.
-        self.refused = False
         self._pipeline = pipeline
         self._is_right = is_right
 
-    def validate(self, snapshots: Any) -> bool:
-        """Called by the JVM with the snapshots of the branch."""
-        self.refused = not self._is_right(logged_snapshots(self._pipeline, self._names, snapshots))
-        return not self.refused
+    def _accepts(self, snapshots: Any) -> bool:
+        return self._is_right(logged_snapshots(self._pipeline, self._names, snapshots))
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
-        """Called by the JVM, also when all is well."""
+    def _message(self) -> str:
         return f"the table has another {self.name}, or its history was expired"
 
 
-class RewriteValidator:
-    """Iceberg's SnapshotAncestryValidator for files that replace others under the sequence number of the snapshot
-    `read_at`: false where equality deletes were added since and no older file may be left. Iceberg drops equality
-    deletes that are older than every file that was in the table before, and ignores the sequence number of the new
-    files.
+class RewriteValidator(Validator):
+    """For files that replace others under the sequence number of the snapshot `read_at`: refuses where equality deletes
+    were added since and no older file may be left. Iceberg drops equality deletes that are older than every file that
+    was in the table before, and ignores the sequence number of the new files.
 
     is_all: whether no other file was in the table then.
     """
 
-    class Java:
-        """What py4j needs to know."""
-
-        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
-
     def __init__(self, read_at: int, is_all: bool) -> None:
         self._read_at = read_at
         self._is_all = is_all
-        #: Whether the last attempt was refused.
-        self.refused = False
 
-    def validate(self, snapshots: Any) -> bool:
-        """Called by the JVM with the snapshots of the branch."""
-        iterator, names = snapshots.iterator(), ("added-equality-deletes", "deleted-data-files")
-        is_cut, came, went = True, False, self._is_all
-        while is_cut and iterator.hasNext():
-            snapshot = iterator.next()
-            is_cut = snapshot.snapshotId() != self._read_at
-            if is_cut:
-                summary = snapshot.summary()
-                more, fewer = (summary.get(name) not in (None, "0") for name in names)
-                came, went = came or more, went or fewer
-        self.refused = is_cut or (came and went)
-        return not self.refused
+    def _accepts(self, snapshots: Any) -> bool:
+        came, went = False, self._is_all
+        for snapshot in each(snapshots):
+            if snapshot.snapshotId() == self._read_at:
+                return not (came and went)
+            summary = snapshot.summary()
+            came = came or summary.get("added-equality-deletes") not in (None, "0")
+            went = went or summary.get("deleted-data-files") not in (None, "0")
+        return False
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
-        """Called by the JVM, also when all is well."""
+    def _message(self) -> str:
         return "another writer added equality deletes in the meantime, which Iceberg would lose"
 
 
-class MaintenanceValidator:
-    """Iceberg's SnapshotAncestryValidator for a commit of table maintenance: true while the table does not contain it,
-    and the other validator, if any, accepts it.
+class MaintenanceValidator(Validator):
+    """For a commit of table maintenance: accepts while the table does not contain it, and the other validator, if any,
+    accepts it.
     """
-
-    class Java:
-        """What py4j needs to know."""
-
-        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
 
     def __init__(self, once: HistoryValidator, other: RewriteValidator | None) -> None:
         self._once = once
         self._other = other
 
-    def validate(self, snapshots: Any) -> bool:
-        """Called by the JVM with the snapshots of the branch."""
+    def _accepts(self, snapshots: Any) -> bool:
         return self._once.validate(snapshots) and (self._other is None or self._other.validate(snapshots))
 
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
-        """Called by the JVM, also when all is well."""
+    def _message(self) -> str:
         return self._once.errorMessage() if self._once.refused or self._other is None else self._other.errorMessage()
 
 
