@@ -47,7 +47,7 @@ class MemoryTopic:
 
 
 class MemorySource:
-    """Implements the ports Source and RecordReader."""
+    """Implements the ports `Source` and `RecordReader`."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, MemoryTopic] = {}
@@ -100,12 +100,10 @@ class MemorySource:
         return frozenset(gone)
 
     def cluster_id(self) -> str:
-        """See the port."""
         self._answer()
         return "memory"
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """See the port."""
         self._answer()
         return {
             name: TopicDescription(name, topic.id, len(topic.partitions))
@@ -114,17 +112,14 @@ class MemorySource:
         }
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """See the port."""
         self._answer()
         return {(topic, p): self.by_name[topic].end(p) for topic, p in partitions if self._has(topic, p)}
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """See the port."""
         self._answer()
         return {(topic, p): self.by_name[topic].first.get(p, 0) for topic, p in partitions if self._has(topic, p)}
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
-        """See the port."""
         self._answer()
         found = {}
         for (topic, partition), ms in times.items():
@@ -136,7 +131,6 @@ class MemorySource:
         return found
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
-        """See the port RecordReader."""
         self._answer()
         found: list[ReadRecord] = []
         reached: dict[Partition, int] = {}
@@ -155,7 +149,6 @@ class MemorySource:
         return found, reached
 
     def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
-        """See the port RecordReader."""
         self._answer()
         there = self.by_name[wanted.topic].partitions[wanted.partition]
         found = [_read(wanted, record) for record in there if wanted.start <= record.offset < wanted.end]
@@ -180,7 +173,7 @@ def _read(r: OffsetRange, record: MemoryRecord) -> ReadRecord:
 
 @dataclass
 class MemoryOutbox:
-    """Implements the port Outbox."""
+    """Implements the port `Outbox`."""
 
     #: The records written, by topic.
     topics: dict[str, list[OutRecord]] = field(default_factory=dict)
@@ -194,7 +187,6 @@ class MemoryOutbox:
         self._last.clear()
 
     def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
-        """See the port."""
         if self._last.get((owner, topic)) == name:
             return
         loss = self.losses.pop(0) if self.losses else ""

@@ -29,8 +29,8 @@ _NOT_READY = (
 
 
 class KafkaOutbox:
-    """Implements the port on a cluster; `properties` are Kafka's client properties. One producer is kept per owner and
-    topic.
+    """Implements the port `Outbox` on a cluster; `properties` are Kafka's client properties. One producer is kept per
+    owner and topic.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -39,7 +39,6 @@ class KafkaOutbox:
         self._lock = threading.Lock()
 
     def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
-        """See the port."""
         with self._lock:
             writer = self._writers.pop((owner, topic), None)
         try:

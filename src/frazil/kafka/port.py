@@ -18,11 +18,9 @@ Partition = tuple[str, int]
 class TopicDescription:
     """A topic."""
 
-    #: Its name.
     name: str
     #: Its id, which changes when it is deleted and recreated.
     id: str
-    #: The number of its partitions.
     partition_count: int
 
 

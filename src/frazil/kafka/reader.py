@@ -114,7 +114,7 @@ _FETCHED_AHEAD_KB = 16 * 1024
 
 
 class KafkaReader:
-    """Implements the port RecordReader. properties: Kafka's client properties. timeout_s: how long to wait for the next
+    """Implements the port `RecordReader`. properties: Kafka's client properties. timeout_s: how long to wait for the next
     records. To be used by one thread at a time.
     """
 
@@ -148,7 +148,6 @@ class KafkaReader:
         return found, asked.reached
 
     def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
-        """See the port."""
         asked = AssignedRanges([wanted])
         if asked.is_read:
             return

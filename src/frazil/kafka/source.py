@@ -53,12 +53,13 @@ def read_ranges(
     starts, ends = _by_topic(chosen, "start"), _by_topic(chosen, "end")
     pieces = pieces_of(chosen, slices)
     consumer = {**_TUNING, **_bounded(java_properties(properties))}
+    fingerprint = hashlib.sha256(json.dumps(sorted(consumer.items())).encode()).hexdigest()[:12]
     options = {
         **{f"kafka.{name}": value for name, value in consumer.items()},
         "kafkaConsumer.pollTimeoutMs": consumer[_CALL_TIMEOUT],
         # A stable group lets executors keep their consumers between batches; one without the hash of the options would make
         # them refuse other options for the same group (the pool's check), none at all leaks a map entry per batch.
-        "kafka.group.id": f"frazil-{_fingerprint(consumer)}",
+        "kafka.group.id": f"frazil-{fingerprint}",
         "failOnDataLoss": "true",
         "includeHeaders": str("headers" in columns).lower(),
         "assign": json.dumps({topic: list(found) for topic, found in starts.items()}),
@@ -113,7 +114,3 @@ def _by_topic(ranges: Iterable[OffsetRange], bound: Literal["start", "end"]) -> 
     for r in ranges:
         offsets.setdefault(r.topic, {})[r.partition] = r.start if bound == "start" else r.end
     return offsets
-
-
-def _fingerprint(options: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(sorted(options.items())).encode()).hexdigest()[:12]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from frazil.clock import Clock, SystemClock
+from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.kafka.properties import native_properties, refused_setting
@@ -48,13 +48,11 @@ class _Away(UnavailableError):
 
 
 class KafkaTopics:
-    """Implements the port. properties: the pipeline file's client properties. timeout_s: for one answer."""
+    """Implements the port `Source`. properties: the pipeline file's client properties. timeout_s: for one answer."""
 
-    def __init__(
-        self, properties: Mapping[str, str], timeout_s: float = _TIMEOUT_S, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, properties: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         #: The broker that leads each partition, as last described; None where it has no leader.
         self._leaders: dict[Partition, int | None] = {}
         #: Brokers that have not answered in time, each with the question for ends that it is expected to answer.
@@ -81,13 +79,11 @@ class KafkaTopics:
         return AdminClient(own, logger=_Silent())
 
     def cluster_id(self) -> str:
-        """See the port."""
         return self._of_any(
             lambda patience_s: str(self._any.describe_cluster(request_timeout=patience_s).result(patience_s).cluster_id)
         )
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """See the port."""
         return self._of_any(lambda patience_s: self._described(wanted, patience_s))
 
     def _of_any(self, question: Callable[[float], _T]) -> _T:
@@ -136,18 +132,15 @@ class KafkaTopics:
         return ",".join(one for one in self._servers.split(",") if one.strip() not in away) or self._servers
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """See the port."""
         return self._offsets(
             {partition: OffsetSpec.latest() for partition in partitions},  # type: ignore[no-untyped-call]
             is_ends=True,
         )
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """See the port."""
         return self._offsets({partition: OffsetSpec.earliest() for partition in partitions})  # type: ignore[no-untyped-call]
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
-        """See the port."""
         found = self._offsets({partition: OffsetSpec.for_timestamp(ms) for partition, ms in times.items()})
         missing = [partition for partition, offset in found.items() if offset < 0]
         known = {partition: offset for partition, offset in found.items() if offset >= 0}

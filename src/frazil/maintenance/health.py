@@ -41,7 +41,6 @@ class TableHealth:
     p50_bytes: int = 0
     #: The number of small files in a partition with another small file, so that the two could be one.
     small_files: int = 0
-    #: The number of delete files.
     delete_files: int = 0
     #: The number of delete files with equality deletes.
     equality_deletes: int = 0
@@ -50,9 +49,7 @@ class TableHealth:
     #: The share of rows in data files that are deleted, 0 to 1; estimated where delete files do not name their data
     #: file.
     deleted_share: float = 0.0
-    #: The number of manifests.
     manifests: int = 0
-    #: The number of snapshots.
     snapshots: int = 0
     #: The size of the table's metadata as JSON.
     metadata_bytes: int = 0

@@ -81,7 +81,6 @@ class Action:
 
     #: What is done.
     kind: Kind
-    #: The table.
     table: str
     #: Why it is done.
     reason: str
@@ -101,11 +100,9 @@ class Action:
 class Plan:
     """The health of a table and the actions to be run, in order."""
 
-    #: The table.
     table: str
     #: Its figures.
     health: TableHealth
-    #: The actions.
     actions: tuple[Action, ...] = ()
     #: What is due and must not be done yet.
     waiting: tuple[str, ...] = ()

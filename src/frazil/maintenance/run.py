@@ -49,7 +49,6 @@ DELETES_OPTIONS = {
 class MaintainedTable:
     """A table under maintenance."""
 
-    #: Its name.
     name: str
     #: How it is maintained.
     maintenance: MaintenanceTask
@@ -67,7 +66,6 @@ class MaintainedTable:
 class Outcome:
     """How an action ended."""
 
-    #: The action.
     action: Action
     #: How long it took.
     took_s: float

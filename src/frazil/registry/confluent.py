@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -67,19 +67,11 @@ class RegistryClient:
                 future.set_exception(error)
 
         threading.Thread(target=run, name="registry", daemon=True).start()
-        try:
-            answer = future.result(self._timeout_s)
-        except TimeoutError:
-            if not future.done():
-                client.close()  # The thread ends at its next byte, because its connection is closed.
-                raise self.outage(what, f"no answer within {self._timeout_s:g} s") from None
-            self._idle.append(client)
-            raise
-        except Exception:
-            self._idle.append(client)
-            raise
+        if not wait([future], self._timeout_s).done:
+            client.close()  # The thread ends at its next byte, because its connection is closed.
+            raise self.outage(what, f"no answer within {self._timeout_s:g} s")
         self._idle.append(client)
-        return answer
+        return future.result()
 
     def _take(self) -> SchemaRegistryClient:
         try:
@@ -240,8 +232,9 @@ _KINDS: Mapping[str, SchemaKind] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSO
 
 
 class ConfluentRegistry:
-    """Implements the port. timeout_s: for one question, referenced schemas included, whatever the servers do. Schemas
-    are cached for good (an id never changes its meaning), the latest version of a subject for a minute.
+    """Implements the port `SchemaRegistry`. timeout_s: for one question, referenced schemas included, whatever the
+    servers do. Schemas are cached for good (an id never changes its meaning), the latest version of a subject for a
+    minute.
 
     Raises: SpecError for settings that the client refuses.
     """
@@ -255,7 +248,6 @@ class ConfluentRegistry:
         self._latest: dict[str, tuple[float, RegisteredSchema]] = {}
 
     def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:
-        """See the port."""
         if not 0 < schema_id <= _MAX_ID:
             return None  # A registry would refuse the request itself, which would look like an outage.
         context = context_of(subject, self._context)
@@ -265,13 +257,11 @@ class ConfluentRegistry:
         )
 
     def by_guid(self, guid: str) -> RegisteredSchema | None:
-        """See the port."""
         if not _GUID.fullmatch(guid):
             return None
         return self._remember((self._context, guid), f"the schema of GUID {guid}", f"schemas/guids/{guid}", {})
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """See the port."""
         name = qualified(subject, self._context)
         until, known = self._latest.get(name, (0.0, None))
         if known is None or self._clock.monotonic_s() >= until:
@@ -283,7 +273,6 @@ class ConfluentRegistry:
         return known
 
     def subjects(self, prefix: str) -> tuple[str, ...]:
-        """See the port."""
         what, full_prefix = f"the subjects that begin with {prefix}", qualified(prefix, self._context)
         answer = self._client.within_time(
             what, lambda: self._client.get(what, "subjects", {"subjectPrefix": full_prefix})

@@ -8,7 +8,7 @@ from frazil.registry.port import RegisteredSchema, SchemaKind
 
 
 class MemoryRegistry:
-    """Implements the port."""
+    """Implements the port `SchemaRegistry`."""
 
     def __init__(self) -> None:
         #: Whether every request raises UnavailableError.
@@ -53,23 +53,19 @@ class MemoryRegistry:
             versions[:] = [held for held in versions if held.id != schema_id]
 
     def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:  # noqa: ARG002
-        """See the port."""
         self._answer(f"id {schema_id}")
         return self._by_id.get(schema_id)
 
     def by_guid(self, guid: str) -> RegisteredSchema | None:
-        """See the port."""
         self._answer(f"guid {guid}")
         return self._by_id.get(self._guids.get(guid, 0))
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """See the port."""
         self._answer(f"latest {subject}")
         versions = self._versions.get(subject)
         return versions[-1] if versions else None
 
     def subjects(self, prefix: str) -> tuple[str, ...]:
-        """See the port."""
         self._answer(f"subjects {prefix}")
         return tuple(sorted(subject for subject in self._versions if subject.startswith(prefix)))
 

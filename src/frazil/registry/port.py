@@ -27,7 +27,6 @@ _CONTEXT = re.compile(r":\.([^:]*):")
 class RegisteredSchema:
     """A registered schema, which never changes."""
 
-    #: Its id.
     id: int
     #: Its format.
     kind: SchemaKind
@@ -112,7 +111,6 @@ class Version:
 
     #: The text of the schema.
     text: str
-    #: Its references.
     references: tuple[Reference, ...] = ()
 
 

@@ -18,7 +18,7 @@ from types import MappingProxyType, TracebackType
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from frazil.clock import Clock, SystemClock, new_id
+from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java, with_one_collector
@@ -108,14 +108,12 @@ class EmbeddedBroker:
     own and override Frazil's.
     """
 
-    def __init__(
-        self, directory: Path, port: int = 0, properties: Mapping[str, str] = _NOTHING, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, directory: Path, port: int = 0, properties: Mapping[str, str] = _NOTHING) -> None:
         self.directory = directory.absolute()
         self.port = port
         self._properties = dict(properties)
         self._data = self.directory / "data"
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

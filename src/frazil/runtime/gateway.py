@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import resource
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -59,17 +58,16 @@ def start_jvm(
     """
     raise_file_limit()
     home = spark_home()
-    folder = Path(tempfile.mkdtemp(prefix="frazil-"))
-    try:
-        properties = folder / "spark.properties"
+    with tempfile.TemporaryDirectory(prefix="frazil-", ignore_cleanup_errors=True) as folder:
+        properties = Path(folder) / "spark.properties"
         properties.touch(mode=0o600)
         properties.write_text("".join(f"{name} {_escaped(value)}\n" for name, value in settings.items()))
         java, *words = _command(home, settings, classpath, options, last)
-        arguments = folder / "options"
+        arguments = Path(folder) / "options"
         _write_options(arguments, words)
         command = [java, f"@{arguments}"]
         command += ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties), "pyspark-shell"]
-        answer = folder / "answer"
+        answer = Path(folder) / "answer"
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -82,8 +80,6 @@ def start_jvm(
             },
         )
         port, secret = _wait_for(process, answer)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     return process
@@ -94,12 +90,10 @@ def options_file(options: Sequence[str]) -> Iterator[Path]:
     """Writes options to a file for `java @FILE` while the block runs: they may contain secrets, and every user of the
     machine can read command lines.
     """
-    folder = Path(tempfile.mkdtemp(prefix="frazil-"))
-    try:
-        _write_options(folder / "options", options)
-        yield folder / "options"
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="frazil-", ignore_cleanup_errors=True) as folder:
+        file = Path(folder) / "options"
+        _write_options(file, options)
+        yield file
 
 
 def _write_options(file: Path, options: Sequence[str]) -> None:

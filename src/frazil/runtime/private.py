@@ -1,4 +1,6 @@
-"""Files and folders for this user alone: they contain record contents, or credentials of services."""
+"""What this process leaves to others: files and folders for this user alone, as they contain record contents or
+credentials of services; and memory, which it returns to the system.
+"""
 
 from __future__ import annotations
 

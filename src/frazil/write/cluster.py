@@ -36,6 +36,10 @@ class Partition:
     #: The folder of the partition's files.
     path: str = ""
 
+    def to_path(self) -> str:
+        """Returns the folder: the method that PyIceberg's location providers call."""
+        return self.path
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -75,7 +79,6 @@ class Arrangement:
     names: tuple[str, ...]
     #: The sources of the partition fields.
     fields: tuple[_Source, ...]
-    #: The sort keys.
     sort_keys: tuple[_SortKey, ...]
 
 

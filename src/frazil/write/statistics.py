@@ -56,9 +56,7 @@ class Statistics:
     column_sizes: dict[int, int] = field(default_factory=dict)
     #: The number of values, nulls included.
     value_counts: dict[int, int] = field(default_factory=dict)
-    #: The number of nulls.
     null_value_counts: dict[int, int] = field(default_factory=dict)
-    #: The number of NaN values.
     nan_value_counts: dict[int, int] = field(default_factory=dict)
     #: The lower bound of each column.
     lower_bounds: dict[int, bytes] = field(default_factory=dict)

@@ -40,17 +40,6 @@ _SMALL_BYTES = 256 * 1024
 _LEVELLED = ("zstd", "gzip", "brotli", "lz4", "lz4_raw")
 
 
-@dataclass(frozen=True)
-class _Folder:
-    """The partition as a location provider needs it."""
-
-    path: str
-
-    def to_path(self) -> str:
-        """Returns the folder."""
-        return self.path
-
-
 class FileWriter:
     """Writes one table's rows of one task. A new file begins when the previous one has the target size, and for each
     partition.
@@ -160,7 +149,7 @@ class FileWriter:
             self._close(file)
 
     def _begin(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> OpenFile:
-        place = _Folder(partition.path) if self._target.partitioning.fields else None
+        place = partition if self._target.partitioning.fields else None
         path = self._locations.new_data_location(f"{new_id()}.parquet", place)  # type: ignore[arg-type]
         self._begun.append(path)
         is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
