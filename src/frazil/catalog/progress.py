@@ -20,6 +20,26 @@ _SKIPPED = TypeAdapter(dict[str, dict[int, tuple[int, int]]])
 _PLACES = TypeAdapter(dict[str, dict[int, str]])
 _LAST_DELETES = TypeAdapter(dict[str, dict[int, tuple[int, str]]])
 _DEAD_LETTERS = TypeAdapter(PendingDeadLetters)
+REPLAY = "replay"
+"""Summary key of a dead-letter table: the pending rows of the replay that made this snapshot."""
+REPLAY_ID = "replay-id"
+"""Summary key of a table: the replay whose rows this snapshot added."""
+REMOVED = "replayed-dead-letters"
+"""Summary key of an upsert table: the dead letters to be removed, whose rows this snapshot added."""
+COMMIT_ID = "commit-id"
+"""Summary key of a table: the commit that advanced its progress."""
+OPEN_REPLAY = "replaying."
+"""Prefix of the table property of an unfinished replay; its value begins with the snapshot that the replay has read."""
+DEAD_LETTERS_MARK = "dead-letters"
+"""Property of a table that has a dead-letter table: the name of that table."""
+SENT_MARK = "dead-letters-published"
+"""Property of a dead-letter table whose dead letters are also sent to a Kafka topic: the commit whose dead letters are
+known to be there.
+"""
+REWRITE_ID = "rewrite-id"
+"""Summary key of a dead-letter table: the replay or the drop that made this snapshot."""
+MAINTENANCE_ID = "maintenance-id"
+"""Summary key of a table: the commit of table maintenance that made this snapshot."""
 
 
 def key(pipeline: str, name: str) -> str:
@@ -101,28 +121,6 @@ def _dump_last_deletes(last_deletes: Iterable[LastDelete]) -> str:
 def _load_last_deletes(text: str) -> tuple[LastDelete, ...]:
     topics = _LAST_DELETES.validate_json(text)
     return tuple(LastDelete(topic, p, *last) for topic, partitions in topics.items() for p, last in partitions.items())
-
-
-REPLAY = "replay"
-"""Summary key of a dead-letter table: the pending rows of the replay that made this snapshot."""
-REPLAY_ID = "replay-id"
-"""Summary key of a table: the replay whose rows this snapshot added."""
-REMOVED = "replayed-dead-letters"
-"""Summary key of an upsert table: the dead letters to be removed, whose rows this snapshot added."""
-COMMIT_ID = "commit-id"
-"""Summary key of a table: the commit that advanced its progress."""
-OPEN_REPLAY = "replaying."
-"""Prefix of the table property of an unfinished replay; its value begins with the snapshot that the replay has read."""
-DEAD_LETTERS_MARK = "dead-letters"
-"""Property of a table that has a dead-letter table: the name of that table."""
-SENT_MARK = "dead-letters-published"
-"""Property of a dead-letter table whose dead letters are also sent to a Kafka topic: the commit whose dead letters are
-known to be there.
-"""
-REWRITE_ID = "rewrite-id"
-"""Summary key of a dead-letter table: the replay or the drop that made this snapshot."""
-MAINTENANCE_ID = "maintenance-id"
-"""Summary key of a table: the commit of table maintenance that made this snapshot."""
 
 
 @dataclass(frozen=True)

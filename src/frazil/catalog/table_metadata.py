@@ -1,4 +1,5 @@
-"""The metadata of a table for maintenance: snapshots, references, files and manifests, from Iceberg's JSON.
+"""The metadata of a table from Iceberg's JSON: for maintenance its snapshots, references, files and manifests, and the
+metadata files of other tables in its folder; for everybody its schema, if Frazil can write it.
 
 One JSON text describes very many files: fetching ten thousand files one by one through py4j would take seconds.
 """
@@ -25,6 +26,7 @@ _CARRIED = (
 )  # fmt: skip
 _Place = tuple[str, int | None]
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
+_VERSION = re.compile(r"v?(\d+)[^/]*$")
 
 
 @dataclass(frozen=True)
@@ -314,9 +316,6 @@ def _is_writable(kind: str) -> bool:
     except SpecError:
         return False
     return True
-
-
-_VERSION = re.compile(r"v?(\d+)[^/]*$")
 
 
 def find_foreign_metadata(paths: Iterable[str], uuid: str, read: Callable[[str], str | None]) -> str | None:

@@ -43,6 +43,8 @@ _DEDUPLICATE_AT = 200_000
 _ROUNDS = 5
 _NOTHING = (None, b"null")
 """The values of tombstones; the second one is JSON."""
+_ALL = 2**31
+_EMPTYING = "a truncate deletes all rows, and it is unknown which rows are newer"
 
 
 @dataclass(frozen=True)
@@ -228,10 +230,6 @@ def _columns(topic: str, number: int, records: Sequence[ReadRecord]) -> dict[str
         "headers": pa.array(headers, arrow_type(METADATA_TYPES["headers"])),
         "value": pa.array([record.value for record in records], pa.binary()),
     }
-
-
-_ALL = 2**31
-_EMPTYING = "a truncate deletes all rows, and it is unknown which rows are newer"
 
 
 class Draft:

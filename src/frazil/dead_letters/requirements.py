@@ -24,6 +24,8 @@ from frazil.ingest.task import Job
 from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_fields
 from frazil.write.target import TableTarget
 
+CRASHES = "crashes_decoder"
+
 
 @dataclass
 class Needs:
@@ -90,9 +92,6 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
     except NameConflict as error:
         remedy = "leave these dead letters out, by --offset or --error-class, or leave the field out with `exclude`"
         raise SpecError(str(error), remedy=remedy, where=table.name) from None
-
-
-CRASHES = "crashes_decoder"
 
 
 def still_crashing(target: TableTarget, dead_letters: pa.Table) -> dict[Place, Mismatch]:

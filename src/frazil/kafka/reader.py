@@ -17,6 +17,12 @@ from frazil.kafka.properties import native_properties
 from frazil.types import OffsetRange
 
 _POLL_S = 0.5
+_AT_ONCE = 1000
+_BATCH_RECORDS = 5000
+_TIMEOUT_S = 30.0
+# Records fetched in advance are discarded when enough has been read.
+_FETCHED_AHEAD_KB = 16 * 1024
+_ENOUGH_BYTES = 64 * 1024 * 1024
 
 
 class Silence(Exception):
@@ -106,13 +112,6 @@ def _bytes(value: object) -> bytes | None:
     return value if isinstance(value, bytes) else None
 
 
-_AT_ONCE = 1000
-_BATCH_RECORDS = 5000
-_TIMEOUT_S = 30.0
-# Records fetched in advance are discarded when enough has been read.
-_FETCHED_AHEAD_KB = 16 * 1024
-
-
 class KafkaReader:
     """Implements the port `RecordReader`. properties: Kafka's client properties. timeout_s: how long to wait for the next
     records. To be used by one thread at a time.
@@ -170,9 +169,6 @@ class KafkaReader:
         # Missing records must not be skipped: a part of a transaction would look complete.
         other = {"auto.offset.reset": "error", "queued.max.messages.kbytes": _FETCHED_AHEAD_KB}
         return open_consumer(self._properties, "frazil-look", other)
-
-
-_ENOUGH_BYTES = 64 * 1024 * 1024
 
 
 def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], clock: Clock) -> list[ReadRecord]:

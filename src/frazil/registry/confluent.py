@@ -34,6 +34,11 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _GONE = range(40401, 40407)
 _TROUBLES = (httpx.HTTPError, httpx.InvalidURL, OAuthTokenError, OSError, ValueError, RuntimeError)
 _Result = TypeVar("_Result")
+_TIMEOUT_S = 10.0
+_LATEST_S = 60.0
+_MAX_ID = 2**31 - 1
+_GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_KINDS: Mapping[str, SchemaKind] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 
 
 class RegistryClient:
@@ -222,13 +227,6 @@ def _remedy(status: int, reason: str) -> str:
     if "CERTIFICATE" in reason or "SSL" in reason:
         return "check `registry.tls`: this machine and the registry do not trust each other's certificates"
     return "Frazil retries with back-off; check that the registry is running at `registry.url`"
-
-
-_TIMEOUT_S = 10.0
-_LATEST_S = 60.0
-_MAX_ID = 2**31 - 1
-_GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_KINDS: Mapping[str, SchemaKind] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 
 
 class ConfluentRegistry:

@@ -1,4 +1,5 @@
-"""The port of the schema registry: a schema by the id in a record, by the GUID in a header, or the latest of a subject.
+"""The port of the schema registry: a schema by the id in a record, by the GUID in a header, or the latest of a subject,
+each with the schemas that it refers to.
 
 Only the driver uses it. An unknown id is an answer (None), an outage is an UnavailableError: the first may make a dead
 letter, the second never does.
@@ -21,6 +22,8 @@ NO_ID = -1
 """The id of a schema found by its GUID, where the registry returns no id."""
 
 _CONTEXT = re.compile(r":\.([^:]*):")
+MAX_REFERENCES = 256
+MAX_CHARACTERS = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,6 @@ def context_of(subject: str, default: str = "") -> str:
     """Returns the context at the beginning of a subject's name, or the default."""
     match = _CONTEXT.match(subject)
     return match[1] if match else default
-
-
-MAX_REFERENCES = 256
-MAX_CHARACTERS = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,18 @@ from frazil.runtime.tether import spawn_tethered
 
 HOST = "127.0.0.1"
 _MESSAGE_MAX_BYTES = 20 * 1024 * 1024
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 15.0
+_POLL_S = 0.05
+_TRIES_FOR_A_PORT = 3
+_PORT_IS_TAKEN = "Address already in use"
+_JVM = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_LOGGING = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
+)
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def broker_properties(directory: Path, port: int, controller_port: int, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -87,20 +99,6 @@ def _single_node() -> dict[str, str]:
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "200",
     }
-
-
-_START_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 15.0
-_POLL_S = 0.05
-_TRIES_FOR_A_PORT = 3
-_PORT_IS_TAKEN = "Address already in use"
-_JVM = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-_LOGGING = (
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
-)
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class EmbeddedBroker:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+_OWN = ("frazil-data", "state", "frazil-demo", "broker")
+"""Names of the folders that Frazil creates and whose rights it may remove."""
+
 
 def make_private_directory(path: Path) -> None:
     """Creates a folder with the mode 0700, and its parents; an existing folder of Frazil's own gets that mode.
@@ -39,10 +42,6 @@ def _tighten(path: Path, mode: int) -> None:
         found = path.stat().st_mode & 0o777
         if found & ~mode:
             path.chmod(found & mode)
-
-
-_OWN = ("frazil-data", "state", "frazil-demo", "broker")
-"""Names of the folders that Frazil creates and whose rights it may remove."""
 
 
 def release_memory() -> None:

@@ -42,6 +42,17 @@ from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncat
 from frazil.write.target import TableTarget
 
 Bound = Callable[[Any], bytes | None]
+_FORMATS: dict[type[IcebergType], str] = {
+    BooleanType: "<?",
+    IntegerType: "<i",
+    DateType: "<i",
+    LongType: "<q",
+    TimeType: "<q",
+    TimestampType: "<q",
+    TimestamptzType: "<q",
+    FloatType: "<f",
+    DoubleType: "<d",
+}
 
 
 @dataclass(frozen=True)
@@ -170,16 +181,3 @@ def _upper_text(raw: bytes, length: int | None) -> bytes | None:
     text = truncate_upper_bound_text_string(raw.decode(), length)
     # The next character after U+D7FF is U+E000: the code points between are surrogates, which are no characters.
     return text.replace("\ud800", "\ue000").encode() if text is not None else None
-
-
-_FORMATS: dict[type[IcebergType], str] = {
-    BooleanType: "<?",
-    IntegerType: "<i",
-    DateType: "<i",
-    LongType: "<q",
-    TimeType: "<q",
-    TimestampType: "<q",
-    TimestamptzType: "<q",
-    FloatType: "<f",
-    DoubleType: "<d",
-}

@@ -54,6 +54,12 @@ METADATA_TYPES: dict[str, IcebergType] = {
     "key": BinaryType(),
 }
 _KEY_TYPES: dict[str, IcebergType] = {"raw": BinaryType(), "text": StringType()}
+ROW_ID = "_row_id"
+ROW_ID_FIELD = 2147483540
+_UPDATED = "_last_updated_sequence_number"
+UPDATED_FIELD = 2147483539
+LINEAGE_SINCE = 3
+NO_ID = -1
 
 
 def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "raw") -> dict[str, IcebergType]:
@@ -225,14 +231,6 @@ def _path_to(field_id: int, fields: Iterable[NestedField]) -> Path:
         if inner:
             return (one.name, *inner)
     return ()
-
-
-ROW_ID = "_row_id"
-ROW_ID_FIELD = 2147483540
-_UPDATED = "_last_updated_sequence_number"
-UPDATED_FIELD = 2147483539
-LINEAGE_SINCE = 3
-NO_ID = -1
 
 
 def has_lineage(target: TableTarget, format_version: int) -> bool:

@@ -1,4 +1,4 @@
-"""Partition values of whole columns, equal to those of Iceberg's Java library for every type.
+"""Partition values of whole columns, for JSON and for paths, equal to those of Iceberg's Java library for every type.
 
 Times are computed here: pyiceberg-core, which has the other transforms, returns null for years beyond Python's.
 """
@@ -38,6 +38,9 @@ from frazil.types import DataFile
 
 _MICROS = {"hour": 3_600_000_000, "day": 86_400_000_000}
 _UNITS = {"year": "Y", "month": "M"}
+_MAX_NAME_BYTES = 180
+PartitionText = tuple[Any, str]
+"""A partition value for JSON, and its text for a path."""
 
 
 def transformed(transform: str, column: pa.Array) -> pa.Array:
@@ -99,11 +102,6 @@ def _nulls(column: pa.Array) -> np.ndarray:
         return np.zeros(len(column), bool)
     nulls: np.ndarray = column.is_null().to_numpy(zero_copy_only=False)
     return nulls
-
-
-_MAX_NAME_BYTES = 180
-PartitionText = tuple[Any, str]
-"""A partition value for JSON, and its text for a path."""
 
 
 def partition_texts(transform: str, kind: IcebergType, values: pa.Array) -> list[PartitionText]:

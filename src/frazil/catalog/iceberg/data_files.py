@@ -1,7 +1,7 @@
-"""Data and delete files described as JSON, passed to Iceberg's Java API: thousands in a few calls.
+"""Data and delete files described as JSON, passed to Iceberg's Java API and read from it: thousands in a few calls.
 
 A py4j call takes a tenth of a millisecond and more on either side, and a batch may have ten thousand files. Java itself
-therefore iterates over them, with a function composed of method handles.
+therefore iterates over new files, with a function composed of method handles, and describes many files in one text.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ _QUOTED = ('"NaN"', 'Infinity"')
 _AT_ONCE = 2000
 _ICEBERG = "org.apache.iceberg"
 _JACKSON = f"{_ICEBERG}.shaded.com.fasterxml.jackson"
+_FILES_AT_ONCE, _WITH_STATISTICS = 10_000, 500
+"""The number of files described in one JSON text, without and with column metrics, which can take a hundred times as
+much as everything else.
+"""
 
 
 class DataFiles:
@@ -146,12 +150,6 @@ def _unquoted(content: str, spec: Any) -> str:
         if isinstance(value, str) and str(field.type().typeId()) in ("FLOAT", "DOUBLE"):
             values[name] = float(value)
     return json.dumps(described)
-
-
-_FILES_AT_ONCE, _WITH_STATISTICS = 10_000, 500
-"""The number of files described in one JSON text, without and with column metrics, which can take a hundred times as
-much as everything else.
-"""
 
 
 class TableScans:

@@ -24,6 +24,10 @@ _OLDER_THAN_THE_TABLE = (
     "Expected sorted snapshot log",
     "Expected sorted previous metadata",
 )
+_UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
+"""Messages of catalogs that no waiting makes usable."""
+_RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
+_DENIED = "access denied"
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -57,10 +61,6 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
 def is_clock_behind(error: Exception) -> bool:
     """Returns whether Iceberg refuses a change because the table has a change that is more than a minute younger."""
     return any(words in message_of(error) for words in _OLDER_THAN_THE_TABLE)
-
-
-_UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
-"""Messages of catalogs that no waiting makes usable."""
 
 
 def refused_catalog(error: Exception, where: str) -> FrazilError:
@@ -234,10 +234,6 @@ def remove(java: Any, paths: Iterable[str]) -> None:
     for path in set(paths):
         with suppress(*java_errors()):
             java.io().deleteFile(path)
-
-
-_RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
-_DENIED = "access denied"
 
 
 def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str) -> str:

@@ -229,7 +229,7 @@ class IcebergMaintenance:
             self._catalog.java_table(table).updateProperties().set(key(self._catalog.pipeline, name), text).commit()
 
     def _staged(self, table: str) -> tuple[Any, Any]:
-        """Returns the table, fresh from the catalog, and the same table in a transaction (see `maintenance_commits`)."""
+        """Returns the table, fresh from the catalog, and the same table in a transaction (see `rewrite_commit`)."""
         java = self._catalog.java_table(table)
         return java, java.newTransaction().table()
 

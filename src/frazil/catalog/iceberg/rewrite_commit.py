@@ -1,4 +1,6 @@
-"""The commit that replaces compacted files by new ones, with deletes that were added to the compacted files meanwhile."""
+"""Commits of table maintenance, each in the table at most once: rewritten delete files and manifests, and compacted data
+files with the deletes that were added to them meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,8 @@ from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta
+
+_TRIES = 8
 
 
 def send_once(
@@ -100,9 +104,6 @@ def _send_staged(
 
 def _manifests(snapshot: Any, io: Any) -> set[str]:
     return {str(manifest.path()) for manifest in each(snapshot.allManifests(io))}
-
-
-_TRIES = 8
 
 
 @dataclass(frozen=True)

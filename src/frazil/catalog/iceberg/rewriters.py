@@ -24,6 +24,13 @@ from frazil.types import as_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NOT_IN_SPARK = frozenset({"TIME", "TIMESTAMP_NANO"})
+"""Types that Iceberg's Spark reader refuses, wherever they occur in a table."""
+_READER = "org.apache.iceberg.data.GenericReader"
+_TASK = "org.apache.iceberg.FileScanTask"
+_WRITER = "org.apache.iceberg.io.FileWriter"
+_LINEAGE_SINCE = 3
+
 
 class Merger:
     """Compacts groups of files of `java`, in up to `cores` tasks at a time."""
@@ -126,14 +133,6 @@ def _cuts(sizes: Sequence[int], parts: int) -> list[int]:
             cuts.append(place)
         done += size
     return [*cuts, len(sizes)]
-
-
-_NOT_IN_SPARK = frozenset({"TIME", "TIMESTAMP_NANO"})
-"""Types that Iceberg's Spark reader refuses, wherever they occur in a table."""
-_READER = "org.apache.iceberg.data.GenericReader"
-_TASK = "org.apache.iceberg.FileScanTask"
-_WRITER = "org.apache.iceberg.io.FileWriter"
-_LINEAGE_SINCE = 3
 
 
 def is_readable_by_spark(jvm: Any, java: Any) -> bool:
