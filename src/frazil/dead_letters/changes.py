@@ -246,8 +246,8 @@ class Draft:
         self.mismatches: dict[Place, Mismatch] = {}
         #: The truncates among the dead letters, which all remain.
         self.truncates: list[Ranked] = []
-        #: The report of a task with these changes; None before `finish`.
-        self.report: TaskReport | None = None
+        #: The report of a task with these changes; empty before `finish`.
+        self.report = TaskReport(table=target.name)
         self.writer = FileWriter(target)
         self._rows = ChangeRows(target, self.topics)
         self._ranked: list[Ranked] = []
@@ -265,7 +265,6 @@ class Draft:
     @property
     def latest(self) -> Ranked:
         """The changes after deduplication, as a task reports them."""
-        assert self.report is not None
         return load_ranked(self.report.changes.touched[0].keys)
 
     def take(self, dead_letters: pa.Table) -> None:

@@ -7,12 +7,14 @@ dead letters to be removed. Until both are done, the dead-letter table has a pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from frazil.catalog.port import Catalog, Rewrite, TableState
@@ -38,7 +40,11 @@ from frazil.write.write import FileWriter
 
 _TRIES = 10
 _NONE = "-"
+_PLACE = ("topic", "partition", "offset")
 _UNKNOWN = "the snapshots that show whether replayed dead letters are in the table were expired: replay="
+
+Chosen = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
+"""Returns per dead letter whether it is chosen, bool `(n_rows,)`."""
 
 
 @dataclass(frozen=True)
@@ -227,11 +233,15 @@ def _remove_one_by_one(catalog: Catalog, dead_letters: str, removal: RemovedDead
             target, removal, (file.path for file in removal.added)
         )
         with suppress(ConflictError):
-            _leave_out(catalog, state, gone, removal.id)
+            leave_out(catalog, state, partial(_are_among, gone), _PLACE, removal.id)
             return
     raise ConflictError(
         "other replays of dead letters are running", remedy="replay again when they have finished", where=dead_letters
     )
+
+
+def _are_among(places: set[Place], rows: pa.Table) -> pa.Array:
+    return pa.array([place in places for place in places_of(rows)], pa.bool_())
 
 
 def _places(dead_letters: TableTarget, removal: RemovedDeadLetters, paths: Iterable[str]) -> set[Place]:
@@ -239,27 +249,43 @@ def _places(dead_letters: TableTarget, removal: RemovedDeadLetters, paths: Itera
     found: set[Place] = set()
     try:
         for path in paths:
-            for rows in pieces(dead_letters, LiveFile(path, 0, ""), ("topic", "partition", "offset")):
+            for rows in pieces(dead_letters, LiveFile(path, 0, ""), _PLACE):
                 found.update(places_of(rows))
     except FileNotFoundError:
         raise _removal_unknown(dead_letters.name, removal.id) from None
     return found
 
 
-def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], replay_id: str) -> None:
-    target, removed = plain_target(state), []
+def touched(catalog: Catalog, dead_letters: TableState, chosen: Chosen, columns: Sequence[str]) -> list[LiveFile]:
+    """Returns the files of the dead-letter table with dead letters that `chosen`, from these columns, chooses; none where
+    the table was empty when it was loaded, even if it has files by now.
+    """
+    if dead_letters.head_id is None:
+        return []
+    target = plain_target(dead_letters)
+    files = catalog.scan(dead_letters.name).files
+    return [file for file in files if any(pc.any(chosen(rows)).as_py() for rows in pieces(target, file, columns))]
+
+
+def leave_out(
+    catalog: Catalog, dead_letters: TableState, chosen: Chosen, columns: Sequence[str], replay_id: str
+) -> int:
+    """Deletes the chosen dead letters from the table as it was read; returns their number. chosen, columns: as of
+    `touched`.
+
+    Raises: as `replace_files`.
+    """
+    target, files, count = plain_target(dead_letters), touched(catalog, dead_letters, chosen, columns), 0
     writer = FileWriter(target)
     with abandoning(writer):
-        for file in catalog.scan(state.name).files:
-            batches = list(pieces(target, file))
-            masks = [pa.array([place in gone for place in places_of(rows)], pa.bool_()) for rows in batches]
-            if any(mask.true_count for mask in masks):
-                removed.append(file.path)
-                for rows, mask in zip(batches, masks, strict=True):
-                    write_some(writer, rows.filter(pa.compute.invert(mask)))
+        for rows in (rows for file in files for rows in pieces(target, file)):
+            is_gone = chosen(rows)
+            count += pc.sum(is_gone).as_py() or 0
+            write_some(writer, rows.filter(pc.invert(is_gone)))
         added = tuple(writer.finish())
-    if removed:
-        replace_files(catalog, state, replay_id, tuple(removed), added)
+    if files:
+        replace_files(catalog, dead_letters, replay_id, tuple(file.path for file in files), added)
+    return count
 
 
 def replace_files(

@@ -36,13 +36,15 @@ from frazil.dead_letters.pending import (
     clear_mark,
     commit_pending,
     has_open_replays,
+    leave_out,
     mark_replay,
     replace_files,
     settle_replays,
+    touched,
 )
 from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.dead_letters.replay_upserts import SelectedDeadLetters, replace_rows
-from frazil.dead_letters.requirements import Needs, meet, split_crashing
+from frazil.dead_letters.requirements import Needs, endless_changes, meet, split_crashing
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.limits import read_bounded
 from frazil.errors import ConflictError, FrazilError, SpecError
@@ -119,7 +121,8 @@ class Replayer:
 
         Raises: as `settled`.
         """
-        return self._tried(table, lambda dead_letters: self._drop(table, dead_letters, selection)) or 0
+        columns = list(vars(selection))
+        return self._tried(table, lambda found: leave_out(self._catalog, found, selection.of, columns, new_id())) or 0
 
     def _tried(self, table: Table, act: Callable[[TableState], _T]) -> _T | None:
         """Returns what `act` returns for the dead-letter table, again after conflicts; None where there is no such table."""
@@ -138,7 +141,7 @@ class Replayer:
                 remedy="start `frazil run`, which creates the table",
                 where=table.name,
             )
-        files = self._touched(dead_letters, selection)
+        files = touched(self._catalog, dead_letters, selection.of, list(vars(selection)))
         if not files:
             return ReplayResult()
         since = table.state.head_id
@@ -149,31 +152,6 @@ class Replayer:
         written = self._write(table, dead_letters, files, selection)
         self._commit(table, dead_letters, written)
         return ReplayResult(written.replayed, written.selected - written.replayed)
-
-    def _drop(self, table: Table, dead_letters: TableState, selection: Selection) -> int:
-        files = self._touched(dead_letters, selection)
-        if not files:
-            return 0
-        target, dropped = plain_target(dead_letters), 0
-        writer = FileWriter(target)
-        with abandoning(writer):
-            for rows in (rows for file in files for rows in pieces(target, file)):
-                chosen = selection.of(rows)
-                dropped += pc.sum(chosen).as_py() or 0
-                write_some(writer, rows.filter(pc.invert(chosen)))
-            left = tuple(writer.finish())
-        written = _Written((), left, tuple(file.path for file in files), 0, dropped)
-        self._replace(table, dead_letters, written, new_id(), {})
-        return dropped
-
-    def _touched(self, dead_letters: TableState, selection: Selection) -> list[LiveFile]:
-        """Returns the files with selected dead letters."""
-        if dead_letters.head_id is None:
-            return []
-        target = plain_target(dead_letters)
-        columns = list(vars(selection))
-        files = self._catalog.scan(dead_letters.name).files
-        return [file for file in files if any(pc.any(selection.of(r)).as_py() for r in pieces(target, file, columns))]
 
     # ---- writing
 
@@ -191,11 +169,7 @@ class Replayer:
                     return attempt.finish([file.path for file in files])
             attempt.abandon()
             meet(self._catalog, self._schemas, table, attempt.needs)
-        raise SpecError(
-            "the dead letters need one schema change after another",
-            remedy="replay fewer at a time, by --topic, --partition and --offset",
-            where=table.name,
-        )
+        raise endless_changes(table)
 
     # ---- committing
 

@@ -37,7 +37,7 @@ from frazil.dead_letters.pending import (
     remove_dead_letters,
     replace_files,
 )
-from frazil.dead_letters.requirements import CRASHES, fetch_schemas, meet, split_crashing
+from frazil.dead_letters.requirements import CRASHES, endless_changes, fetch_schemas, meet, split_crashing
 from frazil.dead_letters.superseded import (
     APPLY,
     ASK,
@@ -52,7 +52,7 @@ from frazil.dead_letters.superseded import (
     with_log,
 )
 from frazil.decode.columns import Mismatch
-from frazil.errors import ConflictError, FrazilError, SpecError
+from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
@@ -118,11 +118,7 @@ def replace_rows(
             return work.put(draft)
         except OldRowsMissing as gone:
             table.key_updates.unpaired |= set(gone.places(draft.topics))
-    raise SpecError(
-        "the dead letters need one schema change after another",
-        remedy="replay fewer at a time, by --topic, --partition and --offset",
-        where=table.name,
-    )
+    raise endless_changes(table)
 
 
 class _Judge:
@@ -239,7 +235,6 @@ class _Replacing:
             )
 
     def _newer_changes(self, draft: Draft) -> NewerChanges | None:
-        assert draft.report is not None
         if self._topic_readers is None or not draft.report.changes.touched:
             return None
         files = self._catalog.scan(self._dead_letters.state.name).files
@@ -294,7 +289,6 @@ class _Replacing:
         return state
 
     def _attempt(self, draft: Draft, state: TableState, judge: _Judge) -> _Attempt:
-        assert draft.report is not None
         judge.progress, judge.mismatches, judge.has_effect = state.progress, draft.mismatches, False
         prepared = _NOTHING
         if draft.report.changes.touched:
@@ -345,7 +339,6 @@ class _Replacing:
         """Commits the rows and then removes the dead letters; returns False where the table has changed since it was
         looked up.
         """
-        assert draft.report is not None
         prepared, dead_letters = attempt.prepared, self._dead_letters.state.name
         made = Replacement(self._table.name, prepared.files, prepared.delta, state.progress, removal.since, removal.id)
         try:
@@ -393,5 +386,4 @@ class _Replacing:
 
 
 def _paths(draft: Draft) -> list[str]:
-    assert draft.report is not None
     return [file.path for file in draft.report.written.data]

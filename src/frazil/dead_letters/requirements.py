@@ -94,6 +94,15 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         raise SpecError(str(error), remedy=remedy, where=table.name) from None
 
 
+def endless_changes(table: Table) -> SpecError:
+    """Returns the error for dead letters whose needs were met many times."""
+    return SpecError(
+        "the dead letters need one schema change after another",
+        remedy="replay fewer at a time, by --topic, --partition and --offset",
+        where=table.name,
+    )
+
+
 def still_crashing(target: TableTarget, dead_letters: pa.Table) -> dict[Place, Mismatch]:
     """Returns the dead letters that crash the process which reads them, by place, with the current reason. Dead letters
     of other classes were read before, and are not tried.
