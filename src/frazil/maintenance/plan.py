@@ -310,7 +310,7 @@ def _carrying(
     that expire snapshots keep the newest one and may keep no more, and without progress the pipeline could not
     continue. is_rewritten: snapshots without progress are about to be added.
     """
-    depth = progress_depth(metadata)
+    depth = progress_depth(metadata.ancestors())
     if needs_carrying(metadata, _retention(metadata, maintenance.spec)):
         reason = "the newest progress is behind many snapshots of other writers"
         yield Action("carry", metadata.name, reason, "snapshots before it can be expired")

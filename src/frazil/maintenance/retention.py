@@ -70,14 +70,18 @@ def needs_carrying(metadata: TableMetadata, retention: Retention) -> bool:
     """Returns whether the newest progress of some pipeline is so old that it retains more snapshots than should be
     kept.
     """
-    return len(metadata.snapshots) > 1 and progress_depth(metadata) > kept_count(metadata, retention.count)
+    return len(metadata.snapshots) > 1 and progress_depth(metadata.ancestors()) > kept_count(metadata, retention.count)
 
 
-def progress_depth(metadata: TableMetadata) -> int:
+def progress_depth(line: Iterable[Snapshot]) -> int:
     """Returns how many of the newest snapshots contain the newest progress of every pipeline: 1 where the last one
-    contains all of it, 0 without progress.
+    contains all of it, 0 without progress. line: the main branch, the newest snapshot first.
     """
-    return _progress_depth(list(metadata.ancestors()))
+    newest: dict[str, int] = {}
+    for place, snapshot in enumerate(line, 1):
+        for pipeline in snapshot.progress:
+            newest.setdefault(pipeline, place)
+    return max(newest.values(), default=0)
 
 
 def _counted(metadata: TableMetadata) -> list[int]:
@@ -98,18 +102,9 @@ def _unbroken(line: Sequence[Snapshot], count: int, oldest_ms: int, keep_back_to
     places = {snapshot.id: n for n, snapshot in enumerate(line)}
     # Where one of these snapshots no longer exists, everything is kept.
     asked = [places.get(snapshot, len(line) - 1) + 1 for snapshot in keep_back_to]
-    held = max(1, min(young, count), _progress_depth(line), *asked)
+    held = max(1, min(young, count), progress_depth(line), *asked)
     # A table that is rolled back to the oldest kept snapshot must still have progress.
     return next((n for n in range(held, len(line) + 1) if line[n - 1].progress), held)
-
-
-def _progress_depth(line: Sequence[Snapshot]) -> int:
-    """Returns the depth of the oldest of the pipelines' newest progress."""
-    newest: dict[str, int] = {}
-    for place, snapshot in enumerate(line, 1):
-        for pipeline in snapshot.progress:
-            newest.setdefault(pipeline, place)
-    return max(newest.values(), default=0)
 
 
 def _for_readers(metadata: TableMetadata, line: Sequence[Snapshot], held: int, oldest_ms: int) -> list[Snapshot]:
