@@ -105,11 +105,9 @@ class DeadLetterTables:
             return progress
         dead_letter_table = self._catalog.load(dead_letters.table)
         if dead_letter_table is None or dead_letter_table.history_lost:
-            lost = (
-                "no longer exists"
-                if dead_letter_table is None
-                else "has lost the snapshot that shows which dead letters it has"
-            )
+            lost = "no longer exists"
+            if dead_letter_table is not None:
+                lost = "has lost the snapshot that shows which dead letters it has"
             raise TableStopped(
                 f"the dead-letter table {dead_letters.table} {lost}, and the table's newest commit has pending"
                 " dead letters for it",
@@ -125,14 +123,10 @@ class DeadLetterTables:
         with _store_reached(dead_letter_table.name):
             if dead_letter_table.progress.commit_id != progress.commit_id:
                 files = self._commit(dead_letter_table, dead_letters, progress)
-            if (
-                dead_letters.topic
-                and self._outbox is not None
-                and dead_letter_table.marks.get(SENT_MARK) != progress.commit_id
-            ):
-                self._send(
-                    self._outbox, table, dead_letter_table, replace(dead_letters, files=files), progress.commit_id
-                )
+            is_sent = dead_letter_table.marks.get(SENT_MARK) == progress.commit_id
+            if dead_letters.topic and self._outbox is not None and not is_sent:
+                sent = replace(dead_letters, files=files)
+                self._send(self._outbox, table, dead_letter_table, sent, progress.commit_id)
                 # By default a broker forgets the committed offsets of an idle group after a week.
                 hit("dead_letters.published")
                 self._catalog.mark(dead_letter_table.name, SENT_MARK, progress.commit_id)
@@ -146,11 +140,9 @@ class DeadLetterTables:
         # A table that was rolled back reads its offsets again; its dead letters are never rolled back.
         reached = later(dead_letter_table.progress.offsets, progress.offsets)
         kept = replace(progress, offsets=reached, dead_letters=None, snapshot_id=None, committed_at_ms=None)
-        files = (
-            self._unseen(dead_letter_table, dead_letters.files)
-            if _is_newer(dead_letter_table.progress, dead_letters)
-            else dead_letters.files
-        )
+        files = dead_letters.files
+        if _is_newer(dead_letter_table.progress, dead_letters):
+            files = self._unseen(dead_letter_table, files)
         try:
             self._catalog.commit(Commit(dead_letters.table, files, kept, dead_letter_table.progress))
         except ConflictError:
