@@ -29,9 +29,6 @@ RESERVED_COLUMNS = frozenset(
 case. Spark refuses to read a table, or its changes, that has a column with such a name.
 """
 
-FORMATS_OF_REGISTRY = ("avro", "protobuf", "json_schema")
-"""Formats of values and keys whose schemas are in the schema registry."""
-
 MAX_REMEMBERED_NAMES = 100
 """The number of names of fields, or of changes of a table, that are remembered: producers can make up new names without
 end.

@@ -19,7 +19,7 @@ from frazil.catalog.maintenance_port import Compaction
 from frazil.catalog.port import Replacement, Rewrite
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.maintenance.run import DELETES_OPTIONS
+from frazil.maintenance.actions import DELETES_OPTIONS
 from frazil.runtime.jvm import Jvm
 from tests.acceptance.proxy import Fault, Proxy
 from tests.contracts.test_row_deltas import Hand

@@ -205,7 +205,7 @@ FLAT_ORIGINS: Mapping[str, tuple[str, ...]] = {
 }
 """The names that Debezium's unwrap transform gives them in a row (`add.fields`), the longer name first."""
 IN_MESSAGES: Mapping[str, str] = {"source_database": "database", "source_table": "table"}
-"""The members of Maxwell's and Canal's messages."""
+"""The members of Canal's messages."""
 
 
 def origins_of(requested: Collection[str], text_of: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:

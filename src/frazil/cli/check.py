@@ -16,7 +16,6 @@ from frazil.cli.wiring import (
     light_jvm,
     open_catalog_for_reading,
     open_schemas,
-    properties_for_reading,
     read_spec,
     sqlite_file,
     topics_for_reading,
@@ -42,7 +41,7 @@ from frazil.ops.check import (
 )
 from frazil.ops.plan import plan_tables
 from frazil.ops.schema_check import check_registry, check_schemas
-from frazil.runtime.connect import uses_s3
+from frazil.runtime.connect import properties_for_reading, uses_s3
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
 
@@ -114,14 +113,15 @@ def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[
 def _check_tables(
     jvm: LightJvm, spec: PipelineSpec, tables: list[Table], source: KafkaTopics | None
 ) -> Iterator[Finding]:
-    tried = f"opened the catalog at {spec.catalog.uri}"
+    address = spec.catalog.uri or spec.catalog.warehouse or spec.catalog.type
+    tried = f"opened the catalog at {address}"
     try:
         catalog = open_catalog_for_reading(jvm, spec)
         compare = comparison(spec, source, catalog)
     except UnavailableError as error:
         yield failed("catalog", tried, error)
         return
-    yield Finding("catalog", True, tried, spec.catalog.uri)
+    yield Finding("catalog", True, tried, address)
     found = list(check_tables(tables, compare))
     yield from found
     yield from check_orders(tables, spec.path)

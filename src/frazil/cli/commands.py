@@ -2,7 +2,7 @@
 
 A command is a function whose first parameter is the `Output` to write to; Typer turns the others into options and
 arguments. It returns its exit code, or None for 0. `--output`, `--debug` and the logging options are added here, so
-that every command has them.
+that every command has them. An installed package adds a `Command` by an entry point in the group `frazil.commands`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import functools
 import gc
 import importlib
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from frazil.cli.logging import LogFormat, LogLevel, configure_logging
 from frazil.cli.output import Output, OutputFormat, reserve_standard_output
+from frazil.errors import SpecError
+from frazil.plugins.registration import Registered
 
 Function = Callable[..., int | None]
 
@@ -71,6 +73,10 @@ COMMANDS = (
     Command("dev broker", "frazil.cli.dev:broker", "Run the embedded Kafka broker in the foreground."),
     Command("demo", "frazil.cli.demo:command", "Run a broker, producers and a pipeline on this machine."),
 )
+REGISTERED: Registered[Command] = Registered(
+    "frazil.commands", "command", Command, {command.name: command for command in COMMANDS}
+)
+"""Every command, those of installed packages included."""
 GROUPS = {"dead-letters": "Records that could not become rows.", "dev": "Tools for development."}
 
 
@@ -90,14 +96,29 @@ def build_app(words: list[str], settings: Settings) -> typer.Typer:
     groups = {name: _group(summary) for name, summary in GROUPS.items()}
     for name, group in groups.items():
         app.add_typer(group, name=name)
-    for command in COMMANDS:
+    for command in (*COMMANDS, *_added(words)):
         first, _, second = command.name.partition(" ")
         is_called = words[: len(command.name.split())] == command.name.split()
         function = with_shared_options(command.load(), settings) if is_called else _not_called
-        owner = groups[first] if second else app
+        owner = groups.get(first, app) if second else app
         help_text = _unwrapped(function.__doc__) if is_called and function.__doc__ else command.summary
         owner.command(second or first, help=help_text, short_help=command.summary)(function)
     return app
+
+
+def _added(words: list[str]) -> Iterator[Command]:
+    """Yields the commands of installed packages; none where `words` call another one. Only the called one must be
+    usable.
+    """
+    if any(command.name.split()[:1] == words[:1] for command in COMMANDS):
+        return
+    for name in sorted(set(REGISTERED.added()) - GROUPS.keys()):
+        try:
+            yield replace(REGISTERED.get(name), name=name)
+        except SpecError as error:
+            if [name] == words[:1]:
+                raise
+            yield Command(name, "", error.message)
 
 
 def with_shared_options(function: Function, settings: Settings) -> Function:

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 import frazil
-from frazil.cli.commands import COMMANDS, Settings, build_app
+from frazil.cli.commands import COMMANDS, REGISTERED, Settings, build_app
 from frazil.cli.output import Output, OutputFormat
 from frazil.errors import SpecError, UnavailableError
 
@@ -79,7 +79,7 @@ def _known(words: list[str]) -> list[str]:
     for length in (2, 1):
         if any(name[:length] == words[:length] for name in names):
             return words[:length]
-    return []
+    return words[:1] if words and not words[0].startswith("-") and words[0] in REGISTERED.added() else []
 
 
 def _wanted_form(words: list[str]) -> OutputFormat:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from frazil.ingest.schemas import Schemas
 from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.state_file import StateFile
-from frazil.runtime.connect import catalog_properties, uses_s3
+from frazil.plugins.catalogs import CATALOGS
+from frazil.runtime.connect import catalog_properties, conf_with_jars, properties_for_reading, uses_s3
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.private import make_private_directory, make_private_file
@@ -39,7 +40,7 @@ def read_spec(output: Output, file: Path) -> PipelineSpec:
 @contextmanager
 def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
     """Opens the JVM of this process, with the store's client where it needs one."""
-    jvm = Jvm(spec.spark.conf, spec.spark.master, needs_s3=uses_s3(spec))
+    jvm = Jvm(conf_with_jars(spec), spec.spark.master, needs_s3=uses_s3(spec))
     try:
         yield jvm
     except BaseException as error:
@@ -66,7 +67,7 @@ def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
             raise UnavailableError(
                 f"the folder of the catalog cannot be created: {error.strerror}", where=str(folder)
             ) from None
-    return IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), jvm.hadoop)
+    return _catalog(jvm, spec, catalog_properties(spec))
 
 
 def open_schemas(spec: PipelineSpec) -> Schemas | None:
@@ -103,7 +104,7 @@ def topics_for_reading(spec: PipelineSpec) -> KafkaTopics:
 @contextmanager
 def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
     """Opens a JVM without Spark, for commands that only read."""
-    jvm = LightJvm(spec.spark.conf, needs_s3=uses_s3(spec))
+    jvm = LightJvm(conf_with_jars(spec), needs_s3=uses_s3(spec))
     try:
         yield jvm
     finally:
@@ -151,14 +152,12 @@ def _check_not_lost(spec: PipelineSpec, file: Path) -> None:
 
 def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalog:
     """Returns the pipeline file's catalog, which exists."""
-    return IcebergCatalog(jvm.gateway, spec.pipeline, properties_for_reading(spec), jvm.hadoop)
+    return _catalog(jvm, spec, properties_for_reading(spec))
 
 
-def properties_for_reading(spec: PipelineSpec) -> dict[str, str]:
-    """Returns the catalog's properties without those that make Iceberg prepare a database."""
-    preparing = {"jdbc.schema-version", "jdbc.journal_mode"} - spec.catalog.properties.keys()
-    kept = {name: value for name, value in catalog_properties(spec).items() if name not in preparing}
-    return {**kept, "jdbc.init-catalog-tables": "false"} if spec.catalog.type == "jdbc" else kept
+def _catalog(jvm: Jvm | LightJvm, spec: PipelineSpec, properties: Mapping[str, str]) -> IcebergCatalog:
+    vends_credentials = CATALOGS.get(spec.catalog.type).vends_credentials
+    return IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, vends_credentials)
 
 
 def sqlite_file(spec: PipelineSpec) -> Path | None:

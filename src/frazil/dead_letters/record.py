@@ -13,9 +13,9 @@ from frazil import __version__
 from frazil.decode.columns import Decoded, Mismatch, as_text
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import guids_of, split_headers
+from frazil.plugins.formats import FORMATS
 from frazil.rows.metadata_columns import divided_times
 from frazil.schema.arrow import as_written
-from frazil.types import FORMATS_OF_REGISTRY
 from frazil.write.target import METADATA_TYPES, TableTarget
 
 FAR_TIME = "timestamp_ms"
@@ -82,7 +82,7 @@ def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array
     read.
     """
     values = records["value"]
-    if reading.format not in FORMATS_OF_REGISTRY:
+    if not FORMATS.get(reading.format).needs_registry:
         return pa.nulls(len(values), pa.string())
     if reading.is_by_header:
         named = guids_of(records["headers"], reading.header)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 from pyiceberg.types import BinaryType, NestedField, StringType, StructType
@@ -34,8 +36,10 @@ def plain_struct(text: bool) -> StructType:
     return StructType(NestedField(0, "value", StringType() if text else BinaryType(), required=False))
 
 
-def decode_plain(reading: Reading, fields: tuple[NestedField, ...], values: pa.BinaryArray, limit: int) -> Decoded:
-    """Returns the columns `fields` of values in the format `text` or `raw`."""
-    is_text = reading.format == "text"
+def decode_plain(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
+    """Returns the columns `fields` of records' values in the format `text` or `raw`."""
+    values, is_text = records["value"], reading.format == "text"
     columns = read_text(values) if is_text else Columns([values], np.zeros(len(values), np.uint8), ())
     return convert_columns(Conversion(reading, "", len(values), limit), plain_struct(is_text), columns, fields)

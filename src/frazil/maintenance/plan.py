@@ -18,11 +18,9 @@ from frazil.maintenance.health import (
     small_files,
 )
 from frazil.maintenance.retention import Retention, expirable, kept_count, needs_carrying, progress_depth
+from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.spec.models import MaintenanceSpec
 
-Kind = Literal["compact", "deletes", "manifests", "carry", "expire", "orphans", "statistics"]
-REWRITES: tuple[Kind, ...] = ("compact", "deletes", "manifests")
-DAILY: tuple[Kind, ...] = ("orphans", "statistics")
 Mode = Literal["busy", "eager", "regular", "idle", "thorough"]
 
 IDLE_AFTER_MS = 60_000
@@ -79,8 +77,8 @@ class Holds:
 class Action:
     """One maintenance action."""
 
-    #: What is done.
-    kind: Kind
+    #: What is done: its name among `plugins.maintenance_actions`.
+    kind: str
     table: str
     #: Why it is done.
     reason: str
@@ -116,6 +114,33 @@ class Plan:
     is_settled: bool = False
 
 
+@dataclass(frozen=True)
+class Planning:
+    """What actions of one table are planned from."""
+
+    #: The table's metadata, which includes its files.
+    metadata: TableMetadata
+    #: How the table is maintained.
+    maintenance: MaintenanceTask
+    #: The figures of the table.
+    health: TableHealth
+    #: What other parts of the pipeline still need of the table.
+    holds: Holds
+    #: The clock.
+    now_ms: int
+    #: See `plan_maintenance`.
+    mode: Mode
+    #: Properties of the table that are this pipeline's own and whole numbers, without `frazil.<pipeline>.`.
+    noted: Mapping[str, int]
+    #: The actions that are planned before.
+    planned: tuple[Action, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether files may be rewritten at this time of day."""
+        return is_open(self.maintenance.spec.window, self.now_ms)
+
+
 def plan_maintenance(
     metadata: TableMetadata,
     maintenance: MaintenanceTask,
@@ -137,21 +162,18 @@ def plan_maintenance(
     if not spec.is_on or metadata.head is None:
         return Plan(table, health)
     holds = _held(metadata, holds)
+    planning = Planning(metadata, maintenance, health, holds, now_ms, mode, noted)
     waiting = [holds.waits] if holds.waits else []
-    actions: list[Action] = []
-    if is_open(spec.window, now_ms):
-        actions += _rewrites(metadata, maintenance, health, mode)
-    else:
+    if not planning.is_open:
         waiting.append("files are rewritten only within `maintenance.window`")
-    actions += _carrying(metadata, maintenance, mode, is_rewritten=bool(actions))
     if metadata.has_own_retention:
         waiting.append("the branch main has its own retention, with which Iceberg would expire progress too")
-    elif not holds.waits:
-        actions += _expiry(metadata, maintenance, holds, now_ms, mode)
-    if is_open(spec.window, now_ms):
-        actions += _daily(metadata, spec, holds, now_ms, noted)
+    for name in dict.fromkeys((*ACTIONS.built_in, *spec.actions)):
+        kind = ACTIONS.get(name)
+        if planning.is_open or not (kind.is_rewrite or kind.is_daily):
+            planning = replace(planning, planned=(*planning.planned, *kind.planner(planning)))
     kept = kept_count(metadata, spec.snapshot_count)
-    return Plan(table, health, tuple(actions), tuple(waiting), holds.pending_files, kept_snapshots=kept)
+    return Plan(table, health, planning.planned, tuple(waiting), holds.pending_files, kept_snapshots=kept)
 
 
 def as_the_table_says(maintenance: MaintenanceTask, metadata: TableMetadata) -> MaintenanceTask:
@@ -191,19 +213,28 @@ def mode_of(metadata: TableMetadata, now_ms: int) -> Mode:
 # ---- rewriting
 
 
-def _rewrites(
-    metadata: TableMetadata, maintenance: MaintenanceTask, health: TableHealth, mode: Mode
-) -> Iterator[Action]:
-    compaction = _compaction(metadata, maintenance, health, mode)
+def plan_compaction(planning: Planning) -> Iterator[Action]:
+    """Yields the compaction of small data files and of those with many deleted rows."""
+    compaction = _compaction(planning.metadata, planning.maintenance, planning.health, planning.mode)
     if compaction is not None:
         yield compaction
+
+
+def plan_deletes(planning: Planning) -> Iterator[Action]:
+    """Yields the rewrite of files of position deletes."""
+    metadata, health, mode = planning.metadata, planning.health, planning.mode
     positions = [file for file in metadata.deletes if file.kind == "position"]
     if len(positions) >= (2 if mode == "thorough" else MOST_POSITION_DELETES) and len(positions) > health.files:
         reason = f"{len(positions):,} files of position deletes for {health.files:,} data files"
         yield Action("deletes", metadata.name, reason, "readers open fewer delete files")
+
+
+def plan_manifests(planning: Planning) -> Iterator[Action]:
+    """Yields the rewrite of manifests."""
+    metadata = planning.metadata
     manifests = metadata.rewritable_manifests
     most = max(FEWEST_MANIFESTS, 2 * sum(manifests) // MANIFEST_BYTES)
-    if maintenance.spec.manifests and len(manifests) > most:
+    if planning.maintenance.spec.manifests and len(manifests) > most:
         reason = f"{len(manifests):,} manifests of {_size(sum(manifests) / len(manifests))} each"
         yield Action("manifests", metadata.name, reason, "readers plan with fewer manifests")
 
@@ -303,15 +334,15 @@ def _common(maintenance: MaintenanceTask, largest_bytes: int, group_bytes: int) 
 # ---- expiry
 
 
-def _carrying(
-    metadata: TableMetadata, maintenance: MaintenanceTask, mode: Mode, is_rewritten: bool
-) -> Iterator[Action]:
+def plan_carrying(planning: Planning) -> Iterator[Action]:
     """Yields the action that repeats the progress in the newest snapshot, once records no longer arrive: other tools
     that expire snapshots keep the newest one and may keep no more, and without progress the pipeline could not
-    continue. is_rewritten: snapshots without progress are about to be added.
+    continue.
     """
+    metadata, mode = planning.metadata, planning.mode
     depth = progress_depth(metadata.ancestors())
-    if needs_carrying(metadata, _retention(metadata, maintenance.spec)):
+    is_rewritten = bool(planning.planned)  # Snapshots without progress are about to be added.
+    if needs_carrying(metadata, _retention(metadata, planning.maintenance.spec)):
         reason = "the newest progress is behind many snapshots of other writers"
         yield Action("carry", metadata.name, reason, "snapshots before it can be expired")
     elif mode not in ("busy", "eager") and (depth > 1 or (depth == 1 and is_rewritten)):
@@ -320,11 +351,13 @@ def _carrying(
         yield Action("carry", metadata.name, reason, "others may expire all snapshots but the newest")
 
 
-def _expiry(
-    metadata: TableMetadata, maintenance: MaintenanceTask, holds: Holds, now_ms: int, mode: Mode
-) -> Iterator[Action]:
-    retention = _retention(metadata, maintenance.spec)
-    ids = expirable(metadata, retention, holds.keep_back_to, now_ms)
+def plan_expiry(planning: Planning) -> Iterator[Action]:
+    """Yields the expiry of snapshots, unless something waits."""
+    metadata, now_ms, mode = planning.metadata, planning.now_ms, planning.mode
+    if planning.holds.waits or metadata.has_own_retention:
+        return
+    retention = _retention(metadata, planning.maintenance.spec)
+    ids = expirable(metadata, retention, planning.holds.keep_back_to, now_ms)
     oldest = min((metadata.snapshots[i].at_ms for i in ids), default=now_ms)
     is_overdue = now_ms - oldest > retention.age_ms * 1.25
     if ids and (
@@ -351,13 +384,13 @@ def _sooner(period_ms: int) -> int:
     return period_ms - period_ms // 24
 
 
-def _daily(
-    metadata: TableMetadata, spec: MaintenanceSpec, holds: Holds, now_ms: int, noted: Mapping[str, int]
-) -> Iterator[Action]:
+def plan_orphans(planning: Planning) -> Iterator[Action]:
+    """Yields the search for orphan files, once a day."""
+    spec, noted, now_ms = planning.maintenance.spec, planning.noted, planning.now_ms
     every_ms = _sooner(min(DAILY_MS, int(spec.orphan_age_s * 1000)))
     last_ms = noted.get(ORPHANS_NOTE)
     since_ms = last_ms if last_ms is not None else noted.get(BEGIN_NOTE, 0)
-    if not holds.waits and now_ms - since_ms >= every_ms:
+    if not planning.holds.waits and now_ms - since_ms >= every_ms:
         when = (
             "were never looked for"
             if last_ms is None
@@ -365,10 +398,15 @@ def _daily(
         )
         reason = f"files that no snapshot references {when}"
         gain = f"the space of those older than {spec.orphan_age_s / 3600:.0f} h"
-        yield Action("orphans", metadata.name, reason, gain)
+        yield Action("orphans", planning.metadata.name, reason, gain)
+
+
+def plan_statistics(planning: Planning) -> Iterator[Action]:
+    """Yields the count of distinct values, once a day."""
+    metadata, now_ms = planning.metadata, planning.now_ms
     counted = [metadata.snapshots[i].at_ms for i in metadata.statistics if i in metadata.snapshots]
     if (
-        spec.statistics
+        planning.maintenance.spec.statistics
         and metadata.head not in metadata.statistics
         and now_ms - max(counted, default=0) >= _sooner(DAILY_MS)
     ):

@@ -12,15 +12,15 @@ import structlog
 
 from frazil.catalog.maintenance_port import Rewritten, TableMaintenance
 from frazil.catalog.progress import DEAD_LETTERS_MARK, has_uncommitted_dead_letters, read_by_replay
-from frazil.catalog.table_metadata import TableMetadata, normalize_path
+from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
+from frazil.maintenance.actions import Round
 from frazil.maintenance.health import MAINTAINED_NOTE, TableHealth, measure
 from frazil.maintenance.plan import (
     BEGIN_NOTE,
     ORPHANS_NOTE,
-    REWRITES,
     Action,
     Holds,
     MaintenanceTask,
@@ -31,18 +31,11 @@ from frazil.maintenance.plan import (
     plan_maintenance,
 )
 from frazil.maintenance.retention import before_first_commit
+from frazil.plugins.maintenance_actions import ACTIONS
 
 log = structlog.get_logger("frazil")
 
 _MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|replaying\.[^.]+)")
-_DELETES_BYTES = str(64 * 1024 * 1024)
-# Without partial progress, which would report a failed write or commit as success. A group is one file: one task.
-DELETES_OPTIONS = {
-    "rewrite-all": "true",
-    "max-concurrent-file-group-rewrites": "1",
-    "max-file-group-size-bytes": _DELETES_BYTES,
-    "target-file-size-bytes": _DELETES_BYTES,
-}
 
 
 @dataclass(frozen=True)
@@ -97,9 +90,9 @@ class MaintenanceRunner:
             return None
         now_ms = self._clock.now_ms()
         noted = self._noted(metadata)
-        if begins and not noted:
+        if begins and noted.keys().isdisjoint((ORPHANS_NOTE, BEGIN_NOTE)):
             self._table_maintenance.note(maintained.name, BEGIN_NOTE, str(now_ms))
-            noted = {BEGIN_NOTE: now_ms}
+            noted = {**noted, BEGIN_NOTE: now_ms}
         holds, mode = self._holds(metadata, maintained), mode or mode_of(metadata, now_ms)
         plan = plan_maintenance(metadata, maintained.maintenance, holds, now_ms, mode, noted)
         is_settled = not plan.actions and not plan.waiting
@@ -131,15 +124,17 @@ class MaintenanceRunner:
         """Runs the actions of the plan and yields their outcomes. After a failure that was no conflict, no more files
         are rewritten; snapshots are expired nevertheless, or the metadata would grow for as long as rewriting fails.
         """
-        has_failed = False
+        has_failed, current = False, Round(self._table_maintenance, plan, maintenance, self._clock)
         for action in plan.actions:
             if is_stopping():
                 return
-            if has_failed and action.kind in REWRITES:
+            kind = ACTIONS.get(action.kind)
+            if has_failed and kind.is_rewrite:
                 continue
             began_s = self._clock.monotonic_s()
             try:
-                rewritten = self._do(action, plan, maintenance)
+                hit("maintenance.planned")
+                rewritten = kind.runner(action, current)
                 outcome = Outcome(action, self._clock.monotonic_s() - began_s, rewritten)
             except FrazilError as error:
                 took_s = self._clock.monotonic_s() - began_s
@@ -147,44 +142,6 @@ class MaintenanceRunner:
             _log(outcome)
             yield outcome
             has_failed = has_failed or bool(outcome.failure and not outcome.is_lost)
-
-    def _do(self, action: Action, plan: Plan, maintenance: MaintenanceTask) -> Rewritten:
-        hit("maintenance.planned")
-        table_maintenance, table = self._table_maintenance, action.table
-        done = Rewritten()
-        if action.kind == "compact" and action.compaction is not None:
-            done = table_maintenance.compact(table, action.compaction, maintenance.transfer)
-        elif action.kind == "deletes":
-            done = table_maintenance.rewrite_deletes(table, DELETES_OPTIONS)
-        elif action.kind == "manifests":
-            done = table_maintenance.rewrite_manifests(table)
-        elif action.kind == "orphans":
-            done = self._remove_orphans(plan, maintenance)
-        else:
-            self._keep_books(action)
-        return done
-
-    def _keep_books(self, action: Action) -> None:
-        if action.kind == "carry":
-            self._table_maintenance.carry(action.table)
-        elif action.kind == "expire":
-            self._table_maintenance.expire(action.table, action.snapshots)
-        elif action.kind == "statistics":
-            self._table_maintenance.compute_statistics(action.table)
-
-    def _remove_orphans(self, plan: Plan, maintenance: MaintenanceTask) -> Rewritten:
-        table, now_ms = plan.table, self._clock.now_ms()
-        # A process that was stopped for days has files of that age, and may commit them next.
-        oldest_ms = plan.files_since_ms if plan.files_since_ms is not None else now_ms
-        found = self._table_maintenance.orphans(
-            table, min(oldest_ms, now_ms - int(maintenance.spec.orphan_age_s * 1000))
-        )
-        names = {normalize_path(path) for path in plan.pending_files}
-        orphans = [path for path in found if normalize_path(path) not in names]
-        hit("maintenance.orphans.found")
-        self._table_maintenance.remove(table, orphans)
-        self._table_maintenance.note(table, ORPHANS_NOTE, str(now_ms))
-        return Rewritten(removed=len(orphans))
 
     # ---- what must be kept
 
@@ -217,10 +174,11 @@ class MaintenanceRunner:
         return metadata.pending_files if metadata is not None else frozenset()
 
     def _noted(self, metadata: TableMetadata) -> Mapping[str, int]:
-        texts = {
-            name: metadata.properties.get(f"frazil.{self._pipeline}.{name}", "") for name in (ORPHANS_NOTE, BEGIN_NOTE)
-        }
-        return {name: int(text) for name, text in texts.items() if text.isdecimal()}
+        prefix = f"frazil.{self._pipeline}."
+        own = (
+            (name.removeprefix(prefix), text) for name, text in metadata.properties.items() if name.startswith(prefix)
+        )
+        return {name: int(text) for name, text in own if text.isdecimal()}
 
 
 def _unfinished(dead_letter_table: str) -> str:

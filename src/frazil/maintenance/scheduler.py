@@ -17,8 +17,9 @@ from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.maintenance.file_groups import fewest_files
 from frazil.maintenance.health import TableHealth
-from frazil.maintenance.plan import DAILY, DAILY_MS, IDLE_AFTER_MS, Kind, Mode, Plan, is_open
+from frazil.maintenance.plan import DAILY_MS, IDLE_AFTER_MS, Mode, Plan, is_open
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
+from frazil.plugins.maintenance_actions import ACTIONS
 
 log = structlog.get_logger("frazil")
 
@@ -119,7 +120,7 @@ class _Known:
     #: No file of a batch in progress, or of a later one, is older.
     files_since_ms: int = 0
     #: Daily actions that failed: until when they are not tried again, and why.
-    postponed: dict[Kind, tuple[float, str]] = field(default_factory=dict)
+    postponed: dict[str, tuple[float, str]] = field(default_factory=dict)
 
 
 class MaintenanceScheduler:
@@ -243,7 +244,7 @@ class MaintenanceScheduler:
             known.ended_s = self._clock.monotonic_s()
 
     def _settle(self, known: _Known, outcomes: Sequence[Outcome], mode: Mode) -> None:
-        known.again = mode if any(one.failure and one.action.kind not in DAILY for one in outcomes) else None
+        known.again = mode if any(one.failure and not _is_daily(one) for one in outcomes) else None
         failed = [outcome for outcome in outcomes if outcome.failure and not outcome.is_lost]
         _postpone_daily(known, outcomes, self._clock.monotonic_s())
         wrong = [outcome.failure for outcome in failed] + [words for _, words in known.postponed.values() if words]
@@ -360,11 +361,15 @@ def _postpone_daily(known: _Known, outcomes: Sequence[Outcome], now_s: float) ->
     """
     for outcome in outcomes:
         kind = outcome.action.kind
-        if kind in DAILY:
+        if _is_daily(outcome):
             known.postponed.pop(kind, None)
-        if kind in DAILY and outcome.failure:
+        if _is_daily(outcome) and outcome.failure:
             pause_s = THOROUGH_EVERY_S if outcome.is_lost else DAILY_S
             known.postponed[kind] = (now_s + pause_s, "" if outcome.is_lost else outcome.failure)
+
+
+def _is_daily(outcome: Outcome) -> bool:
+    return ACTIONS.get(outcome.action.kind).is_daily
 
 
 def _without_postponed(plan: Plan, known: _Known, now_s: float) -> Plan:

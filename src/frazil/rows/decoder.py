@@ -21,10 +21,9 @@ from frazil.decode.aliased import join_aliases
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.json.records import decode_json
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.decode.plain import decode_plain
 from frazil.decode.settings import Reading
+from frazil.plugins.formats import FORMATS
 from frazil.rows.connect_messages import are_null_messages, decode_records
-from frazil.rows.writer_schemas import decode_with_schemas
 from frazil.schema.arrow import pick
 from frazil.schema.conflicts import growth
 from frazil.schema.evolve import NameConflict, RequestedFields, extend_schema
@@ -155,10 +154,14 @@ def _find_wide_records(
 
 
 def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int) -> Decoded:
-    if reading.format in ("avro", "protobuf", "json_schema"):
-        return decode_with_schemas(reading, fields, records, limit)
-    if reading.format in ("text", "raw"):
-        return decode_plain(reading, fields, records["value"], limit)
+    decoded: Decoded = FORMATS.get(reading.format).decoder(reading, fields, records, limit)
+    return decoded
+
+
+def decode_json_values(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
+    """Returns the columns `fields` of records' values in JSON without a schema, in the table's envelope or without."""
     values, options = records["value"], json_options(reading, limit)
     if reading.envelope is None:
         return decode_records(values, fields, reading, options, lambda rest: decode_json(rest, fields, options))

@@ -6,18 +6,11 @@ import os
 import re
 from pathlib import Path
 
+from frazil.plugins.catalogs import CATALOGS
 from frazil.spec import PipelineSpec
 
-_SQLITE = {"jdbc.busy_timeout": "60000", "jdbc.journal_mode": "WAL", "jdbc.schema-version": "V1"}
-# Without these, a catalog that accepts a connection and never answers would be waited for without end.
-_REST = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"}
-# The same for a database, in the units of its driver; values in the address win.
-_DATABASES = {
-    "jdbc:postgresql:": {"jdbc.connectTimeout": "10", "jdbc.socketTimeout": "60"},
-    "jdbc:mysql:": {"jdbc.connectTimeout": "10000", "jdbc.socketTimeout": "60000"},
-    "jdbc:mariadb:": {"jdbc.connectTimeout": "10000", "jdbc.socketTimeout": "60000"},
-}
-# The same for a store. Iceberg's six retries stay: they handle a store that asks clients to slow down.
+# Without it, a store that accepts a connection and never answers would be waited for without end. Iceberg's six retries
+# stay: they handle a store that asks clients to slow down.
 _S3 = {"http-client.apache.socket-timeout-ms": "10000"}
 # The default region of stores other than Amazon's; without any region the driver's client refuses to work.
 _REGION = {"client.region": "us-east-1"}
@@ -26,18 +19,12 @@ _OWN_KEYS = {"s3.access-key-id", "client.credentials-provider", "s3.remote-signi
 
 def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
     """Returns Iceberg's catalog properties; those of the pipeline file win."""
-    catalog = spec.catalog
-    properties = {"type": catalog.type, "uri": catalog.uri}
-    if catalog.type == "jdbc":
-        properties["jdbc.schema-version"] = "V1"
-        if catalog.uri.startswith("jdbc:sqlite:"):
-            properties |= _SQLITE
-        properties |= next((bounds for prefix, bounds in _DATABASES.items() if catalog.uri.startswith(prefix)), {})
+    catalog, kind = spec.catalog, CATALOGS.get(spec.catalog.type)
+    properties = {**kind.properties, **({"uri": catalog.uri} if catalog.uri else {})}
+    properties |= next((more for prefix, more in kind.by_uri.items() if catalog.uri.startswith(prefix)), {})
     if catalog.warehouse:
         properties["warehouse"] = catalog.warehouse
-    if catalog.type == "rest":
-        properties |= _REST
-    if catalog.type == "rest" and not catalog.properties.keys() & _OWN_KEYS:
+    if kind.vends_credentials and not catalog.properties.keys() & _OWN_KEYS:
         # Without keys of its own the pipeline asks the catalog to vend some per table.
         properties["header.X-Iceberg-Access-Delegation"] = "vended-credentials"
     if uses_s3(spec):
@@ -46,6 +33,19 @@ def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
         if endpoint and "amazonaws." not in endpoint and not _has_region():
             properties |= _REGION
     return {**properties, **catalog.properties}
+
+
+def properties_for_reading(spec: PipelineSpec) -> dict[str, str]:
+    """Returns the catalog's properties without those with which Iceberg would prepare its store."""
+    kind, own = CATALOGS.get(spec.catalog.type), spec.catalog.properties.keys()
+    kept = {name: text for name, text in catalog_properties(spec).items() if name not in kind.unread - own}
+    return {**kept, **kind.for_reading}
+
+
+def conf_with_jars(spec: PipelineSpec) -> dict[str, str]:
+    """Returns Spark's properties with the jars of the catalog's kind."""
+    own = (spec.spark.conf.get("spark.jars", ""), *CATALOGS.get(spec.catalog.type).jars)
+    return {**spec.spark.conf, **({"spark.jars": ",".join(filter(None, own))} if any(own) else {})}
 
 
 def _has_region() -> bool:

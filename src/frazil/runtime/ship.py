@@ -18,13 +18,15 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import structlog
 
 import frazil
 from frazil.errors import UnavailableError
+from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import FORMATS
 from frazil.runtime.jars import cache_directory
 
 log = structlog.get_logger("frazil")
@@ -45,8 +47,9 @@ _ROOTS = (
     "pyyaml",
     "xxhash",
 )
-# Only PyIceberg's command line needs them.
-_NOT_SHIPPED = {"click", "rich"}
+# Only PyIceberg's command line needs click and rich. Frazil itself, which packages with formats require, is the other
+# archive.
+_NOT_SHIPPED = {"click", "frazil", "rich"}
 _LEFT_OUT_FOLDERS = {"__pycache__", "tests", "include", "bin"}
 _LEFT_OUT_FILES = re.compile(r".*\.(pyx|pxd|pyi|hpp|h|a)$|(libarrow)?_flight\b")
 _NAME = re.compile(r"[\w.-]+(?=(?P<extra>.*\bextra\s*==)?)")
@@ -80,8 +83,14 @@ def executor_python(conf: Mapping[str, str]) -> str:
 
 
 def packages_archive() -> Path:
-    """Returns the archive of the packages that tasks import, with everything these need."""
-    found = _closure(_ROOTS)
+    """Returns the archive of the packages that tasks import, with everything these need. Among them are the packages
+    whose formats and envelopes this process has used.
+
+    Raises: UnavailableError for a package whose files are not recorded, as of an editable installation.
+    """
+    added = sorted(FORMATS.packages | ENVELOPES.packages)
+    found = _closure((*_ROOTS, *added))
+    _check_recorded(found, added)
     key = hashlib.sha256(f"{PYTHON_VERSION} {platform.platform()} {_LEFT_OUT_FILES.pattern}".encode())
     for distribution in found:
         # RECORD has the hash of every file.
@@ -147,6 +156,15 @@ def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
         )
         for compiled in sorted(Path(folder).rglob("*.nb[ic]")):
             yield compiled.relative_to(folder).as_posix(), compiled
+
+
+def _check_recorded(distributions: Iterable[importlib.metadata.Distribution], added: Sequence[str]) -> None:
+    for found in distributions:
+        if found.name in added and not any(path.suffix == ".py" for path in found.files or ()):
+            raise UnavailableError(
+                f"the files of a package are not recorded, so it cannot be sent to the cluster: package={found.name}",
+                remedy="install it from its wheel, and not as an editable package",
+            )
 
 
 def _closure(roots: Iterable[str]) -> list[importlib.metadata.Distribution]:

@@ -5,39 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.columns import read_paths
 from frazil.spec.document import Entry, Items, Scalar, Section
 from frazil.spec.keys import Fields, keys_of, read_text
 from frazil.spec.models import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField, TopicSelector
 from frazil.spec.topics import parse_topic
 
-_FORMATS: Mapping[str, tuple[str, ...]] = {
-    "debezium": ("json", "avro", "protobuf", "json_schema"),
-    "maxwell": ("json",),
-    "canal": ("json",),
-    "operation": ("json", "avro", "protobuf", "json_schema"),
-}
 _OPERATIONS = ("insert", "update", "delete")
 _OF_CHANGES = ("op", "image")
 _OF_DELETES = ("deleted", "deleted_at")
-_OF_PLACES = ("source_database", "source_schema", "source_table")
-_OF_SOURCES: Mapping[str, tuple[str, ...]] = {
-    "debezium": (
-        "source_ts", "connector_ts", "transaction_id", "total_order", "collection_order", "position", "source_order",
-        *_OF_PLACES, "unavailable",
-    ),
-    "maxwell": ("source_ts", "transaction_id", *_OF_PLACES),
-    "canal": ("source_ts", "connector_ts", *_OF_PLACES, "unavailable"),
-    "operation": (),
-}  # fmt: skip
-_OF_LOGS: Mapping[str, tuple[str, ...]] = {
-    "debezium": ("op", "image", "source_ts", "connector_ts", "unavailable"),
-    "maxwell": ("op", "image", "source_ts"),
-    "canal": ("op", "image", "source_ts", "connector_ts", "unavailable"),
-    "operation": ("op", "image"),
-}
-"""The metadata columns that a changelog table always has."""
-_OF_ANY = frozenset((*_OF_CHANGES, *_OF_DELETES, *(name for names in _OF_SOURCES.values() for name in names)))
+_OF_LOGS = ("source_ts", "connector_ts", "unavailable")
+"""The metadata columns that a changelog table always has, besides those of changes, where its envelope has them."""
+_OF_ANY = frozenset(
+    (*_OF_CHANGES, *_OF_DELETES, *(name for one in ENVELOPES.built_in.values() for name in one.all_metadata))
+)
 _UPSERT_VERSION = 3
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
 _NO_ORDERS: Mapping[str, str] = {
@@ -61,9 +43,10 @@ def read_change_settings(
         fields.refuse_key("deletes", message, "write `mode: upsert`, or remove it")
     _check_metadata(fields, kind, deletes == "soft", metadata)
     added: tuple[str, ...] = ()
-    if is_log:
-        added = _OF_LOGS.get(kind, ())
-    elif mode == "append" and "unavailable" in _OF_SOURCES.get(kind, ()):
+    sources = _metadata_of(kind)
+    if is_log and kind != "none":
+        added = (*_OF_CHANGES, *(name for name in _OF_LOGS if name in sources))
+    elif mode == "append" and not is_log and "unavailable" in sources:
         added = ("unavailable",)
     if deletes == "soft":
         added = (*added, *_OF_DELETES)
@@ -75,6 +58,11 @@ def read_change_settings(
         "tombstones": _read_tombstones(fields, mode, kind),
         "metadata": metadata | {name: column for name, column in brought.items() if name not in metadata},
     }
+
+
+def _metadata_of(kind: str) -> tuple[str, ...]:
+    """The fields of `metadata` that an envelope has, besides those of every change."""
+    return ENVELOPES.get(kind).all_metadata if kind != "none" else ()
 
 
 def _read_tombstones(fields: Fields, mode: str, kind: str) -> str:
@@ -159,10 +147,10 @@ def _read_words(inner: Fields, key: str) -> tuple[str, ...]:
 
 def _check_envelope(fields: Fields, kind: str, mode: str, value_format: str) -> None:
     """Notes an envelope that is not read from the format of the values, and a changelog table without one."""
-    if fields.get("envelope") is not None and kind != "none" and value_format not in _FORMATS[kind]:
+    if fields.get("envelope") is not None and kind != "none" and value_format not in ENVELOPES.get(kind).formats:
         shown = "a field for the operation" if kind == "operation" else kind
         message = f"`envelope`: {shown} is not read from the format {value_format}"
-        remedy = f"write `value: {{format: …}}` with one of: {', '.join(_FORMATS[kind])}"
+        remedy = f"write `value: {{format: …}}` with one of: {', '.join(ENVELOPES.get(kind).formats)}"
         fields.refuse_key("envelope", message, remedy)
     is_log = fields.get("changelog") is not None and fields.choice("changelog")
     if is_log and kind == "none":
@@ -174,7 +162,7 @@ def _check_envelope(fields: Fields, kind: str, mode: str, value_format: str) -> 
 
 
 def _check_metadata(fields: Fields, kind: str, is_marking: bool, metadata: Mapping[MetadataField, str]) -> None:
-    known = {*_OF_CHANGES, *_OF_SOURCES[kind]} if kind != "none" else set()
+    known = {*_OF_CHANGES, *_metadata_of(kind)} if kind != "none" else set()
     for name in metadata:
         if name not in _OF_ANY or name in known or (name in _OF_DELETES and is_marking):
             continue

@@ -25,23 +25,17 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
+from frazil.plugins.formats import FORMATS
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
 from frazil.spec.keys import Fields, describe, keys_of, read_items, read_string, read_text, whole_number
 from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, TableSpec, ValueSpec
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import has_reference
 from frazil.spec.types import parse_column_type, parse_type
-from frazil.types import FORMATS_OF_REGISTRY, RESCUED_COLUMN, RESERVED_COLUMNS
+from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")
 _HEADER_TYPES = (StringType, BinaryType, IntegerType, LongType)
-_TYPES_OF: dict[str, tuple[type[IcebergType], ...]] = {
-    "raw": (BinaryType,),
-    "text": (StringType, IntegerType, LongType),
-    "protobuf": (StructType,),
-    "json_schema": (StructType,),
-}
-"""What a header of a format can be; of others any type."""
 _WORDS: dict[type[IcebergType], str] = {
     BinaryType: "binary",
     StringType: "string",
@@ -49,15 +43,7 @@ _WORDS: dict[type[IcebergType], str] = {
     LongType: "long",
     StructType: "a struct",
 }
-_RECORDLESS = ("text", "raw")
 _MAX_DEPTH = 100
-_ONLY_FOR = {
-    "schema": FORMATS_OF_REGISTRY,
-    "framing": FORMATS_OF_REGISTRY,
-    "subject": FORMATS_OF_REGISTRY,
-    "message": ("protobuf",),
-    "logical_types": ("avro",),
-}
 AS_SEEN = "as_seen"
 _REMEDY = "write as_seen, double, or a decimal such as decimal(18,4)"
 
@@ -165,11 +151,14 @@ def _has_text(kind: IcebergType) -> bool:
 
 
 def _check_header_value(column: ColumnSpec, value: ValueSpec) -> None:
-    name, types = column.name, _TYPES_OF.get(value.format)
+    name, types = column.name, FORMATS.get(value.format).header_types
     if column.header is None:
         message = f"`columns.{name}.value` describes the bytes of a header, and the column has no header"
         raise SpecError(message, remedy="write `header: NAME`, or remove it")
-    if types is not None and not isinstance(column.type, types):
+    if value.format not in FORMATS.built_in:
+        message = f"`columns.{name}`: the format {value.format} is read from records' values alone, not from headers"
+        raise SpecError(message, remedy=f"write one of: {', '.join(FORMATS.built_in)}")
+    if types and not isinstance(column.type, types):
         message = f"`columns.{name}`: a header of the format {value.format} cannot be a `{column.type}`"
         words = ", ".join(_WORDS[kind] for kind in types)
         raise SpecError(message, remedy=f"write another type ({words}), or another format")
@@ -223,7 +212,7 @@ def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Seq
 def read_shaping(fields: Fields, columns: Sequence[ColumnSpec], value_format: str) -> dict[str, Any]:
     """The settings that say how fields become columns."""
     for key in ("flatten", "column_case", "include", "exclude"):
-        if fields.get(key) is not None and value_format in _RECORDLESS:
+        if fields.get(key) is not None and not FORMATS.get(value_format).has_fields:
             message = f"`{key}` has no effect with the format {value_format}: its values have no fields"
             fields.refuse_key(key, message, "remove it")
     flatten, case = _read_flatten(fields), fields.choice("column_case")
@@ -310,14 +299,15 @@ def read_value(owner: Fields, key: str, model: type[ValueSpec] = ValueSpec) -> V
     if entry is None:
         return ValueSpec.model_validate({"format": default})
     node, label = entry.value, owner.path(key)
-    if isinstance(node, Scalar) and node.text in keys_of(model)["format"].choices:
+    if isinstance(node, Scalar) and node.text in keys_of(model)["format"].words:
         _refuse_word(node, label, owner.problems)
         return ValueSpec.model_validate({"format": node.text})
     fields = Fields(node, keys_of(model), label, owner.problems)
     value = ValueSpec.model_validate({"format": default, **fields.values()})
-    for name, owners in _ONLY_FOR.items():
+    for name in dict.fromkeys(name for one in FORMATS.built_in.values() for name in one.keys):
         written = fields.get(name)
-        if written is not None and value.format not in owners:
+        if written is not None and name not in FORMATS.get(value.format).keys:
+            owners = [label for label, one in FORMATS.built_in.items() if name in one.keys]
             message = f"`{label}.{name}` has no effect with the format {value.format}"
             owner.problems.add(written.line, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
     return value

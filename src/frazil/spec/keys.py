@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from frazil.plugins.registration import Registered
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import Secrets
@@ -73,6 +74,8 @@ class Key:
     choices: tuple[Word, ...] = ()
     #: The choices that this version refuses.
     not_built: tuple[Word, ...] = ()
+    #: The table whose names are choices too, those of installed packages included.
+    registered: Registered[Any] | None = None
     #: The value of a file that leaves the key out, as the user would write it; the field's default unless written.
     default: Word | None = None
     #: Whether this version takes the key at all.
@@ -83,7 +86,17 @@ class Key:
     @property
     def built(self) -> tuple[Word, ...]:
         """The choices that this version can do."""
-        return tuple(choice for choice in self.choices if choice not in self.not_built)
+        return tuple(word for word in self.words if word not in self.not_built or word in self.added)
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The choices, with those of installed packages."""
+        return (*self.choices, *(name for name in self.added if name not in self.choices))
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The choices of installed packages."""
+        return () if self.registered is None else self.registered.added()
 
 
 def section(name: str) -> Form:
@@ -115,8 +128,7 @@ def _complete(key: Key, name: str, field: FieldInfo) -> Key:
     """Returns the key with the settings of the model's field."""
     choices = key.choices
     if key.form is None and not choices:
-        words = (True, False) if field.annotation is bool else _words_of(field.annotation)
-        choices = (*words, *key.not_built)
+        choices = (*_words_of(key, field), *key.not_built)
     default = key.default
     if default is None and not field.is_required() and field.default not in (None, ""):
         if key.form is None and field.default in choices:
@@ -127,10 +139,14 @@ def _complete(key: Key, name: str, field: FieldInfo) -> Key:
     return replace(key, name=name, description=description, choices=choices, default=default)
 
 
-def _words_of(annotation: Any) -> tuple[Word, ...]:
-    """The words of a Literal; an empty one stands for a key that is not written."""
-    assert get_origin(annotation) is Literal, annotation
-    return tuple(word for word in get_args(annotation) if word != "")
+def _words_of(key: Key, field: FieldInfo) -> tuple[Word, ...]:
+    """The words of a table, or of a Literal; an empty one stands for a key that is not written."""
+    if key.registered is not None:
+        return tuple(key.registered.built_in)
+    if field.annotation is bool:
+        return (True, False)
+    assert get_origin(field.annotation) is Literal, field.annotation
+    return tuple(word for word in get_args(field.annotation) if word != "")
 
 
 def _as_written(value: Any) -> Word:
@@ -371,15 +387,31 @@ class Fields:
         entry = self.get(key)
         return read_strings(entry.value, self.path(key), self.problems, convert) if entry else {}
 
+    def names(self, key: str, registered: Registered[Any]) -> tuple[str, ...]:
+        """The names under `key`, each of an object of the table, those of installed packages included."""
+        entry, found = self.get(key), list[str]()
+        for item in read_items(entry.value, self.path(key), self.problems) if entry else ():
+            name = read_text(item, self.path(key), self.problems)
+            if name is not None and registered.added() and name not in registered:
+                message = f"`{self.path(key)}` cannot have `{name}`"
+                self.problems.add(item.line, message, advice(name, registered.added()))
+            elif name is not None and self.problems.attempt(item.line, None, registered.get, name) is not None:
+                found.append(name)
+        return tuple(found)
+
     def choice(self, key: str) -> Word:
         """The chosen word of `key`, or its default."""
         setting = self._keys[key]
         entry = self.get(key)
         if entry is not None:
             word = _word(entry.value)
-            if word is not None and _is_one_of(word, setting.built):
+            if word is not None and _is_one_of(word, setting.choices) and word not in setting.not_built:
                 return word
-            self._refuse_choice(entry, setting, word)
+            if word is not None and setting.registered is not None and word in setting.added:
+                if self.problems.attempt(entry.value.line, None, setting.registered.get, str(word)) is not None:
+                    return word
+            else:
+                self._refuse_choice(entry, setting, word)
         assert setting.default is not None or entry is not None, key
         return setting.default if setting.default is not None else setting.built[0]
 
@@ -394,7 +426,7 @@ class Fields:
         elif _is_one_of(word, setting.not_built):
             message, remedy = f"`{label}: {_spell(word)}` is not available in this version", f"available: {built}"
         else:
-            words = [_spell(choice) for choice in setting.choices]
+            words = [_spell(choice) for choice in setting.words]
             message = f"`{label}` cannot be `{_spell(word)}`"
             unquoted = _spell(word) in words
             remedy = "write it without quotes" if unquoted else advice(_spell(word), words, built.split(", "))

@@ -15,6 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
 
 from frazil.errors import SpecError
+from frazil.plugins.catalogs import CATALOGS
+from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.formats import FORMATS
+from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.spec.keys import (
     DURATION,
     NOT_A_KEY,
@@ -40,7 +44,6 @@ from frazil.spec.topics import SELECTORS, START, TOPIC
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
 from frazil.spec.units import duration_text, parse_duration
-from frazil.types import FORMATS_OF_REGISTRY
 
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
@@ -102,6 +105,9 @@ def _parse_orphan_age(text: str) -> float:
 _ORPHAN_AGE = quantity(DURATION.schema, duration_text, _parse_orphan_age)
 _COUNT, _LARGE_COUNT = count(2), count(1000)
 _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
+_ACTIONS = Form(
+    {"type": "array", "items": TEXT.schema, "uniqueItems": True}, None, lambda fields, key: fields.names(key, ACTIONS)
+)
 _TERM = text_like("region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)").schema
 _SORT = text_like("user.id", "ts desc", "hour(ts) asc nulls last").schema
 _METADATA = Form(
@@ -135,7 +141,7 @@ class _Declared(BaseModel):
 class ValueSpec(_Declared):
     """What the records' values (or keys, or values of a header) are."""
 
-    format: Literal["avro", "protobuf", "json_schema", "json", "text", "raw"] = "json"
+    format: Annotated[str, Key(registered=FORMATS)] = "json"
     """What the records' values are."""
     source: Annotated[Literal["registry", "latest"], Key(name="schema")] = "registry"
     """Where the schema comes from: the registry by the id in the record, or its latest."""
@@ -153,13 +159,13 @@ class ValueSpec(_Declared):
     @property
     def needs_registry(self) -> bool:
         """Whether its schemas are in the registry."""
-        return self.format in FORMATS_OF_REGISTRY
+        return FORMATS.get(self.format).needs_registry
 
 
 class KeySpec(ValueSpec):
     """What the records' keys are: a declaration alone, which is read to a ValueSpec."""
 
-    format: Literal["avro", "protobuf", "json_schema", "json", "text", "raw"] = "raw"
+    format: Annotated[str, Key(choices=tuple(FORMATS.built_in))] = "raw"
     """What the records' keys are."""
 
 
@@ -226,10 +232,7 @@ class FlattenSpec(_Declared):
 class EnvelopeSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["type"]}, {"required": ["operation"]}]}):
     """How records wrap a change of their source. The kind `operation`: a field of the row itself names the operation."""
 
-    kind: Annotated[
-        Literal["debezium", "maxwell", "canal", "operation"],
-        Key(name="type", choices=("debezium",), default="debezium"),
-    ]
+    kind: Annotated[str, Key(name="type", choices=("debezium",), default="debezium")]
     """`debezium`, to write its settings beside it."""
     placeholder: Annotated[str, Key(TEXT, name="unavailable_value")] = "__debezium_unavailable_value"
     """What Debezium writes for a value that it was not given: its `unavailable.value.placeholder`."""
@@ -308,6 +311,8 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
     order_lines: Annotated[tuple[int, ...], NOT_A_KEY] = ()
     statistics: bool = False
     """Whether the number of distinct values of each column is counted once a day."""
+    actions: Annotated[tuple[str, ...], _ACTIONS] = ()
+    """Further maintenance actions, by their names in installed packages."""
 
 
 class DeadLettersSpec(_Declared):
@@ -338,7 +343,7 @@ class LimitsSpec(_Declared):
 class CatalogSpec(_Declared):
     """Which Iceberg catalog. Local paths are absolute."""
 
-    type: Annotated[Literal["jdbc", "rest"], Key(not_built=("hive", "glue", "nessie", "hadoop"))] = "jdbc"
+    type: Annotated[str, Key(registered=CATALOGS, not_built=("hive", "glue", "nessie", "hadoop"))] = "jdbc"
     """The kind of catalog."""
     #: Always None in this version.
     impl: Annotated[str | None, Key(TEXT, is_built=False)] = None
@@ -509,6 +514,7 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
             Form({"anyOf": [{"enum": ["none", "debezium", "maxwell", "canal"]}, section("envelope").schema]}),
             choices=("none", "debezium", "maxwell", "canal"),
             default="none",
+            registered=ENVELOPES,
         ),
     ] = None
     """The envelope of change records: none, debezium, maxwell, canal, or a field that names the operation."""

@@ -91,7 +91,9 @@ def _object(keys: Mapping[str, Key]) -> dict[str, Any]:
 
 
 def _property(key: Key) -> dict[str, Any]:
-    schema: dict[str, Any] = {"enum": list(key.choices)} if key.form is None else dict(key.form.schema)
+    schema: dict[str, Any] = {"enum": list(key.words)} if key.form is None else dict(key.form.schema)
+    if key.form is not None and key.added:  # Words, or a section.
+        schema["anyOf"] = [{"enum": list(key.words)}, *schema["anyOf"][1:]]
     if key.default is not None:
         schema["default"] = key.default
     schema["description"] = _description(key)

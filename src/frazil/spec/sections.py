@@ -28,6 +28,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
+from frazil.plugins.catalogs import CATALOGS
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
 from frazil.spec.keys import Fields, Key, keys_of, read_items, read_strings, read_text
 from frazil.spec.models import (
@@ -106,9 +107,16 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     settings = fields.values()
     uri, warehouse = settings.get("uri"), settings.get("warehouse")
     properties = fields.strings("properties", lambda text, key: _catalog_property(text, key, secrets))
-    if settings.get("type") == "rest":
-        _check_rest(fields, entry, uri)
-        return CatalogSpec(type="rest", uri=uri or "", warehouse=warehouse, properties=properties)
+    name = settings.get("type", default.type)
+    if name != default.type:
+        kind = CATALOGS.get(name)
+        if name == "rest":
+            _check_rest(fields, entry, uri)
+        else:
+            problems.attempt(entry.line, None, kind.check, [key for key in keys_of(CatalogSpec) if fields.get(key)])
+        if warehouse and kind.needs_warehouse:
+            warehouse = _absolute_path(warehouse)
+        return CatalogSpec(type=name, uri=uri or "", warehouse=warehouse, properties=properties)
     _check_jdbc(fields, uri)
     return CatalogSpec(
         uri=_absolute_uri(uri) if uri else default.uri,

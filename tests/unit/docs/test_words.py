@@ -10,7 +10,15 @@ import pytest
 
 from docs.scan import ROOT
 
-PAGES = ("README.md", "CHANGELOG.md", "docs/*.md", "docs/how-to/*.md", "docs/reference/*.md", "docs/operations/*.md")
+PAGES = (
+    "README.md",
+    "CHANGELOG.md",
+    "docs/*.md",
+    "docs/how-to/*.md",
+    "docs/reference/*.md",
+    "docs/operations/*.md",
+    "docs/contributing/*.md",
+)
 """Globs of pages whose prose is searched."""
 SOURCES = ("src/**/*.py",)
 """Globs of Python files whose whole text is searched: docstrings, comments, strings and names."""

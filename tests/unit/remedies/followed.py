@@ -13,6 +13,7 @@ TABLES = "unit/remedies/test_tables.py::test_a_table_goes_on_once_its_remedy_is_
 CHANGES = "unit/remedies/test_tables.py::test_a_change_that_is_refused_is_followed_once_its_remedy_is_done"
 STOPS = "unit/remedies/test_stops.py::test_"
 COMMANDS = "unit/remedies/test_commands.py::test_"
+_PACKAGES = "unit/contributing/test_registration.py::test_"
 _ATOMIC = "unit/ingest/test_atomic_service.py::test_"
 _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
 
@@ -138,6 +139,18 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "…; files are not rewritten until then": (
         "unit/ops/test_check.py::test_an_order_of_rows_that_a_table_cannot_have_is_a_problem"
+    ),
+    # Packages.
+    "correct or reinstall the package …": f"{_PACKAGES}an_object_of_another_class_is_refused_until_it_is_corrected",
+    "install the package that has it": (
+        "unit/contributing/test_maintenance_action.py::test_a_pipeline_file_names_the_actions_of_packages"
+    ),
+    "uninstall all of them but one": f"{_PACKAGES}a_name_of_two_packages_is_refused_until_one_is_uninstalled",
+    "install it from its wheel, and not as an editable package": (
+        "unit/contributing/test_format.py::test_a_package_without_recorded_files_is_not_sent"
+    ),
+    "write it, as `catalog: {…: …}`": (
+        "unit/contributing/test_catalog.py::test_a_pipeline_file_takes_the_catalog_of_a_package"
     ),
     "start `frazil run` again; its log has the cause": (
         "unit/ingest/test_crash_suspects.py::test_a_table_is_no_suspect_any_more_once_it_was_read"

@@ -60,7 +60,14 @@ class IcebergCatalog:
     Iceberg's catalog properties. One Java table object is kept per table and refreshed; the JVM belongs to the caller.
     """
 
-    def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        gateway: Any,
+        pipeline: str,
+        properties: Mapping[str, str],
+        hadoop: Mapping[str, str],
+        vends_credentials: bool = False,
+    ) -> None:
         #: py4j's gateway to the JVM of the catalog.
         self.gateway = gateway
         self._jvm = jvm = gateway.jvm
@@ -70,7 +77,7 @@ class IcebergCatalog:
         self._tables: dict[str, Any] = {}
         self._adopted: set[str] = set()
         self._files = DataFiles(gateway)
-        self.reader = StateReader(gateway, pipeline, self._properties)
+        self.reader = StateReader(gateway, pipeline, self._properties, vends_credentials)
         self._states: dict[str, tuple[str, TableState]] = {}
         #: The live files of tables; a Java table of another caller may be asked for under the table's lock.
         self.scans = TableScans(jvm)
@@ -84,7 +91,8 @@ class IcebergCatalog:
                 "frazil", self._properties, configuration
             )
         except java_errors() as error:
-            raise refused_catalog(error, self._properties.get("uri", "")) from None
+            address = self._properties.get("uri") or self._properties.get("warehouse", "")
+            raise refused_catalog(error, address) from None
 
     def load(self, table: str) -> TableState | None:
         try:
@@ -93,7 +101,7 @@ class IcebergCatalog:
             # REST catalog: its store credentials may have been renewed.
             location = java.operations().current().metadataFileLocation()
             known = self._states.get(table)
-            if known is None or known[0] != location or self.reader.is_rest:
+            if known is None or known[0] != location or self.reader.vends_credentials:
                 known = self._states[table] = (location, self.reader.state(table, java))
         except java_errors() as error:
             if is_not_there(error):
@@ -410,7 +418,7 @@ class IcebergCatalog:
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)
         # A Java table of a REST catalog keeps its first store credentials: only another load returns new ones.
-        if java is None or self.reader.is_rest:
+        if java is None or self.reader.vends_credentials:
             java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
         else:
             try:

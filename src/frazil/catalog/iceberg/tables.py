@@ -26,16 +26,13 @@ _STORE_PROPERTIES = ("s3.", "client.region", "gcs.", "adls.", "hdfs.", "py-io-im
 class StateReader:
     """Reads Java tables of the catalog with these `properties`, for one pipeline."""
 
-    def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str], vends_credentials: bool) -> None:
         self._gateway = gateway
         self._jvm = gateway.jvm
         self._pipeline = pipeline
         self._properties = properties
-
-    @property
-    def is_rest(self) -> bool:
-        """Whether the catalog is a REST catalog, which vends store credentials per table."""
-        return self._properties.get("type") == "rest"
+        #: Whether the catalog vends store credentials per table, as a REST catalog does.
+        self.vends_credentials = vends_credentials or properties.get("type") == "rest"
 
     def state(self, table: str, java: Any) -> TableState:
         """Returns the state of the Java table as last loaded."""
@@ -96,7 +93,7 @@ class StateReader:
         io, location = java.io(), str(java.location())
         properties = {**self._properties, **self._strings_of(io.properties())}
         storage = "org.apache.iceberg.io.SupportsStorageCredentials"
-        if self.is_rest and is_instance_of(self._gateway, io, storage):
+        if self.vends_credentials and is_instance_of(self._gateway, io, storage):
             vended = [found for found in each(io.credentials()) if location.startswith(str(found.prefix()))]
             for credentials in sorted(vended, key=lambda found: len(str(found.prefix()))):
                 properties |= self._strings_of(credentials.config())

@@ -11,15 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.envelope import (
-    HEARTBEAT,
-    IMAGES,
-    NO_ENVELOPE,
-    ROW,
-    SCHEMA_CHANGE,
-    TOMBSTONE,
-    TRANSACTION,
-)
+from frazil.cdc.envelope import IGNORED, IMAGES, NO_ENVELOPE, ROW, TOMBSTONE, TRANSACTION
 from frazil.cdc.envelope_columns import FLAT, RECORD_SHAPES, operation_of
 from frazil.cdc.json.connect_schemas import NAMES, open_with_schemas
 from frazil.cdc.json.members import (
@@ -45,15 +37,12 @@ from frazil.decode.json_schema.types import refused_changes
 from frazil.decode.rescue import join_members, rescued_column
 from frazil.decode.settings import Envelope, Reading
 from frazil.name_length import drop_long_names
+from frazil.plugins.envelopes import ENVELOPES, Members
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.conflicts import without_rejected
 from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at, widest
 
-_MAXWELL = ("type", "data", "old", "ts", "xid", "database", "table")
-_MAXWELL_OPS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
-_MAXWELL_RECORD_KINDS = {"bootstrap-start": HEARTBEAT, "bootstrap-complete": HEARTBEAT, "heartbeat": HEARTBEAT} | {
-    f"{what}-{change}": SCHEMA_CHANGE for what in ("table", "database") for change in ("create", "alter", "drop")
-}
+_IGNORED_KINDS = {name: number for number, name in IGNORED.items()}
 
 
 def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
@@ -197,11 +186,13 @@ def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat
 def _open_others(
     batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: NDArray[np.bool_]
 ) -> None:
-    """Opens Maxwell's envelopes, and rows with a field that names the operation."""
+    """Opens envelopes by their declared members, and rows with a field that names the operation."""
     texts, rows = batch.texts, np.arange(len(objects), dtype=np.int32)
-    if batch.envelope.kind == "maxwell":
-        members = dict(zip(_MAXWELL, members_under(texts, objects, _MAXWELL, error), strict=True))
-        envelopes = _maxwell_members(batch, rows, members)
+    declared = ENVELOPES.get(batch.envelope.kind).members
+    if declared is not None:
+        names = tuple(dict.fromkeys(declared.names))
+        members = dict(zip(names, members_under(texts, objects, names, error), strict=True))
+        envelopes = _declared_members(batch, declared, rows, members)
     else:
         name = batch.envelope.operation
         (operation,) = members_under(texts, objects, [name], error)
@@ -211,21 +202,23 @@ def _open_others(
     _read_changes(batch, envelopes, _faultless(error, batch, rows))
 
 
-def _maxwell_members(batch: EnvelopeBatch, rows: NDArray[np.int32], members: dict[str, Slices]) -> EnvelopeMembers:
-    kind = read_string(batch, members["type"], "type")
-    texts = pa.array(_MAXWELL_OPS)
-    codes = pc.index_in(kind, texts)
-    op = pa.array(list(_MAXWELL_OPS.values())).take(codes)
+def _declared_members(
+    batch: EnvelopeBatch, declared: Members, rows: NDArray[np.int32], members: dict[str, Slices]
+) -> EnvelopeMembers:
+    operation, after, before = (members[name] for name in (declared.operation, declared.after, declared.before))
+    kind = read_string(batch, operation, declared.operation)
+    codes = pc.index_in(kind, pa.array(list(declared.operations), pa.string()))
+    op = pa.array(list(declared.operations.values()), pa.string()).take(codes)
     record_kind = np.full(rows.size, IMAGES, np.int32)
-    record_kind[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
-    for text, number in _MAXWELL_RECORD_KINDS.items():
-        record_kind[np.asarray(pc.fill_null(pc.equal(kind, text), False))] = number
+    if declared.is_partial:
+        record_kind[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
+    for text, name in declared.ignored.items():
+        record_kind[np.asarray(pc.fill_null(pc.equal(kind, text), False))] = _IGNORED_KINDS[name]
     op = pc.coalesce(op, kind)  # An unknown operation keeps its own name.
-    record_kind[(members["type"].kind <= NULL) | ((members["data"].kind == ABSENT) & (record_kind <= ROW))] = (
-        NO_ENVELOPE
-    )
-    members |= {"after": members["data"], "before": members["old"]}
-    return EnvelopeMembers(rows, members, record_kind, op, is_overlay=True)
+    lacks = (after.kind == ABSENT) & (declared.is_partial | (before.kind == ABSENT))
+    record_kind[(operation.kind <= NULL) | (lacks & (record_kind <= ROW))] = NO_ENVELOPE
+    members |= {"after": after, "before": before}
+    return EnvelopeMembers(rows, members, record_kind, op, is_overlay=declared.is_partial, declared=declared)
 
 
 def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: NDArray[np.bool_]) -> None:

@@ -17,7 +17,6 @@ from frazil.cdc.envelope import FLAT_TIMES, ROW
 from frazil.cdc.positions import (
     FACT_TYPES,
     FLAT_ORIGINS,
-    IN_MESSAGES,
     IN_SOURCE,
     ORDER_FIELDS,
     ORIGINS,
@@ -37,6 +36,8 @@ from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import JsonOptions
 from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.settings import Envelope, Reading
+from frazil.plugins.envelopes import Members
+from frazil.schema.arrow import arrow_type
 
 
 @dataclass
@@ -53,6 +54,8 @@ class EnvelopeMembers:
     op: pa.Array
     #: Whether `before` has only the changed values.
     is_overlay: bool = False
+    #: The declared members of the envelope; None where it is opened by other rules.
+    declared: Members | None = None
 
     def slices(self, name: str) -> Slices:
         """Returns the slices of a member that not every kind of envelope has."""
@@ -181,14 +184,12 @@ def read_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: NDAr
         order = {name: one for name, one in texts.items() if one.null_count < len(one)}
         found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
     found |= _origins(batch, envelopes, is_change, requested)
-    if "connector_ts" in requested and envelopes.is_overlay is False:
+    if "connector_ts" in requested and envelopes.declared is None:
         found["connector_ts"] = _moment(batch, kept(envelopes, ("ts_ms", "ts_us"), is_change))
     if batch.envelope.kind == "debezium":
         _add_flat_times(batch, envelopes, is_change, found, requested)
-    if envelopes.is_overlay:
-        found |= _maxwell_facts(batch, kept(envelopes, ("ts", "xid"), is_change))
-        named = kept(envelopes, tuple(IN_MESSAGES.values()), is_change)
-        found |= {fact: _text(batch, named[name], name) for fact, name in IN_MESSAGES.items() if fact in requested}
+    if envelopes.declared is not None:
+        found |= _declared_facts(batch, envelopes, envelopes.declared, is_change)
     return {name: array for name, array in found.items() if array is not None and name in requested}
 
 
@@ -228,9 +229,18 @@ def _add_flat_times(
             found[fact] = array if (other := found.get(fact)) is None else pc.coalesce(other, array)
 
 
-def _maxwell_facts(batch: EnvelopeBatch, members: Mapping[str, Slices]) -> dict[str, pa.Array]:
-    moments = times_of(batch, members["ts"], "ts", "s").cast(pa.timestamp("us", tz="UTC"))
-    return {"source_ts": moments, "transaction_id": read_number(batch, members["xid"], "xid").cast(pa.string())}
+def _declared_facts(
+    batch: EnvelopeBatch, envelopes: EnvelopeMembers, declared: Members, is_change: NDArray[np.bool_]
+) -> dict[str, pa.Array]:
+    found = {}
+    for fact, (name, how) in declared.metadata.items():
+        slices, kind = kept(envelopes, (name,), is_change)[name], batch.type_of(fact)
+        if how == "text":
+            found[fact] = _text(batch, slices, name)
+        else:
+            array = read_number(batch, slices, name) if how == "number" else times_of(batch, slices, name, how)
+            found[fact] = array if kind is None else array.cast(arrow_type(kind))
+    return found
 
 
 def kept(envelopes: EnvelopeMembers, names: Sequence[str], is_change: NDArray[np.bool_]) -> dict[str, Slices]:

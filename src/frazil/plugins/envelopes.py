@@ -1,0 +1,104 @@
+"""Envelopes of changes by name: the formats that each is read from, the metadata that it has, and its members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from frazil.plugins.registration import Registered
+
+Reading = Literal["number", "text", "s", "ms", "us"]
+"""How a member is read: as text a number or a text, or a time as a number of this unit since 1970."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """The members of an envelope that is one JSON object with the rows before and after a change as members."""
+
+    #: The member that names the operation.
+    operation: str
+    #: Its texts, each with Debezium's code: `c` create, `u` update, `d` delete, `r` a row of a snapshot.
+    operations: Mapping[str, str]
+    #: The member with the row after the change.
+    after: str
+    #: The member with the row before the change.
+    before: str
+    #: Texts of `operation` in records that change no row: `heartbeat`, `transaction`, `schema_change` or `message`.
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    #: Whether `before` has only the changed fields, and the deleted row is in `after`.
+    is_partial: bool = False
+    #: The member of each field of `metadata`, and how it is read.
+    metadata: Mapping[str, tuple[str, Reading]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All members."""
+        return (self.operation, self.after, self.before, *(name for name, _ in self.metadata.values()))
+
+
+@dataclass(frozen=True)
+class EnvelopeKind:
+    """One kind of envelope."""
+
+    #: The members; None where a room of `cdc` opens the envelope.
+    members: Members | None
+    #: The formats that it is read from.
+    formats: tuple[str, ...] = ("json",)
+    #: The fields of `metadata` that it has, besides those of `members` and of every change.
+    metadata: tuple[str, ...] = ()
+
+    @property
+    def all_metadata(self) -> tuple[str, ...]:
+        """The fields of `metadata` that it has, besides `op` and `image`."""
+        return (*self.metadata, *(self.members.metadata if self.members is not None else ()))
+
+
+_EVERY = ("json", "avro", "protobuf", "json_schema")
+_PLACES = ("source_database", "source_schema", "source_table")
+_SCHEMA_CHANGES = {
+    f"{what}-{how}": "schema_change" for what in ("table", "database") for how in ("create", "alter", "drop")
+}
+
+ENVELOPES: Registered[EnvelopeKind] = Registered(
+    "frazil.envelopes",
+    "envelope",
+    EnvelopeKind,
+    {
+        "debezium": EnvelopeKind(
+            None,
+            _EVERY,
+            (
+                "source_ts", "connector_ts", "transaction_id", "total_order", "collection_order", "position",
+                "source_order", *_PLACES, "unavailable",
+            ),
+        ),
+        "maxwell": EnvelopeKind(
+            Members(
+                operation="type",
+                operations={"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"},
+                after="data",
+                before="old",
+                ignored={
+                    "bootstrap-start": "heartbeat",
+                    "bootstrap-complete": "heartbeat",
+                    "heartbeat": "heartbeat",
+                    **_SCHEMA_CHANGES,
+                },
+                is_partial=True,
+                metadata={
+                    "source_ts": ("ts", "s"),
+                    "transaction_id": ("xid", "number"),
+                    "source_database": ("database", "text"),
+                    "source_table": ("table", "text"),
+                },
+            ),
+            metadata=("source_schema",),
+        ),
+        "canal": EnvelopeKind(None, metadata=("source_ts", "connector_ts", *_PLACES, "unavailable")),
+        "operation": EnvelopeKind(None, _EVERY),
+    },
+)  # fmt: skip
+"""Every envelope; of a package `envelope: NAME` in its group `frazil.envelopes`. `operation`: a field of the row itself
+names the operation.
+"""

@@ -1,0 +1,100 @@
+"""A pipeline with a format, an envelope, a catalog, a maintenance action and a command of packages: the complete examples
+of docs/contributing, installed and used as their users do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyiceberg.table import StaticTable
+
+from frazil.clock import new_id
+from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.jvms import quick_jvms
+from tests.fixtures.plugins import install_example
+from tests.integration.pipelines import Ledger
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+_TIMEOUT_S = 280.0
+_FILE = """
+pipeline: plugged
+kafka: {{bootstrap.servers: "{servers}"}}
+catalog: {{type: folder, warehouse: ./lake}}
+maintenance: {{actions: [largest_file]}}
+tables:
+  shop.logs: {{topic: {logs}, value: {{format: logfmt}}}}
+  shop.items: {{topic: {items}, envelope: goldengate, mode: upsert, key_columns: [id], metadata: [position]}}
+"""
+
+
+def change(operation: str, position: int, **images: dict[str, Any]) -> bytes:
+    return json.dumps({"table": "ITEMS", "op_type": operation, "pos": f"{position:08}", **images}).encode()
+
+
+LOGS = [b"level=info user=7", b'level=warn msg="all well"', b"no pairs"]
+ITEMS = [
+    change("I", 1, after={"id": 1, "name": "bolt"}),
+    change("I", 2, after={"id": 2, "name": "nut"}),
+    change("U", 3, before={"id": 1, "name": "bolt"}, after={"id": 1, "name": "screw"}),
+    change("D", 4, before={"id": 2, "name": "nut"}),
+]
+
+
+def frazil(folder: Path, *words: str) -> Any:
+    """The document that a command writes, which must end well; the packages are found as installed ones are."""
+    environment = {**os.environ, "PYTHONPATH": str(folder / "site")}
+    command = [sys.executable, "-m", "frazil.cli.main", *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout) if "json" in words else done.stdout.decode()
+
+
+def table_of(folder: Path, name: str) -> StaticTable:
+    """The table in the newest of the metadata files that Iceberg's HadoopCatalog numbers."""
+    metadata = folder / "lake" / "shop" / name / "metadata"
+    newest = int((metadata / "version-hint.text").read_text())
+    return StaticTable.from_metadata(str(metadata / f"v{newest}.metadata.json"))
+
+
+def test_a_pipeline_runs_with_everything_that_a_package_can_add(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    for page in ("format.md", "envelope.md", "catalog.md", "maintenance-action.md", "command.md"):
+        install_example(tmp_path / "site", page)
+    topics = {name: f"{name}-{new_id()}" for name in ("logs", "items")}
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for name, values in (("logs", LOGS), ("items", ITEMS)):
+        Ledger(broker.bootstrap_servers, topics[name])
+        for value in values:
+            producer.produce(topics[name], value, partition=0)
+    assert producer.flush(30) == 0
+    (tmp_path / "frazil.yaml").write_text(_FILE.format(servers=broker.bootstrap_servers, **topics))
+    assert "List the tables of the pipeline file." in frazil(tmp_path, "--help")
+    assert frazil(tmp_path, "tables", "--output", "json") == {"tables": ["shop.logs", "shop.items"]}
+    with quick_jvms():
+        frazil(tmp_path, "run", "--until-caught-up")
+        frazil(tmp_path, "maintain")
+        checks = {one["name"]: one["found"] for one in frazil(tmp_path, "check", "--output", "json")["checks"]}
+        status = frazil(tmp_path, "status", "--output", "json")
+    logs, items = (table_of(tmp_path, name) for name in ("logs", "items"))
+    assert sorted(logs.scan().to_arrow().to_pylist(), key=lambda row: row["level"]) == [
+        {"level": "info", "user": "7", "msg": None},
+        {"level": "warn", "user": None, "msg": "all well"},
+    ]
+    assert items.scan().to_arrow().to_pylist() == [{"_position": "00000003", "id": 1, "name": "screw"}]
+    [bad] = table_of(tmp_path, "logs__dead_letters").scan().to_arrow().to_pylist()
+    assert (bad["value"], bad["error_class"]) == (b"no pairs", "malformed")
+    for table in (logs, items):
+        largest = max(task.file.file_size_in_bytes for task in table.scan().plan_files())
+        assert table.properties["frazil.plugged.largest-file-bytes"] == str(largest)
+    assert checks["catalog"] == str(tmp_path / "lake")
+    assert {name: (one["rows"], one["lag_records"]) for name, one in status["tables"].items()} == {
+        "shop.logs": (2, 0),
+        "shop.items": (1, 0),
+    }
