@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from frazil.spec.columns import read_paths
-from frazil.spec.document import Entry, Items, Scalar, Section
-from frazil.spec.keys import Fields, keys_of, read_text
+from frazil.spec.document import Scalar, Section
+from frazil.spec.keys import Fields
 from frazil.spec.models import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField, TopicSelector
-from frazil.spec.topics import parse_topic
 
 _FORMATS: Mapping[str, tuple[str, ...]] = {
     "debezium": ("json", "avro", "protobuf", "json_schema"),
@@ -98,12 +96,17 @@ def _read_tombstones(fields: Fields, mode: str, kind: str) -> str:
 
 
 def _read_envelope(fields: Fields) -> EnvelopeSpec | None:
-    inner = fields.section("envelope", EnvelopeSpec) if _is_section(fields.get("envelope")) else None
-    if inner is None:
+    entry = fields.get("envelope")
+    if entry is None or not isinstance(entry.value, Section):
         kind = fields.choice("envelope")
         return None if kind == "none" else EnvelopeSpec.model_validate({"kind": kind})
+    inner = fields.section("envelope", EnvelopeSpec)
+    found = inner.values()
     if inner.get("type") is not None:
-        return _read_debezium(inner)
+        for key in filter(inner.get, ("operation", *_OPERATIONS)):
+            message = f"`envelope.{key}` is for rows with a field of their own that names the operation"
+            inner.refuse_key(key, message, "remove it, or remove `type`")
+        return EnvelopeSpec(**found)
     if inner.get("operation") is None:
         message = "`envelope` names no field with the operation"
         fields.refuse_key("envelope", message, "write `operation: FIELD`, or `envelope: debezium`")
@@ -111,50 +114,19 @@ def _read_envelope(fields: Fields) -> EnvelopeSpec | None:
     if inner.get("unavailable_value") is not None:
         message = "`envelope.unavailable_value` is for Debezium's envelope"
         inner.refuse_key("unavailable_value", message, "remove it, or write `type: debezium`")
-    name = inner.text("operation")
-    return None if name is None else _read_operation(fields, inner, name)
+    envelope = EnvelopeSpec(**found, kind="operation")
+    _check_words(fields, envelope)
+    return envelope
 
 
-def _is_section(entry: Entry | None) -> bool:
-    return entry is not None and isinstance(entry.value, Section)
-
-
-def _read_operation(fields: Fields, inner: Fields, name: str) -> EnvelopeSpec:
-    words = {key: _read_words(inner, key) for key in _OPERATIONS}
-    given = {key: found for key, found in words.items() if found}
-    envelope = EnvelopeSpec.model_validate({"kind": "operation", "operation": name, **given})
+def _check_words(fields: Fields, envelope: EnvelopeSpec) -> None:
+    """Notes a value of the operation's field that stands for two operations."""
     seen: dict[str, str] = {}
     for operation in _OPERATIONS:
         for word in getattr(envelope, operation):
             if seen.setdefault(word, operation) != operation:
                 message = f"`{word}` stands for two operations in `envelope`: {seen[word]} and {operation}"
                 fields.refuse_key("envelope", message, "keep one of them")
-    return envelope
-
-
-def _read_debezium(inner: Fields) -> EnvelopeSpec:
-    inner.choice("type")
-    for key in ("operation", *_OPERATIONS):
-        if inner.get(key) is not None:
-            message = f"`envelope.{key}` is for rows with a field of their own that names the operation"
-            inner.refuse_key(key, message, "remove it, or remove `type`")
-    placeholder = inner.text("unavailable_value")
-    return EnvelopeSpec(kind="debezium", **({} if placeholder is None else {"placeholder": placeholder}))
-
-
-def _read_words(inner: Fields, key: str) -> tuple[str, ...]:
-    """The values of the operation's field that `key` lists; numbers as they are written."""
-    entry, label = inner.get(key), f"envelope.{key}"
-    if entry is None:
-        return ()
-    nodes = entry.value.items if isinstance(entry.value, Items) else (entry.value,)
-    if not nodes:
-        inner.refuse_key(key, f"`{label}` is empty", "write the values of the field, or remove it")
-    words = (
-        node.text if isinstance(node, Scalar) and node.kind == "integer" else read_text(node, label, inner.problems)
-        for node in nodes
-    )
-    return tuple(word for word in words if word is not None)
 
 
 def _check_envelope(fields: Fields, kind: str, mode: str, value_format: str) -> None:
@@ -192,7 +164,7 @@ def read_changes(fields: Fields, mode: str, key_format: str, wrapped: Mapping[st
     metadata: Mapping[MetadataField, str] = wrapped["metadata"]
     version, has_envelope = fields.choice("format_version"), wrapped["envelope"] is not None
     order_by = fields.text("order_by")
-    paths = read_paths(fields, "key_columns")
+    paths = fields.paths("key_columns")
     if mode != "upsert":
         for key in ("key_columns", "order_by"):
             if fields.get(key) is not None:
@@ -244,13 +216,11 @@ def read_atomic(fields: Fields, topics: tuple[TopicSelector, ...], envelope: Env
         return None
     chosen = AtomicSpec()
     if isinstance(entry.value, Section):
-        inner = Fields(entry.value, keys_of(AtomicSpec), "atomic", fields.problems)
+        inner = fields.section("atomic", AtomicSpec)
         chosen = AtomicSpec(**inner.values())
         if inner.get("transaction_topic") is None:
             message = "`atomic` names no topic of transactions"
             fields.refuse_key("atomic", message, "write `transaction_topic: TOPIC`, or `atomic: transaction`")
-        if chosen.transaction_topic is not None:
-            fields.problems.attempt(entry.line, None, parse_topic, chosen.transaction_topic)
     elif fields.choice("atomic") != "transaction":
         return None
     if envelope is None or envelope.kind != "debezium":

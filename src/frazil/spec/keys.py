@@ -8,15 +8,17 @@ and continues with a placeholder, so that one run finds many mistakes; a file wi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel
+from annotated_types import MinLen
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from frazil.errors import SpecError
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import Secrets
@@ -33,7 +35,9 @@ from frazil.spec.units import (
 
 JsonSchema = Mapping[str, Any]
 Word = str | int | bool
-
+Path = tuple[str, ...]
+_Item = TypeVar("_Item")
+_NAMES: TypeAdapter[Path] = TypeAdapter(Annotated[Path, MinLen(1)])
 
 NOT_A_KEY = "not a key"
 """Marks a field of a model that no key of the file fills."""
@@ -86,9 +90,12 @@ class Key:
         return tuple(choice for choice in self.choices if choice not in self.not_built)
 
 
-def section(name: str) -> Form:
-    """A mapping with keys of its own: `name` in the definitions of the JSON Schema."""
-    return Form({"$ref": f"#/$defs/{name}"})
+def section(name: str, model: type[BaseModel] | None = None) -> Form:
+    """A mapping with keys of its own: `name` in the definitions of the JSON Schema. model: what its keys fill; without it
+    a reader of its own does.
+    """
+    read = None if model is None else lambda fields, key: model(**fields.section(key, model).values())
+    return Form({"$ref": f"#/$defs/{name}"}, read=read)
 
 
 @cache
@@ -146,7 +153,12 @@ STRINGS = Form({"type": "object", "additionalProperties": {"type": ["string", "n
 
 def quantity(schema: JsonSchema, write: Callable[[Any], Word], parse: Callable[[str], float]) -> Form:
     """A number with its unit."""
-    return Form(schema, write, lambda fields, key: fields.parsed(key, parse))
+    return Form(schema, write, lambda fields, key: fields.quantity(key, parse))
+
+
+def parsed_text(schema: JsonSchema, parse: Callable[[str], Any]) -> Form:
+    """Text that `parse` turns into the value, or raises a SpecError."""
+    return Form(schema, _as_written, lambda fields, key: fields.parsed(key, parse))
 
 
 DURATION = quantity(
@@ -163,7 +175,8 @@ PATHS = Form(
         "items": {"type": "string", "minLength": 1, "examples": ["id", "user.name", "order.*"]},
         "minItems": 1,
         "uniqueItems": True,
-    }
+    },
+    read=lambda fields, key: fields.paths(key),
 )
 TYPE_WORD: JsonSchema = {
     "type": "string",
@@ -172,9 +185,9 @@ TYPE_WORD: JsonSchema = {
 }
 
 
-def text_like(*examples: str) -> Form:
+def text_like(*examples: str) -> JsonSchema:
     """Text of which these are examples."""
-    return Form({**TEXT.schema, "examples": list(examples)})
+    return {**TEXT.schema, "examples": list(examples)}
 
 
 def share(*examples: str) -> Form:
@@ -231,17 +244,19 @@ def read_string(node: Node, label: str, problems: Problems) -> str | None:
 
 
 def read_strings(
-    node: Node, label: str, problems: Problems, convert: Callable[[str, str], str] | None = None
+    node: Node, label: str, problems: Problems, check: Callable[[str, str], None], secrets: Secrets | None
 ) -> dict[str, str]:
-    """A mapping of properties; `convert(value, key)` makes the final value and may raise a SpecError."""
+    """A mapping of properties, their secrets put in; `check(value, key)` raises a SpecError for one that is not allowed."""
+
+    def finish(text: str, key: str) -> str:
+        check(text, key)
+        return text if secrets is None else secrets.resolve(text, key)
+
     strings: dict[str, str] = {}
     for entry in _entries(node, f"`{label}`", problems):
         text = read_string(entry.value, f"{label}.{entry.key}", problems)
-        if text is None:
-            continue
-        if convert is not None:
-            text = problems.attempt(entry.value.line, text, convert, text, entry.key)
-        strings[entry.key] = text
+        if text is not None:
+            strings[entry.key] = problems.attempt(entry.value.line, text, finish, text, entry.key)
     return strings
 
 
@@ -252,6 +267,61 @@ def read_items(node: Node, label: str, problems: Problems) -> tuple[Node, ...]:
     message = f"`{label}` is {describe(node)} where a list is expected"
     problems.add(node.line, message, "write a list, such as `[a, b]`, or remove it")
     return ()
+
+
+def read_words(fields: Fields, key: str) -> tuple[str, ...]:
+    """One word or a list of them; numbers as they are written."""
+    node, label = fields.node(key), fields.path(key)
+    nodes = node.items if isinstance(node, Items) else (node,)
+    if not nodes:
+        fields.refuse_key(key, f"`{label}` is empty", "write the values of the field, or remove it")
+    words = (
+        one.text if isinstance(one, Scalar) and one.kind == "integer" else read_text(one, label, fields.problems)
+        for one in nodes
+    )
+    return tuple(word for word in words if word is not None)
+
+
+def read_different(
+    items: Iterable[Node],
+    label: str,
+    problems: Problems,
+    parse: Callable[[str], _Item],
+    spell: Callable[[_Item], str],
+) -> tuple[_Item, ...]:
+    """What `parse` makes of the texts of a list; two that mean the same are refused as `spell` writes them."""
+    found: list[_Item] = []
+    for item in items:
+        text = read_text(item, label, problems)
+        parsed = problems.attempt(item.line, None, parse, text) if text else None
+        if parsed in found:
+            problems.add(item.line, f"`{spell(parsed)}` is there twice in `{label}`", "keep one of them")
+        elif parsed:
+            found.append(parsed)
+    return tuple(found)
+
+
+def parse_path(text: str) -> Path:
+    """The path that `text` spells; `a.b` and `a.b.*` are the same. A name with a dot is written in a list of JSON:
+    `["a.b", "c"]`.
+    """
+    if text.startswith("["):
+        return _parse_names(text)
+    parts = text.split(".")
+    if len(parts) > 1 and parts[-1] == "*":
+        parts = parts[:-1]
+    if not all(parts) or any("*" in part for part in parts):
+        remedy = "join names of fields by dots, such as `user.name`; `user` and `user.*` stand for everything in it"
+        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
+    return tuple(parts)
+
+
+def _parse_names(text: str) -> Path:
+    try:
+        return _NAMES.validate_json(text)
+    except ValidationError:
+        remedy = """write names in quotes, such as '["user", "first.name"]'"""
+        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy) from None
 
 
 def whole_number(node: Node) -> int | None:
@@ -301,6 +371,10 @@ class Fields:
         """The entry of `key`, if the file has it."""
         return self._entries.get(key)
 
+    def node(self, key: str) -> Node:
+        """The value of `key`, which the file has."""
+        return self._entries[key].value
+
     def refuse_key(self, key: str, message: str, remedy: str) -> None:
         """Notes a problem at the line of `key`, or of no line if the file does not have the key."""
         entry = self.get(key)
@@ -317,23 +391,17 @@ class Fields:
     def values(self) -> dict[str, Any]:
         """What the section has, by the fields of its model: every choice, and every form that can be read by itself."""
         found = {}
-        for key in self._keys.values():
-            if key.name in self._entries and (key.form is None or key.form.read is not None):
-                value = (
-                    self.choice(key.name)
-                    if key.form is None or key.form.read is None
-                    else key.form.read(self, key.name)
-                )
-                if value is not None:
-                    found[key.field] = value
+        for name, key in self._keys.items():
+            read = Fields.choice if key.form is None else key.form.read
+            value = read(self, name) if read is not None and name in self._entries else None
+            if value is not None:
+                found[key.field] = value
         return found
 
-    def section(self, key: str, model: type[BaseModel], inside: str = "") -> Fields | None:
-        """The keys of the section under `key`, which `model` declares; None if it is absent."""
-        entry = self.get(key)
-        if entry is None:
-            return None
-        return Fields(entry.value, keys_of(model, inside), self.path(key), self.problems, secrets=self._secrets)
+    def section(self, key: str, model: type[BaseModel], inside: str = "") -> Fields:
+        """The keys of the section under `key`, which the file has and `model` declares."""
+        node = self._entries[key].value
+        return Fields(node, keys_of(model, inside), self.path(key), self.problems, secrets=self._secrets)
 
     def text(self, key: str) -> str | None:
         """The text of `key`, its secrets put in; None if it is absent or wrong."""
@@ -344,9 +412,9 @@ class Fields:
         return self.problems.attempt(entry.value.line, None, self._secrets.resolve, text, key)
 
     def parsed(self, key: str, parse: Callable[[str], Any]) -> Any:
-        """What `parse` makes of the quantity of `key`; None if it is absent or wrong."""
-        written = self.quantity(key)
-        return self.problems.attempt(written.line, None, parse, written.text) if written else None
+        """What `parse` makes of the text of `key`; None if it is absent or wrong."""
+        text = self.text(key)
+        return None if text is None else self.problems.attempt(self._entries[key].value.line, None, parse, text)
 
     def count(self, key: str, example: int) -> int | None:
         """The whole number of `key`, at least 1; None if it is absent or wrong."""
@@ -356,20 +424,28 @@ class Fields:
             self.refuse_value(key, f"`{self.path(key)}` is no count", f"write a whole number, such as {example}")
         return number or None
 
-    def quantity(self, key: str) -> Scalar | None:
-        """The scalar of `key`, a number with its unit; a bare number passes, for the unit's own message."""
+    def quantity(self, key: str, parse: Callable[[str], Any]) -> Any:
+        """What `parse` makes of the number with its unit of `key`; a bare number passes, for the unit's own message."""
+        node = self._entries[key].value
+        if isinstance(node, Scalar) and node.kind in ("text", "integer", "number"):
+            return self.problems.attempt(node.line, None, parse, node.text)
+        return read_text(node, self.path(key), self.problems)
+
+    def paths(self, key: str) -> tuple[Path, ...]:
+        """The paths of fields under `key`; none if it is absent."""
         entry = self.get(key)
         if entry is None:
-            return None
-        if isinstance(entry.value, Scalar) and entry.value.kind in ("text", "integer", "number"):
-            return entry.value
-        read_text(entry.value, self.path(key), self.problems)
-        return None
+            return ()
+        items = read_items(entry.value, key, self.problems)
+        if isinstance(entry.value, Items) and not items:
+            remedy = "write paths of fields, such as `[id, user.name]`, or remove it"
+            self.refuse_key(key, f"`{key}` is empty", remedy)
+        return read_different(items, key, self.problems, parse_path, ".".join)
 
-    def strings(self, key: str, convert: Callable[[str, str], str] | None = None) -> dict[str, str]:
-        """The properties under `key`."""
+    def strings(self, key: str, check: Callable[[str, str], None]) -> dict[str, str]:
+        """The properties under `key`; `check(value, key)` raises a SpecError for one that is not allowed."""
         entry = self.get(key)
-        return read_strings(entry.value, self.path(key), self.problems, convert) if entry else {}
+        return read_strings(entry.value, self.path(key), self.problems, check, self._secrets) if entry else {}
 
     def choice(self, key: str) -> Word:
         """The chosen word of `key`, or its default."""

@@ -7,9 +7,11 @@ nor serialised.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, get_args
+from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
@@ -23,23 +25,30 @@ from frazil.spec.keys import (
     STRINGS,
     TEXT,
     TYPE_WORD,
+    Fields,
     Form,
     JsonSchema,
     Key,
     count,
     keys_of,
+    parse_path,
+    parsed_text,
     quantity,
+    read_words,
     section,
     share,
     text_like,
+    whole_number,
     with_switch,
 )
-from frazil.spec.partitioning import PartitionTerm, SortTerm
+from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
+from frazil.spec.problems import advice
 from frazil.spec.secrets import redact
-from frazil.spec.topics import SELECTORS, START, TOPIC
+from frazil.spec.topics import SELECTORS, START, TOPIC, namespace_name, pipeline_name, table_name
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
-from frazil.spec.units import duration_text, parse_duration
+from frazil.spec.types import parse_numbers
+from frazil.spec.units import WINDOW_PATTERN, duration_text, parse_duration, parse_window
 from frazil.types import FORMATS_OF_REGISTRY
 
 MetadataField = Literal[
@@ -74,16 +83,17 @@ OWNED_KAFKA_PROPERTIES: Mapping[str, str] = {
 }
 """Properties of Kafka's clients that are not for the file to set, and why."""
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
-WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
 
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
 SecretStrings = Annotated[dict[str, str], Field(repr=False, exclude=True)]
 
+_MAX_DEPTH = 100
+_CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
 _ADDRESSES = Form({"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]})
 _WORD: JsonSchema = {"anyOf": [TEXT.schema, {"type": "integer"}]}
-_OPERATIONS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]})
+_OPERATIONS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]}, read=read_words)
 YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
 """For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
 
@@ -100,10 +110,52 @@ def _parse_orphan_age(text: str) -> float:
 
 
 _ORPHAN_AGE = quantity(DURATION.schema, duration_text, _parse_orphan_age)
+
+
+def _read_depth(fields: Fields, key: str) -> int | None:
+    depth = whole_number(fields.node(key)) or 0
+    if 1 <= depth <= _MAX_DEPTH:
+        return depth
+    message = f"`{fields.path(key)}` is not a number from 1 to {_MAX_DEPTH}"
+    fields.refuse_value(key, message, "write how many levels become columns; without it all do")
+    return None
+
+
+def _parse_separator(text: str) -> str:
+    if "." in text:
+        message = "`flatten.separator` has a dot, and a dot in a column's name looks like a nested field"
+        raise SpecError(message, remedy="write another one, such as `_` or `__`")
+    return text
+
+
+def _read_zone(fields: Fields, key: str) -> str | None:
+    text = fields.text(key)
+    if text is None or text in available_timezones():
+        return text
+    remedy = advice(text, sorted(available_timezones()), ["UTC", "Europe/Berlin", "America/New_York"])
+    fields.refuse_value(key, f"`{fields.path(key)}: {text}` is no zone of the IANA database", remedy)
+    return None
+
+
+def _parse_context(text: str) -> str:
+    if not re.fullmatch(_CONTEXT, text, re.ASCII):
+        plain = text.strip(":.")
+        is_name = re.fullmatch(_CONTEXT, plain, re.ASCII)
+        remedy = f"write `{plain}`" if is_name else "use letters, digits, dots, underscores and hyphens"
+        raise SpecError(f"`{text}` is not the name of a context", remedy=remedy)
+    return text
+
+
+def _check_spark_property(_: str, key: str) -> None:
+    if not key.startswith("spark."):
+        remedy = f"write `spark.{key}`, or `spark.hadoop.{key}` for a property of Hadoop"
+        raise SpecError(f"Spark ignores `{key}`: its properties begin with `spark.`", remedy=remedy)
+
+
+_DEPTH = Form({"type": "integer", "minimum": 1, "maximum": _MAX_DEPTH}, read=_read_depth)
+_ZONE = Form(text_like("UTC", "Europe/Berlin"), read=_read_zone)
 _COUNT, _LARGE_COUNT = count(2), count(1000)
 _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
-_TERM = text_like("region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)").schema
-_SORT = text_like("user.id", "ts desc", "hour(ts) asc nulls last").schema
 _METADATA = Form(
     {
         "anyOf": [
@@ -116,10 +168,6 @@ _METADATA = Form(
         ]
     }
 )
-
-
-def _one_or_several(term: JsonSchema) -> Form:
-    return Form({"anyOf": [term, {"type": "array", "items": term, "uniqueItems": True}]})
 
 
 class _Declared(BaseModel):
@@ -186,13 +234,13 @@ class ColumnSpec(
     type: Annotated[SerializeAsAny[IcebergType], Form(TYPE_WORD)]
     """The column's type, in Iceberg's words."""
     #: None: the field that would get a column of this name.
-    field: Annotated[tuple[str, ...] | None, text_like("order.total")] = None
+    field: Annotated[tuple[str, ...] | None, parsed_text(text_like("order.total"), parse_path)] = None
     """Path of the field of the record that feeds the column, where it is called otherwise."""
     #: The unit of numbers in a column of time, counted from the epoch or, in one of times of day, from midnight.
     unit: Annotated[Literal["s", "ms", "us", "ns"] | None, NOT_A_KEY] = None
     coerce: bool = False
     """Whether text in the column takes numbers, booleans, objects and arrays as they are written."""
-    zone: Annotated[str | None, text_like("UTC", "Europe/Berlin")] = None
+    zone: Annotated[str | None, _ZONE] = None
     """Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone are
     in: a name of the IANA database."""
     #: The value as text.
@@ -217,9 +265,9 @@ class ColumnSpec(
 class FlattenSpec(_Declared):
     """Nested records become columns, their names joined."""
 
-    separator: Annotated[str, TEXT] = "_"
+    separator: Annotated[str, parsed_text(TEXT.schema, _parse_separator)] = "_"
     """What joins the names."""
-    depth: Annotated[int, Form({"type": "integer", "minimum": 1, "maximum": 100})] = 100
+    depth: Annotated[int, _DEPTH] = 100
     """How many levels of nested records become columns; all unless written."""
 
 
@@ -273,7 +321,8 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
     """How many maintenance tasks run at a time beside ingestion."""
     #: Minutes of the day (UTC).
     window: Annotated[
-        tuple[int, int] | None, Form({"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]})
+        tuple[int, int] | None,
+        parsed_text({"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]}, parse_window),
     ] = None
     """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
     target_file_size_bytes: Annotated[int | None, Key(SIZE, name="target_file_size")] = None
@@ -314,7 +363,7 @@ class DeadLettersSpec(_Declared):
     """Where bad records go."""
 
     #: None: `<table>__dead_letters`.
-    table: Annotated[str | None, TEXT] = None
+    table: Annotated[str | None, parsed_text(TEXT.schema, table_name)] = None
     """The table of bad records; `<table>__dead_letters` unless written."""
     #: None: to no topic.
     topic: Annotated[str | None, TOPIC] = None
@@ -391,7 +440,7 @@ class RegistrySpec(_Declared, json_schema_extra={"required": ["url"]}):
     tls: Annotated[TlsSpec, section("tls")] = TlsSpec()
     """Certificates of your own; public ones need no setting."""
     #: Empty for the default one.
-    context: Annotated[str, Form({"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"})] = ""
+    context: Annotated[str, parsed_text({"type": "string", "pattern": f"^{_CONTEXT}$"}, _parse_context)] = ""
     """The context that subjects and ids belong to."""
     naming: Literal["topic", "record", "topic_record"] = "topic"
     """How producers name subjects: after the topic, after the record's type, or after both."""
@@ -406,7 +455,13 @@ class SparkSpec(_Declared):
 
     master: Annotated[SecretText, TEXT] = "local[*]"
     """Spark's master URL."""
-    conf: Annotated[SecretStrings, Form({**STRINGS.schema, "propertyNames": {"pattern": r"^spark\."}})] = {}
+    conf: Annotated[
+        SecretStrings,
+        Form(
+            {**STRINGS.schema, "propertyNames": {"pattern": r"^spark\."}},
+            read=lambda fields, key: fields.strings(key, _check_spark_property),
+        ),
+    ] = {}
     """Spark's own properties."""
 
 
@@ -428,19 +483,19 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     key: Annotated[ValueSpec, section("key")] = ValueSpec(format="raw")
     """The records' keys."""
     #: None: the file does not say; then what the table has stays.
-    partition_by: Annotated[tuple[PartitionTerm, ...] | None, _one_or_several(_TERM)] = None
+    partition_by: Annotated[tuple[PartitionTerm, ...] | None, PARTITION_BY] = None
     """How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of one. An
     existing table keeps its partition spec unless this is written; `[]` is for none."""
     #: None: the file does not say; then what the table has stays.
-    sort_by: Annotated[tuple[SortTerm, ...] | None, _one_or_several(_SORT)] = None
+    sort_by: Annotated[tuple[SortTerm, ...] | None, SORT_BY] = None
     """How rows are sorted inside a file: terms as in `partition_by`, each with asc or desc, nulls first or last."""
     schema_evolution: Literal["evolve", "add_only", "freeze"] = "evolve"
     """What to do when records have other fields or types than the table."""
     on_bad_record: Literal["dead_letter", "stop", "skip"] = "dead_letter"
     """What to do with a record that cannot become a row."""
-    dead_letters: Annotated[DeadLettersSpec, section("dead_letters")] = DeadLettersSpec()
+    dead_letters: Annotated[DeadLettersSpec, section("dead_letters", DeadLettersSpec)] = DeadLettersSpec()
     """Where bad records go, and how many are too many."""
-    limits: Annotated[LimitsSpec, section("limits")] = LimitsSpec()
+    limits: Annotated[LimitsSpec, section("limits", LimitsSpec)] = LimitsSpec()
     """Limits of columns, partitions and record sizes."""
     on_data_loss: Literal["stop", "skip"] = "stop"
     """What to do when Kafka has deleted the record at the next offset."""
@@ -455,12 +510,13 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     numbers: Annotated[
         SerializeAsAny[IcebergType] | None,
         Key(
-            Form(
+            parsed_text(
                 {
                     "type": "string",
                     "pattern": r"^(as_seen|double|decimal\s*\(.*\))$",
                     "examples": ["double", "decimal(18,4)"],
-                }
+                },
+                parse_numbers,
             ),
             default="as_seen",
         ),
@@ -558,7 +614,9 @@ class PipelineSpec(
 ):
     """A whole pipeline file."""
 
-    pipeline: Annotated[str, Form({"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"})]
+    pipeline: Annotated[
+        str, parsed_text({"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}, pipeline_name)
+    ]
     """Identity of the pipeline's progress: unique per Kafka cluster and catalog."""
     #: Properties of every client, `isolation.level` always among them.
     kafka: Annotated[SecretStrings, section("kafka")]
@@ -578,7 +636,7 @@ class PipelineSpec(
         Form({"type": "object", "minProperties": 1, "additionalProperties": section("table").schema}),
     ] = ()
     """The tables, by name: a namespace and a table, joined by a dot."""
-    namespace: Annotated[str | None, TEXT] = None
+    namespace: Annotated[str | None, parsed_text(TEXT.schema, namespace_name)] = None
     """The namespace of the tables that `topics` get."""
     topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
     """Topics, or /regular expressions/, that get a table each: `<namespace>.<topic>`."""

@@ -36,7 +36,6 @@ from frazil.spec.models import (
     OWNED_KAFKA_PROPERTIES,
     OWNED_REGISTRY_PROPERTIES,
     STRANGE_IN_MAINTENANCE,
-    WINDOW_PATTERN,
     AuthSpec,
     CatalogSpec,
     CommitSpec,
@@ -51,7 +50,6 @@ from frazil.spec.secrets import Secrets
 
 _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
-_CONTEXT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
 _CURVE_COLUMN = re.compile(r"[^\s,()]+")
@@ -66,12 +64,7 @@ def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dic
     """Kafka's client properties; the isolation level is `read_committed` by default."""
     if entry is None:
         return {}
-
-    def convert(text: str, key: str) -> str:
-        _check_kafka_property(text, key)
-        return secrets.resolve(text, key)
-
-    properties = read_strings(entry.value, "kafka", problems, convert)
+    properties = read_strings(entry.value, "kafka", problems, _check_kafka_property, secrets)
     brokers = properties.get("bootstrap.servers", "")
     if not re.fullmatch(r"\s*[^\s,]+:[0-9]+(\s*,\s*[^\s,]+:[0-9]+)*\s*", brokers):
         state = "is not a list of host:port" if brokers else "is missing"
@@ -88,13 +81,13 @@ def read_registry(entry: Entry | None, secrets: Secrets, problems: Problems) -> 
         return None
     fields = Fields(entry.value, keys_of(RegistrySpec), "registry", problems, secrets=secrets)
     urls = _read_urls(fields.get("url"), entry, secrets, problems)
-    settings = {**fields.values(), "tls": _read_tls(fields), "context": _read_context(fields)}
+    settings = fields.values()
+    settings |= {"tls": _read_tls(fields), "auth": _read_auth(fields)}
     if fields.get("tls") is not None and any(url.startswith("http:") for url in urls):
         message = "`registry.tls` is of no use: `registry.url` has an address without TLS"
         fields.refuse_key("tls", message, "begin every address with https://, or remove `tls`")
-    auth = _read_auth(fields)
-    properties = fields.strings("properties", lambda text, key: _registry_property(text, key, secrets))
-    return RegistrySpec.model_validate({**settings, "urls": urls, "auth": auth, "properties": properties})
+    properties = fields.strings("properties", _check_registry_property)
+    return RegistrySpec.model_validate({**settings, "urls": urls, "properties": properties})
 
 
 def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: Problems) -> CatalogSpec:
@@ -105,7 +98,7 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems, secrets=secrets)
     settings = fields.values()
     uri, warehouse = settings.get("uri"), settings.get("warehouse")
-    properties = fields.strings("properties", lambda text, key: _catalog_property(text, key, secrets))
+    properties = fields.strings("properties", _check_catalog_property)
     if settings.get("type") == "rest":
         _check_rest(fields, entry, uri)
         return CatalogSpec(type="rest", uri=uri or "", warehouse=warehouse, properties=properties)
@@ -121,9 +114,7 @@ def read_spark(entry: Entry | None, secrets: Secrets, problems: Problems) -> Spa
     """Spark's master and properties."""
     if entry is None:
         return SparkSpec()
-    fields = Fields(entry.value, keys_of(SparkSpec), "spark", problems, secrets=secrets)
-    conf = fields.strings("conf", lambda text, key: _spark_property(text, key, secrets))
-    return SparkSpec(**fields.values(), conf=conf)
+    return SparkSpec(**Fields(entry.value, keys_of(SparkSpec), "spark", problems, secrets=secrets).values())
 
 
 def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) -> CommitSpec:
@@ -133,9 +124,9 @@ def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) 
     fields = Fields(entry.value, keys_of(CommitSpec), "commit", problems)
     commit = inherited.model_copy(update=fields.values())
     if commit.min_file_size_bytes and commit.min_file_size_bytes > commit.target_file_size_bytes:
-        least = fields.quantity("min_file_size")
+        least = fields.get("min_file_size")
         message = "`commit.min_file_size` is larger than `commit.target_file_size`, at which files end"
-        problems.add(least.line if least else entry.line, message, "lower the one, or raise the other")
+        problems.add(least.value.line if least else entry.line, message, "lower the one, or raise the other")
     return commit
 
 
@@ -184,9 +175,10 @@ def _registry_url(url: str) -> str:
 
 
 def _read_auth(registry: Fields) -> AuthSpec:
-    entry, fields = registry.get("auth"), registry.section("auth", AuthSpec)
-    if entry is None or fields is None:
+    entry = registry.get("auth")
+    if entry is None:
         return AuthSpec()
+    fields = registry.section("auth", AuthSpec)
     auth = AuthSpec(**fields.values())
     given = {key for key in keys_of(AuthSpec) if fields.get(key)}
     if given not in ({"username", "password"}, {"token"}):
@@ -199,9 +191,10 @@ def _read_auth(registry: Fields) -> AuthSpec:
 
 
 def _read_tls(registry: Fields) -> TlsSpec:
-    entry, fields = registry.get("tls"), registry.section("tls", TlsSpec)
-    if entry is None or fields is None:
+    entry = registry.get("tls")
+    if entry is None:
         return TlsSpec()
+    fields = registry.section("tls", TlsSpec)
     tls = fields.values()
     for key in ("ca", "certificate", "key"):
         written, text = fields.get(key), tls.get(key)
@@ -215,37 +208,15 @@ def _read_tls(registry: Fields) -> TlsSpec:
     return TlsSpec(**tls)
 
 
-def _read_context(registry: Fields) -> str:
-    entry = registry.get("context")
-    text = read_text(entry.value, "registry.context", registry.problems) if entry else None
-    if text and entry and not _CONTEXT.fullmatch(text):
-        plain = text.strip(":.")
-        remedy = (
-            f"write `{plain}`" if _CONTEXT.fullmatch(plain) else "use letters, digits, dots, underscores and hyphens"
-        )
-        registry.problems.add(entry.value.line, f"`{text}` is not the name of a context", remedy)
-    return text or ""
-
-
-def _registry_property(text: str, key: str, secrets: Secrets) -> str:
+def _check_registry_property(_: str, key: str) -> None:
     if key in OWNED_REGISTRY_PROPERTIES:
-        raise SpecError(
-            f"`registry.properties.{key}` is not for the file to set", remedy=OWNED_REGISTRY_PROPERTIES[key]
-        )
-    return secrets.resolve(text, key)
+        message = f"`registry.properties.{key}` is not for the file to set"
+        raise SpecError(message, remedy=OWNED_REGISTRY_PROPERTIES[key])
 
 
-def _catalog_property(text: str, key: str, secrets: Secrets) -> str:
+def _check_catalog_property(_: str, key: str) -> None:
     if key in _OWNED_CATALOG_PROPERTIES:
         raise SpecError(f"`{key}` is not a further property of the catalog", remedy=f"write it as `catalog.{key}`")
-    return secrets.resolve(text, key)
-
-
-def _spark_property(text: str, key: str, secrets: Secrets) -> str:
-    if not key.startswith("spark."):
-        remedy = f"write `spark.{key}`, or `spark.hadoop.{key}` for a property of Hadoop"
-        raise SpecError(f"Spark ignores `{key}`: its properties begin with `spark.`", remedy=remedy)
-    return secrets.resolve(text, key)
 
 
 def _check_rest(fields: Fields, entry: Entry, uri: str | None) -> None:
@@ -289,11 +260,8 @@ def read_maintenance(
     fields = Fields(entry.value, keys, "maintenance", problems, strange=STRANGE_IN_MAINTENANCE)
     found = {"is_on": True, **fields.values(), **_orders(fields, problems)}
     for key in ("snapshots", "orphans"):
-        inner = fields.section(key, MaintenanceSpec, key)
-        found |= inner.values() if inner else {}
-    window = fields.text("window") if "window" in keys else None
-    if window is not None:
-        found["window"] = problems.attempt(entry.line, None, _parse_window, window)
+        if fields.get(key) is not None:
+            found |= fields.section(key, MaintenanceSpec, key).values()
     return inherited.model_copy(update=found)
 
 
@@ -354,13 +322,3 @@ def _columns(entry: Entry, label: str, form: re.Pattern[str], problems: Problems
             problems.add(item.line, f"`{text}` under `{label}` is not a column", remedy)
         texts.append((text or "", item.line))
     return texts
-
-
-def _parse_window(text: str) -> tuple[int, int]:
-    """Minutes of the day (UTC) from and to."""
-    if re.fullmatch(WINDOW_PATTERN, text) is None:
-        raise SpecError(f"`{text}` is not a window", remedy="write two times of the day (UTC), such as `22:00-06:00`")
-    begin, end = (int(part[:2]) * 60 + int(part[3:]) for part in text.split("-"))
-    if begin == end:
-        raise SpecError(f"the window `{text}` is empty", remedy="write two different times, or remove it")
-    return (begin, end)

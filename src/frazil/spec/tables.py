@@ -14,14 +14,13 @@ from frazil.errors import SpecError
 from frazil.spec.changes import read_atomic, read_change_settings, read_changes
 from frazil.spec.columns import (
     check_columns,
+    check_numbers,
     read_columns,
-    read_infers_timestamps,
-    read_numbers,
     read_shaping,
     read_value,
 )
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
-from frazil.spec.keys import Fields, read_items, read_text
+from frazil.spec.keys import Fields, Path, read_items, read_text
 from frazil.spec.models import (
     DEFAULTS_KEYS,
     METADATA_COLUMNS,
@@ -31,9 +30,7 @@ from frazil.spec.models import (
     TABLE_MAINTENANCE_KEYS,
     ColumnSpec,
     CommitSpec,
-    DeadLettersSpec,
     KeySpec,
-    LimitsSpec,
     MaintenanceSpec,
     MetadataField,
     Start,
@@ -41,11 +38,11 @@ from frazil.spec.models import (
     TopicSelector,
     ValueSpec,
 )
-from frazil.spec.partitioning import METADATA_TYPES, PartitionTerm, check_terms, read_partition_by, read_sort_by
+from frazil.spec.partitioning import METADATA_TYPES, PartitionTerm, check_terms
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
-from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
+from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, table_name
 from frazil.spec.units import parse_size
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
@@ -53,7 +50,6 @@ _OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes")
 """Settings of upsert tables, which a table with its own `mode: append`, such as a changelog table, does not take from
 `defaults`.
 """
-Path = tuple[str, ...]
 _FORMATS = ("write.format.default", "write.delete.format.default")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "uncompressed")
@@ -62,25 +58,13 @@ _SIZES = (
 )  # fmt: skip
 
 
-def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
-    """Raises if `name` is not at least so many parts joined by dots."""
-    if has_reference(name):
-        raise SpecError(f"the name of a {what} cannot refer to `{name}`", remedy="write the name itself")
-    parts = name.split(".")
-    if not all(re.fullmatch(r"[^\s`'\"/\\]+", part) for part in parts):
-        remedy = "join non-empty parts by dots, without spaces, quotes and slashes"
-        raise SpecError(f"`{name}` is not the name of a {what}", remedy=remedy)
-    if len(parts) < fewest_parts:
-        raise SpecError(f"the table `{name}` has no namespace", remedy=f"write `<namespace>.{name}`")
-
-
 def read_table(
     entry: Entry, inherited: CommitSpec, maintenance: MaintenanceSpec, defaults: Section | None, problems: Problems
 ) -> TableSpec:
     """The table that `entry` declares; what it leaves out of `commit` is `inherited`, of `maintenance` taken from
     `maintenance`, what it leaves out else from `defaults`.
     """
-    problems.attempt(entry.line, None, check_dotted_name, entry.key, 2, "table")
+    problems.attempt(entry.line, None, table_name, entry.key)
     node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
         fields = Fields(node, TABLE_KEYS, "", problems, owner, STRANGE_IN_TABLE)
@@ -124,6 +108,7 @@ def _read_settings(
     changes = wrapped | read_changes(fields, mode, of_key.format, wrapped)
     metadata = changes["metadata"]
     _check_latest(entry, value, topics, problems)
+    check_numbers(fields, value.format)
     unknown_fields = fields.choice("unknown_fields")
     check_columns(fields, columns, metadata)
     shaping = read_shaping(fields, columns, value.format)
@@ -140,19 +125,16 @@ def _read_settings(
         "columns": columns,
         **fields.values(),
         "unknown_fields": unknown_fields,
-        "numbers": read_numbers(fields, value.format),
-        "infers_timestamps": read_infers_timestamps(fields, value.format),
+        **(fields.section("infer", TableSpec, "infer").values() if fields.get("infer") is not None else {}),
         **shaping,
         **changes,
         "atomic": read_atomic(fields, topics, wrapped["envelope"]),
-        "dead_letters": _read_dead_letters(fields),
-        "limits": _read_limits(fields),
-        **_read_layout(fields, known),
         "commit": read_commit(fields.get("commit"), inherited[0], problems),
         "maintenance": _read_maintenance(entry, fields, inherited[1], known),
-        "properties": fields.strings("properties", _table_property),
+        "properties": fields.strings("properties", _check_table_property),
         "line": entry.line,
     }
+    _check_layout(fields, settings, known)
     _check_named_columns(fields, settings, columns)
     return TableSpec.model_validate(settings)
 
@@ -182,14 +164,11 @@ def _known_columns(
     return _Known(types, (*others, RESCUED_COLUMN), unknown_fields != "add" and bool(columns))
 
 
-def _read_layout(fields: Fields, known: _Known) -> dict[str, Any]:
-    """`partition_by` and `sort_by`, checked against the columns whose types the file declares."""
-    partition_by = read_partition_by(fields.get("partition_by"), fields.problems)
-    sort_by = read_sort_by(fields.get("sort_by"), fields.problems)
-    terms = [*(partition_by or ()), *(sort.term for sort in sort_by or ())]
-    terms = [term for term in terms if known.is_checked(term.column)]
-    check_terms(terms, known.types, known.is_complete, fields.problems)
-    return {"partition_by": partition_by, "sort_by": sort_by}
+def _check_layout(fields: Fields, settings: Mapping[str, Any], known: _Known) -> None:
+    """Checks `partition_by` and `sort_by` against the columns whose types the file declares."""
+    terms = [*settings.get("partition_by", ()), *(sort.term for sort in settings.get("sort_by", ()))]
+    checked = [term for term in terms if known.is_checked(term.column)]
+    check_terms(checked, known.types, known.is_complete, fields.problems)
 
 
 def _read_maintenance(table: Entry, fields: Fields, inherited: MaintenanceSpec, known: _Known) -> MaintenanceSpec:
@@ -198,24 +177,6 @@ def _read_maintenance(table: Entry, fields: Fields, inherited: MaintenanceSpec, 
     for line, error in check_order(maintenance, known.types, known.is_complete, known.others):
         fields.problems.add(line, f"table `{table.key}`: {error.message}", error.remedy)
     return maintenance
-
-
-def _read_limits(table: Fields) -> LimitsSpec:
-    fields = table.section("limits", LimitsSpec)
-    return LimitsSpec(**fields.values()) if fields else LimitsSpec()
-
-
-def _read_dead_letters(table: Fields) -> DeadLettersSpec:
-    fields = table.section("dead_letters", DeadLettersSpec)
-    if fields is None:
-        return DeadLettersSpec()
-    found = DeadLettersSpec(**fields.values())
-    name, topic = fields.get("table"), fields.get("topic")
-    if name is not None and found.table is not None:
-        fields.problems.attempt(name.value.line, None, check_dotted_name, found.table, 2, "table")
-    if topic is not None and found.topic is not None:
-        fields.problems.attempt(topic.value.line, None, parse_topic, found.topic)
-    return found
 
 
 def _check_latest(table: Entry, value: ValueSpec, topics: tuple[TopicSelector, ...], problems: Problems) -> None:
@@ -231,12 +192,11 @@ def _read_topics(fields: Fields, table: Entry, problems: Problems) -> tuple[Topi
         line = max(one.line, many.line)
         problems.add(line, f"table `{table.key}` has both `topic` and `topics`", "keep one of them")
     if many:
-        return read_selectors(many.value, problems)
+        return tuple(fields.values().get("topics", ()))
     if one and isinstance(one.value, Items):
         problems.add(one.value.line, "`topic` takes one name", "write `topics` for several")
     elif one:
-        text = read_text(one.value, "topic", problems)
-        selector = problems.attempt(one.value.line, None, parse_topic, text) if text else None
+        selector = fields.parsed("topic", parse_topic)
         return (selector,) if selector else ()
     elif isinstance(table.value, Section):
         problems.add(table.line, f"table `{table.key}` names no topic", "write `topic: NAME`, or `topics: [a, b]`")
@@ -283,19 +243,18 @@ def _asked_metadata(entry: Entry | None, problems: Problems) -> list[tuple[str, 
     return [(text, line, METADATA_COLUMNS.get(cast(MetadataField, text))) for line, text in texts if text]
 
 
-def _table_property(text: str, key: str) -> str:
+def _check_table_property(text: str, key: str) -> None:
     if key == "format-version":
         raise SpecError("`format-version` is not for `properties`", remedy="write `format_version: 3`")
     if key.startswith("frazil."):
         raise SpecError(f"`{key}` is one of Frazil's own names", remedy="use another name")
-    check_property(text, key)
+    _check_value(text, key)
     if secrets_of(key, text):
         message = f"`properties.{key}` holds a secret, and table properties are for everyone to read"
         raise SpecError(message, remedy="remove it, or put it under `catalog.properties`")
     if has_reference(text):
         message = f"`properties.{key}` refers to a secret, and table properties are for everyone to read"
         raise SpecError(message, remedy="write the value, or put it under `catalog.properties`")
-    return text
 
 
 def _check_named_columns(fields: Fields, settings: Mapping[str, Any], columns: Sequence[ColumnSpec]) -> None:
@@ -322,8 +281,8 @@ def _check_named_columns(fields: Fields, settings: Mapping[str, Any], columns: S
 
 def _named(fields: Fields, settings: Mapping[str, Any]) -> Iterator[tuple[str, int, str, str]]:
     """Each setting that names a column, its line, the column, and how it is written."""
-    terms: list[tuple[str, PartitionTerm]] = [("partition_by", term) for term in settings["partition_by"] or ()]
-    terms += [("sort_by", sort.term) for sort in settings["sort_by"] or ()]
+    terms: list[tuple[str, PartitionTerm]] = [("partition_by", term) for term in settings.get("partition_by", ())]
+    terms += [("sort_by", sort.term) for sort in settings.get("sort_by", ())]
     yield from ((key, term.line, term.column, term.text) for key, term in terms)
     for key, names in (("key_columns", settings["key_columns"]), ("order_by", (settings["order_by"],))):
         entry = fields.get(key)
@@ -355,7 +314,7 @@ def _check_taken(
         problems.add(line, f"`include` does not take `{name}`, which `{key}` asks for", "add it to `include`")
 
 
-def check_property(text: str, key: str) -> None:
+def _check_value(text: str, key: str) -> None:
     """Raises a SpecError for a value that no file could be written with."""
     if key in _FORMATS and text.lower() != "parquet":
         raise SpecError(f"`properties.{key}` is `{text}`, and Frazil writes Parquet", remedy="remove it")

@@ -110,6 +110,18 @@ def parse_type(text: str) -> IcebergType:
     return result
 
 
+def parse_numbers(text: str) -> IcebergType | None:
+    """The type of all numbers that `text` names; None for `as_seen`, where each field gets the one that it needs."""
+    if text.strip() == "as_seen":
+        return None
+    word = text.split("(")[0].strip()
+    kind = parse_type(text) if word in ("double", "decimal") else None
+    if not isinstance(kind, DoubleType | DecimalType):
+        remedy = "write as_seen, double, or a decimal such as decimal(18,4)"
+        raise SpecError(f"`numbers` cannot be `{text}`", remedy=remedy)
+    return kind
+
+
 class _Parser:
     """Recursive descent over the words of one type."""
 

@@ -15,7 +15,7 @@ from frazil.ingest.state import RunState
 from frazil.ops.plan import describe_type
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.schema.names import Spellings, fold_case
-from frazil.spec.columns import parse_path
+from frazil.spec.keys import parse_path
 from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
