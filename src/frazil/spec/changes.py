@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from frazil.spec.document import Scalar, Section
+from frazil.spec.forms import read_paths
 from frazil.spec.keys import Fields
 from frazil.spec.models import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField, TopicSelector
 
@@ -164,7 +165,7 @@ def read_changes(fields: Fields, mode: str, key_format: str, wrapped: Mapping[st
     metadata: Mapping[MetadataField, str] = wrapped["metadata"]
     version, has_envelope = fields.choice("format_version"), wrapped["envelope"] is not None
     order_by = fields.text("order_by")
-    paths = fields.paths("key_columns")
+    paths = read_paths(fields, "key_columns")
     if mode != "upsert":
         for key in ("key_columns", "order_by"):
             if fields.get(key) is not None:

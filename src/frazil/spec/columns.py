@@ -22,6 +22,7 @@ from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.spec.document import Entry, Node, Scalar, Section
+from frazil.spec.forms import read_paths
 from frazil.spec.keys import Fields, describe, keys_of, read_string, read_text
 from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
 from frazil.spec.problems import Problems
@@ -208,7 +209,7 @@ def read_shaping(fields: Fields, columns: Sequence[ColumnSpec], value_format: st
             message = f"`{key}` has no effect with the format {value_format}: its values have no fields"
             fields.refuse_key(key, message, "remove it")
     flatten, case = _read_flatten(fields), fields.choice("column_case")
-    include, exclude = fields.paths("include"), fields.paths("exclude")
+    include, exclude = read_paths(fields, "include"), read_paths(fields, "exclude")
     is_plain = flatten is None and case == "keep"
     asked = [(path, "include") for path in include]
     asked += [(column.field, "columns") for column in columns if column.field]

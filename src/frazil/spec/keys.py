@@ -8,36 +8,22 @@ and continues with a placeholder, so that one run finds many mistakes; a file wi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-from annotated_types import MinLen
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from frazil.errors import SpecError
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import Secrets
-from frazil.spec.units import (
-    DURATION_PATTERN,
-    SIZE_PATTERN,
-    duration_text,
-    parse_duration,
-    parse_share,
-    parse_size,
-    share_text,
-    size_text,
-)
 
 JsonSchema = Mapping[str, Any]
 Word = str | int | bool
 Path = tuple[str, ...]
-_Item = TypeVar("_Item")
-_NAMES: TypeAdapter[Path] = TypeAdapter(Annotated[Path, MinLen(1)])
 
 NOT_A_KEY = "not a key"
 """Marks a field of a model that no key of the file fills."""
@@ -140,72 +126,6 @@ def _words_of(annotation: Any) -> tuple[Word, ...]:
     return tuple(word for word in get_args(annotation) if word != "")
 
 
-def _as_written(value: Any) -> Word:
-    """The value itself."""
-    word: Word = value
-    return word
-
-
-_SHARE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*%$"
-TEXT = Form({"type": "string", "minLength": 1}, _as_written, lambda fields, key: fields.text(key))
-STRINGS = Form({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
-
-
-def quantity(schema: JsonSchema, write: Callable[[Any], Word], parse: Callable[[str], float]) -> Form:
-    """A number with its unit."""
-    return Form(schema, write, lambda fields, key: fields.quantity(key, parse))
-
-
-def parsed_text(schema: JsonSchema, parse: Callable[[str], Any]) -> Form:
-    """Text that `parse` turns into the value, or raises a SpecError."""
-    return Form(schema, _as_written, lambda fields, key: fields.parsed(key, parse))
-
-
-DURATION = quantity(
-    {"type": "string", "pattern": DURATION_PATTERN, "examples": ["500ms", "2s", "5m", "1h"]},
-    duration_text,
-    parse_duration,
-)
-SIZE = quantity(
-    {"type": "string", "pattern": SIZE_PATTERN, "examples": ["64MiB", "128MiB", "1GiB"]}, size_text, parse_size
-)
-PATHS = Form(
-    {
-        "type": "array",
-        "items": {"type": "string", "minLength": 1, "examples": ["id", "user.name", "order.*"]},
-        "minItems": 1,
-        "uniqueItems": True,
-    },
-    read=lambda fields, key: fields.paths(key),
-)
-TYPE_WORD: JsonSchema = {
-    "type": "string",
-    "minLength": 1,
-    "examples": ["long", "timestamptz(ms)", "decimal(18,2)", "list<string>", "map<string,double>", "struct<a: int>"],
-}
-
-
-def text_like(*examples: str) -> JsonSchema:
-    """Text of which these are examples."""
-    return {**TEXT.schema, "examples": list(examples)}
-
-
-def share(*examples: str) -> Form:
-    """A percentage of which these are examples."""
-    schema = {"type": "string", "pattern": _SHARE_PATTERN, "examples": list(examples)}
-    return quantity(schema, share_text, parse_share)
-
-
-def count(example: int) -> Form:
-    """A whole number from 1 on."""
-    return Form({"type": "integer", "minimum": 1}, _as_written, lambda fields, key: fields.count(key, example))
-
-
-def with_switch(form: Form) -> Form:
-    """true or false, or the form."""
-    return Form({"anyOf": [{"type": "boolean"}, form.schema]})
-
-
 def describe(node: Node) -> str:
     """What `node` is, for messages; never its value."""
     if isinstance(node, Scalar):
@@ -267,61 +187,6 @@ def read_items(node: Node, label: str, problems: Problems) -> tuple[Node, ...]:
     message = f"`{label}` is {describe(node)} where a list is expected"
     problems.add(node.line, message, "write a list, such as `[a, b]`, or remove it")
     return ()
-
-
-def read_words(fields: Fields, key: str) -> tuple[str, ...]:
-    """One word or a list of them; numbers as they are written."""
-    node, label = fields.node(key), fields.path(key)
-    nodes = node.items if isinstance(node, Items) else (node,)
-    if not nodes:
-        fields.refuse_key(key, f"`{label}` is empty", "write the values of the field, or remove it")
-    words = (
-        one.text if isinstance(one, Scalar) and one.kind == "integer" else read_text(one, label, fields.problems)
-        for one in nodes
-    )
-    return tuple(word for word in words if word is not None)
-
-
-def read_different(
-    items: Iterable[Node],
-    label: str,
-    problems: Problems,
-    parse: Callable[[str], _Item],
-    spell: Callable[[_Item], str],
-) -> tuple[_Item, ...]:
-    """What `parse` makes of the texts of a list; two that mean the same are refused as `spell` writes them."""
-    found: list[_Item] = []
-    for item in items:
-        text = read_text(item, label, problems)
-        parsed = problems.attempt(item.line, None, parse, text) if text else None
-        if parsed in found:
-            problems.add(item.line, f"`{spell(parsed)}` is there twice in `{label}`", "keep one of them")
-        elif parsed:
-            found.append(parsed)
-    return tuple(found)
-
-
-def parse_path(text: str) -> Path:
-    """The path that `text` spells; `a.b` and `a.b.*` are the same. A name with a dot is written in a list of JSON:
-    `["a.b", "c"]`.
-    """
-    if text.startswith("["):
-        return _parse_names(text)
-    parts = text.split(".")
-    if len(parts) > 1 and parts[-1] == "*":
-        parts = parts[:-1]
-    if not all(parts) or any("*" in part for part in parts):
-        remedy = "join names of fields by dots, such as `user.name`; `user` and `user.*` stand for everything in it"
-        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
-    return tuple(parts)
-
-
-def _parse_names(text: str) -> Path:
-    try:
-        return _NAMES.validate_json(text)
-    except ValidationError:
-        remedy = """write names in quotes, such as '["user", "first.name"]'"""
-        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy) from None
 
 
 def whole_number(node: Node) -> int | None:
@@ -415,32 +280,6 @@ class Fields:
         """What `parse` makes of the text of `key`; None if it is absent or wrong."""
         text = self.text(key)
         return None if text is None else self.problems.attempt(self._entries[key].value.line, None, parse, text)
-
-    def count(self, key: str, example: int) -> int | None:
-        """The whole number of `key`, at least 1; None if it is absent or wrong."""
-        entry = self.get(key)
-        number = whole_number(entry.value) if entry else None
-        if entry is not None and not number:
-            self.refuse_value(key, f"`{self.path(key)}` is no count", f"write a whole number, such as {example}")
-        return number or None
-
-    def quantity(self, key: str, parse: Callable[[str], Any]) -> Any:
-        """What `parse` makes of the number with its unit of `key`; a bare number passes, for the unit's own message."""
-        node = self._entries[key].value
-        if isinstance(node, Scalar) and node.kind in ("text", "integer", "number"):
-            return self.problems.attempt(node.line, None, parse, node.text)
-        return read_text(node, self.path(key), self.problems)
-
-    def paths(self, key: str) -> tuple[Path, ...]:
-        """The paths of fields under `key`; none if it is absent."""
-        entry = self.get(key)
-        if entry is None:
-            return ()
-        items = read_items(entry.value, key, self.problems)
-        if isinstance(entry.value, Items) and not items:
-            remedy = "write paths of fields, such as `[id, user.name]`, or remove it"
-            self.refuse_key(key, f"`{key}` is empty", remedy)
-        return read_different(items, key, self.problems, parse_path, ".".join)
 
     def strings(self, key: str, check: Callable[[str, str], None]) -> dict[str, str]:
         """The properties under `key`; `check(value, key)` raises a SpecError for one that is not allowed."""

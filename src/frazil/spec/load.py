@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from frazil.spec.document import Section, read_document
-from frazil.spec.keys import Fields
+from frazil.spec.keys import Fields, keys_of
 from frazil.spec.models import (
-    PIPELINE_KEYS,
-    STRANGE_AT_THE_TOP,
+    DEFAULTS_KEYS,
     CommitSpec,
     MaintenanceSpec,
     PipelineSpec,
@@ -22,6 +21,7 @@ from frazil.spec.secrets import Secrets
 from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_maintenance, read_registry, read_spark
 from frazil.spec.tables import read_defaults, read_table
 
+_STRANGE_AT_THE_TOP: Mapping[str, str] = dict.fromkeys(DEFAULTS_KEYS, "write it in a table, or under `defaults`")
 LOCAL_DIRECTORY = "frazil-data"
 """The default folder of catalog, warehouse and state, in the current working directory."""
 
@@ -35,7 +35,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     document = read_document(path)
     problems = Problems(path)
     secrets = Secrets(environment)
-    fields = Fields(document, PIPELINE_KEYS, "", problems, "the pipeline file", STRANGE_AT_THE_TOP)
+    fields = Fields(document, keys_of(PipelineSpec), "", problems, "the pipeline file", _STRANGE_AT_THE_TOP)
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
     maintenance = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
     if fields.get("pipeline") is None:

@@ -6,49 +6,43 @@ nor serialised.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, get_args
-from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
 
-from frazil.errors import SpecError
-from frazil.spec.keys import (
+from frazil.spec.forms import (
+    ADDRESSES,
+    CONTEXT,
+    DEPTH,
     DURATION,
-    NOT_A_KEY,
+    ORPHAN_AGE,
     PATHS,
+    SEPARATOR,
     SIZE,
+    SPARK_CONF,
     STRINGS,
     TEXT,
     TYPE_WORD,
-    Fields,
-    Form,
-    JsonSchema,
-    Key,
+    WORDS,
+    ZONE,
     count,
-    keys_of,
     parse_path,
     parsed_text,
-    quantity,
-    read_words,
-    section,
     share,
     text_like,
-    whole_number,
     with_switch,
 )
+from frazil.spec.keys import NOT_A_KEY, Form, Key, keys_of, section
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
-from frazil.spec.problems import advice
 from frazil.spec.secrets import redact
 from frazil.spec.topics import SELECTORS, START, TOPIC, namespace_name, pipeline_name, table_name
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
 from frazil.spec.types import parse_numbers
-from frazil.spec.units import WINDOW_PATTERN, duration_text, parse_duration, parse_window
+from frazil.spec.units import WINDOW_PATTERN, parse_window
 from frazil.types import FORMATS_OF_REGISTRY
 
 MetadataField = Literal[
@@ -88,73 +82,6 @@ SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
 SecretStrings = Annotated[dict[str, str], Field(repr=False, exclude=True)]
 
-_MAX_DEPTH = 100
-_CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
-_ADDRESSES = Form({"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]})
-_WORD: JsonSchema = {"anyOf": [TEXT.schema, {"type": "integer"}]}
-_OPERATIONS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]}, read=read_words)
-YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
-"""For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
-
-
-def _parse_orphan_age(text: str) -> float:
-    """The age in seconds. A file that no snapshot names may belong to an uncommitted batch, also of another process."""
-    age_s, youngest = parse_duration(text), os.environ.get(YOUNGEST_ORPHAN_VARIABLE, "24h")
-    if age_s < parse_duration(youngest):
-        raise SpecError(
-            f"`{text}` is too short for `maintenance.orphans.age`: files that are about to be committed would be removed",
-            remedy=f"write {youngest} or more",
-        )
-    return age_s
-
-
-_ORPHAN_AGE = quantity(DURATION.schema, duration_text, _parse_orphan_age)
-
-
-def _read_depth(fields: Fields, key: str) -> int | None:
-    depth = whole_number(fields.node(key)) or 0
-    if 1 <= depth <= _MAX_DEPTH:
-        return depth
-    message = f"`{fields.path(key)}` is not a number from 1 to {_MAX_DEPTH}"
-    fields.refuse_value(key, message, "write how many levels become columns; without it all do")
-    return None
-
-
-def _parse_separator(text: str) -> str:
-    if "." in text:
-        message = "`flatten.separator` has a dot, and a dot in a column's name looks like a nested field"
-        raise SpecError(message, remedy="write another one, such as `_` or `__`")
-    return text
-
-
-def _read_zone(fields: Fields, key: str) -> str | None:
-    text = fields.text(key)
-    if text is None or text in available_timezones():
-        return text
-    remedy = advice(text, sorted(available_timezones()), ["UTC", "Europe/Berlin", "America/New_York"])
-    fields.refuse_value(key, f"`{fields.path(key)}: {text}` is no zone of the IANA database", remedy)
-    return None
-
-
-def _parse_context(text: str) -> str:
-    if not re.fullmatch(_CONTEXT, text, re.ASCII):
-        plain = text.strip(":.")
-        is_name = re.fullmatch(_CONTEXT, plain, re.ASCII)
-        remedy = f"write `{plain}`" if is_name else "use letters, digits, dots, underscores and hyphens"
-        raise SpecError(f"`{text}` is not the name of a context", remedy=remedy)
-    return text
-
-
-def _check_spark_property(_: str, key: str) -> None:
-    if not key.startswith("spark."):
-        remedy = f"write `spark.{key}`, or `spark.hadoop.{key}` for a property of Hadoop"
-        raise SpecError(f"Spark ignores `{key}`: its properties begin with `spark.`", remedy=remedy)
-
-
-_DEPTH = Form({"type": "integer", "minimum": 1, "maximum": _MAX_DEPTH}, read=_read_depth)
-_ZONE = Form(text_like("UTC", "Europe/Berlin"), read=_read_zone)
-_COUNT, _LARGE_COUNT = count(2), count(1000)
 _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
 _METADATA = Form(
     {
@@ -240,7 +167,7 @@ class ColumnSpec(
     unit: Annotated[Literal["s", "ms", "us", "ns"] | None, NOT_A_KEY] = None
     coerce: bool = False
     """Whether text in the column takes numbers, booleans, objects and arrays as they are written."""
-    zone: Annotated[str | None, _ZONE] = None
+    zone: Annotated[str | None, ZONE] = None
     """Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone are
     in: a name of the IANA database."""
     #: The value as text.
@@ -265,9 +192,9 @@ class ColumnSpec(
 class FlattenSpec(_Declared):
     """Nested records become columns, their names joined."""
 
-    separator: Annotated[str, parsed_text(TEXT.schema, _parse_separator)] = "_"
+    separator: Annotated[str, SEPARATOR] = "_"
     """What joins the names."""
-    depth: Annotated[int, _DEPTH] = 100
+    depth: Annotated[int, DEPTH] = 100
     """How many levels of nested records become columns; all unless written."""
 
 
@@ -283,11 +210,11 @@ class EnvelopeSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["type"]
     """What Debezium writes for a value that it was not given: its `unavailable.value.placeholder`."""
     operation: Annotated[str, TEXT] = ""
     """The field of the row that names the operation."""
-    insert: Annotated[tuple[str, ...], _OPERATIONS] = ("c", "C", "i", "I", "insert", "INSERT")
+    insert: Annotated[tuple[str, ...], WORDS] = ("c", "C", "i", "I", "insert", "INSERT")
     """Its values for an insert; c, i and insert unless written."""
-    update: Annotated[tuple[str, ...], _OPERATIONS] = ("u", "U", "update", "UPDATE")
+    update: Annotated[tuple[str, ...], WORDS] = ("u", "U", "update", "UPDATE")
     """Its values for an update; u and update unless written."""
-    delete: Annotated[tuple[str, ...], _OPERATIONS] = ("d", "D", "delete", "DELETE")
+    delete: Annotated[tuple[str, ...], WORDS] = ("d", "D", "delete", "DELETE")
     """Its values for a delete; d and delete unless written."""
 
 
@@ -317,7 +244,7 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
     """How a table is maintained. At most one of `sort` and `zorder` is there."""
 
     is_on: Annotated[bool, NOT_A_KEY] = True
-    cores: Annotated[int, _COUNT] = 1
+    cores: Annotated[int, count(2)] = 1
     """How many maintenance tasks run at a time beside ingestion."""
     #: Minutes of the day (UTC).
     window: Annotated[
@@ -327,7 +254,7 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
     """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
     target_file_size_bytes: Annotated[int | None, Key(SIZE, name="target_file_size")] = None
     """The size that compaction aims at; that of `commit` unless written."""
-    min_input_files: Annotated[int, _COUNT] = 50
+    min_input_files: Annotated[int, count(2)] = 50
     """How many small files of a partition are worth a compaction; for an upsert table a sixth of them when there is time
     to spare."""
     small_file_share: Annotated[float, share("10%")] = 0.1
@@ -338,12 +265,12 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
         Key(DURATION, name="snapshots.age"),
     ] = 24 * 3600.0
     """How long a snapshot is kept."""
-    snapshot_count: Annotated[int, Key(_COUNT, name="snapshots.count")] = 200
+    snapshot_count: Annotated[int, Key(count(2), name="snapshots.count")] = 200
     """How many snapshots are kept, however young they are."""
     orphan_age_s: Annotated[
         float,
         Key(section("orphans"), name="orphans", description="When files that no snapshot references are removed."),
-        Key(_ORPHAN_AGE, name="orphans.age"),
+        Key(ORPHAN_AGE, name="orphans.age"),
     ] = 72 * 3600.0
     """The age at which a file that no snapshot references is removed: 24h or more."""
     manifests: bool = True
@@ -376,9 +303,9 @@ class DeadLettersSpec(_Declared):
 class LimitsSpec(_Declared):
     """Limits of columns, partitions and record sizes."""
 
-    columns: Annotated[int, _LARGE_COUNT] = 1000
+    columns: Annotated[int, count(1000)] = 1000
     """The columns, nested fields counted, that records may bring a table to; it stops rather than get more."""
-    partitions: Annotated[int, _LARGE_COUNT] = 10_000
+    partitions: Annotated[int, count(1000)] = 10_000
     """The partitions that one batch may write; the table stops rather than write more."""
     record_bytes: Annotated[int, Key(SIZE, name="record_size")] = 16 * 1024 * 1024
     """The size of a value above which its record is a bad one, unread."""
@@ -433,14 +360,14 @@ class RegistrySpec(_Declared, json_schema_extra={"required": ["url"]}):
     """The schema registry."""
 
     #: At least one, without credentials and without a slash at the end.
-    urls: Annotated[tuple[str, ...], Key(_ADDRESSES, name="url"), Field(repr=False, exclude=True)]
+    urls: Annotated[tuple[str, ...], Key(ADDRESSES, name="url"), Field(repr=False, exclude=True)]
     """The registry's address; several, as a list or comma-separated, are tried one after another."""
     auth: Annotated[AuthSpec, section("auth")] = AuthSpec()
     """How to log in: with user and password, or with a token."""
     tls: Annotated[TlsSpec, section("tls")] = TlsSpec()
     """Certificates of your own; public ones need no setting."""
     #: Empty for the default one.
-    context: Annotated[str, parsed_text({"type": "string", "pattern": f"^{_CONTEXT}$"}, _parse_context)] = ""
+    context: Annotated[str, CONTEXT] = ""
     """The context that subjects and ids belong to."""
     naming: Literal["topic", "record", "topic_record"] = "topic"
     """How producers name subjects: after the topic, after the record's type, or after both."""
@@ -455,13 +382,7 @@ class SparkSpec(_Declared):
 
     master: Annotated[SecretText, TEXT] = "local[*]"
     """Spark's master URL."""
-    conf: Annotated[
-        SecretStrings,
-        Form(
-            {**STRINGS.schema, "propertyNames": {"pattern": r"^spark\."}},
-            read=lambda fields, key: fields.strings(key, _check_spark_property),
-        ),
-    ] = {}
+    conf: Annotated[SecretStrings, SPARK_CONF] = {}
     """Spark's own properties."""
 
 
@@ -667,22 +588,7 @@ OF_ONE_TABLE = ("topic", "topics", "start")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")
 """Keys of `maintenance` that a table does not have for itself."""
-PIPELINE_KEYS = keys_of(PipelineSpec)
 TABLE_KEYS = keys_of(TableSpec)
 DEFAULTS_KEYS = {name: key for name, key in TABLE_KEYS.items() if name not in OF_ONE_TABLE}
 MAINTENANCE_KEYS = keys_of(MaintenanceSpec)
 TABLE_MAINTENANCE_KEYS = {name: key for name, key in MAINTENANCE_KEYS.items() if name not in OF_ALL_TABLES}
-STRANGE_IN_TABLE: Mapping[str, str] = {
-    **dict.fromkeys(PIPELINE_KEYS, "write it at the top of the file"),
-    **dict.fromkeys(keys_of(CommitSpec), "write it under `commit`"),
-    **dict.fromkeys(keys_of(ValueSpec), "write it under `value`, or under `key`"),
-}
-"""Keys of other places that are easily written into a table, and what to do about them."""
-STRANGE_IN_DEFAULTS: Mapping[str, str] = {
-    **STRANGE_IN_TABLE,
-    **dict.fromkeys(OF_ONE_TABLE, "write it in each table: it is no default for others"),
-}
-STRANGE_AT_THE_TOP: Mapping[str, str] = dict.fromkeys(DEFAULTS_KEYS, "write it in a table, or under `defaults`")
-STRANGE_IN_MAINTENANCE: Mapping[str, str] = dict.fromkeys(
-    OF_ALL_TABLES, "write it under `maintenance` at the top of the file: all tables share it"
-)

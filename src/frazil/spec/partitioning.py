@@ -24,7 +24,8 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.spec.document import Scalar
-from frazil.spec.keys import Fields, Form, JsonSchema, read_items, read_text, text_like
+from frazil.spec.forms import text_like
+from frazil.spec.keys import Fields, Form, JsonSchema, read_items, read_text
 from frazil.spec.problems import Problems, advice
 
 TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate", "void")

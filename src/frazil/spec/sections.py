@@ -33,9 +33,9 @@ from frazil.spec.keys import Fields, Key, keys_of, read_items, read_strings, rea
 from frazil.spec.models import (
     ISOLATION_LEVELS,
     MAINTENANCE_KEYS,
+    OF_ALL_TABLES,
     OWNED_KAFKA_PROPERTIES,
     OWNED_REGISTRY_PROPERTIES,
-    STRANGE_IN_MAINTENANCE,
     AuthSpec,
     CatalogSpec,
     CommitSpec,
@@ -53,6 +53,9 @@ _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
 _CURVE_COLUMN = re.compile(r"[^\s,()]+")
+_STRANGE_IN_MAINTENANCE: Mapping[str, str] = dict.fromkeys(
+    OF_ALL_TABLES, "write it under `maintenance` at the top of the file: all tables share it"
+)
 _ON_A_CURVE = (
     BooleanType, IntegerType, LongType, FloatType, DoubleType, DateType, TimestampType, TimestamptzType, StringType,
     UUIDType, FixedType, BinaryType,
@@ -257,7 +260,7 @@ def read_maintenance(
     switch = _switch(entry, problems)
     if switch is not None:
         return inherited.model_copy(update={"is_on": switch})
-    fields = Fields(entry.value, keys, "maintenance", problems, strange=STRANGE_IN_MAINTENANCE)
+    fields = Fields(entry.value, keys, "maintenance", problems, strange=_STRANGE_IN_MAINTENANCE)
     found = {"is_on": True, **fields.values(), **_orders(fields, problems)}
     for key in ("snapshots", "orphans"):
         if fields.get(key) is not None:

@@ -20,12 +20,11 @@ from frazil.spec.columns import (
     read_value,
 )
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
-from frazil.spec.keys import Fields, Path, read_items, read_text
+from frazil.spec.keys import Fields, Path, keys_of, read_items, read_text
 from frazil.spec.models import (
     DEFAULTS_KEYS,
     METADATA_COLUMNS,
-    STRANGE_IN_DEFAULTS,
-    STRANGE_IN_TABLE,
+    OF_ONE_TABLE,
     TABLE_KEYS,
     TABLE_MAINTENANCE_KEYS,
     ColumnSpec,
@@ -33,6 +32,7 @@ from frazil.spec.models import (
     KeySpec,
     MaintenanceSpec,
     MetadataField,
+    PipelineSpec,
     Start,
     TableSpec,
     TopicSelector,
@@ -46,6 +46,16 @@ from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, ta
 from frazil.spec.units import parse_size
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
+_STRANGE_IN_TABLE: Mapping[str, str] = {
+    **dict.fromkeys(keys_of(PipelineSpec), "write it at the top of the file"),
+    **dict.fromkeys(keys_of(CommitSpec), "write it under `commit`"),
+    **dict.fromkeys(keys_of(ValueSpec), "write it under `value`, or under `key`"),
+}
+"""Keys of other places that are easily written into a table, and what to do about them."""
+_STRANGE_IN_DEFAULTS: Mapping[str, str] = {
+    **_STRANGE_IN_TABLE,
+    **dict.fromkeys(OF_ONE_TABLE, "write it in each table: it is no default for others"),
+}
 _OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes")
 """Settings of upsert tables, which a table with its own `mode: append`, such as a changelog table, does not take from
 `defaults`.
@@ -67,7 +77,7 @@ def read_table(
     problems.attempt(entry.line, None, table_name, entry.key)
     node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
-        fields = Fields(node, TABLE_KEYS, "", problems, owner, STRANGE_IN_TABLE)
+        fields = Fields(node, TABLE_KEYS, "", problems, owner, _STRANGE_IN_TABLE)
         topics = _read_topics(fields, entry, problems)
         return _read_settings(entry, fields, topics, (inherited, maintenance))
 
@@ -78,7 +88,7 @@ def read_defaults(
     """The settings of tables that the file does not declare one by one."""
     if entry is None:
         return None
-    fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", STRANGE_IN_DEFAULTS)
+    fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", _STRANGE_IN_DEFAULTS)
     return _read_settings(entry, fields, (), (inherited, maintenance))
 
 

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 from frazil.errors import SpecError
 from frazil.spec.document import Items, Node, Scalar, Section
-from frazil.spec.keys import Fields, Form, JsonSchema, describe, parsed_text, read_different, read_items, whole_number
+from frazil.spec.forms import parsed_text, read_different
+from frazil.spec.keys import Fields, Form, JsonSchema, describe, read_items, whole_number
 from frazil.spec.problems import advice
 from frazil.spec.secrets import has_reference
 
