@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pyiceberg.types import (
@@ -22,9 +22,8 @@ from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.spec.document import Entry, Node, Scalar, Section
-from frazil.spec.forms import read_paths
 from frazil.spec.keys import Fields, describe, keys_of, read_string, read_text
-from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
+from frazil.spec.models import ColumnSpec, FlattenSpec, TableSpec, ValueSpec
 from frazil.spec.problems import Problems
 from frazil.spec.secrets import has_reference
 from frazil.spec.types import parse_column_type
@@ -59,15 +58,13 @@ AS_SEEN = "as_seen"
 _REMEDY = "write as_seen, double, or a decimal such as decimal(18,4)"
 
 
-def read_columns(table: Fields) -> tuple[ColumnSpec, ...]:
+def read_columns(table: Fields, key: str) -> tuple[ColumnSpec, ...]:
     """The columns that `columns` declares."""
-    entry, problems = table.get("columns"), table.problems
-    if entry is None:
+    node = table.node(key)
+    if not isinstance(node, Section):
+        table.refuse_key(key, "`columns` is not a mapping", "write `columns: {name: type}`")
         return ()
-    if not isinstance(entry.value, Section):
-        problems.add(entry.line, "`columns` is not a mapping", "write `columns: {name: type}`")
-        return ()
-    columns = (_read_column(column, problems) for column in entry.value.entries)
+    columns = (_read_column(column, table.problems) for column in node.entries)
     return tuple(column for column in columns if column is not None)
 
 
@@ -81,7 +78,8 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
         if written is None:
             problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
         node = written.value if written else None
-        chosen = fields.values() | _read_source(fields, label)
+        _check_sources(fields, label)
+        chosen = fields.values({"value": read_value, "constant": _read_constant})
     text = read_text(node, label, problems) if node else None
     if not text or not node:
         return None
@@ -94,24 +92,18 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
     return column
 
 
-def _read_source(fields: Fields, label: str) -> dict[str, Any]:
-    """Where the column's values come from, if that is written."""
+def _check_sources(fields: Fields, label: str) -> None:
     written = [entry for entry in (fields.get(name) for name in _SOURCES) if entry is not None]
     for more in written[1:]:
         message = f"`{label}` has both `{written[0].key}` and `{more.key}`"
         fields.problems.add(more.line, message, "keep one of them")
-    chosen: dict[str, Any] = {}
-    if fields.get("value") is not None:
-        chosen["value"] = read_value(fields, "value")
-    if fields.get("constant") is not None:
-        chosen["constant"] = _read_constant(fields.node("constant"), f"{label}.constant", fields.problems)
-    return chosen
 
 
-def _read_constant(node: Node, label: str, problems: Problems) -> str | None:
+def _read_constant(fields: Fields, key: str) -> str | None:
+    node = fields.node(key)
     if isinstance(node, Scalar) and node.kind == "text":  # Also an empty one.
         return node.text
-    return read_string(node, label, problems)
+    return read_string(node, fields.path(key), fields.problems)
 
 
 def _check_source(column: ColumnSpec) -> None:
@@ -163,14 +155,14 @@ def _check_header_value(column: ColumnSpec, value: ValueSpec) -> None:
         raise SpecError(message, remedy="write `subject: NAME`")
 
 
-def check_columns(fields: Fields, columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str]) -> None:
+def check_columns(fields: Fields, table: TableSpec) -> None:
     """Notes declared columns whose names are taken, and fields that feed two of them."""
     entry, problems = fields.get("columns"), fields.problems
-    sources: dict[str, str] = {column: field for field, column in metadata.items()}
+    sources: dict[str, str] = {column: field for field, column in table.metadata.items()}
     declared = entry.value.entries if entry and isinstance(entry.value, Section) else ()
     lines = {column.key: column.line for column in declared}
     fed: dict[tuple[str, ...], str] = {}
-    for column in columns:
+    for column in table.columns:
         line = lines[column.name]
         if column.name in sources:
             message = f"the column `{column.name}` is declared, and `metadata` writes {sources[column.name]} to it"
@@ -185,7 +177,7 @@ def check_columns(fields: Fields, columns: tuple[ColumnSpec, ...], metadata: Map
             message = f"the column `{shorten(column.name)}`: {long_name_reason(long)}"
             problems.add(line, message, "give it a shorter name")
         elif not column.is_own:
-            problems.attempt(line, None, _check_fed, column, fed, columns)
+            problems.attempt(line, None, _check_fed, column, fed, table.columns)
 
 
 def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Sequence[ColumnSpec]) -> None:
@@ -202,38 +194,32 @@ def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Seq
             raise SpecError(message, remedy="keep one of them, or give the other a struct type")
 
 
-def read_shaping(fields: Fields, columns: Sequence[ColumnSpec], value_format: str) -> dict[str, Any]:
-    """The settings that say how fields become columns."""
+def check_shaping(fields: Fields, table: TableSpec) -> None:
+    """Notes settings of fields that the values do not have, and fields that are both asked for and left out."""
     for key in ("flatten", "column_case", "include", "exclude"):
-        if fields.get(key) is not None and value_format in _RECORDLESS:
-            message = f"`{key}` has no effect with the format {value_format}: its values have no fields"
+        if fields.get(key) is not None and table.value.format in _RECORDLESS:
+            message = f"`{key}` has no effect with the format {table.value.format}: its values have no fields"
             fields.refuse_key(key, message, "remove it")
-    flatten, case = _read_flatten(fields), fields.choice("column_case")
-    include, exclude = read_paths(fields, "include"), read_paths(fields, "exclude")
-    is_plain = flatten is None and case == "keep"
-    asked = [(path, "include") for path in include]
-    asked += [(column.field, "columns") for column in columns if column.field]
-    asked += [((one.name,), "columns") for one in columns if is_plain and not (one.field or one.is_own)]
+    is_plain = table.flatten is None and table.column_case == "keep"
+    asked = [(path, "include") for path in table.include]
+    asked += [(column.field, "columns") for column in table.columns if column.field]
+    asked += [((one.name,), "columns") for one in table.columns if is_plain and not (one.field or one.is_own)]
     for path, label in asked:
-        if any(path[: len(left)] == left for left in exclude):
+        if any(path[: len(left)] == left for left in table.exclude):
             message = f"`exclude` leaves out `{'.'.join(path)}`, which `{label}` asks for"
             fields.refuse_key("exclude", message, "take it out of one of them")
-    return {"flatten": flatten, "column_case": case, "include": include, "exclude": exclude}
 
 
-def _read_flatten(fields: Fields) -> FlattenSpec | None:
-    entry = fields.get("flatten")
-    if entry is None or not isinstance(entry.value, Section):
-        return FlattenSpec() if fields.choice("flatten") else None
-    return FlattenSpec(**fields.section("flatten", FlattenSpec).values())
+def read_flatten(fields: Fields, key: str) -> FlattenSpec | None:
+    """How nested records become columns; None for `false`."""
+    if not isinstance(fields.node(key), Section):
+        return FlattenSpec() if fields.choice(key) else None
+    return FlattenSpec(**fields.section(key, FlattenSpec).values())
 
 
 def read_value(owner: Fields, key: str, model: type[ValueSpec] = ValueSpec) -> ValueSpec:
     """The section under `key`, whose keys `model` declares; settings that say nothing of its format are noted."""
-    entry, default = owner.get(key), str(keys_of(model)["format"].default)
-    if entry is None:
-        return ValueSpec.model_validate({"format": default})
-    node, label = entry.value, owner.path(key)
+    node, label, default = owner.node(key), owner.path(key), keys_of(model)["format"].default
     if isinstance(node, Scalar) and node.text in keys_of(model)["format"].choices:
         _refuse_word(node, label, owner.problems)
         return ValueSpec.model_validate({"format": node.text})
@@ -252,9 +238,9 @@ def _refuse_word(node: Scalar, label: str, problems: Problems) -> None:
     problems.add(node.line, message, f"write `{label}: {{format: {node.text}}}`")
 
 
-def check_numbers(fields: Fields, value_format: str) -> None:
+def check_numbers(fields: Fields, table: TableSpec) -> None:
     """Notes settings of JSON without a schema where the values are something else."""
     for key in ("numbers", "infer"):
-        if fields.get(key) is not None and value_format != "json":
-            message = f"`{key}` is for JSON without a schema, and the values are {value_format}"
+        if fields.get(key) is not None and table.value.format != "json":
+            message = f"`{key}` is for JSON without a schema, and the values are {table.value.format}"
             fields.refuse_key(key, message, "remove it, or declare `columns`")

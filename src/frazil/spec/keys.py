@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -23,6 +23,7 @@ from frazil.spec.secrets import Secrets
 
 JsonSchema = Mapping[str, Any]
 Word = str | int | bool
+Read: TypeAlias = "Callable[[Fields, str], Any]"
 Path = tuple[str, ...]
 
 NOT_A_KEY = "not a key"
@@ -46,7 +47,7 @@ class Form:
     #: Turns a default of the model into the word that the user would write; None where no single word can say it.
     write: Callable[[Any], Word] | None = None
     #: Reads the value of a key that the file has, None where it is wrong; without it the section's own reader does.
-    read: Callable[[Fields, str], Any] | None = None
+    read: Read | None = None
 
 
 @dataclass(frozen=True)
@@ -253,11 +254,13 @@ class Fields:
         """How messages name `key`."""
         return f"{self._label}.{key}" if self._label else key
 
-    def values(self) -> dict[str, Any]:
-        """What the section has, by the fields of its model: every choice, and every form that can be read by itself."""
+    def values(self, readers: Mapping[str, Read] = {}) -> dict[str, Any]:
+        """What the section has, by the fields of its model: every choice, and every form that can be read by itself.
+        readers: of keys that their forms cannot read.
+        """
         found = {}
         for name, key in self._keys.items():
-            read = Fields.choice if key.form is None else key.form.read
+            read = readers.get(name, Fields.choice if key.form is None else key.form.read)
             value = read(self, name) if read is not None and name in self._entries else None
             if value is not None:
                 found[key.field] = value

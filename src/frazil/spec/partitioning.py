@@ -44,6 +44,15 @@ _TERM = re.compile(r"(?P<word>[A-Za-z_]\w*)\s*\((?P<inside>[^()]*)\)|(?P<column>
 _SORTED = re.compile(r"(?P<term>.*?)(\s+(?P<way>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
 _FORMS = "write a column, or year(x), month(x), day(x), hour(x), bucket(x, 16), truncate(x, 4) or void(x)"
 _CUT = re.compile(r"\w+\s*\([^()]*")
+_ALLOWED = {
+    "year": "a date or a timestamp",
+    "month": "a date or a timestamp",
+    "day": "a date or a timestamp",
+    "hour": "a timestamp",
+    "bucket": "an int, long, decimal, date, time, timestamp, string, uuid, fixed or binary",
+    "truncate": "an int, long, decimal, string or binary",
+}
+"""The types of columns that each transform is for."""
 _QUOTES = 'put a term with a comma in quotes, such as `["bucket(x, 16)"]`: in a list a comma begins the next one'
 
 
@@ -193,15 +202,6 @@ PARTITION_BY = _one_or_several(
     text_like("region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)"), _read_partition_by
 )
 SORT_BY = _one_or_several(text_like("user.id", "ts desc", "hour(ts) asc nulls last"), _read_sort_by)
-_ALLOWED = {
-    "year": "a date or a timestamp",
-    "month": "a date or a timestamp",
-    "day": "a date or a timestamp",
-    "hour": "a timestamp",
-    "bucket": "an int, long, decimal, date, time, timestamp, string, uuid, fixed or binary",
-    "truncate": "an int, long, decimal, string or binary",
-}
-"""The types of columns that each transform is for."""
 
 
 def check_type(term: PartitionTerm, kind: IcebergType) -> None:

@@ -6,7 +6,8 @@ A value that a secret was put into is never shown in a message.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,7 +30,7 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
-from frazil.spec.keys import Fields, Key, keys_of, read_items, read_strings, read_text
+from frazil.spec.keys import Fields, Key, Read, keys_of, read_items, read_strings, read_text
 from frazil.spec.models import (
     ISOLATION_LEVELS,
     MAINTENANCE_KEYS,
@@ -83,14 +84,20 @@ def read_registry(entry: Entry | None, secrets: Secrets, problems: Problems) -> 
     if entry is None:
         return None
     fields = Fields(entry.value, keys_of(RegistrySpec), "registry", problems, secrets=secrets)
-    urls = _read_urls(fields.get("url"), entry, secrets, problems)
-    settings = fields.values()
-    settings |= {"tls": _read_tls(fields), "auth": _read_auth(fields)}
-    if fields.get("tls") is not None and any(url.startswith("http:") for url in urls):
+    if fields.get("url") is None:
+        remedy = "write its address, such as `url: https://registry:8081`"
+        problems.add(entry.line, "`registry.url` is missing", remedy)
+    readers: dict[str, Read] = {
+        "url": partial(_read_urls, secrets=secrets),
+        "auth": _read_auth,
+        "tls": _read_tls,
+        "properties": lambda fields, key: fields.strings(key, _check_registry_property),
+    }
+    registry = RegistrySpec(**{"urls": (), **fields.values(readers)})
+    if fields.get("tls") is not None and any(url.startswith("http:") for url in registry.urls):
         message = "`registry.tls` is of no use: `registry.url` has an address without TLS"
         fields.refuse_key("tls", message, "begin every address with https://, or remove `tls`")
-    properties = fields.strings("properties", _check_registry_property)
-    return RegistrySpec.model_validate({**settings, "urls": urls, "properties": properties})
+    return registry
 
 
 def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: Problems) -> CatalogSpec:
@@ -99,18 +106,17 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     if entry is None:
         return default
     fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems, secrets=secrets)
-    settings = fields.values()
-    uri, warehouse = settings.get("uri"), settings.get("warehouse")
-    properties = fields.strings("properties", _check_catalog_property)
-    if settings.get("type") == "rest":
+    found = fields.values({"properties": lambda fields, key: fields.strings(key, _check_catalog_property)})
+    uri, warehouse = found.get("uri"), found.get("warehouse")
+    if found.get("type") == "rest":
         _check_rest(fields, entry, uri)
-        return CatalogSpec(type="rest", uri=uri or "", warehouse=warehouse, properties=properties)
+        return CatalogSpec(**{"uri": "", **found})
     _check_jdbc(fields, uri)
-    return CatalogSpec(
-        uri=_absolute_uri(uri) if uri else default.uri,
-        warehouse=_absolute_path(warehouse) if warehouse else default.warehouse,
-        properties=properties,
-    )
+    if uri:
+        found["uri"] = _absolute_uri(uri)
+    if warehouse:
+        found["warehouse"] = _absolute_path(warehouse)
+    return CatalogSpec(**{**dict(default), **found})
 
 
 def read_spark(entry: Entry | None, secrets: Secrets, problems: Problems) -> SparkSpec:
@@ -143,20 +149,17 @@ def _check_kafka_property(text: str, key: str) -> None:
         raise SpecError(f"`kafka.{key}` cannot be `{text}`", remedy=advice(text, ISOLATION_LEVELS))
 
 
-def _read_urls(entry: Entry | None, section: Entry, secrets: Secrets, problems: Problems) -> tuple[str, ...]:
-    if entry is None:
-        remedy = "write its address, such as `url: https://registry:8081`"
-        problems.add(section.line, "`registry.url` is missing", remedy)
-        return ()
-    nodes: tuple[Node, ...] = entry.value.items if isinstance(entry.value, Items) else (entry.value,)
+def _read_urls(registry: Fields, key: str, secrets: Secrets) -> tuple[str, ...]:
+    node, problems = registry.node(key), registry.problems
+    nodes: tuple[Node, ...] = node.items if isinstance(node, Items) else (node,)
     if not nodes:
-        problems.add(entry.line, "`registry.url` is an empty list", "write at least one address")
+        registry.refuse_key(key, "`registry.url` is an empty list", "write at least one address")
     urls = []
-    for node in nodes:
-        text = read_text(node, "registry.url", problems)
-        resolved = problems.attempt(node.line, None, secrets.resolve, text) if text else None
+    for one in nodes:
+        text = read_text(one, "registry.url", problems)
+        resolved = problems.attempt(one.line, None, secrets.resolve, text) if text else None
         each = resolved.split(",") if resolved else []
-        urls += [problems.attempt(node.line, "", _registry_url, url.strip()) for url in each]
+        urls += [problems.attempt(one.line, "", _registry_url, url.strip()) for url in each]
     return tuple(urls)
 
 
@@ -177,37 +180,30 @@ def _registry_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _read_auth(registry: Fields) -> AuthSpec:
-    entry = registry.get("auth")
-    if entry is None:
-        return AuthSpec()
-    fields = registry.section("auth", AuthSpec)
+def _read_auth(registry: Fields, key: str) -> AuthSpec:
+    fields = registry.section(key, AuthSpec)
     auth = AuthSpec(**fields.values())
-    given = {key for key in keys_of(AuthSpec) if fields.get(key)}
+    given = set(filter(fields.get, keys_of(AuthSpec)))
     if given not in ({"username", "password"}, {"token"}):
         remedy = "write `username` and `password`, or `token`"
-        fields.problems.add(entry.line, "`registry.auth` is neither a user with a password nor a token", remedy)
+        registry.refuse_key(key, "`registry.auth` is neither a user with a password nor a token", remedy)
     elif auth.username and ":" in auth.username:
         message = "`registry.auth.username` has a colon, which a user's name cannot have in HTTP"
-        fields.problems.add(entry.line, message, "correct the name")
+        registry.refuse_key(key, message, "correct the name")
     return auth
 
 
-def _read_tls(registry: Fields) -> TlsSpec:
-    entry = registry.get("tls")
-    if entry is None:
-        return TlsSpec()
-    fields = registry.section("tls", TlsSpec)
+def _read_tls(registry: Fields, key: str) -> TlsSpec:
+    fields = registry.section(key, TlsSpec)
     tls = fields.values()
-    for key in ("ca", "certificate", "key"):
-        written, text = fields.get(key), tls.get(key)
-        if written and text and "\n" in text:
-            message = f"`{fields.path(key)}` is the content of a file where its path is expected"
-            fields.problems.add(written.value.line, message, "write the path alone, without ${file:…}")
-        tls[key] = str(Path.cwd() / text) if text else None
+    for name in filter(tls.get, ("ca", "certificate", "key")):
+        if "\n" in tls[name]:
+            message = f"`{fields.path(name)}` is the content of a file where its path is expected"
+            fields.refuse_value(name, message, "write the path alone, without ${file:…}")
+        tls[name] = str(Path.cwd() / tls[name])
     if not fields.get("certificate") and (fields.get("key") or fields.get("key_password")):
         remedy = "write the file of the certificate that the key belongs to"
-        fields.problems.add(entry.line, "`registry.tls.certificate` is missing", remedy)
+        registry.refuse_key(key, "`registry.tls.certificate` is missing", remedy)
     return TlsSpec(**tls)
 
 
@@ -293,7 +289,7 @@ def _orders(fields: Fields, problems: Problems) -> dict[str, Any]:
 
 
 def check_order(
-    maintenance: MaintenanceSpec, fields: Mapping[str, IcebergType], is_complete: bool, others: Sequence[str] = ()
+    maintenance: MaintenanceSpec, fields: Mapping[str, IcebergType], is_complete: bool, others: Container[str] = ()
 ) -> Iterator[tuple[int, SpecError]]:
     """Columns that compaction is to order rows by and cannot, each with its line. fields: columns of the table; others:
     those of unknown types; is_complete: it has no more.

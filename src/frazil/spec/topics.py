@@ -40,7 +40,8 @@ START = Form(
             {**_OFFSETS, "description": "Partition to first offset, of a table with one topic."},
             {**_OFFSETS_OF_TOPICS, "description": "Topic to partition to first offset."},
         ]
-    }
+    },
+    read=lambda fields, key: fields.problems.attempt(fields.node(key).line, None, parse_start, fields.node(key)),
 )
 
 
