@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.live import Live
 
 from frazil.clock import Clock
-from frazil.demo.frames import DONE, Frame, Watcher, draw, line
 from frazil.demo.lake import TOP_PAGES, Arrival, Lake
 from frazil.demo.session import Session
+from frazil.demo.view import DONE, Frame, Watcher, draw, line
 from frazil.errors import UnavailableError
 from frazil.ops.reports import count
 
