@@ -11,6 +11,7 @@ from frazil.catalog.iceberg.java import probe_store
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
+from frazil.cli.plan import plan_of
 from frazil.cli.wiring import (
     has_catalog,
     light_jvm,
@@ -20,11 +21,9 @@ from frazil.cli.wiring import (
     sqlite_file,
     topics_for_reading,
 )
-from frazil.clock import SystemClock
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.table import Table
-from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics, unreadable_topics
 from frazil.ops.check import (
     Finding,
@@ -39,7 +38,6 @@ from frazil.ops.check import (
     comparison,
     failed,
 )
-from frazil.ops.plan import plan_tables
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.runtime.connect import properties_for_reading, uses_s3
 from frazil.runtime.light_jvm import LightJvm
@@ -95,7 +93,7 @@ def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[
         unmade = MemoryCatalog(spec.state_dir, spec.pipeline)
         found = [one for one in check_tables(tables, comparison(spec, source, unmade)) if not one.is_ok]
         yield from found
-        yield from _check_records(spec, source, unmade, {one.name.removeprefix("table ") for one in found})
+        yield from _check_records(spec, source, unmade, found)
     if not has_catalog(spec) and _is_local(warehouse):
         yield check_store(warehouse, {}, [], lambda *_: "")
         return
@@ -126,18 +124,18 @@ def _check_tables(
     yield from found
     yield from check_orders(tables, spec.path)
     if source is not None:
-        stopped = {finding.name.removeprefix("table ") for finding in found if not finding.is_ok}
-        yield from _check_records(spec, source, catalog, stopped)
+        yield from _check_records(spec, source, catalog, found)
 
 
-def _check_records(spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, stopped: set[str]) -> Iterator[Finding]:
-    """Decodes a sample of the unread records of each table. Services that do not answer have been reported before."""
-    clock = SystemClock()
+def _check_records(
+    spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, found: list[Finding]
+) -> Iterator[Finding]:
+    """Decodes a sample of the unread records of each table. Services that do not answer have been reported before. found:
+    those of the tables.
+    """
+    stopped = {finding.name.removeprefix("table ") for finding in found if not finding.is_ok}
     with suppress(FrazilError):
-        planned = plan_tables(
-            spec, source, catalog, lambda ranges: read_sample(spec.kafka, ranges, clock), open_schemas(spec)
-        )
-        yield from check_records(planned, stopped)
+        yield from check_records(plan_of(spec, source, catalog), stopped)
 
 
 def _is_local(warehouse: str | None) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
 
 from frazil.catalog.port import Catalog, TableState
-from frazil.cli.output import DEFAULT_FILE, Output, SpecFile, plain
-from frazil.cli.wiring import catalog_to_change, open_schemas, read_spec, topics_for_reading
+from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile, plain
+from frazil.cli.wiring import catalog_for_reading, known_state, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
@@ -26,7 +26,6 @@ from frazil.kafka.reader import KafkaReader
 from frazil.literals import format_moment
 from frazil.ops.dead_letters import DeadLetterClass, classes_of, count_dead_letters, find_tables, newest_dead_letters
 from frazil.ops.reports import plural
-from frazil.ops.state_file import StateFile
 from frazil.spec import PipelineSpec
 
 TableName = Annotated[
@@ -46,11 +45,8 @@ _SHOWN = 400
 class _Desk:
     """What the four commands work with."""
 
-    #: The catalog.
     catalog: Catalog
-    #: Replays and drops dead letters.
     replayer: Replayer
-    #: The tables in question.
     tables: list[Table]
 
     def settled(self) -> Iterator[tuple[Table, TableState | None]]:
@@ -106,12 +102,11 @@ def show(  # noqa: PLR0913  (each is an option)
     lines: list[str] = []
     with _open(spec, table) as desk:
         for found, dead_letters in desk.settled():
-            newest = (
-                newest_dead_letters(desk.catalog, dead_letters, selection, limit) if dead_letters is not None else []
-            )
-            tables[found.name] = [dead_letter_document(dead_letter) for dead_letter in newest]
-            for dead_letter in newest:
-                lines += [*_dead_letter_lines(found.name, dead_letter), ""]
+            tables[found.name] = []
+            if dead_letters is not None:
+                for dead_letter in newest_dead_letters(desk.catalog, dead_letters, selection, limit):
+                    tables[found.name].append(dead_letter_document(dead_letter))
+                    lines += [*_dead_letter_lines(found.name, dead_letter), ""]
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
 
 
@@ -178,9 +173,8 @@ def drop(  # noqa: PLR0913  (each is an option)
     if not yes and lines:
         lines.append("nothing was changed; add --yes to remove them")
     tables = {name: {"dead_letters": count} for name, count in counts.items()}
-    output.result(
-        {"pipeline": spec.pipeline, "dropped": yes, "tables": tables}, "\n".join(lines) or "no such dead letters"
-    )
+    document: Json = {"pipeline": spec.pipeline, "dropped": yes, "tables": tables}
+    output.result(document, "\n".join(lines) or "no such dead letters")
     return 0 if yes else NOT_DONE
 
 
@@ -189,12 +183,11 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
     """Opens the catalog and finds the tables. A stopped table is an error here: there is no other table to continue
     with.
     """
-    clock, topics = SystemClock(), topics_for_reading(spec)
-    known_state = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
-    tables = find_tables(spec, topics, known_state, name)
-    topic_readers = TopicReaders(topics, KafkaReader(spec.kafka, clock))
+    topics = topics_for_reading(spec)
+    tables = find_tables(spec, topics, known_state(spec), name)
+    topic_readers = TopicReaders(topics, KafkaReader(spec.kafka, SystemClock()))
     try:
-        with named_jvm_death(), catalog_to_change(spec) as catalog:
+        with named_jvm_death(), catalog_for_reading(spec, commits=True) as catalog:
             yield _Desk(catalog, Replayer(catalog, schemas, topic_readers), tables)
     except TableStopped as error:
         raise UnavailableError(error.reason, remedy=error.remedy, where=error.where) from None
@@ -205,14 +198,7 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
 
 def class_document(found: DeadLetterClass) -> dict[str, Any]:
     """Returns the JSON of one error class."""
-    return {
-        "error_class": found.error_class,
-        "count": found.count,
-        "first": _time(found.first),
-        "last": _time(found.last),
-        "path": found.path,
-        "example": found.example,
-    }
+    return {**asdict(found), "first": _time(found.first), "last": _time(found.last)}
 
 
 def _class_lines(classes: list[DeadLetterClass]) -> Iterator[str]:
@@ -252,9 +238,8 @@ def _dead_letter_lines(table: str, dead_letter: dict[str, Any]) -> Iterator[str]
     yield f"{table}: {place}, {time}"
     field = f"field {_plain(dead_letter['path'])}: " if dead_letter["path"] else ""
     yield f"  {dead_letter['error_class']}: {field}{_plain(dead_letter['message'] or '')}"
-    yield f"  replays: {dead_letter['retries']}" + (
-        f"  schema: {dead_letter['schema_id']}" if dead_letter["schema_id"] else ""
-    )
+    schema = f"  schema: {dead_letter['schema_id']}" if dead_letter["schema_id"] else ""
+    yield f"  replays: {dead_letter['retries']}{schema}"
     yield f"  key:     {_shown(dead_letter['key'])}"
     yield f"  value:   {_shown(dead_letter['value'])}"
     for header in dead_letter["headers"] or ():

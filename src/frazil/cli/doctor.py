@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -32,8 +31,7 @@ def _fetch_missing(output: Output) -> None:
 
 
 def _document(check: Check) -> dict[str, str | bool]:
-    words = asdict(check)
-    return {"name": words["name"], "ok": words["is_ok"], "found": words["found"], "remedy": words["remedy"]}
+    return {"name": check.name, "ok": check.is_ok, "found": check.found, "remedy": check.remedy}
 
 
 def _line(check: Check) -> str:

@@ -16,6 +16,7 @@ from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import (
     has_catalog,
+    known_state,
     light_jvm,
     open_catalog,
     open_catalog_for_reading,
@@ -32,7 +33,6 @@ from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.ops.maintenance import load_upsert_tables, maintained_tables
 from frazil.ops.reports import count, duration, plural, size
-from frazil.ops.state_file import StateFile
 from frazil.ops.status import known_tables
 from frazil.spec import PipelineSpec
 from frazil.spec.problems import nearest
@@ -49,11 +49,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the due actions an
 class TableRound:
     """The round of one table."""
 
-    #: The table.
     name: str
     #: Its plan; None without one.
     plan: Plan | None = None
-    #: How the actions ended.
     outcomes: tuple[Outcome, ...] = ()
     #: Why there is no plan.
     failure: str = ""
@@ -68,21 +66,14 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     Exit code: 0 when every due action is done or was refused because of another writer's commit; 1 when an action failed.
     """
     spec = read_spec(output, file)
-    known_state = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
-    known = known_tables(spec, topics_for_reading(spec), known_state)
+    known = known_tables(spec, topics_for_reading(spec), known_state(spec))
     chosen = _chosen(known, table)
     if not has_catalog(spec):
         rounds = []
     elif dry_run:
         with light_jvm(spec) as light:
-            rounds = list(
-                _plans(
-                    MaintenanceRunner(
-                        IcebergMaintenance(open_catalog_for_reading(light, spec)), spec.pipeline, SystemClock()
-                    ),
-                    chosen,
-                )
-            )
+            table_maintenance = IcebergMaintenance(open_catalog_for_reading(light, spec))
+            rounds = list(_plans(MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock()), chosen))
     else:
         with running_jvm(spec) as jvm, named_jvm_death():
             catalog = open_catalog(jvm, spec)
@@ -113,9 +104,8 @@ def _plans(runner: MaintenanceRunner, chosen: Sequence[MaintainedTable]) -> Iter
             yield TableRound(maintained.name, failure=error.message)
             continue
         if plan is not None:
-            yield TableRound(
-                maintained.name, plan if maintained.maintenance.spec.is_on else replace(plan, waiting=(_OFF,))
-            )
+            is_on = maintained.maintenance.spec.is_on
+            yield TableRound(maintained.name, plan if is_on else replace(plan, waiting=(_OFF,)))
 
 
 def _round(
@@ -152,19 +142,12 @@ def _of_table(found: TableRound) -> dict[str, Any]:
         described: dict[str, Any] = {"action": action.kind, "reason": action.reason, "gain": action.gain}
         if outcome is not None:
             described |= {"took_s": round(outcome.took_s, 3), "failure": outcome.failure, "conflict": outcome.is_lost}
-            described["rewritten"] = _rewritten(outcome)
+            rewritten = asdict(outcome.rewritten)
+            described["rewritten"] = {"conflicts": rewritten.pop("lost"), **rewritten}
         document["actions"].append(described)
-    health = {
-        **asdict(plan.health),
-        "small_share": round(plan.health.small_share, 4),
-        "above_cap": list(plan.health.above_cap),
-    }
-    return {**document, "waiting": list(plan.waiting), "health": health}
-
-
-def _rewritten(outcome: Outcome) -> dict[str, int]:
-    words = asdict(outcome.rewritten)
-    return {**{name: value for name, value in words.items() if name != "lost"}, "conflicts": words["lost"]}
+    health = plan.health
+    figures = {**asdict(health), "small_share": round(health.small_share, 4), "above_cap": health.above_cap}
+    return {**document, "waiting": plan.waiting, "health": figures}
 
 
 def _ends(found: TableRound) -> Iterator[tuple[Action, Outcome | None]]:
@@ -191,9 +174,7 @@ def _lines(found: TableRound, dry_run: bool) -> Iterator[Text]:
         numbers += f", {plural(health.delete_files, 'delete file')} with {plural(health.deleted_rows, 'row')}"
     yield Text.assemble((found.name, "bold"), f"  {numbers}, {plural(health.snapshots, 'snapshot')}")
     for action, outcome in _ends(found):
-        end = "" if outcome is None else _end(outcome)
-        if outcome is None and not dry_run:
-            end = "not started"
+        end = _end(outcome) if outcome is not None else "" if dry_run else "not started"
         yield Text(f"  {action.kind}: {action.reason}; {action.gain}" + (f" — {end}" if end else ""))
     for words in plan.waiting:
         yield Text(f"  waiting: {words}", style="dim")

@@ -21,9 +21,15 @@ import typer
 from frazil.catalog.vended import VENDED, Vended
 from frazil.errors import FrazilError, SpecError, UnavailableError
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
+DEFAULT_FILE = Path("frazil.yaml")
+SpecFile = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The pipeline file.")]
 HIDDEN = "***"
+_WIDTH_OF_A_PIPE = 120
 
 
 def _spell(secret: str) -> set[str]:
@@ -75,12 +81,6 @@ class Redaction:
         if isinstance(value, list | tuple):
             return [self.document(held) for held in value]
         return self.text(str(value))
-
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-_WIDTH_OF_A_PIPE = 120
 
 
 class OutputFormat(StrEnum):
@@ -209,7 +209,3 @@ def _describe(error: BaseException) -> tuple[int, dict[str, str]]:
         return error.exit_code, words
     message = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
     return 1, {"type": type(error).__name__, "message": message, "where": "", "remedy": "run again with --debug"}
-
-
-DEFAULT_FILE = Path("frazil.yaml")
-SpecFile = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The pipeline file.")]

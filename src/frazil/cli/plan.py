@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_for_reading, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.kafka.reader import read_sample
+from frazil.kafka.topics import KafkaTopics
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_tables
 from frazil.ops.reports import count
+from frazil.spec import PipelineSpec
 
 SOMETHING_TO_DO = 4
 _TITLES = {
@@ -36,20 +39,19 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     does not answer; 2 when the pipeline file is wrong.
     """
     spec = read_spec(output, file)
-    clock = SystemClock()
     with catalog_for_reading(spec) as catalog:
-        tables = plan_tables(
-            spec,
-            topics_for_reading(spec),
-            catalog,
-            lambda ranges: read_sample(spec.kafka, ranges, clock),
-            open_schemas(spec),
-        )
+        tables = plan_of(spec, topics_for_reading(spec), catalog)
     is_idle = all(table.is_idle for table in tables)
     planned = {table.name: table.document() for table in tables}
     document: dict[str, Any] = {"pipeline": spec.pipeline, "changes": not is_idle, "tables": planned}
     output.result(document, "\n\n".join("\n".join(_lines(table)) for table in tables) or "no tables")
     return 0 if is_idle else SOMETHING_TO_DO
+
+
+def plan_of(spec: PipelineSpec, source: KafkaTopics, catalog: Catalog) -> list[PlannedTable]:
+    """Returns what a run would do with each table, from a sample of its unread records."""
+    clock = SystemClock()
+    return plan_tables(spec, source, catalog, lambda ranges: read_sample(spec.kafka, ranges, clock), open_schemas(spec))
 
 
 def _lines(table: PlannedTable) -> Iterator[str]:

@@ -234,7 +234,6 @@ class Stopping:
 
     def __init__(self, grace_s: float | None = None) -> None:
         self.grace_s = grace_s
-        #: Whether a stop was requested.
         self.is_set = False
         #: Whether it was requested a second time, or has exceeded `grace_s`.
         self.is_urgent = False

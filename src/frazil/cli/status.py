@@ -13,7 +13,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_for_reading, read_spec, topics_for_reading
+from frazil.cli.wiring import catalog_for_reading, known_state, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.ingest.table import Table as IngestTable
 from frazil.ops.maintenance import report_maintenance
@@ -30,7 +30,6 @@ from frazil.ops.reports import (
     plural,
     size,
 )
-from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_pipeline
 
 NOT_WELL = 4
@@ -50,7 +49,6 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     """
     spec = read_spec(output, file)
     clock = SystemClock()
-    known_state = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
 
     def maintenance_status(
         catalog: Catalog, table: IngestTable, recorded: Mapping[str, Any]
@@ -60,7 +58,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
         return report_maintenance(IcebergMaintenance(catalog), spec.pipeline, table, recorded, clock)
 
     catalog = catalog_for_reading(spec)
-    report = report_pipeline(spec, topics_for_reading(spec), catalog, known_state, clock.now_ms(), maintenance_status)
+    report = report_pipeline(
+        spec, topics_for_reading(spec), catalog, known_state(spec), clock.now_ms(), maintenance_status
+    )
     output.result(as_document(report), render(report))
     return 0 if report.is_well else NOT_WELL
 
@@ -88,9 +88,8 @@ def _table(report: PipelineReport) -> Table:
     for name in ("lag", "complete to", "last commit", "rows", "files", "snapshots", "maintained"):
         table.add_column(name, justify="right", no_wrap=name not in ("lag", "files"))
     for found in report.tables:
-        table.add_row(
-            found.name, Text(found.state, style=_COLOURS.get(found.state, "")), *_numbers(found, report.now_ms)
-        )
+        state = Text(found.state, style=_COLOURS.get(found.state, ""))
+        table.add_row(found.name, state, *_numbers(found, report.now_ms))
     return table
 
 
@@ -119,15 +118,10 @@ def _storage(report: PipelineReport) -> Iterator[RenderableType]:
         return
     columns = ("median file", "small files", "delete files", "deleted rows", "manifests", "metadata")
     table = _narrow("table", [name for name, _ in inspected], columns)
-    for name, maintenance in inspected:
-        numbers = (count(maintenance.delete_files), count(maintenance.deleted_rows), count(maintenance.manifests))
-        table.add_row(
-            name,
-            size(maintenance.p50_bytes),
-            f"{maintenance.small_share:.0%}",
-            *numbers,
-            size(maintenance.metadata_bytes),
-        )
+    for name, found in inspected:
+        numbers = map(count, (found.delete_files, found.deleted_rows, found.manifests))
+        share = f"{found.small_share:.0%}"
+        table.add_row(name, size(found.p50_bytes), share, *numbers, size(found.metadata_bytes))
     yield Text("")
     yield table
 
@@ -137,9 +131,8 @@ def _upsert_tables(report: PipelineReport) -> Iterator[RenderableType]:
     recorded = [(table.name, table.last_upsert) for table in report.tables if table.last_upsert is not None]
     if not recorded:
         return
-    table = _narrow(
-        "upsert table, last batch", [name for name, _ in recorded], ("changes", "rows deleted", "files inspected")
-    )
+    columns = ("changes", "rows deleted", "files inspected")
+    table = _narrow("upsert table, last batch", [name for name, _ in recorded], columns)
     for name, last in recorded:
         looked = f"{count(last['inspected'])} of {count(last['files'])}"
         table.add_row(name, count(last["changes"]), count(last["deleted"]), looked)

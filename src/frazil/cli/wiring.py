@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.memory import MemoryCatalog
@@ -35,6 +36,11 @@ def read_spec(output: Output, file: Path) -> PipelineSpec:
     spec = load_spec(file)
     output.hide(spec.secrets)
     return spec
+
+
+def known_state(spec: PipelineSpec) -> dict[str, Any]:
+    """Returns what the pipeline's process last reported; empty where it never ran here."""
+    return StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
 
 
 @contextmanager
@@ -112,23 +118,14 @@ def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
 
 
 @contextmanager
-def catalog_for_reading(spec: PipelineSpec) -> Iterator[Catalog]:
-    """Opens the pipeline file's catalog; creates neither a file nor a table."""
+def catalog_for_reading(spec: PipelineSpec, commits: bool = False) -> Iterator[Catalog]:
+    """Opens the pipeline file's catalog; creates neither a file nor a table. commits: for a command that commits."""
     if not has_catalog(spec):
         yield MemoryCatalog(spec.state_dir, spec.pipeline)
         return
     with light_jvm(spec) as jvm:
-        yield open_catalog_for_reading(jvm, spec)
-
-
-@contextmanager
-def catalog_to_change(spec: PipelineSpec) -> Iterator[Catalog]:
-    """Opens the pipeline file's catalog for commands that commit."""
-    if not has_catalog(spec):
-        yield MemoryCatalog(spec.state_dir, spec.pipeline)
-        return
-    with light_jvm(spec) as jvm:
-        jvm.listen()
+        if commits:
+            jvm.listen()
         yield open_catalog_for_reading(jvm, spec)
 
 

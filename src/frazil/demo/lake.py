@@ -25,11 +25,8 @@ TOP_PAGES = "SELECT page, count(*) AS views FROM shop.page_views GROUP BY page O
 class Arrival:
     """What was sent to a topic, and what its table contains."""
 
-    #: The table.
     table: str
-    #: What was sent.
     sent: Sent
-    #: The number of rows.
     rows: int
     #: The number of records without a row.
     lost: int

@@ -27,19 +27,17 @@ _TAGS = ("new", "sale", "returning", "newsletter", "loyal")
 _CAMPAIGNS = (("spring", "mail"), ("spring", "video"), ("outlet", "search"))
 _GOODS = (("boot", 8990), ("jacket", 15900), ("scarf", 2450), ("sock", 690), ("hat", 1995))
 _ROOMS = ("hall", "roof", "cellar", "dock", "lab")
+_TICK_S = 0.05
+_FLUSH_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class Kind:
     """One kind of event."""
 
-    #: Its topic.
     topic: str
-    #: Its table.
     table: str
-    #: Its share of all events.
     share: float
-    #: The number of partitions of its topic.
     partition_count: int
     #: The field that numbers its events from 0 on without gaps.
     id_field: str
@@ -47,9 +45,7 @@ class Kind:
     measure: str
     #: The field that only later events have.
     late_field: str
-    #: Makes an event.
     make: Callable[[Rng, int, str, bool], Event]
-    #: Returns the key of an event.
     key: Callable[[Event], str]
 
 
@@ -129,15 +125,10 @@ def counts(total: int) -> Mapping[str, int]:
     return {**exact, KINDS[-1].topic: total - sum(exact[kind.topic] for kind in KINDS[:-1])}
 
 
-_TICK_S = 0.05
-_FLUSH_TIMEOUT_S = 30.0
-
-
 @dataclass
 class Sent:
     """What was sent of one kind."""
 
-    #: The number of records.
     records: int = 0
     #: The sum of the measure.
     total: int = 0

@@ -81,10 +81,13 @@ class Session:
                 message = f"table {name} stopped: {table['reason']}"
                 raise UnavailableError(message, remedy=table["remedy"], where=table["where"])
 
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """Returns the figures of each table, as the pipeline last wrote them; empty ones where it has no rows yet."""
+        return {name: table.get("size") or {} for name, table in self.state().get("tables", {}).items()}
+
     def has_arrived(self) -> bool:
         """Returns whether every table has as many rows as records were sent."""
-        tables = self.state().get("tables", {})
-        rows = {name: (table.get("size") or {}).get("row_count", 0) for name, table in tables.items()}
+        rows = {name: size.get("row_count", 0) for name, size in self.sizes().items()}
         return all(rows.get(kind.table, 0) >= self.producers.ledger[kind.topic].records for kind in KINDS)
 
     def stop_pipeline(self) -> int:

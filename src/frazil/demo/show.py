@@ -1,9 +1,11 @@
-"""Watches the demo until everything sent has arrived: redrawn in a terminal, a line every few seconds elsewhere."""
+"""Watches the demo until everything sent has arrived, redrawn in a terminal, a line every few seconds elsewhere; prints
+what arrived.
+"""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from typing import Any
 from xml.etree import ElementTree
@@ -12,15 +14,32 @@ from rich.console import Console
 from rich.live import Live
 
 from frazil.clock import Clock
-from frazil.demo.frames import DONE, Frame, Watcher, draw, line
 from frazil.demo.lake import TOP_PAGES, Arrival, Lake
 from frazil.demo.session import Session
+from frazil.demo.view import DONE, Frame, Watcher, draw, line
 from frazil.errors import UnavailableError
 from frazil.ops.reports import count
 
 _REDRAW_S = 0.25
 _WRITE_EVERY_S = 5.0
 _PATIENCE_S = 180.0
+_BODY = """\
+DuckDB
+  INSTALL iceberg; LOAD iceberg;
+  SELECT page, count(*) AS views
+  FROM iceberg_scan('{metadata}')
+  GROUP BY page ORDER BY views DESC LIMIT 5;
+
+PyIceberg
+  from pyiceberg.table import StaticTable
+  StaticTable.from_metadata("{metadata}").scan(limit=10).to_pandas()
+
+Spark
+  pyspark --packages {package}
+  spark.read.format("iceberg").load("{metadata}").groupBy("page").count().show()
+"""
+_PACKAGE = "iceberg-spark-runtime"
+_HEADS = ("table", "sent", "rows", "lost", "doubled", "columns")
 
 
 class Show:
@@ -79,9 +98,7 @@ class Show:
         is_up = bool(self._session.state())
         if is_up and not self._signals:
             self._session.producers.start()
-        is_warm = any(
-            (table.get("size") or {}).get("row_count") for table in self._session.state().get("tables", {}).values()
-        )
+        is_warm = any(size.get("row_count") for size in self._session.sizes().values())
         words = phase if is_warm else "the first batch is on its way" if is_up else "the pipeline is starting"
         frame = self._watcher.frame(words)
         if all(row.rows for row in frame.rows) and phase == "running":
@@ -99,24 +116,6 @@ class Show:
         self._signals += 1
 
 
-_BODY = """\
-DuckDB
-  INSTALL iceberg; LOAD iceberg;
-  SELECT page, count(*) AS views
-  FROM iceberg_scan('{metadata}')
-  GROUP BY page ORDER BY views DESC LIMIT 5;
-
-PyIceberg
-  from pyiceberg.table import StaticTable
-  StaticTable.from_metadata("{metadata}").scan(limit=10).to_pandas()
-
-Spark
-  pyspark --packages {package}
-  spark.read.format("iceberg").load("{metadata}").groupBy("page").count().show()
-"""
-_PACKAGE = "iceberg-spark-runtime"
-
-
 def summarise(
     arrivals: Sequence[Arrival], top_pages: Sequence[tuple[str, int]], lake: Lake
 ) -> tuple[dict[str, Any], str]:
@@ -129,12 +128,14 @@ def summarise(
         "catalog": f"jdbc:sqlite:{lake.catalog}",
         "warehouse": str(lake.warehouse),
     }
-    verdict = (
-        "every record arrived once, with its values"
-        if is_equal
-        else ("the tables do not have the records that were sent")
-    )
-    parts = ["what arrived: " + verdict, _aligned(_arrivals(arrivals)), TOP_PAGES, _aligned(_pages(top_pages))]
+    figures = [(a.table, a.sent.records, a.rows, a.lost, a.doubled, len(a.columns)) for a in arrivals]
+    good, bad = "every record arrived once, with its values", "the tables do not have the records that were sent"
+    parts = [
+        f"what arrived: {good if is_equal else bad}",
+        _aligned(_HEADS, figures),
+        TOP_PAGES,
+        _aligned(("page", "views"), top_pages),
+    ]
     if arrivals[0].metadata:
         # The long part comes first, so that the terminal still shows what arrived.
         parts = ["how to query the tables", how_to_query(arrivals[0].metadata).rstrip(), *parts]
@@ -146,28 +147,15 @@ def how_to_query(metadata: str) -> str:
     return _BODY.format(metadata=metadata.removeprefix("file:"), package=_coordinate())
 
 
-def _arrivals(arrivals: Sequence[Arrival]) -> list[tuple[str, ...]]:
-    head = ("table", "sent", "rows", "lost", "doubled", "columns")
-    return [
-        head,
-        *((a.table, *map(count, (a.sent.records, a.rows, a.lost, a.doubled)), count(len(a.columns))) for a in arrivals),
-    ]
-
-
-def _pages(top_pages: Sequence[tuple[str, int]]) -> list[tuple[str, ...]]:
-    return [("page", "views"), *((page, count(views)) for page, views in top_pages)]
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  "
-        + "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )
+def _aligned(head: Sequence[str], rows: Iterable[tuple[str, *tuple[int, ...]]]) -> str:
+    """Returns the rows, each a name and its numbers, as lines under their heads."""
+    cells = [tuple(head), *((name, *map(count, numbers)) for name, *numbers in rows)]
+    first, *others = (max(map(len, column)) for column in zip(*cells, strict=True))
+    lines = []
+    for name, *numbers in cells:
+        right = (number.rjust(width) for number, width in zip(numbers, others, strict=True))
+        lines.append("  ".join(("", name.ljust(first), *right)))
+    return "\n".join(lines)
 
 
 def _coordinate() -> str:

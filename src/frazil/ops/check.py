@@ -36,6 +36,7 @@ from frazil.spec.secrets import is_secret_key
 
 Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: takes properties and location, returns a description of the result."""
+_SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,12 @@ class Finding:
 
     #: What was checked.
     name: str
-    #: Whether it is in order.
     is_ok: bool
     #: What was done to find out.
     tried: str
-    #: The result.
     found: str
     #: What to do; empty where it is in order.
     remedy: str = ""
-    #: The place of the problem.
     where: str = ""
 
     def document(self) -> dict[str, Any]:
@@ -107,39 +105,22 @@ def check_kafka(
 
 def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) -> Iterator[Finding]:
     """Yields findings for topics that the pipeline file names and that do not exist."""
-    wanted = [(table.name, topic) for table, topic in missing_topics(tables)]
-    named = {selector.literal for selector in spec.topics if selector.literal}
-    wanted += [
-        (f"{spec.namespace}.{topic}", topic) for topic in sorted(named - source.topics(named.__contains__).keys())
-    ]
-    wanted += _missing_events(tables, source)
-    uses = [(topic, f"table {name} waits for it") for name, topic in wanted]
-    uses += [
-        (topic, f"dead letters of {names} go there") for topic, names in _missing_dead_letter_topics(tables, source)
-    ]
+    named = sorted({selector.literal for selector in spec.topics if selector.literal})
+    uses = [(topic, f"table {spec.namespace}.{topic} waits for it") for topic in named]
+    dead_letters: dict[str, list[str]] = {}
+    for table in tables:
+        if table.spec.atomic is not None and table.spec.atomic.transaction_topic is not None:
+            uses.append((table.spec.atomic.transaction_topic, f"table {table.name} waits for it"))
+        if table.spec.dead_letters.topic is not None and table.spec.on_bad_record == "dead_letter":
+            dead_letters.setdefault(table.spec.dead_letters.topic, []).append(table.name)
+    uses += [(topic, f"dead letters of {', '.join(names)} go there") for topic, names in dead_letters.items()]
+    there = source.topics({topic for topic, _ in uses}.__contains__) if uses else {}
+    absent = [(topic, f"table {table} waits for it") for table, topic in missing_topics(tables)]
+    absent += [(topic, use) for topic, use in uses if topic not in there]
     missing = MissingTopics(source)
-    for topic, use in uses:
+    for topic, use in absent:
         found, remedy = f"the topic does not exist; {use}", missing.remedy(topic)
         yield Finding(f"topic {topic}", False, "asked Kafka to describe it", found, remedy, f"topic {topic}")
-
-
-def _missing_events(tables: Iterable[Table], source: Source) -> list[tuple[str, str]]:
-    """Returns tables whose transaction topic does not exist, with that topic."""
-    named = {table.name: table.spec.atomic.transaction_topic for table in tables if table.spec.atomic is not None}
-    wanted = {table: topic for table, topic in named.items() if topic is not None}
-    there = source.topics(set(wanted.values()).__contains__) if wanted else {}
-    return [(table, topic) for table, topic in wanted.items() if topic not in there]
-
-
-def _missing_dead_letter_topics(tables: Iterable[Table], source: Source) -> list[tuple[str, str]]:
-    """Returns topics for dead letters that do not exist, with the names of their tables."""
-    names: dict[str, list[str]] = {}
-    for table in tables:
-        topic = table.spec.dead_letters.topic
-        if topic is not None and table.spec.on_bad_record == "dead_letter":
-            names.setdefault(topic, []).append(table.name)
-    there = source.topics(names.__contains__) if names else {}
-    return [(topic, ", ".join(of)) for topic, of in names.items() if topic not in there]
 
 
 def _check_topics(table: Table, denied: set[str]) -> Iterator[Finding]:
@@ -214,8 +195,8 @@ def _load(table: Table, catalog: Catalog) -> None:
 
 def _describe(name: str, tried: str, table: Table) -> Finding:
     if table.state is None:
-        declared = new_schema((column.name, column.type) for column in table.spec.columns)
-        return Finding(name, True, tried, f"not created yet; `frazil run` creates it{_warnings(table, declared)}")
+        warnings = _warnings(table, declared_schema(table))
+        return Finding(name, True, tried, f"not created yet; `frazil run` creates it{warnings}")
     rows = f", {plural(table.catalog.size.live_row_count, 'row')}" if table.catalog.size else ""
     parts = ", ".join(partition_terms(table.state.partitioning, table.state.schema))
     layout = f", partitioned by {parts}" if parts else ""
@@ -230,6 +211,11 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
     return Finding(name, True, tried, there + _warnings(table, table.state.schema))
 
 
+def declared_schema(table: Table) -> Schema:
+    """Returns the schema of the columns that the pipeline file declares."""
+    return new_schema((column.name, column.type) for column in table.spec.columns)
+
+
 def _warnings(table: Table, schema: Schema) -> str:
     found = (text_order(table.spec, schema), keeps_old_metadata(table.state))
     return "".join(f"; warning: {words}" for words in found if words)
@@ -240,18 +226,13 @@ def check_local_folder(name: str, folder: Path) -> Finding:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     tried = f"checked the permissions of {there}"
     if not there.is_dir():
-        return Finding(
-            name, False, tried, f"{there} is a file, not a folder", "move it, or name another place", str(there)
-        )
+        remedy = "move it, or name another place"
+        return Finding(name, False, tried, f"{there} is a file, not a folder", remedy, str(there))
     if not os.access(there, os.W_OK | os.X_OK):
         remedy = "make the folder writable for this user, or name another place"
         return Finding(name, False, tried, "this user may not write there", remedy, str(there))
-    return Finding(
-        name,
-        True,
-        tried,
-        f"{folder}, writable" if there == folder else f"{folder}, not created yet; `frazil run` creates it",
-    )
+    state = "writable" if there == folder else "not created yet; `frazil run` creates it"
+    return Finding(name, True, tried, f"{folder}, {state}")
 
 
 def check_store(
@@ -270,9 +251,6 @@ def check_store(
     except UnavailableError as error:
         return failed("store", tried, error)
     return Finding("store", True, tried, f"{location}: {found}")
-
-
-_SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
 
 
 def check_transport(spec: PipelineSpec) -> Iterator[Finding]:

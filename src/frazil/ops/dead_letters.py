@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,9 @@ from frazil.dead_letters.files import Selection, pieces
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
+from frazil.ops.status import known_tables
 from frazil.spec import PipelineSpec
+from frazil.spec.problems import nearest
 from frazil.write.plain_target import plain_target
 
 _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "ascending"), ("offset", "descending")]
@@ -25,9 +26,7 @@ _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "as
 class DeadLetterClass:
     """The dead letters of one error class."""
 
-    #: The class.
     error_class: str
-    #: Their number.
     count: int = 0
     #: The earliest record timestamp, in microseconds; None where no record has one.
     first: int | None = None
@@ -46,33 +45,27 @@ class DeadLetterClass:
 
 
 def find_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, Any], name: str | None) -> list[Table]:
-    """Returns the pipeline's tables, or the one of this name. known_state: the state file's document, for when Kafka
-    does not answer.
+    """Returns the pipeline's tables, or the one of this name, for which Kafka is not asked. known_state: the state file's
+    document, for when Kafka does not answer.
 
     Raises: SpecError for a name that no table of the pipeline has.
     """
-    declared = {table.name: table for table in spec.tables}
-    if name is not None and (name in declared or _topic_of(spec, name)):
-        return [Table(declared[name] if name in declared else spec.table_for(_topic_of(spec, name)))]
-    if spec.topics:
-        try:
-            topics = set(source.topics(lambda topic: any(selector.matches(topic) for selector in spec.topics)))
-        except UnavailableError:
-            topics = {_topic_of(spec, table) for table in known_state.get("tables", {})} - {""}
-        for topic in topics:
-            declared.setdefault(f"{spec.namespace}.{topic}", spec.table_for(topic))
     if name is not None:
-        near = difflib.get_close_matches(name, declared, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "see the tables in the pipeline file"
-        raise SpecError(f"the pipeline has no table `{name}`", remedy=hint)
-    return [Table(declared[known]) for known in sorted(declared)]
-
-
-def _topic_of(spec: PipelineSpec, table: str) -> str:
-    """Returns the topic whose table this is because the pipeline's own `topics` select it; empty without one."""
-    namespace, _, topic = table.partition(f"{spec.namespace}.")
-    is_mine = not namespace and any(selector.matches(topic) for selector in spec.topics)
-    return topic if is_mine else ""
+        topic = name.removeprefix(f"{spec.namespace}.")
+        mine = [table for table in spec.tables if table.name == name]
+        if topic != name and any(selector.matches(topic) for selector in spec.topics):
+            mine.append(spec.table_for(topic))
+        if mine:
+            return [Table(mine[0])]
+    try:
+        known = known_tables(spec, source, known_state)
+    except UnavailableError:  # Only Kafka could name the tables of `topics`.
+        known = [Table(table) for table in spec.tables]
+    if name is None:
+        return known
+    near = nearest(name, [table.name for table in known])
+    hint = f"did you mean `{near}`?" if near else "see the tables in the pipeline file"
+    raise SpecError(f"the pipeline has no table `{name}`", remedy=hint)
 
 
 def classes_of(catalog: Catalog, dead_letters: TableState) -> list[DeadLetterClass]:

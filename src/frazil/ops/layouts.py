@@ -21,11 +21,9 @@ from frazil.spec.sections import check_order
 class PlannedLayout:
     """The layout of new files, before and after a run, in the notation of a pipeline file."""
 
-    #: The terms of the partition spec.
     partition_spec: tuple[str, ...] = ()
     #: The terms that an existing table has now.
     partition_spec_before: tuple[str, ...] = ()
-    #: The terms of the sort order.
     sort_order: tuple[str, ...] = ()
     #: The terms that an existing table has now.
     sort_order_before: tuple[str, ...] = ()

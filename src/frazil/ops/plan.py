@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import StructType
 
 from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
+from frazil.decode.lossless import format_type
 from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
@@ -60,7 +61,7 @@ class PlannedColumn:
 
     #: Its path.
     name: str
-    #: Its type in the notation of a pipeline file.
+    #: In the notation of a pipeline file.
     type: str
     #: `declared`, `constant`, `header`, `inferred`, `registry` (from a schema), `metadata`; `widened` for an existing
     #: column.
@@ -71,33 +72,26 @@ class PlannedColumn:
 class FirstOffset:
     """The offset at which reading begins."""
 
-    #: The topic.
     topic: str
-    #: The partition.
     partition: int
-    #: The offset.
     offset: int
     #: `progress` where it is committed, else `start`.
     source: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlannedTable:
     """What a run would do with one table."""
 
-    #: The table.
     name: str
     #: `create`, `change`, `start`, `wait`, `stop` or `none`; see `action_of`.
-    action: str
-    #: Its topics.
+    action: str = "none"
     topics: tuple[str, ...] = ()
-    #: The columns to be added or widened.
     columns: tuple[PlannedColumn, ...] = ()
     #: Where reading begins.
     first_offsets: tuple[FirstOffset, ...] = ()
     #: The number of records in the sample.
     sampled: int = 0
-    #: The number of unread records.
     unread: int = 0
     #: The number of bad records in the sample.
     bad: int = 0
@@ -105,9 +99,7 @@ class PlannedTable:
     refused: tuple[str, ...] = ()
     #: Why a run would wait or stop, or the first bad record.
     problem: Problem | None = None
-    #: The layout of new files.
     layout: PlannedLayout = field(default_factory=PlannedLayout)
-    #: Warnings.
     warnings: tuple[str, ...] = ()
     #: Whether a run would only continue to read, or wait for a first record.
     is_idle: bool = False
@@ -117,37 +109,10 @@ class PlannedTable:
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the planned table."""
         words = asdict(self)
-        layout, _, _ = words.pop("layout"), words.pop("is_idle"), words.pop("is_too_bad")
-        columns, offsets = words.pop("columns"), words.pop("first_offsets")
+        del words["is_idle"], words["is_too_bad"]
         problem = words.pop("problem") or asdict(Problem(""))
-        return {
-            **words,
-            "topics": list(self.topics),
-            "columns": list(columns),
-            "refused": list(self.refused),
-            "warnings": list(self.warnings),
-            **{name: list(terms) for name, terms in layout.items()},
-            "first_offsets": list(offsets),
-            "reason": problem["message"],
-            "remedy": problem["remedy"],
-            "where": problem["where"],
-        }
-
-
-@dataclass
-class _Draft:
-    """The plan of a table while it is made; see PlannedTable."""
-
-    columns: list[PlannedColumn] = field(default_factory=list)
-    sampled: int = 0
-    bad: int = 0
-    is_too_bad: bool = False
-    refused: tuple[str, ...] = ()
-    problem: Problem | None = None
-    layout: PlannedLayout = field(default_factory=PlannedLayout)
-    warnings: tuple[str, ...] = ()
-    #: Declarations that the records suggest.
-    proposed: tuple[str, ...] = ()
+        words |= {**words.pop("layout"), "reason": problem.pop("message"), **problem}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in words.items()}
 
 
 @dataclass(frozen=True)
@@ -158,9 +123,7 @@ class _SampleReader:
     read_sample: ReadSample
     #: Schemas of the registry; None without a registry.
     schemas: Schemas | None
-    #: The pipeline file.
     file: Path
-    #: The catalog.
     catalog: Catalog
 
 
@@ -186,22 +149,22 @@ def plan_tables(
     planned = []
     sample_reader, advice = _SampleReader(read_sample, schemas, spec.path, catalog), MissingTopics(source)
     for name in sorted(tables):
-        draft = _Draft()
+        plan = PlannedTable(name)
         if name in missing:
-            remedy = advice.remedy(missing[name])
-            draft.problem = Problem(f"topic {missing[name]} does not exist", remedy, f"topic {missing[name]}")
-        planned.append(_plan_table(discovery, tables[name], draft, ends, cluster_id, sample_reader))
+            plan.problem = advice.problem(missing[name])
+        _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
+        planned.append(plan)
     return planned
 
 
 def _plan_table(
     discovery: Discovery,
     table: Table,
-    draft: _Draft,
+    plan: PlannedTable,
     ends: Mapping[Partition, int],
     cluster_id: str,
     sample_reader: _SampleReader,
-) -> PlannedTable:
+) -> None:
     committed: set[Partition] = set()
     try:
         discovery.load(table, cluster_id)
@@ -210,36 +173,34 @@ def _plan_table(
         refuse_foreseen(table, sample_reader.catalog)
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
-        _add_columns(
-            table, draft, sample_reader.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS)), sample_reader
-        )
+        records = sample_reader.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS))
+        _add_columns(table, plan, records, sample_reader)
+        plan.action = action_of(table, plan, ends, committed)
     except TableStopped as error:
-        draft.problem = problem_of(error)
-        return _planned(table, "stop", draft, ends, committed)
+        plan.action, plan.problem = "stop", problem_of(error)
     except FrazilError:
         raise
     except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are planned)
-        draft.problem = problem_of(unforeseen(error, table.name))
-        return _planned(table, "stop", draft, ends, committed)
-    return _planned(table, action_of(table, draft, ends, committed), draft, ends, committed)
+        plan.action, plan.problem = "stop", problem_of(unforeseen(error, table.name))
+    _add_offsets(table, plan, ends, committed)
 
 
-def action_of(table: Table, draft: _Draft, ends: Mapping[Partition, int], committed: set[Partition]) -> str:
+def action_of(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], committed: set[Partition]) -> str:
     """Returns `create` for a new table, `change` for new columns or a new layout, `start` for unread partitions without
     progress, `wait` for a missing topic or first record, `stop` at a bad record or at too many, `none` to continue
     reading.
     """
-    if draft.bad and table.spec.on_bad_record == "stop":
+    if plan.bad and table.spec.on_bad_record == "stop":
         return "stop"
-    if table.state is None and not draft.columns:
+    if table.state is None and not plan.columns:
         return "wait"
-    if draft.is_too_bad:
+    if plan.is_too_bad:
         return "stop"
     if table.state is None:
         return "create"
-    if draft.columns or draft.layout.is_changed:
+    if plan.columns or plan.layout.is_changed:
         return "change"
-    if draft.problem is not None and not draft.bad:
+    if plan.problem is not None and not plan.bad:
         return "wait"
     return "start" if any((r.topic, r.partition) not in committed for r in _unread(table, ends)) else "none"
 
@@ -254,7 +215,7 @@ def _unread(table: Table, ends: Mapping[Partition, int]) -> list[OffsetRange]:
     ]
 
 
-def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], sample_reader: _SampleReader) -> None:
+def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sample_reader: _SampleReader) -> None:
     """Adds the columns that the records and the pipeline file ask for and the table lacks."""
     spec, state = table.spec, table.state
     declared = {column.name: column for column in spec.columns}
@@ -266,35 +227,38 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], sample_
     before = extend_schema(state.schema if state is not None else Schema(), {(): known})
     schema, decoded = _read(table, before, records, sample_reader.schemas)
     first = decode_sample(table, records, before, sample_reader.schemas)
-    draft.proposed = tuple(propose_times(table, before, records, first, sample_reader.schemas))
-    draft.sampled, draft.bad = len(records), decoded.mismatch_count
-    draft.is_too_bad = Tally(draft.sampled, draft.bad).share > spec.dead_letters.stop_above
-    draft.refused = tuple(sorted(decoded.refusals))
+    proposed = tuple(propose_times(table, before, records, first, sample_reader.schemas))
+    plan.sampled, plan.bad = len(records), decoded.mismatch_count
+    plan.is_too_bad = Tally(plan.sampled, plan.bad).share > spec.dead_letters.stop_above
+    plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
-        draft.problem = _mismatch(decoded, records, spec, draft.is_too_bad)
-    draft.columns += [PlannedColumn(name, describe_type(one.type), _source_of(one)) for name, one in new.items()]
+        plan.problem = _mismatch(decoded, records, spec, plan.is_too_bad)
+    columns = [PlannedColumn(name, format_type(one.type), _source_of(one)) for name, one in new.items()]
     for change in compare_schemas(state.schema, before) if state is not None else ():
         if change.path not in known or change.path in there:
             word = "declared" if change.is_new else "widened"
-            draft.columns.append(PlannedColumn(change.path, describe_type(change.kind), word))
+            columns.append(PlannedColumn(change.path, format_type(change.kind), word))
     source, key_column = "registry" if spec.value.needs_registry else "inferred", key_column_of(spec)
     for change in compare_schemas(before, schema):
         word = "metadata" if change.path.split(".")[0] == key_column else source if change.is_new else "widened"
-        draft.columns.append(PlannedColumn(change.path, describe_type(change.kind), word))
-    if draft.columns or state is not None or (records and spec.metadata):
-        draft.columns += [PlannedColumn(name, describe_type(kind), "metadata") for name, kind in own.items()]
+        columns.append(PlannedColumn(change.path, format_type(change.kind), word))
+    is_planned = bool(columns or state is not None or (records and spec.metadata))
+    if is_planned:
+        columns += [PlannedColumn(name, format_type(kind), "metadata") for name, kind in own.items()]
+    plan.columns = tuple(columns)
+    if is_planned:
         try:
             refuse_columns(table, schema)
-            draft.layout = plan_layout(table, schema, sample_reader.file)
+            plan.layout = plan_layout(table, schema, sample_reader.file)
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
     found = (text_order(spec, schema), keeps_old_metadata(state))
-    fitting = draft.sampled - draft.bad
-    draft.warnings = (
+    fitting = plan.sampled - plan.bad
+    plan.warnings = (
         *(words for words in found if words),
         *_not_there(spec, schema, fitting),
         *_unopened(spec, schema),
-        *draft.proposed,
+        *proposed,
         *_ignored(table),
     )
 
@@ -385,45 +349,17 @@ def _source_of(column: ColumnSpec) -> str:
     return "header" if column.header is not None else "declared"
 
 
-def _planned(
-    table: Table, action: str, draft: _Draft, ends: Mapping[Partition, int], committed: set[Partition]
-) -> PlannedTable:
+def _add_offsets(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], committed: set[Partition]) -> None:
+    """Adds where reading begins, and how much there is to read."""
     position = table.position()
-    unread = lag_records(position, ends)
-    is_idle = action == "none"
-    if action == "wait" and draft.problem is None:
-        is_idle = not unread
-        remedy = "produce records with fields, or declare `columns`"
-        draft.problem = Problem("there is no record with a field to infer columns from", remedy, table.name)
-    return PlannedTable(
-        name=table.name,
-        action=action,
-        topics=tuple(sorted(table.offsets.topics)),
-        columns=tuple(draft.columns),
-        first_offsets=tuple(
-            FirstOffset(topic, partition, offset, "progress" if (topic, partition) in committed else "start")
-            for topic in sorted(position)
-            for partition, offset in sorted(position[topic].items())
-        ),
-        sampled=draft.sampled,
-        unread=unread,
-        bad=draft.bad,
-        refused=draft.refused,
-        problem=draft.problem,
-        layout=draft.layout,
-        warnings=draft.warnings,
-        is_idle=is_idle,
-        is_too_bad=draft.is_too_bad,
+    plan.topics, plan.unread = tuple(sorted(table.offsets.topics)), lag_records(position, ends)
+    plan.first_offsets = tuple(
+        FirstOffset(topic, partition, offset, "progress" if (topic, partition) in committed else "start")
+        for topic in sorted(position)
+        for partition, offset in sorted(position[topic].items())
     )
-
-
-def describe_type(kind: IcebergType) -> str:
-    """Returns the type in the notation of a pipeline file."""
-    fields: tuple[NestedField, ...] = getattr(kind, "fields", ())
-    if fields:
-        return f"struct<{', '.join(f'{member.name}: {describe_type(member.field_type)}' for member in fields)}>"
-    if hasattr(kind, "element_type"):
-        return f"list<{describe_type(kind.element_type)}>"
-    if hasattr(kind, "key_type") and hasattr(kind, "value_type"):
-        return f"map<{describe_type(kind.key_type)}, {describe_type(kind.value_type)}>"
-    return str(kind)
+    plan.is_idle = plan.action == "none"
+    if plan.action == "wait" and plan.problem is None:
+        plan.is_idle = not plan.unread
+        remedy = "produce records with fields, or declare `columns`"
+        plan.problem = Problem("there is no record with a field to infer columns from", remedy, table.name)

@@ -1,4 +1,4 @@
-"""The results of `frazil status`, as values and as a JSON document."""
+"""The results of `frazil status`, as values and as a JSON document, and how people read durations, sizes and numbers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 from frazil.schema.rejected_changes import RefusedChange
 
+NOTHING = "–"
+_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
 
 @dataclass(frozen=True)
 class Problem:
     """A problem of the pipeline or of a table."""
 
-    #: What is wrong.
     message: str
-    #: What to do.
     remedy: str = ""
-    #: The place of the problem.
     where: str = ""
 
 
@@ -25,13 +25,10 @@ class Problem:
 class Process:
     """The process that runs the pipeline, or ran it last."""
 
-    #: Whether it runs.
     is_running: bool = False
     #: Whether it exists and has stopped reporting.
     is_silent: bool = False
-    #: Its process id.
     pid: int | None = None
-    #: Its machine.
     host: str = ""
     #: When it last reported.
     updated_ms: int | None = None
@@ -45,13 +42,10 @@ class MaintenanceReport:
     p50_bytes: int = 0
     #: The share of small files, 0 to 1.
     small_share: float = 0.0
-    #: The number of delete files.
     delete_files: int = 0
     #: The number of rows that readers must skip, by the delete files.
     deleted_rows: int = 0
-    #: The number of manifests.
     manifests: int = 0
-    #: The size of the metadata.
     metadata_bytes: int = 0
     #: When maintenance last did something.
     last_ms: int | None = None
@@ -71,31 +65,22 @@ class MaintenanceReport:
 class TableReport:
     """The state of one table; None for what could not be found out."""
 
-    #: The table.
     name: str
-    #: Its state.
     state: str
     #: Whether it needs no operator.
     is_well: bool = True
     #: Why it is stopped, or what it waits for.
     problem: Problem | None = None
-    #: Its topics.
     topics: tuple[str, ...] = ()
-    #: The number of unread records.
     lag_records: int | None = None
     #: For how long the table has been incomplete, in seconds.
     lag_s: float | None = None
     #: The time up to which it is complete.
     watermark_ms: int | None = None
-    #: When it was last committed to.
     last_commit_ms: int | None = None
-    #: The number of live rows.
     rows: int | None = None
-    #: The number of data files.
     files: int | None = None
-    #: The size of data files.
     size_bytes: int | None = None
-    #: The number of snapshots.
     snapshots: int | None = None
     #: Unknown fields that were dropped.
     dropped_fields: tuple[str, ...] = ()
@@ -111,7 +96,6 @@ class TableReport:
     refused_changes: tuple[RefusedChange, ...] = ()
     #: Figures of its last batch of changes: keys, rows deleted, files in the table and files searched.
     last_upsert: Mapping[str, int] | None = None
-    #: Its health.
     maintenance: MaintenanceReport | None = None
     #: The partition spec of new files, in the notation of a pipeline file.
     partition_spec: tuple[str, ...] | None = None
@@ -128,15 +112,11 @@ class TableReport:
 class PipelineReport:
     """The state of the whole pipeline."""
 
-    #: Its name.
     pipeline: str
-    #: Its process.
     process: Process
     #: Problems that concern more than one table.
     problems: tuple[Problem, ...]
-    #: Its tables.
     tables: tuple[TableReport, ...]
-    #: When the report was made.
     now_ms: int
 
     @property
@@ -147,52 +127,30 @@ class PipelineReport:
 
 def as_document(report: PipelineReport) -> dict[str, Any]:
     """Returns the JSON of the report."""
-    process = report.process
+    process = asdict(report.process)
     return {
         "pipeline": report.pipeline,
         "ok": report.is_well,
         "now_ms": report.now_ms,
-        "process": {"running": process.is_running, "silent": process.is_silent}
-        | {"pid": process.pid, "host": process.host, "updated_ms": process.updated_ms},
+        "process": {"running": process.pop("is_running"), "silent": process.pop("is_silent"), **process},
         "problems": [asdict(problem) for problem in report.problems],
         "tables": {table.name: _table_document(table) for table in report.tables},
     }
 
 
 def _table_document(table: TableReport) -> dict[str, Any]:
-    problem = table.problem or Problem("")
+    words = asdict(table)
+    del words["name"]
+    problem = words.pop("problem") or asdict(Problem(""))
     average = table.average_file_bytes
     return {
-        "state": table.state,
-        "ok": table.is_well,
-        "reason": problem.message,
-        "remedy": problem.remedy,
-        "where": problem.where,
-        "topics": list(table.topics),
-        "lag_records": table.lag_records,
+        "ok": words.pop("is_well"),
+        "reason": problem.pop("message"),
+        **problem,
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in words.items()},
         "lag_s": None if table.lag_s is None else round(table.lag_s, 3),
-        "watermark_ms": table.watermark_ms,
-        "last_commit_ms": table.last_commit_ms,
-        "rows": table.rows,
-        "files": table.files,
-        "size_bytes": table.size_bytes,
         "average_file_bytes": None if average is None else round(average),
-        "snapshots": table.snapshots,
-        "partition_spec": None if table.partition_spec is None else list(table.partition_spec),
-        "sort_order": None if table.sort_order is None else list(table.sort_order),
-        "dropped_fields": list(table.dropped_fields),
-        "dead_letters": table.dead_letters,
-        "bad_skipped": table.bad_skipped,
-        "skipped_offsets": table.skipped_offsets,
-        "ignored_records": None if table.ignored_records is None else dict(table.ignored_records),
-        "refused_changes": [asdict(refused) for refused in table.refused_changes],
-        "last_upsert": None if table.last_upsert is None else dict(table.last_upsert),
-        "maintenance": None if table.maintenance is None else asdict(table.maintenance),
     }
-
-
-NOTHING = "–"
-_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def duration(seconds: float | None) -> str:

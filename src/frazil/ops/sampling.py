@@ -1,4 +1,4 @@
-"""A sample of a table's records, decoded as a run would decode it."""
+"""A sample of a table's records, decoded as a run would decode it, and the times that are found in its text."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ from frazil.upsert.records.read_changes import read_checked
 from frazil.write.target import METADATA_TYPES, TableTarget
 
 _ROUNDS = 3
+_TIMES = (DateType, TimestampType, TimestamptzType)
+_MOST = 20
 
 
 def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, schemas: Schemas | None) -> Decoded:
@@ -91,10 +93,6 @@ def _together(many: Sequence[Decoded]) -> Decoded:
         missing=set().union(*(one.missing for one in many)),
         refusals=set().union(*(one.refusals for one in many)),
     )
-
-
-_TIMES = (DateType, TimestampType, TimestamptzType)
-_MOST = 20
 
 
 def propose_times(

@@ -15,6 +15,7 @@ from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.json_schema.types import refused_changes
+from frazil.decode.lossless import format_type
 from frazil.decode.renames import Renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.errors import UnavailableError
@@ -23,13 +24,12 @@ from frazil.ingest.schema_changes import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
 from frazil.ingest.table import Table
 from frazil.ingest.table_target import key_column_of
-from frazil.ops.check import Finding, failed
-from frazil.ops.plan import describe_type
+from frazil.ops.check import Finding, declared_schema, failed
 from frazil.rows.project import in_column
 from frazil.rows.record_keys import is_record
 from frazil.rows.writer_schemas import row_branches, row_renames, row_struct
 from frazil.schema.arrow import arrow_type
-from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, find_missing_fields, new_schema, type_at
+from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, find_missing_fields, type_at
 from frazil.schema.names import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
 from frazil.schema.rejected_changes import remedy_of
@@ -48,13 +48,10 @@ _CONSEQUENCES = {
 class _Gate:
     """One table compared with the registry's newest schemas."""
 
-    #: The table.
     table: Table
-    #: The registry's schemas.
     schemas: Schemas
     #: The table's schema after records of each schema that describes records completely.
     found: list[Schema] = field(default_factory=list)
-    #: The number of schemas compared.
     inspected: int = 0
 
 
@@ -79,9 +76,9 @@ def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iter
         for topic in sorted(table.offsets.topics):
             try:
                 if table.spec.value.needs_registry:
-                    yield from _check_values(gate, topic)
+                    yield from _check_topic(gate, topic, table.spec.value, "value")
                 if keys is not None:
-                    yield from _check_keys(gate, topic, keys)
+                    yield from _check_topic(gate, topic, keys, "key")
             except UnavailableError as error:
                 yield failed("registry", "asked it for the newest schemas", error)
                 return
@@ -100,14 +97,29 @@ def _check_layout(table: Table, found: Sequence[Schema], file: Path) -> Iterator
         yield Finding(f"layout of {table.name}", False, tried, error.message, error.remedy, error.where)
 
 
-def _check_values(gate: _Gate, topic: str) -> Iterator[Finding]:
-    value = gate.table.spec.value
-    for subject, schema in _newest(gate, topic, value, is_key=False):
-        gate.inspected += 1
-        if schema is None:
-            yield _unnamed(topic)
-        else:
-            yield _minding(_check_value(gate, subject, as_read(schema, value)), schema, value)
+def _check_topic(gate: _Gate, topic: str, value: ValueSpec, key: str) -> Iterator[Finding]:
+    """Checks the newest schemas of a topic's values or keys. key: the setting of their format, `value` or `key`."""
+    table, is_key = gate.table, key == "key"
+    what = f"the keys of table {table.name}" if is_key else f"table {table.name}"
+    for subject, written in _newest(gate, topic, value, is_key):
+        if written is None:
+            if not is_key:  # The types of keys are not kept in the progress.
+                gate.inspected += 1
+                yield _unnamed(topic)
+            continue
+        schema = as_read(written, value)
+        name, tried = f"schema {subject}", f"compared the newest version with {what}"
+        finding = _unusable(name, tried, subject, schema, value, key)
+        if finding is None:
+            before = table.state.schema if table.state else declared_schema(table)
+            become = _become_with_key if is_key else _become
+            after, refusals = become(table, before, schema, subject)
+            finding = _compared_finding(name, tried, table, (before, after), refusals)
+            if not is_key and after is not None and schema.kind != "json_schema":
+                gate.found.append(after)  # Records of a JSON Schema may have fields that it does not declare.
+        gate.inspected += not is_key
+        words = ignored_phrases(ignored_in(written, value), key)
+        yield replace(finding, found=f"{finding.found}; warning: {words}") if words else finding
 
 
 def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator[tuple[str, WriterSchema | None]]:
@@ -119,14 +131,6 @@ def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator
         yield subject, gate.schemas.newest(subject)
     if not subjects:
         yield "", None
-
-
-def _minding(finding: Finding, schema: WriterSchema, value: ValueSpec, key: str = "value") -> Finding:
-    """Returns the finding with a warning about settings of the schema that have no effect. key: the setting of the
-    format.
-    """
-    words = ignored_phrases(ignored_in(schema, value), key)
-    return replace(finding, found=f"{finding.found}; warning: {words}") if words else finding
 
 
 def _unnamed(topic: str) -> Finding:
@@ -144,23 +148,6 @@ def _unusable(name: str, tried: str, subject: str, schema: WriterSchema, value: 
         remedy = f"write `{key}: {{format: {schema.kind}}}`, or correct the subject"
         return Finding(name, False, tried, f"it is {schema.kind}, and the table reads {value.format}", remedy, subject)
     return None
-
-
-def _check_value(gate: _Gate, subject: str, schema: WriterSchema) -> Finding:
-    table = gate.table
-    name, tried = f"schema {subject}", f"compared the newest version with table {table.name}"
-    unusable = _unusable(name, tried, subject, schema, table.spec.value, "value")
-    if unusable is not None:
-        return unusable
-    before = _schema_before(table)
-    after, refusals = _become(table, before, schema, subject)
-    if after is not None and schema.kind != "json_schema":  # Its records may have fields that it does not declare.
-        gate.found.append(after)
-    return _compared_finding(name, tried, table, (before, after), refusals)
-
-
-def _schema_before(table: Table) -> Schema:
-    return table.state.schema if table.state else new_schema({c.name: c.type for c in table.spec.columns}.items())
 
 
 def _compared_finding(
@@ -247,27 +234,19 @@ def _format_of_keys(table: Table) -> ValueSpec | None:
     return None
 
 
-def _check_keys(gate: _Gate, topic: str, key: ValueSpec) -> Iterator[Finding]:
-    table = gate.table
-    for subject, written in _newest(gate, topic, key, is_key=True):
-        if written is None:
-            continue  # The types of keys are not kept in the progress.
-        schema = as_read(written, key)
-        name, tried = f"schema {subject}", f"compared the newest version with the keys of table {table.name}"
-        unusable = _unusable(name, tried, subject, schema, key, "key")
-        if unusable is not None:
-            yield unusable
-            continue
-        before = _schema_before(table)
-        after, refusals = _become_with_key(table, before, schema, subject, key.message or "")
-        refusals += _missing_key_fields(table, schema, subject, key.message or "")
-        yield _minding(_compared_finding(name, tried, table, (before, after), refusals), written, key, "key")
-
-
 def _become_with_key(
-    table: Table, before: Schema, written: WriterSchema, subject: str, message: str
+    table: Table, before: Schema, written: WriterSchema, subject: str
 ) -> tuple[Schema | None, list[str]]:
     """Returns the table's schema after keys of a schema, where it has a column for keys; and what is refused."""
+    format_ = _format_of_keys(table)
+    message = format_.message or "" if format_ is not None else ""
+    after, refusals = _with_key_column(table, before, written, subject, message)
+    return after, refusals + _missing_key_fields(table, written, subject, message)
+
+
+def _with_key_column(
+    table: Table, before: Schema, written: WriterSchema, subject: str, message: str
+) -> tuple[Schema | None, list[str]]:
     target, name = table.target(before), key_column_of(table.spec)
     if not name or target.key is None:
         return before, []
@@ -314,7 +293,5 @@ def _missing_key_fields(table: Table, written: WriterSchema, subject: str, messa
 def _describe_changes(changes: list[SchemaChange]) -> str:
     if not changes:
         return "the table has all of it"
-    words = [
-        f"{'adds' if change.is_new else 'widens'} {change.path}: {describe_type(change.kind)}" for change in changes
-    ]
+    words = [f"{'adds' if change.is_new else 'widens'} {change.path}: {format_type(change.kind)}" for change in changes]
     return "a run " + ", ".join(words)

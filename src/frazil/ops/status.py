@@ -4,7 +4,6 @@ file. Nothing is changed; what is known is reported also where a service does no
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
@@ -26,7 +25,14 @@ from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Proce
 from frazil.ops.state_file import is_process_alive
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
+from frazil.spec.problems import nearest
 
+NOT_RUNNING = "not running"
+SILENT_AFTER_MS = 60_000
+_GIVE_UP_AFTER = 2
+_REMEDY = "check that the named service is running and accepts this machine; `frazil check` checks all services"
+MaintenanceStatus = Callable[[Catalog, Table, Mapping[str, Any]], MaintenanceReport | None]
+_BAD_STATES = (RunState.STOPPED, RunState.BACKING_OFF)
 _MOST_COMPARED = 20
 
 
@@ -46,38 +52,31 @@ class MissingTopics:
         Raises: UnavailableError where Kafka does not answer.
         """
         self._left -= 1
-        near = (
-            next(iter(difflib.get_close_matches(name, self._names, n=1, cutoff=0.6)), None) if self._left >= 0 else None
-        )
+        near = nearest(name, self._names) if self._left >= 0 else None
         advice = f"did you mean `{near}`? otherwise " if near else ""
         return f"{advice}create the topic, correct its name, or let this client describe it"
+
+    def problem(self, name: str) -> Problem:
+        """Returns the problem that the topic does not exist."""
+        remedy = "create the topic, or correct its name in the pipeline file"
+        with suppress(UnavailableError):
+            remedy = self.remedy(name)
+        return Problem(f"topic {name} does not exist", remedy, f"topic {name}")
 
     @cached_property
     def _names(self) -> list[str]:
         return sorted(self._source.topics(lambda topic: not topic.startswith("__")))
 
 
-NOT_RUNNING = "not running"
-SILENT_AFTER_MS = 60_000
-_GIVE_UP_AFTER = 2
-_REMEDY = "check that the named service is running and accepts this machine; `frazil check` checks all services"
-MaintenanceStatus = Callable[[Catalog, Table, Mapping[str, Any]], MaintenanceReport | None]
-_BAD_STATES = (RunState.STOPPED, RunState.BACKING_OFF)
-
-
 @dataclass
 class _Found:
     """One table as far as it could be loaded."""
 
-    #: The table.
     table: Table
     #: Whether the catalog returned it.
     is_reached: bool = False
-    #: Its problem.
     problem: Problem | None = None
-    #: Its health.
     maintenance: MaintenanceReport | None = None
-    #: The number of unread records.
     lag_records: int | None = None
 
 
@@ -159,10 +158,10 @@ def _collect(
         _measure_lags(discovery, source, found, problems)
         advice = MissingTopics(source)
         for table, topic in missing_topics(discovery.tables.values()):
-            found[table.name].problem = _missing(topic, advice)
+            found[table.name].problem = advice.problem(topic)
         known = {topic for table in discovery.tables.values() for topic in table.offsets.topics}
         literals = (selector.literal for selector in spec.topics if selector.literal not in known)
-        problems += [_missing(topic, advice) for topic in literals if topic]
+        problems += [advice.problem(topic) for topic in literals if topic]
         with suppress(UnavailableError):  # It has just answered; if it no longer does, that is already reported.
             problems += map(problem_of, empty_patterns(spec, source))
     return found
@@ -179,13 +178,6 @@ def _maintenance_status(
                 recorded = {"last_ms": recorded.get("last_ms")}
             with suppress(UnavailableError):  # The table has just been loaded: only its figures are missing.
                 held.maintenance = maintenance_status(catalog, held.table, recorded)
-
-
-def _missing(topic: str, advice: MissingTopics) -> Problem:
-    remedy = "create the topic, or correct its name in the pipeline file"
-    with suppress(UnavailableError):
-        remedy = advice.remedy(topic)
-    return Problem(f"topic {topic} does not exist", remedy, f"topic {topic}")
 
 
 def _ask_for_topics(source: Source, discovery: Discovery, problems: list[Problem]) -> str:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
 
 from frazil.plugins.envelopes import ENVELOPES
-from frazil.spec.columns import read_paths
-from frazil.spec.document import Entry, Items, Scalar, Section
-from frazil.spec.keys import Fields, keys_of, read_text
-from frazil.spec.models import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField, TopicSelector
-from frazil.spec.topics import parse_topic
+from frazil.spec.document import Scalar, Section
+from frazil.spec.keys import Fields
+from frazil.spec.models import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField, TableSpec
 
 _OPERATIONS = ("insert", "update", "delete")
-_OF_CHANGES = ("op", "image")
-_OF_DELETES = ("deleted", "deleted_at")
-_OF_LOGS = ("source_ts", "connector_ts", "unavailable")
+_OF_CHANGES: tuple[MetadataField, ...] = ("op", "image")
+_OF_DELETES: tuple[MetadataField, ...] = ("deleted", "deleted_at")
+_OF_LOGS: tuple[MetadataField, ...] = ("source_ts", "connector_ts", "unavailable")
 """The metadata columns that a changelog table always has, besides those of changes, where its envelope has them."""
 _OF_ANY = frozenset(
     (*_OF_CHANGES, *_OF_DELETES, *(name for one in ENVELOPES.built_in.values() for name in one.all_metadata))
 )
 _UPSERT_VERSION = 3
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
-_NO_ORDERS: Mapping[str, str] = {
+_NO_ORDERS: Mapping[MetadataField, str] = {
     "total_order": "counts the changes of one transaction and restarts with the next",
     "collection_order": "counts the changes of one transaction and restarts with the next",
     "transaction_id": "names a transaction and does not order transactions",
@@ -30,34 +27,36 @@ _NO_ORDERS: Mapping[str, str] = {
 """Metadata of transactions that does not order changes, and the reason."""
 
 
-def read_change_settings(
-    fields: Fields, mode: str, value_format: str, metadata: dict[MetadataField, str]
-) -> dict[str, Any]:
-    """The settings `envelope`, `changelog`, `deletes` and `tombstones`, and `metadata` with the columns that they add."""
-    envelope = _read_envelope(fields)
-    is_log, deletes = bool(fields.choice("changelog")), fields.choice("deletes")
-    kind = envelope.kind if envelope else "none"
-    _check_envelope(fields, kind, mode, value_format)
-    if deletes == "soft" and mode != "upsert":
+def read_tombstones(fields: Fields, key: str) -> str | None:
+    """The word; None where it is wrong."""
+    word, node = fields.choice(key), fields.node(key)
+    return str(word) if isinstance(node, Scalar) and node.text == word else None
+
+
+def complete_changes(fields: Fields, table: TableSpec) -> TableSpec:
+    """The table with the format version and the metadata columns that its way to take changes brings about. Notes settings
+    of changes that contradict each other.
+    """
+    kind, is_upsert = table.envelope.kind if table.envelope else "none", table.mode == "upsert"
+    _check_envelope(fields, table, kind)
+    if table.deletes == "soft" and not is_upsert:
         message = "`deletes: soft` keeps rows that are deleted, and a table with `mode: append` deletes none"
         fields.refuse_key("deletes", message, "write `mode: upsert`, or remove it")
-    _check_metadata(fields, kind, deletes == "soft", metadata)
-    added: tuple[str, ...] = ()
-    sources = _metadata_of(kind)
-    if is_log and kind != "none":
-        added = (*_OF_CHANGES, *(name for name in _OF_LOGS if name in sources))
-    elif mode == "append" and not is_log and "unavailable" in sources:
-        added = ("unavailable",)
-    if deletes == "soft":
-        added = (*added, *_OF_DELETES)
-    brought = {cast(MetadataField, name): METADATA_COLUMNS[cast(MetadataField, name)] for name in added}
-    return {
-        "envelope": envelope,
-        "changelog": is_log,
-        "deletes": deletes,
-        "tombstones": _read_tombstones(fields, mode, kind),
-        "metadata": metadata | {name: column for name, column in brought.items() if name not in metadata},
-    }
+    _check_metadata(fields, table, kind)
+    _check_tombstones(fields, table)
+    if is_upsert:
+        _check_keys(fields, table)
+    else:
+        for key in filter(fields.get, ("key_columns", "order_by")):
+            message = f"`{key}` has no effect with `mode: append`"
+            fields.refuse_key(key, message, "write `mode: upsert`, or remove it")
+    metadata = {name: METADATA_COLUMNS[name] for name in _added_metadata(table, kind) if name not in table.metadata}
+    has_version = not is_upsert or fields.get("format_version") is not None
+    version = table.format_version if has_version else _UPSERT_VERSION
+    whole = table.model_copy(update={"metadata": table.metadata | metadata, "format_version": version})
+    if whole.order_by is not None:
+        _check_order(fields, whole, whole.order_by)
+    return whole
 
 
 def _metadata_of(kind: str) -> tuple[str, ...]:
@@ -65,33 +64,46 @@ def _metadata_of(kind: str) -> tuple[str, ...]:
     return ENVELOPES.get(kind).all_metadata if kind != "none" else ()
 
 
-def _read_tombstones(fields: Fields, mode: str, kind: str) -> str:
-    """The word, empty where the file has none; refused where the table has no use for it."""
-    entry = fields.get("tombstones")
-    if entry is None:
-        return ""
-    word = str(fields.choice("tombstones"))
-    if not isinstance(entry.value, Scalar) or entry.value.text != word:
-        return ""  # Its word has been refused already.
-    if word == "delete" and mode != "upsert":
+def _added_metadata(table: TableSpec, kind: str) -> tuple[MetadataField, ...]:
+    """The metadata columns that the table has unasked."""
+    added: tuple[MetadataField, ...] = ()
+    sources = _metadata_of(kind)
+    if table.changelog and kind != "none":
+        added = (*_OF_CHANGES, *(name for name in _OF_LOGS if name in sources))
+    elif table.mode == "append" and not table.changelog and "unavailable" in sources:
+        added = ("unavailable",)
+    if table.deletes == "soft":
+        added = (*added, *_OF_DELETES)
+    has_own_keys = table.key_columns or table.envelope is not None or table.key.format not in ("raw", "text")
+    return added if has_own_keys or table.mode != "upsert" else (*added, "key")
+
+
+def _check_tombstones(fields: Fields, table: TableSpec) -> None:
+    """Refuses the word where the table has no use for it."""
+    is_upsert = table.mode == "upsert"
+    if table.tombstones == "delete" and not is_upsert:
         message = "`tombstones: delete` deletes the row of a key, and a table with `mode: append` deletes none"
         remedy = "write `tombstones: ignore`, `dead_letter` or `row`, or `mode: upsert`"
         fields.refuse_key("tombstones", message, remedy)
-    if word == "row" and (mode == "upsert" or kind != "none"):
-        what = "the table has `mode: upsert`" if mode == "upsert" else "the table has an `envelope`"
+    if table.tombstones == "row" and (is_upsert or table.envelope is not None):
+        what = "the table has `mode: upsert`" if is_upsert else "the table has an `envelope`"
         message = f"`tombstones: row` is for records that are appended as they are, and {what}"
-        others = "`delete`, `ignore` or `dead_letter`" if mode == "upsert" else "`ignore` or `dead_letter`"
+        others = "`delete`, `ignore` or `dead_letter`" if is_upsert else "`ignore` or `dead_letter`"
         fields.refuse_key("tombstones", message, f"write one of: {others}")
-    return word
 
 
-def _read_envelope(fields: Fields) -> EnvelopeSpec | None:
-    inner = fields.section("envelope", EnvelopeSpec) if _is_section(fields.get("envelope")) else None
-    if inner is None:
-        kind = fields.choice("envelope")
+def read_envelope(fields: Fields, key: str) -> EnvelopeSpec | None:
+    """The envelope of change records; None for `none`."""
+    if not isinstance(fields.node(key), Section):
+        kind = fields.choice(key)
         return None if kind == "none" else EnvelopeSpec.model_validate({"kind": kind})
+    inner = fields.section(key, EnvelopeSpec)
+    found = inner.values()
     if inner.get("type") is not None:
-        return _read_debezium(inner)
+        for other in filter(inner.get, ("operation", *_OPERATIONS)):
+            message = f"`envelope.{other}` is for rows with a field of their own that names the operation"
+            inner.refuse_key(other, message, "remove it, or remove `type`")
+        return EnvelopeSpec(**found)
     if inner.get("operation") is None:
         message = "`envelope` names no field with the operation"
         fields.refuse_key("envelope", message, "write `operation: FIELD`, or `envelope: debezium`")
@@ -99,72 +111,40 @@ def _read_envelope(fields: Fields) -> EnvelopeSpec | None:
     if inner.get("unavailable_value") is not None:
         message = "`envelope.unavailable_value` is for Debezium's envelope"
         inner.refuse_key("unavailable_value", message, "remove it, or write `type: debezium`")
-    name = inner.text("operation")
-    return None if name is None else _read_operation(fields, inner, name)
+    envelope = EnvelopeSpec(**found, kind="operation")
+    _check_words(fields, envelope)
+    return envelope
 
 
-def _is_section(entry: Entry | None) -> bool:
-    return entry is not None and isinstance(entry.value, Section)
-
-
-def _read_operation(fields: Fields, inner: Fields, name: str) -> EnvelopeSpec:
-    words = {key: _read_words(inner, key) for key in _OPERATIONS}
-    given = {key: found for key, found in words.items() if found}
-    envelope = EnvelopeSpec.model_validate({"kind": "operation", "operation": name, **given})
+def _check_words(fields: Fields, envelope: EnvelopeSpec) -> None:
+    """Notes a value of the operation's field that stands for two operations."""
     seen: dict[str, str] = {}
     for operation in _OPERATIONS:
         for word in getattr(envelope, operation):
             if seen.setdefault(word, operation) != operation:
                 message = f"`{word}` stands for two operations in `envelope`: {seen[word]} and {operation}"
                 fields.refuse_key("envelope", message, "keep one of them")
-    return envelope
 
 
-def _read_debezium(inner: Fields) -> EnvelopeSpec:
-    inner.choice("type")
-    for key in ("operation", *_OPERATIONS):
-        if inner.get(key) is not None:
-            message = f"`envelope.{key}` is for rows with a field of their own that names the operation"
-            inner.refuse_key(key, message, "remove it, or remove `type`")
-    placeholder = inner.text("unavailable_value")
-    return EnvelopeSpec(kind="debezium", **({} if placeholder is None else {"placeholder": placeholder}))
-
-
-def _read_words(inner: Fields, key: str) -> tuple[str, ...]:
-    """The values of the operation's field that `key` lists; numbers as they are written."""
-    entry, label = inner.get(key), f"envelope.{key}"
-    if entry is None:
-        return ()
-    nodes = entry.value.items if isinstance(entry.value, Items) else (entry.value,)
-    if not nodes:
-        inner.refuse_key(key, f"`{label}` is empty", "write the values of the field, or remove it")
-    words = (
-        node.text if isinstance(node, Scalar) and node.kind == "integer" else read_text(node, label, inner.problems)
-        for node in nodes
-    )
-    return tuple(word for word in words if word is not None)
-
-
-def _check_envelope(fields: Fields, kind: str, mode: str, value_format: str) -> None:
+def _check_envelope(fields: Fields, table: TableSpec, kind: str) -> None:
     """Notes an envelope that is not read from the format of the values, and a changelog table without one."""
-    if fields.get("envelope") is not None and kind != "none" and value_format not in ENVELOPES.get(kind).formats:
+    if kind != "none" and table.value.format not in ENVELOPES.get(kind).formats:
         shown = "a field for the operation" if kind == "operation" else kind
-        message = f"`envelope`: {shown} is not read from the format {value_format}"
+        message = f"`envelope`: {shown} is not read from the format {table.value.format}"
         remedy = f"write `value: {{format: …}}` with one of: {', '.join(ENVELOPES.get(kind).formats)}"
         fields.refuse_key("envelope", message, remedy)
-    is_log = fields.get("changelog") is not None and fields.choice("changelog")
-    if is_log and kind == "none":
+    if table.changelog and kind == "none":
         message = "`changelog: true` is for records that wrap changes, and the table has no `envelope`"
         fields.refuse_key("changelog", message, "write `envelope: debezium`, or remove it")
-    if is_log and mode == "upsert":
+    if table.changelog and table.mode == "upsert":
         message = "`changelog: true` appends every change, and the table has `mode: upsert`"
         fields.refuse_key("changelog", message, "give the changelog a table of its own; both may read one topic")
 
 
-def _check_metadata(fields: Fields, kind: str, is_marking: bool, metadata: Mapping[MetadataField, str]) -> None:
+def _check_metadata(fields: Fields, table: TableSpec, kind: str) -> None:
     known = {*_OF_CHANGES, *_metadata_of(kind)} if kind != "none" else set()
-    for name in metadata:
-        if name not in _OF_ANY or name in known or (name in _OF_DELETES and is_marking):
+    for name in table.metadata:
+        if name not in _OF_ANY or name in known or (name in _OF_DELETES and table.deletes == "soft"):
             continue
         if name in _OF_DELETES:
             message, remedy = f"`{name}` in `metadata` is for deleted rows that are kept", "`deletes: soft`"
@@ -173,78 +153,52 @@ def _check_metadata(fields: Fields, kind: str, is_marking: bool, metadata: Mappi
         fields.refuse_key("metadata", message, f"write {remedy}, or take it out of `metadata`")
 
 
-def read_changes(fields: Fields, mode: str, key_format: str, wrapped: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings `mode`, `key_columns` and `order_by`, with the format version and the metadata columns that they bring
-    about. wrapped: the settings of `read_change_settings`.
-    """
-    metadata: Mapping[MetadataField, str] = wrapped["metadata"]
-    version, has_envelope = fields.choice("format_version"), wrapped["envelope"] is not None
-    order_by = fields.text("order_by")
-    paths = read_paths(fields, "key_columns")
-    if mode != "upsert":
-        for key in ("key_columns", "order_by"):
-            if fields.get(key) is not None:
-                message = f"`{key}` has no effect with `mode: append`"
-                fields.refuse_key(key, message, "write `mode: upsert`, or remove it")
-    else:
-        version = version if fields.get("format_version") is not None else _UPSERT_VERSION
-        if not paths and key_format == "text" and has_envelope:
-            what = "rows in an envelope are found by the fields of the record's key"
-            remedy = "write the format that the keys have, or name the `key_columns`"
-            fields.refuse_key("key", f"`key: {{format: text}}` has no fields, and {what}", remedy)
-        if not paths and key_format in ("raw", "text") and not has_envelope:
-            metadata = {**metadata, "key": metadata.get("key", METADATA_COLUMNS["key"])}
-    if order_by is not None:
-        is_marking = mode == "upsert" and wrapped["deletes"] == "soft" and not has_envelope
-        _check_order(fields, order_by, metadata, is_marking)
-    return {
-        "mode": mode,
-        "key_columns": tuple(".".join(path) for path in paths),
-        "order_by": order_by,
-        "format_version": version,
-        "metadata": metadata,
-    }
+def _check_keys(fields: Fields, table: TableSpec) -> None:
+    if table.key.format == "text" and not table.key_columns and table.envelope is not None:
+        what = "rows in an envelope are found by the fields of the record's key"
+        remedy = "write the format that the keys have, or name the `key_columns`"
+        fields.refuse_key("key", f"`key: {{format: text}}` has no fields, and {what}", remedy)
 
 
-def _check_order(fields: Fields, order_by: str, metadata: Mapping[MetadataField, str], is_marking: bool) -> None:
+def _check_order(fields: Fields, table: TableSpec, order_by: str) -> None:
     """Refuses a column inside another one, an order that holds inside one transaction alone and, where tombstones mark rows
     as deleted, a column that a tombstone has no value for.
     """
+    metadata = table.metadata
     if "." in order_by:
         message = f"`order_by: {order_by}` is inside another column"
         remedy = "name a column of the table itself, such as one that `columns` or `flatten` makes of the field"
         fields.refuse_value("order_by", message, remedy)
     for field, reason in _NO_ORDERS.items():
-        if metadata.get(cast(MetadataField, field)) == order_by:
+        if metadata.get(field) == order_by:
             message = f"`order_by: {order_by}` would order changes by `{field}`, which {reason}"
             remedy = "write `metadata: [source_order]` and `order_by: _source_order`, or leave `order_by` out"
             fields.refuse_value("order_by", message, remedy)
+    is_marking = table.mode == "upsert" and table.deletes == "soft" and table.envelope is None
     if is_marking and order_by not in [metadata.get(name) for name in _OF_TOMBSTONES]:
         message = f"a tombstone has no value for `order_by: {order_by}`, and `deletes: soft` makes a row of it"
         remedy = f"name a column that `metadata` makes of one of: {', '.join(_OF_TOMBSTONES)}"
         fields.refuse_key("order_by", message, remedy)
 
 
-def read_atomic(fields: Fields, topics: tuple[TopicSelector, ...], envelope: EnvelopeSpec | None) -> AtomicSpec | None:
-    """The setting `atomic`; None where a snapshot may show a part of a transaction. topics: none in `defaults`."""
-    entry = fields.get("atomic")
-    if entry is None:
-        return None
-    chosen = AtomicSpec()
-    if isinstance(entry.value, Section):
-        inner = Fields(entry.value, keys_of(AtomicSpec), "atomic", fields.problems)
-        chosen = AtomicSpec(**inner.values())
-        if inner.get("transaction_topic") is None:
-            message = "`atomic` names no topic of transactions"
-            fields.refuse_key("atomic", message, "write `transaction_topic: TOPIC`, or `atomic: transaction`")
-        if chosen.transaction_topic is not None:
-            fields.problems.attempt(entry.line, None, parse_topic, chosen.transaction_topic)
-    elif fields.choice("atomic") != "transaction":
-        return None
-    if envelope is None or envelope.kind != "debezium":
+def read_atomic(fields: Fields, key: str) -> AtomicSpec | None:
+    """How a snapshot shows transactions whole; None where it may show a part of one."""
+    if not isinstance(fields.node(key), Section):
+        return AtomicSpec() if fields.choice(key) == "transaction" else None
+    inner = fields.section(key, AtomicSpec)
+    if inner.get("transaction_topic") is None:
+        message = "`atomic` names no topic of transactions"
+        fields.refuse_key(key, message, "write `transaction_topic: TOPIC`, or `atomic: transaction`")
+    return AtomicSpec(**inner.values())
+
+
+def check_atomic(fields: Fields, table: TableSpec) -> None:
+    """Notes `atomic` of a table that cannot have it."""
+    if table.atomic is None:
+        return
+    if table.envelope is None or table.envelope.kind != "debezium":
         message = "`atomic` needs Debezium's envelope, and the table has none"
         fields.refuse_key("atomic", message, "write `envelope: debezium`, or remove it")
-    if len(topics) > 1 or any(selector.pattern is not None for selector in topics):
+    if len(table.topics) > 1 or any(selector.pattern is not None for selector in table.topics):
         message = "`atomic` needs a table of one topic, and this table may read several"
         fields.refuse_key("atomic", message, "give each topic its table, or remove it")
-    return chosen

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-from zoneinfo import available_timezones
 
 from pyiceberg.types import (
     BinaryType,
-    DecimalType,
-    DoubleType,
     IcebergType,
     IntegerType,
     ListType,
@@ -26,12 +22,12 @@ from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.plugins.formats import FORMATS
-from frazil.spec.document import Entry, Items, Node, Scalar, Section
-from frazil.spec.keys import Fields, describe, keys_of, read_items, read_string, read_text, whole_number
-from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, TableSpec, ValueSpec
-from frazil.spec.problems import Problems, advice
+from frazil.spec.document import Entry, Node, Scalar, Section
+from frazil.spec.keys import Fields, describe, keys_of, read_string, read_text
+from frazil.spec.models import ColumnSpec, FlattenSpec, TableSpec, ValueSpec
+from frazil.spec.problems import Problems
 from frazil.spec.secrets import has_reference
-from frazil.spec.types import parse_column_type, parse_type
+from frazil.spec.types import parse_column_type
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")
@@ -48,15 +44,13 @@ AS_SEEN = "as_seen"
 _REMEDY = "write as_seen, double, or a decimal such as decimal(18,4)"
 
 
-def read_columns(table: Fields) -> tuple[ColumnSpec, ...]:
+def read_columns(table: Fields, key: str) -> tuple[ColumnSpec, ...]:
     """The columns that `columns` declares."""
-    entry, problems = table.get("columns"), table.problems
-    if entry is None:
+    node = table.node(key)
+    if not isinstance(node, Section):
+        table.refuse_key(key, "`columns` is not a mapping", "write `columns: {name: type}`")
         return ()
-    if not isinstance(entry.value, Section):
-        problems.add(entry.line, "`columns` is not a mapping", "write `columns: {name: type}`")
-        return ()
-    columns = (_read_column(column, problems) for column in entry.value.entries)
+    columns = (_read_column(column, table.problems) for column in node.entries)
     return tuple(column for column in columns if column is not None)
 
 
@@ -70,8 +64,8 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
         if written is None:
             problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
         node = written.value if written else None
-        chosen = {**_read_source(fields, label), "coerce": bool(fields.choice("coerce"))}
-        chosen |= _read_zone(fields, label)
+        _check_sources(fields, label)
+        chosen = fields.values({"value": read_value, "constant": _read_constant})
     text = read_text(node, label, problems) if node else None
     if not text or not node:
         return None
@@ -84,38 +78,18 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
     return column
 
 
-def _read_source(fields: Fields, label: str) -> dict[str, Any]:
-    """Where the column's values come from, if that is written."""
+def _check_sources(fields: Fields, label: str) -> None:
     written = [entry for entry in (fields.get(name) for name in _SOURCES) if entry is not None]
     for more in written[1:]:
         message = f"`{label}` has both `{written[0].key}` and `{more.key}`"
         fields.problems.add(more.line, message, "keep one of them")
-    chosen: dict[str, Any] = {"header": fields.text("header")}
-    if fields.get("value") is not None:
-        chosen["value"] = read_value(fields, "value")
-    constant, field = fields.get("constant"), fields.get("field")
-    if constant is not None:
-        chosen["constant"] = _read_constant(constant.value, f"{label}.constant", fields.problems)
-    if field is not None and (text := fields.text("field")):
-        chosen["field"] = fields.problems.attempt(field.value.line, None, parse_path, text)
-    return chosen
 
 
-def _read_zone(fields: Fields, label: str) -> dict[str, Any]:
-    entry, text = fields.get("zone"), fields.text("zone")
-    if entry is None or text is None:
-        return {}
-    if text not in available_timezones():
-        remedy = advice(text, sorted(available_timezones()), ["UTC", "Europe/Berlin", "America/New_York"])
-        fields.refuse_value("zone", f"`{label}.zone: {text}` is no zone of the IANA database", remedy)
-        return {}
-    return {"zone": text}
-
-
-def _read_constant(node: Node, label: str, problems: Problems) -> str | None:
+def _read_constant(fields: Fields, key: str) -> str | None:
+    node = fields.node(key)
     if isinstance(node, Scalar) and node.kind == "text":  # Also an empty one.
         return node.text
-    return read_string(node, label, problems)
+    return read_string(node, fields.path(key), fields.problems)
 
 
 def _check_source(column: ColumnSpec) -> None:
@@ -170,14 +144,14 @@ def _check_header_value(column: ColumnSpec, value: ValueSpec) -> None:
         raise SpecError(message, remedy="write `subject: NAME`")
 
 
-def check_columns(fields: Fields, columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str]) -> None:
+def check_columns(fields: Fields, table: TableSpec) -> None:
     """Notes declared columns whose names are taken, and fields that feed two of them."""
     entry, problems = fields.get("columns"), fields.problems
-    sources: dict[str, str] = {column: field for field, column in metadata.items()}
+    sources: dict[str, str] = {column: field for field, column in table.metadata.items()}
     declared = entry.value.entries if entry and isinstance(entry.value, Section) else ()
     lines = {column.key: column.line for column in declared}
     fed: dict[tuple[str, ...], str] = {}
-    for column in columns:
+    for column in table.columns:
         line = lines[column.name]
         if column.name in sources:
             message = f"the column `{column.name}` is declared, and `metadata` writes {sources[column.name]} to it"
@@ -192,7 +166,7 @@ def check_columns(fields: Fields, columns: tuple[ColumnSpec, ...], metadata: Map
             message = f"the column `{shorten(column.name)}`: {long_name_reason(long)}"
             problems.add(line, message, "give it a shorter name")
         elif not column.is_own:
-            problems.attempt(line, None, _check_fed, column, fed, columns)
+            problems.attempt(line, None, _check_fed, column, fed, table.columns)
 
 
 def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Sequence[ColumnSpec]) -> None:
@@ -209,96 +183,32 @@ def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Seq
             raise SpecError(message, remedy="keep one of them, or give the other a struct type")
 
 
-def read_shaping(fields: Fields, columns: Sequence[ColumnSpec], value_format: str) -> dict[str, Any]:
-    """The settings that say how fields become columns."""
+def check_shaping(fields: Fields, table: TableSpec) -> None:
+    """Notes settings of fields that the values do not have, and fields that are both asked for and left out."""
     for key in ("flatten", "column_case", "include", "exclude"):
-        if fields.get(key) is not None and not FORMATS.get(value_format).has_fields:
-            message = f"`{key}` has no effect with the format {value_format}: its values have no fields"
+        if fields.get(key) is not None and not FORMATS.get(table.value.format).has_fields:
+            message = f"`{key}` has no effect with the format {table.value.format}: its values have no fields"
             fields.refuse_key(key, message, "remove it")
-    flatten, case = _read_flatten(fields), fields.choice("column_case")
-    include = read_paths(fields, "include")
-    exclude = read_paths(fields, "exclude")
-    is_plain = flatten is None and case == "keep"
-    asked = [(path, "include") for path in include]
-    asked += [(column.field, "columns") for column in columns if column.field]
-    asked += [((one.name,), "columns") for one in columns if is_plain and not (one.field or one.is_own)]
+    is_plain = table.flatten is None and table.column_case == "keep"
+    asked = [(path, "include") for path in table.include]
+    asked += [(column.field, "columns") for column in table.columns if column.field]
+    asked += [((one.name,), "columns") for one in table.columns if is_plain and not (one.field or one.is_own)]
     for path, label in asked:
-        if any(path[: len(left)] == left for left in exclude):
+        if any(path[: len(left)] == left for left in table.exclude):
             message = f"`exclude` leaves out `{'.'.join(path)}`, which `{label}` asks for"
             fields.refuse_key("exclude", message, "take it out of one of them")
-    return {"flatten": flatten, "column_case": case, "include": include, "exclude": exclude}
 
 
-def _read_flatten(fields: Fields) -> FlattenSpec | None:
-    entry = fields.get("flatten")
-    if entry is None or not isinstance(entry.value, Section):
-        return FlattenSpec() if fields.choice("flatten") else None
-    inner = Fields(entry.value, keys_of(FlattenSpec), "flatten", fields.problems)
-    chosen, depth = inner.values(), inner.get("depth")
-    if "." in chosen.get("separator", ""):
-        message = "`flatten.separator` has a dot, and a dot in a column's name looks like a nested field"
-        inner.refuse_value("separator", message, "write another one, such as `_` or `__`")
-    if depth is not None:
-        chosen["depth"] = whole_number(depth.value) or 0
-        if not 1 <= chosen["depth"] <= _MAX_DEPTH:
-            message = f"`flatten.depth` is not a number from 1 to {_MAX_DEPTH}"
-            remedy = "write how many levels become columns; without it all do"
-            inner.refuse_value("depth", message, remedy)
-    return FlattenSpec(**chosen)
-
-
-def read_paths(fields: Fields, label: str) -> tuple[tuple[str, ...], ...]:
-    """The paths under `label`; none where it is not written."""
-    entry, problems = fields.get(label), fields.problems
-    if entry is None:
-        return ()
-    paths: list[tuple[str, ...]] = []
-    items = read_items(entry.value, label, problems)
-    if isinstance(entry.value, Items) and not items:
-        remedy = "write paths of fields, such as `[id, user.name]`, or remove it"
-        fields.refuse_key(label, f"`{label}` is empty", remedy)
-    for item in items:
-        text = read_text(item, label, problems)
-        path = problems.attempt(item.line, None, parse_path, text) if text else None
-        if path in paths:
-            problems.add(item.line, f"`{'.'.join(path or ())}` is there twice in `{label}`", "keep one of them")
-        elif path:
-            paths.append(path)
-    return tuple(paths)
-
-
-def parse_path(text: str) -> tuple[str, ...]:
-    """The path that `text` spells; `a.b` and `a.b.*` are the same. A name with a dot is written in a list of JSON:
-    `["a.b", "c"]`.
-    """
-    if text.startswith("["):
-        return _parse_names(text)
-    parts = text.split(".")
-    if len(parts) > 1 and parts[-1] == "*":
-        parts = parts[:-1]
-    if not all(parts) or any("*" in part for part in parts):
-        remedy = "join names of fields by dots, such as `user.name`; `user` and `user.*` stand for everything in it"
-        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
-    return tuple(parts)
-
-
-def _parse_names(text: str) -> tuple[str, ...]:
-    try:
-        names = json.loads(text)
-    except ValueError:
-        names = None
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        remedy = """write names in quotes, such as '["user", "first.name"]'"""
-        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
-    return tuple(names)
+def read_flatten(fields: Fields, key: str) -> FlattenSpec | None:
+    """How nested records become columns; None for `false`."""
+    if not isinstance(fields.node(key), Section):
+        return FlattenSpec() if fields.choice(key) else None
+    return FlattenSpec(**fields.section(key, FlattenSpec).values())
 
 
 def read_value(owner: Fields, key: str, model: type[ValueSpec] = ValueSpec) -> ValueSpec:
     """The section under `key`, whose keys `model` declares; settings that say nothing of its format are noted."""
-    entry, default = owner.get(key), str(keys_of(model)["format"].default)
-    if entry is None:
-        return ValueSpec.model_validate({"format": default})
-    node, label = entry.value, owner.path(key)
+    node, label, default = owner.node(key), owner.path(key), keys_of(model)["format"].default
     if isinstance(node, Scalar) and node.text in keys_of(model)["format"].words:
         _refuse_word(node, label, owner.problems)
         return ValueSpec.model_validate({"format": node.text})
@@ -318,33 +228,9 @@ def _refuse_word(node: Scalar, label: str, problems: Problems) -> None:
     problems.add(node.line, message, f"write `{label}: {{format: {node.text}}}`")
 
 
-def read_numbers(fields: Fields, value_format: str) -> IcebergType | None:
-    """The type of all numbers; None where each field gets the one that its values need."""
-    entry, text = fields.get("numbers"), fields.text("numbers")
-    if entry is None or text is None:
-        return None
-    if value_format != "json":
-        message = f"`numbers` is for JSON without a schema, and the values are {value_format}"
-        fields.refuse_key("numbers", message, "remove it, or declare `columns`")
-        return None
-    return fields.problems.attempt(entry.value.line, None, parse_numbers, text)
-
-
-def parse_numbers(text: str) -> IcebergType | None:
-    """The type that `text` names; None for `as_seen`."""
-    if text.strip() == AS_SEEN:
-        return None
-    word = text.split("(")[0].strip()
-    kind = parse_type(text) if word in ("double", "decimal") else None
-    if not isinstance(kind, DoubleType | DecimalType):
-        raise SpecError(f"`numbers` cannot be `{text}`", remedy=_REMEDY)
-    return kind
-
-
-def read_infers_timestamps(fields: Fields, value_format: str) -> bool:
-    """Whether text that is always an ISO 8601 time gets a column of time."""
-    if fields.get("infer") is not None and value_format != "json":
-        message = f"`infer` is for JSON without a schema, and the values are {value_format}"
-        fields.refuse_key("infer", message, "remove it, or declare `columns`")
-    inner = fields.section("infer", TableSpec, "infer")
-    return inner is not None and bool(inner.choice("timestamps"))
+def check_numbers(fields: Fields, table: TableSpec) -> None:
+    """Notes settings of JSON without a schema where the values are something else."""
+    for key in ("numbers", "infer"):
+        if fields.get(key) is not None and table.value.format != "json":
+            message = f"`{key}` is for JSON without a schema, and the values are {table.value.format}"
+            fields.refuse_key(key, message, "remove it, or declare `columns`")

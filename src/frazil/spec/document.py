@@ -77,13 +77,7 @@ Node = Scalar | Items | Section
 
 def lines_of(node: Node | None) -> frozenset[int]:
     """Every line on which something of it begins."""
-    if node is None:
-        return frozenset()
-    if isinstance(node, Scalar):
-        return frozenset((node.line,))
-    inner = node.items if isinstance(node, Items) else tuple(entry.value for entry in node.entries)
-    keys = (entry.line for entry in node.entries) if isinstance(node, Section) else ()
-    return frozenset((*keys, *(line for one in inner for line in lines_of(one))))
+    return frozenset() if node is None else frozenset(line for _, line in _walk(node))
 
 
 def read_document(path: Path) -> Section:
@@ -113,23 +107,22 @@ def read_document(path: Path) -> Section:
 def line_of(path: Path, text: str) -> int:
     """The line of the file's first key or value that is `text`; of what is found wrong only after the file was read."""
     try:
-        return next(_lines_of(read_document(path), text), 1)
+        return next((line for found, line in _walk(read_document(path)) if found == text), 1)
     except SpecError:  # The file has been changed since.
         return 1
 
 
-def _lines_of(node: Node, text: str) -> Iterator[int]:
+def _walk(node: Node) -> Iterator[tuple[str, int]]:
+    """Every key and value with its line, in the file's order."""
     if isinstance(node, Scalar):
-        if node.text == text:
-            yield node.line
+        yield node.text, node.line
     elif isinstance(node, Items):
         for item in node.items:
-            yield from _lines_of(item, text)
+            yield from _walk(item)
     else:
         for entry in node.entries:
-            if entry.key == text:
-                yield entry.line
-            yield from _lines_of(entry.value, text)
+            yield entry.key, entry.line
+            yield from _walk(entry.value)
 
 
 def _read_text(path: Path) -> str:

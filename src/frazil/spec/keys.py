@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -21,20 +21,11 @@ from frazil.plugins.registration import Registered
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import Secrets
-from frazil.spec.units import (
-    DURATION_PATTERN,
-    SIZE_PATTERN,
-    duration_text,
-    parse_duration,
-    parse_share,
-    parse_size,
-    share_text,
-    size_text,
-)
 
 JsonSchema = Mapping[str, Any]
 Word = str | int | bool
-
+Read: TypeAlias = "Callable[[Fields, str], Any]"
+Path = tuple[str, ...]
 
 NOT_A_KEY = "not a key"
 """Marks a field of a model that no key of the file fills."""
@@ -57,7 +48,7 @@ class Form:
     #: Turns a default of the model into the word that the user would write; None where no single word can say it.
     write: Callable[[Any], Word] | None = None
     #: Reads the value of a key that the file has, None where it is wrong; without it the section's own reader does.
-    read: Callable[[Fields, str], Any] | None = None
+    read: Read | None = None
 
 
 @dataclass(frozen=True)
@@ -99,9 +90,12 @@ class Key:
         return () if self.registered is None else self.registered.added()
 
 
-def section(name: str) -> Form:
-    """A mapping with keys of its own: `name` in the definitions of the JSON Schema."""
-    return Form({"$ref": f"#/$defs/{name}"})
+def section(name: str, model: type[BaseModel] | None = None) -> Form:
+    """A mapping with keys of its own: `name` in the definitions of the JSON Schema. model: what its keys fill; without it
+    a reader of its own does.
+    """
+    read = None if model is None else lambda fields, key: model(**fields.section(key, model).values())
+    return Form({"$ref": f"#/$defs/{name}"}, read=read)
 
 
 @cache
@@ -149,66 +143,6 @@ def _words_of(key: Key, field: FieldInfo) -> tuple[Word, ...]:
     return tuple(word for word in get_args(field.annotation) if word != "")
 
 
-def _as_written(value: Any) -> Word:
-    """The value itself."""
-    word: Word = value
-    return word
-
-
-_SHARE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*%$"
-TEXT = Form({"type": "string", "minLength": 1}, _as_written, lambda fields, key: fields.text(key))
-STRINGS = Form({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
-
-
-def quantity(schema: JsonSchema, write: Callable[[Any], Word], parse: Callable[[str], float]) -> Form:
-    """A number with its unit."""
-    return Form(schema, write, lambda fields, key: fields.parsed(key, parse))
-
-
-DURATION = quantity(
-    {"type": "string", "pattern": DURATION_PATTERN, "examples": ["500ms", "2s", "5m", "1h"]},
-    duration_text,
-    parse_duration,
-)
-SIZE = quantity(
-    {"type": "string", "pattern": SIZE_PATTERN, "examples": ["64MiB", "128MiB", "1GiB"]}, size_text, parse_size
-)
-PATHS = Form(
-    {
-        "type": "array",
-        "items": {"type": "string", "minLength": 1, "examples": ["id", "user.name", "order.*"]},
-        "minItems": 1,
-        "uniqueItems": True,
-    }
-)
-TYPE_WORD: JsonSchema = {
-    "type": "string",
-    "minLength": 1,
-    "examples": ["long", "timestamptz(ms)", "decimal(18,2)", "list<string>", "map<string,double>", "struct<a: int>"],
-}
-
-
-def text_like(*examples: str) -> Form:
-    """Text of which these are examples."""
-    return Form({**TEXT.schema, "examples": list(examples)})
-
-
-def share(*examples: str) -> Form:
-    """A percentage of which these are examples."""
-    schema = {"type": "string", "pattern": _SHARE_PATTERN, "examples": list(examples)}
-    return quantity(schema, share_text, parse_share)
-
-
-def count(example: int) -> Form:
-    """A whole number from 1 on."""
-    return Form({"type": "integer", "minimum": 1}, _as_written, lambda fields, key: fields.count(key, example))
-
-
-def with_switch(form: Form) -> Form:
-    """true or false, or the form."""
-    return Form({"anyOf": [{"type": "boolean"}, form.schema]})
-
-
 def describe(node: Node) -> str:
     """What `node` is, for messages; never its value."""
     if isinstance(node, Scalar):
@@ -247,17 +181,19 @@ def read_string(node: Node, label: str, problems: Problems) -> str | None:
 
 
 def read_strings(
-    node: Node, label: str, problems: Problems, convert: Callable[[str, str], str] | None = None
+    node: Node, label: str, problems: Problems, check: Callable[[str, str], None], secrets: Secrets | None
 ) -> dict[str, str]:
-    """A mapping of properties; `convert(value, key)` makes the final value and may raise a SpecError."""
+    """A mapping of properties, their secrets put in; `check(value, key)` raises a SpecError for one that is not allowed."""
+
+    def finish(text: str, key: str) -> str:
+        check(text, key)
+        return text if secrets is None else secrets.resolve(text, key)
+
     strings: dict[str, str] = {}
     for entry in _entries(node, f"`{label}`", problems):
         text = read_string(entry.value, f"{label}.{entry.key}", problems)
-        if text is None:
-            continue
-        if convert is not None:
-            text = problems.attempt(entry.value.line, text, convert, text, entry.key)
-        strings[entry.key] = text
+        if text is not None:
+            strings[entry.key] = problems.attempt(entry.value.line, text, finish, text, entry.key)
     return strings
 
 
@@ -317,6 +253,10 @@ class Fields:
         """The entry of `key`, if the file has it."""
         return self._entries.get(key)
 
+    def node(self, key: str) -> Node:
+        """The value of `key`, which the file has."""
+        return self._entries[key].value
+
     def refuse_key(self, key: str, message: str, remedy: str) -> None:
         """Notes a problem at the line of `key`, or of no line if the file does not have the key."""
         entry = self.get(key)
@@ -330,26 +270,22 @@ class Fields:
         """How messages name `key`."""
         return f"{self._label}.{key}" if self._label else key
 
-    def values(self) -> dict[str, Any]:
-        """What the section has, by the fields of its model: every choice, and every form that can be read by itself."""
+    def values(self, readers: Mapping[str, Read] = {}) -> dict[str, Any]:
+        """What the section has, by the fields of its model: every choice, and every form that can be read by itself.
+        readers: of keys that their forms cannot read.
+        """
         found = {}
-        for key in self._keys.values():
-            if key.name in self._entries and (key.form is None or key.form.read is not None):
-                value = (
-                    self.choice(key.name)
-                    if key.form is None or key.form.read is None
-                    else key.form.read(self, key.name)
-                )
-                if value is not None:
-                    found[key.field] = value
+        for name, key in self._keys.items():
+            read = readers.get(name, Fields.choice if key.form is None else key.form.read)
+            value = read(self, name) if read is not None and name in self._entries else None
+            if value is not None:
+                found[key.field] = value
         return found
 
-    def section(self, key: str, model: type[BaseModel], inside: str = "") -> Fields | None:
-        """The keys of the section under `key`, which `model` declares; None if it is absent."""
-        entry = self.get(key)
-        if entry is None:
-            return None
-        return Fields(entry.value, keys_of(model, inside), self.path(key), self.problems, secrets=self._secrets)
+    def section(self, key: str, model: type[BaseModel], inside: str = "") -> Fields:
+        """The keys of the section under `key`, which the file has and `model` declares."""
+        node = self._entries[key].value
+        return Fields(node, keys_of(model, inside), self.path(key), self.problems, secrets=self._secrets)
 
     def text(self, key: str) -> str | None:
         """The text of `key`, its secrets put in; None if it is absent or wrong."""
@@ -360,32 +296,14 @@ class Fields:
         return self.problems.attempt(entry.value.line, None, self._secrets.resolve, text, key)
 
     def parsed(self, key: str, parse: Callable[[str], Any]) -> Any:
-        """What `parse` makes of the quantity of `key`; None if it is absent or wrong."""
-        written = self.quantity(key)
-        return self.problems.attempt(written.line, None, parse, written.text) if written else None
+        """What `parse` makes of the text of `key`; None if it is absent or wrong."""
+        text = self.text(key)
+        return None if text is None else self.problems.attempt(self._entries[key].value.line, None, parse, text)
 
-    def count(self, key: str, example: int) -> int | None:
-        """The whole number of `key`, at least 1; None if it is absent or wrong."""
+    def strings(self, key: str, check: Callable[[str, str], None]) -> dict[str, str]:
+        """The properties under `key`; `check(value, key)` raises a SpecError for one that is not allowed."""
         entry = self.get(key)
-        number = whole_number(entry.value) if entry else None
-        if entry is not None and not number:
-            self.refuse_value(key, f"`{self.path(key)}` is no count", f"write a whole number, such as {example}")
-        return number or None
-
-    def quantity(self, key: str) -> Scalar | None:
-        """The scalar of `key`, a number with its unit; a bare number passes, for the unit's own message."""
-        entry = self.get(key)
-        if entry is None:
-            return None
-        if isinstance(entry.value, Scalar) and entry.value.kind in ("text", "integer", "number"):
-            return entry.value
-        read_text(entry.value, self.path(key), self.problems)
-        return None
-
-    def strings(self, key: str, convert: Callable[[str, str], str] | None = None) -> dict[str, str]:
-        """The properties under `key`."""
-        entry = self.get(key)
-        return read_strings(entry.value, self.path(key), self.problems, convert) if entry else {}
+        return read_strings(entry.value, self.path(key), self.problems, check, self._secrets) if entry else {}
 
     def names(self, key: str, registered: Registered[Any]) -> tuple[str, ...]:
         """The names under `key`, each of an object of the table, those of installed packages included."""

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from frazil.spec.document import Entry, Section, read_document
-from frazil.spec.keys import Fields
+from frazil.spec.document import Section, read_document
+from frazil.spec.keys import Fields, keys_of
 from frazil.spec.models import (
-    PIPELINE_KEYS,
-    STRANGE_AT_THE_TOP,
+    DEFAULTS_KEYS,
     CommitSpec,
     MaintenanceSpec,
     PipelineSpec,
     TableSpec,
-    TopicSelector,
 )
 from frazil.spec.problems import Problems
 from frazil.spec.secrets import Secrets
 from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_maintenance, read_registry, read_spark
-from frazil.spec.tables import check_dotted_name, read_defaults, read_table
-from frazil.spec.topics import read_selectors
+from frazil.spec.tables import read_defaults, read_table
 
+_STRANGE_AT_THE_TOP: Mapping[str, str] = dict.fromkeys(DEFAULTS_KEYS, "write it in a table, or under `defaults`")
 LOCAL_DIRECTORY = "frazil-data"
 """The default folder of catalog, warehouse and state, in the current working directory."""
 
@@ -37,42 +35,27 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     document = read_document(path)
     problems = Problems(path)
     secrets = Secrets(environment)
-    fields = Fields(document, PIPELINE_KEYS, "", problems, "the pipeline file", STRANGE_AT_THE_TOP)
+    fields = Fields(document, keys_of(PipelineSpec), "", problems, "the pipeline file", _STRANGE_AT_THE_TOP)
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
     maintenance = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
-    spec = PipelineSpec(
-        pipeline=_read_name(fields, problems),
-        kafka=_read_kafka(fields, secrets, problems),
-        registry=read_registry(fields.get("registry"), secrets, problems),
-        catalog=read_catalog(fields.get("catalog"), local, secrets, problems),
-        spark=read_spark(fields.get("spark"), secrets, problems),
-        commit=commit,
-        maintenance=maintenance,
-        defaults=read_defaults(fields.get("defaults"), commit, maintenance, problems),
-        tables=_read_tables(fields.get("tables"), (commit, maintenance), _section_of(fields.get("defaults")), problems),
-        namespace=fields.text("namespace"),
-        topics=_read_topics(fields, problems),
-        path=path,
-        secrets=frozenset(secrets.found),
-        state_dir=local / "state",
-    )
+    if fields.get("pipeline") is None:
+        problems.add(1, "`pipeline` is missing", "give the pipeline a name, such as `pipeline: shop`")
+    settings: dict[str, Any] = {
+        "pipeline": "",
+        **fields.values(),
+        "kafka": _read_kafka(fields, secrets, problems),
+        "registry": read_registry(fields.get("registry"), secrets, problems),
+        "catalog": read_catalog(fields.get("catalog"), local, secrets, problems),
+        "spark": read_spark(fields.get("spark"), secrets, problems),
+        "commit": commit,
+        "maintenance": maintenance,
+        "defaults": read_defaults(fields.get("defaults"), commit, maintenance, problems),
+        "tables": _read_tables(fields, (commit, maintenance), problems),
+    }
+    spec = PipelineSpec(**settings, path=path, secrets=frozenset(secrets.found), state_dir=local / "state")
     _check_whole(spec, fields, document, problems)
     problems.raise_any()
     return spec
-
-
-def _read_name(fields: Fields, problems: Problems) -> str:
-    entry, name = fields.get("pipeline"), fields.text("pipeline")
-    if entry is None:
-        problems.add(1, "`pipeline` is missing", "give the pipeline a name, such as `pipeline: shop`")
-    elif name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name, re.ASCII):
-        remedy = "begin with a letter or digit and use letters, digits, dots, underscores and hyphens, at most 100"
-        problems.add(entry.value.line, f"`{name}` is not a name for a pipeline", remedy)
-    elif name is not None and "replaying" in name.split(".")[1:]:
-        # Its properties would be those of retries of the pipeline whose name is before it.
-        message = f"`{name}` is not a name for a pipeline: `replaying` behind a dot is one of Frazil's own names"
-        problems.add(entry.value.line, message, f"write `{name.replace('.replaying', '-replaying')}`")
-    return name or ""
 
 
 def _read_kafka(fields: Fields, secrets: Secrets, problems: Problems) -> dict[str, str]:
@@ -83,27 +66,17 @@ def _read_kafka(fields: Fields, secrets: Secrets, problems: Problems) -> dict[st
     return read_kafka(entry, secrets, problems)
 
 
-def _section_of(entry: Entry | None) -> Section | None:
-    return entry.value if entry is not None and isinstance(entry.value, Section) else None
-
-
 def _read_tables(
-    entry: Entry | None,
-    inherited: tuple[CommitSpec, MaintenanceSpec],
-    defaults: Section | None,
-    problems: Problems,
+    fields: Fields, inherited: tuple[CommitSpec, MaintenanceSpec], problems: Problems
 ) -> tuple[TableSpec, ...]:
+    entry, written = fields.get("tables"), fields.get("defaults")
+    defaults = written.value if written is not None and isinstance(written.value, Section) else None
     if entry is None:
         return ()
     if not isinstance(entry.value, Section) or not entry.value.entries:
         problems.add(entry.line, "`tables` has no tables", "write `<namespace>.<table>: {topic: NAME}` under it")
         return ()
     return tuple(read_table(table, *inherited, defaults, problems) for table in entry.value.entries)
-
-
-def _read_topics(fields: Fields, problems: Problems) -> tuple[TopicSelector, ...]:
-    entry = fields.get("topics")
-    return read_selectors(entry.value, problems) if entry else ()
 
 
 def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems: Problems) -> None:
@@ -120,7 +93,6 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
         remedy = "write `topics`, or remove it: names under `tables` carry their own namespace"
         problems.add(namespace.line, "`namespace` is set, but there are no `topics` to name tables for", remedy)
     if namespace and spec.namespace:
-        problems.attempt(namespace.value.line, None, check_dotted_name, spec.namespace, 1, "namespace")
         _check_clashes(spec, problems)
 
 
@@ -186,6 +158,7 @@ def _check_clashes(spec: PipelineSpec, problems: Problems) -> None:
         topic = table.name.removeprefix(prefix)
         clashing = next((selector for selector in spec.topics if selector.matches(topic)), None)
         if clashing:
-            shown = clashing.literal or f"/{clashing.pattern}/"
-            message = f"`{table.name}` is under `tables`, and `{shown}` under `topics` makes a table of that name too"
+            message = (
+                f"`{table.name}` is under `tables`, and `{clashing.text}` under `topics` makes a table of that name too"
+            )
             problems.add(table.line, message, "rename the table, or narrow `topics`")

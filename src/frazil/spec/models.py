@@ -6,7 +6,6 @@ nor serialised.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -14,36 +13,40 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
 
-from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
-from frazil.spec.keys import (
+from frazil.spec.forms import (
+    ADDRESSES,
+    CONTEXT,
+    DEPTH,
     DURATION,
-    NOT_A_KEY,
+    ORPHAN_AGE,
     PATHS,
+    SEPARATOR,
     SIZE,
+    SPARK_CONF,
     STRINGS,
     TEXT,
     TYPE_WORD,
-    Form,
-    JsonSchema,
-    Key,
+    WORDS,
+    ZONE,
     count,
-    keys_of,
-    quantity,
-    section,
+    parse_path,
+    parsed_text,
     share,
     text_like,
     with_switch,
 )
-from frazil.spec.partitioning import PartitionTerm, SortTerm
+from frazil.spec.keys import NOT_A_KEY, Form, Key, keys_of, section
+from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.secrets import redact
-from frazil.spec.topics import SELECTORS, START, TOPIC
+from frazil.spec.topics import SELECTORS, START, TOPIC, namespace_name, pipeline_name, table_name
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
-from frazil.spec.units import duration_text, parse_duration
+from frazil.spec.types import parse_numbers
+from frazil.spec.units import WINDOW_PATTERN, parse_window
 
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
@@ -77,39 +80,15 @@ OWNED_KAFKA_PROPERTIES: Mapping[str, str] = {
 }
 """Properties of Kafka's clients that are not for the file to set, and why."""
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
-WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
 
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
 SecretStrings = Annotated[dict[str, str], Field(repr=False, exclude=True)]
 
-_ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
-_ADDRESSES = Form({"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]})
-_WORD: JsonSchema = {"anyOf": [TEXT.schema, {"type": "integer"}]}
-_OPERATIONS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]})
-YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
-"""For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
-
-
-def _parse_orphan_age(text: str) -> float:
-    """The age in seconds. A file that no snapshot names may belong to an uncommitted batch, also of another process."""
-    age_s, youngest = parse_duration(text), os.environ.get(YOUNGEST_ORPHAN_VARIABLE, "24h")
-    if age_s < parse_duration(youngest):
-        raise SpecError(
-            f"`{text}` is too short for `maintenance.orphans.age`: files that are about to be committed would be removed",
-            remedy=f"write {youngest} or more",
-        )
-    return age_s
-
-
-_ORPHAN_AGE = quantity(DURATION.schema, duration_text, _parse_orphan_age)
-_COUNT, _LARGE_COUNT = count(2), count(1000)
 _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
 _ACTIONS = Form(
     {"type": "array", "items": TEXT.schema, "uniqueItems": True}, None, lambda fields, key: fields.names(key, ACTIONS)
 )
-_TERM = text_like("region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)").schema
-_SORT = text_like("user.id", "ts desc", "hour(ts) asc nulls last").schema
 _METADATA = Form(
     {
         "anyOf": [
@@ -122,10 +101,6 @@ _METADATA = Form(
         ]
     }
 )
-
-
-def _one_or_several(term: JsonSchema) -> Form:
-    return Form({"anyOf": [term, {"type": "array", "items": term, "uniqueItems": True}]})
 
 
 class _Declared(BaseModel):
@@ -192,13 +167,13 @@ class ColumnSpec(
     type: Annotated[SerializeAsAny[IcebergType], Form(TYPE_WORD)]
     """The column's type, in Iceberg's words."""
     #: None: the field that would get a column of this name.
-    field: Annotated[tuple[str, ...] | None, text_like("order.total")] = None
+    field: Annotated[tuple[str, ...] | None, parsed_text(text_like("order.total"), parse_path)] = None
     """Path of the field of the record that feeds the column, where it is called otherwise."""
     #: The unit of numbers in a column of time, counted from the epoch or, in one of times of day, from midnight.
     unit: Annotated[Literal["s", "ms", "us", "ns"] | None, NOT_A_KEY] = None
     coerce: bool = False
     """Whether text in the column takes numbers, booleans, objects and arrays as they are written."""
-    zone: Annotated[str | None, text_like("UTC", "Europe/Berlin")] = None
+    zone: Annotated[str | None, ZONE] = None
     """Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone are
     in: a name of the IANA database."""
     #: The value as text.
@@ -223,9 +198,9 @@ class ColumnSpec(
 class FlattenSpec(_Declared):
     """Nested records become columns, their names joined."""
 
-    separator: Annotated[str, TEXT] = "_"
+    separator: Annotated[str, SEPARATOR] = "_"
     """What joins the names."""
-    depth: Annotated[int, Form({"type": "integer", "minimum": 1, "maximum": 100})] = 100
+    depth: Annotated[int, DEPTH] = 100
     """How many levels of nested records become columns; all unless written."""
 
 
@@ -238,11 +213,11 @@ class EnvelopeSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["type"]
     """What Debezium writes for a value that it was not given: its `unavailable.value.placeholder`."""
     operation: Annotated[str, TEXT] = ""
     """The field of the row that names the operation."""
-    insert: Annotated[tuple[str, ...], _OPERATIONS] = ("c", "C", "i", "I", "insert", "INSERT")
+    insert: Annotated[tuple[str, ...], WORDS] = ("c", "C", "i", "I", "insert", "INSERT")
     """Its values for an insert; c, i and insert unless written."""
-    update: Annotated[tuple[str, ...], _OPERATIONS] = ("u", "U", "update", "UPDATE")
+    update: Annotated[tuple[str, ...], WORDS] = ("u", "U", "update", "UPDATE")
     """Its values for an update; u and update unless written."""
-    delete: Annotated[tuple[str, ...], _OPERATIONS] = ("d", "D", "delete", "DELETE")
+    delete: Annotated[tuple[str, ...], WORDS] = ("d", "D", "delete", "DELETE")
     """Its values for a delete; d and delete unless written."""
 
 
@@ -272,16 +247,17 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
     """How a table is maintained. At most one of `sort` and `zorder` is there."""
 
     is_on: Annotated[bool, NOT_A_KEY] = True
-    cores: Annotated[int, _COUNT] = 1
+    cores: Annotated[int, count(2)] = 1
     """How many maintenance tasks run at a time beside ingestion."""
     #: Minutes of the day (UTC).
     window: Annotated[
-        tuple[int, int] | None, Form({"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]})
+        tuple[int, int] | None,
+        parsed_text({"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]}, parse_window),
     ] = None
     """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
     target_file_size_bytes: Annotated[int | None, Key(SIZE, name="target_file_size")] = None
     """The size that compaction aims at; that of `commit` unless written."""
-    min_input_files: Annotated[int, _COUNT] = 50
+    min_input_files: Annotated[int, count(2)] = 50
     """How many small files of a partition are worth a compaction; for an upsert table a sixth of them when there is time
     to spare."""
     small_file_share: Annotated[float, share("10%")] = 0.1
@@ -292,12 +268,12 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
         Key(DURATION, name="snapshots.age"),
     ] = 24 * 3600.0
     """How long a snapshot is kept."""
-    snapshot_count: Annotated[int, Key(_COUNT, name="snapshots.count")] = 200
+    snapshot_count: Annotated[int, Key(count(2), name="snapshots.count")] = 200
     """How many snapshots are kept, however young they are."""
     orphan_age_s: Annotated[
         float,
         Key(section("orphans"), name="orphans", description="When files that no snapshot references are removed."),
-        Key(_ORPHAN_AGE, name="orphans.age"),
+        Key(ORPHAN_AGE, name="orphans.age"),
     ] = 72 * 3600.0
     """The age at which a file that no snapshot references is removed: 24h or more."""
     manifests: bool = True
@@ -319,7 +295,7 @@ class DeadLettersSpec(_Declared):
     """Where bad records go."""
 
     #: None: `<table>__dead_letters`.
-    table: Annotated[str | None, TEXT] = None
+    table: Annotated[str | None, parsed_text(TEXT.schema, table_name)] = None
     """The table of bad records; `<table>__dead_letters` unless written."""
     #: None: to no topic.
     topic: Annotated[str | None, TOPIC] = None
@@ -332,9 +308,9 @@ class DeadLettersSpec(_Declared):
 class LimitsSpec(_Declared):
     """Limits of columns, partitions and record sizes."""
 
-    columns: Annotated[int, _LARGE_COUNT] = 1000
+    columns: Annotated[int, count(1000)] = 1000
     """The columns, nested fields counted, that records may bring a table to; it stops rather than get more."""
-    partitions: Annotated[int, _LARGE_COUNT] = 10_000
+    partitions: Annotated[int, count(1000)] = 10_000
     """The partitions that one batch may write; the table stops rather than write more."""
     record_bytes: Annotated[int, Key(SIZE, name="record_size")] = 16 * 1024 * 1024
     """The size of a value above which its record is a bad one, unread."""
@@ -389,14 +365,14 @@ class RegistrySpec(_Declared, json_schema_extra={"required": ["url"]}):
     """The schema registry."""
 
     #: At least one, without credentials and without a slash at the end.
-    urls: Annotated[tuple[str, ...], Key(_ADDRESSES, name="url"), Field(repr=False, exclude=True)]
+    urls: Annotated[tuple[str, ...], Key(ADDRESSES, name="url"), Field(repr=False, exclude=True)]
     """The registry's address; several, as a list or comma-separated, are tried one after another."""
     auth: Annotated[AuthSpec, section("auth")] = AuthSpec()
     """How to log in: with user and password, or with a token."""
     tls: Annotated[TlsSpec, section("tls")] = TlsSpec()
     """Certificates of your own; public ones need no setting."""
     #: Empty for the default one.
-    context: Annotated[str, Form({"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"})] = ""
+    context: Annotated[str, CONTEXT] = ""
     """The context that subjects and ids belong to."""
     naming: Literal["topic", "record", "topic_record"] = "topic"
     """How producers name subjects: after the topic, after the record's type, or after both."""
@@ -411,7 +387,7 @@ class SparkSpec(_Declared):
 
     master: Annotated[SecretText, TEXT] = "local[*]"
     """Spark's master URL."""
-    conf: Annotated[SecretStrings, Form({**STRINGS.schema, "propertyNames": {"pattern": r"^spark\."}})] = {}
+    conf: Annotated[SecretStrings, SPARK_CONF] = {}
     """Spark's own properties."""
 
 
@@ -433,19 +409,19 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     key: Annotated[ValueSpec, section("key")] = ValueSpec(format="raw")
     """The records' keys."""
     #: None: the file does not say; then what the table has stays.
-    partition_by: Annotated[tuple[PartitionTerm, ...] | None, _one_or_several(_TERM)] = None
+    partition_by: Annotated[tuple[PartitionTerm, ...] | None, PARTITION_BY] = None
     """How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of one. An
     existing table keeps its partition spec unless this is written; `[]` is for none."""
     #: None: the file does not say; then what the table has stays.
-    sort_by: Annotated[tuple[SortTerm, ...] | None, _one_or_several(_SORT)] = None
+    sort_by: Annotated[tuple[SortTerm, ...] | None, SORT_BY] = None
     """How rows are sorted inside a file: terms as in `partition_by`, each with asc or desc, nulls first or last."""
     schema_evolution: Literal["evolve", "add_only", "freeze"] = "evolve"
     """What to do when records have other fields or types than the table."""
     on_bad_record: Literal["dead_letter", "stop", "skip"] = "dead_letter"
     """What to do with a record that cannot become a row."""
-    dead_letters: Annotated[DeadLettersSpec, section("dead_letters")] = DeadLettersSpec()
+    dead_letters: Annotated[DeadLettersSpec, section("dead_letters", DeadLettersSpec)] = DeadLettersSpec()
     """Where bad records go, and how many are too many."""
-    limits: Annotated[LimitsSpec, section("limits")] = LimitsSpec()
+    limits: Annotated[LimitsSpec, section("limits", LimitsSpec)] = LimitsSpec()
     """Limits of columns, partitions and record sizes."""
     on_data_loss: Literal["stop", "skip"] = "stop"
     """What to do when Kafka has deleted the record at the next offset."""
@@ -460,12 +436,13 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     numbers: Annotated[
         SerializeAsAny[IcebergType] | None,
         Key(
-            Form(
+            parsed_text(
                 {
                     "type": "string",
                     "pattern": r"^(as_seen|double|decimal\s*\(.*\))$",
                     "examples": ["double", "decimal(18,4)"],
-                }
+                },
+                parse_numbers,
             ),
             default="as_seen",
         ),
@@ -564,7 +541,9 @@ class PipelineSpec(
 ):
     """A whole pipeline file."""
 
-    pipeline: Annotated[str, Form({"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"})]
+    pipeline: Annotated[
+        str, parsed_text({"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}, pipeline_name)
+    ]
     """Identity of the pipeline's progress: unique per Kafka cluster and catalog."""
     #: Properties of every client, `isolation.level` always among them.
     kafka: Annotated[SecretStrings, section("kafka")]
@@ -584,7 +563,7 @@ class PipelineSpec(
         Form({"type": "object", "minProperties": 1, "additionalProperties": section("table").schema}),
     ] = ()
     """The tables, by name: a namespace and a table, joined by a dot."""
-    namespace: Annotated[str | None, TEXT] = None
+    namespace: Annotated[str | None, parsed_text(TEXT.schema, namespace_name)] = None
     """The namespace of the tables that `topics` get."""
     topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
     """Topics, or /regular expressions/, that get a table each: `<namespace>.<topic>`."""
@@ -615,22 +594,7 @@ OF_ONE_TABLE = ("topic", "topics", "start")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")
 """Keys of `maintenance` that a table does not have for itself."""
-PIPELINE_KEYS = keys_of(PipelineSpec)
 TABLE_KEYS = keys_of(TableSpec)
 DEFAULTS_KEYS = {name: key for name, key in TABLE_KEYS.items() if name not in OF_ONE_TABLE}
 MAINTENANCE_KEYS = keys_of(MaintenanceSpec)
 TABLE_MAINTENANCE_KEYS = {name: key for name, key in MAINTENANCE_KEYS.items() if name not in OF_ALL_TABLES}
-STRANGE_IN_TABLE: Mapping[str, str] = {
-    **dict.fromkeys(PIPELINE_KEYS, "write it at the top of the file"),
-    **dict.fromkeys(keys_of(CommitSpec), "write it under `commit`"),
-    **dict.fromkeys(keys_of(ValueSpec), "write it under `value`, or under `key`"),
-}
-"""Keys of other places that are easily written into a table, and what to do about them."""
-STRANGE_IN_DEFAULTS: Mapping[str, str] = {
-    **STRANGE_IN_TABLE,
-    **dict.fromkeys(OF_ONE_TABLE, "write it in each table: it is no default for others"),
-}
-STRANGE_AT_THE_TOP: Mapping[str, str] = dict.fromkeys(DEFAULTS_KEYS, "write it in a table, or under `defaults`")
-STRANGE_IN_MAINTENANCE: Mapping[str, str] = dict.fromkeys(
-    OF_ALL_TABLES, "write it under `maintenance` at the top of the file: all tables share it"
-)

@@ -7,8 +7,8 @@ when the table is: see `catalog.layout`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.transforms import Transform, parse_transform
 from pyiceberg.types import (
@@ -23,8 +23,9 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.spec.document import Entry, Items, Scalar
-from frazil.spec.keys import read_items, read_text
+from frazil.spec.document import Scalar
+from frazil.spec.forms import text_like
+from frazil.spec.keys import Fields, Form, JsonSchema, read_items, read_text
 from frazil.spec.problems import Problems, advice
 
 TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate", "void")
@@ -43,6 +44,15 @@ _TERM = re.compile(r"(?P<word>[A-Za-z_]\w*)\s*\((?P<inside>[^()]*)\)|(?P<column>
 _SORTED = re.compile(r"(?P<term>.*?)(\s+(?P<way>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
 _FORMS = "write a column, or year(x), month(x), day(x), hour(x), bucket(x, 16), truncate(x, 4) or void(x)"
 _CUT = re.compile(r"\w+\s*\([^()]*")
+_ALLOWED = {
+    "year": "a date or a timestamp",
+    "month": "a date or a timestamp",
+    "day": "a date or a timestamp",
+    "hour": "a timestamp",
+    "bucket": "an int, long, decimal, date, time, timestamp, string, uuid, fixed or binary",
+    "truncate": "an int, long, decimal, string or binary",
+}
+"""The types of columns that each transform is for."""
 _QUOTES = 'put a term with a comma in quotes, such as `["bucket(x, 16)"]`: in a list a comma begins the next one'
 
 
@@ -138,45 +148,34 @@ def parse_sort(text: str) -> SortTerm:
     return SortTerm(term, is_descending, nulls == "first")
 
 
-def read_partition_by(entry: Entry | None, problems: Problems) -> tuple[PartitionTerm, ...] | None:
-    """The terms of `partition_by`; none of them for an empty list. None without the key."""
-    if entry is None:
-        return None
+def _read_partition_by(fields: Fields, key: str) -> tuple[PartitionTerm, ...]:
     terms: list[PartitionTerm] = []
-    for text, line in _texts(entry, problems):
-        term = problems.attempt(line, None, parse_term, text)
+    for text, line in _texts(fields, key):
+        term = fields.problems.attempt(line, None, parse_term, text)
         if term is not None:
-            problems.attempt(line, None, _check_redundant, term, terms)
-            terms.append(PartitionTerm(term.column, term.transform, line))
+            fields.problems.attempt(line, None, _check_redundant, term, terms)
+            terms.append(replace(term, line=line))
     return tuple(terms)
 
 
-def read_sort_by(entry: Entry | None, problems: Problems) -> tuple[SortTerm, ...] | None:
-    """The terms of `sort_by`, as above."""
-    if entry is None:
-        return None
+def _read_sort_by(fields: Fields, key: str) -> tuple[SortTerm, ...]:
     sorts: list[SortTerm] = []
-    for text, line in _texts(entry, problems):
-        sort = problems.attempt(line, None, parse_sort, text)
+    for text, line in _texts(fields, key):
+        sort = fields.problems.attempt(line, None, parse_sort, text)
         if sort is None:
             continue
         if any(other.term == sort.term for other in sorts):
-            problems.add(line, f"`{sort.term.text}` is there twice in `sort_by`", "keep one of them")
-        sorts.append(SortTerm(PartitionTerm(sort.term.column, sort.term.transform, line), *_ways(sort)))
+            fields.problems.add(line, f"`{sort.term.text}` is there twice in `sort_by`", "keep one of them")
+        sorts.append(replace(sort, term=replace(sort.term, line=line)))
     return tuple(sorts)
 
 
-def _ways(sort: SortTerm) -> tuple[bool, bool]:
-    return sort.is_descending, sort.is_nulls_first
-
-
-def _texts(entry: Entry, problems: Problems) -> list[tuple[str, int]]:
+def _texts(fields: Fields, key: str) -> list[tuple[str, int]]:
     """Returns the texts and lines of the terms; one term may be written without a list."""
-    alone = isinstance(entry.value, Scalar) and entry.value.kind == "text"
-    nodes = (entry.value,) if alone else read_items(entry.value, entry.key, problems)
-    if isinstance(entry.value, Items) and not nodes:
-        return []
-    texts = [(read_text(node, entry.key, problems), node.line) for node in nodes]
+    node = fields.node(key)
+    is_alone = isinstance(node, Scalar) and node.kind == "text"
+    nodes = (node,) if is_alone else read_items(node, key, fields.problems)
+    texts = [(read_text(one, key, fields.problems), one.line) for one in nodes]
     return [(text, line) for text, line in texts if text]
 
 
@@ -195,23 +194,21 @@ def _check_redundant(term: PartitionTerm, others: Sequence[PartitionTerm]) -> No
             )
 
 
-_OF_TIMES = ("year", "month", "day", "hour")
-_ALLOWED = {
-    "year": "a date or a timestamp",
-    "month": "a date or a timestamp",
-    "day": "a date or a timestamp",
-    "hour": "a timestamp",
-    "bucket": "an int, long, decimal, date, time, timestamp, string, uuid, fixed or binary",
-    "truncate": "an int, long, decimal, string or binary",
-}
-"""The types of columns that each transform is for."""
+def _one_or_several(term: JsonSchema, read: Callable[[Fields, str], object]) -> Form:
+    return Form({"anyOf": [term, {"type": "array", "items": term, "uniqueItems": True}]}, read=read)
+
+
+PARTITION_BY = _one_or_several(
+    text_like("region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)"), _read_partition_by
+)
+SORT_BY = _one_or_several(text_like("user.id", "ts desc", "hour(ts) asc nulls last"), _read_sort_by)
 
 
 def check_type(term: PartitionTerm, kind: IcebergType) -> None:
     """Raises SpecError when Iceberg does not allow the term's transform for a column of this type."""
     if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
         remedy = "write a field inside it, such as `a.b`" if isinstance(kind, StructType) else _remedy(term)
-        if isinstance(kind, StringType | IntegerType | LongType) and term.transform in _OF_TIMES:
+        if isinstance(kind, StringType | IntegerType | LongType) and term.transform in _TIMES:
             what = f"{term.transform} is for {_ALLOWED[term.transform]}"
             remedy = f"{what}: declare it as one before the table is made, {_as_time(term, kind)}"
         raise SpecError(f"`{term.text}`: the column `{term.column}` is a {_word(kind)}", remedy=remedy)

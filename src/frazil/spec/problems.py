@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from frazil.errors import SpecError
 
@@ -78,10 +78,8 @@ class Problems:
 
     def raise_any(self) -> None:
         """Raises the problem that is first in the file, causes before all others, with all others in full."""
-        if self._found:
-            self._raise_first()
-
-    def _raise_first(self) -> NoReturn:
+        if not self._found:
+            return
         first, *rest = sorted(self._found, key=lambda problem: problem[:2])
         _, line, message, remedy = first
         if rest:

@@ -6,7 +6,8 @@ A value that a secret was put into is never shown in a message.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,14 +31,13 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
-from frazil.spec.keys import Fields, Key, keys_of, read_items, read_strings, read_text
+from frazil.spec.keys import Fields, Key, Read, keys_of, read_items, read_strings, read_text
 from frazil.spec.models import (
     ISOLATION_LEVELS,
     MAINTENANCE_KEYS,
+    OF_ALL_TABLES,
     OWNED_KAFKA_PROPERTIES,
     OWNED_REGISTRY_PROPERTIES,
-    STRANGE_IN_MAINTENANCE,
-    WINDOW_PATTERN,
     AuthSpec,
     CatalogSpec,
     CommitSpec,
@@ -52,10 +52,12 @@ from frazil.spec.secrets import Secrets
 
 _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
-_CONTEXT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
 _CURVE_COLUMN = re.compile(r"[^\s,()]+")
+_STRANGE_IN_MAINTENANCE: Mapping[str, str] = dict.fromkeys(
+    OF_ALL_TABLES, "write it under `maintenance` at the top of the file: all tables share it"
+)
 _ON_A_CURVE = (
     BooleanType, IntegerType, LongType, FloatType, DoubleType, DateType, TimestampType, TimestamptzType, StringType,
     UUIDType, FixedType, BinaryType,
@@ -67,12 +69,7 @@ def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dic
     """Kafka's client properties; the isolation level is `read_committed` by default."""
     if entry is None:
         return {}
-
-    def convert(text: str, key: str) -> str:
-        _check_kafka_property(text, key)
-        return secrets.resolve(text, key)
-
-    properties = read_strings(entry.value, "kafka", problems, convert)
+    properties = read_strings(entry.value, "kafka", problems, _check_kafka_property, secrets)
     brokers = properties.get("bootstrap.servers", "")
     if not re.fullmatch(r"\s*[^\s,]+:[0-9]+(\s*,\s*[^\s,]+:[0-9]+)*\s*", brokers):
         state = "is not a list of host:port" if brokers else "is missing"
@@ -88,14 +85,20 @@ def read_registry(entry: Entry | None, secrets: Secrets, problems: Problems) -> 
     if entry is None:
         return None
     fields = Fields(entry.value, keys_of(RegistrySpec), "registry", problems, secrets=secrets)
-    urls = _read_urls(fields.get("url"), entry, secrets, problems)
-    settings = {**fields.values(), "tls": _read_tls(fields), "context": _read_context(fields)}
-    if fields.get("tls") is not None and any(url.startswith("http:") for url in urls):
+    if fields.get("url") is None:
+        remedy = "write its address, such as `url: https://registry:8081`"
+        problems.add(entry.line, "`registry.url` is missing", remedy)
+    readers: dict[str, Read] = {
+        "url": partial(_read_urls, secrets=secrets),
+        "auth": _read_auth,
+        "tls": _read_tls,
+        "properties": lambda fields, key: fields.strings(key, _check_registry_property),
+    }
+    registry = RegistrySpec(**{"urls": (), **fields.values(readers)})
+    if fields.get("tls") is not None and any(url.startswith("http:") for url in registry.urls):
         message = "`registry.tls` is of no use: `registry.url` has an address without TLS"
         fields.refuse_key("tls", message, "begin every address with https://, or remove `tls`")
-    auth = _read_auth(fields)
-    properties = fields.strings("properties", lambda text, key: _registry_property(text, key, secrets))
-    return RegistrySpec.model_validate({**settings, "urls": urls, "auth": auth, "properties": properties})
+    return registry
 
 
 def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: Problems) -> CatalogSpec:
@@ -104,10 +107,9 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     if entry is None:
         return default
     fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems, secrets=secrets)
-    settings = fields.values()
-    uri, warehouse = settings.get("uri"), settings.get("warehouse")
-    properties = fields.strings("properties", lambda text, key: _catalog_property(text, key, secrets))
-    name = settings.get("type", default.type)
+    found = fields.values({"properties": lambda fields, key: fields.strings(key, _check_catalog_property)})
+    uri, warehouse = found.get("uri"), found.get("warehouse")
+    name = found.get("type", default.type)
     if name != default.type:
         kind = CATALOGS.get(name)
         if name == "rest":
@@ -115,23 +117,21 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
         else:
             problems.attempt(entry.line, None, kind.check, [key for key in keys_of(CatalogSpec) if fields.get(key)])
         if warehouse and kind.needs_warehouse:
-            warehouse = _absolute_path(warehouse)
-        return CatalogSpec(type=name, uri=uri or "", warehouse=warehouse, properties=properties)
+            found["warehouse"] = _absolute_path(warehouse)
+        return CatalogSpec(**{"uri": "", **found})
     _check_jdbc(fields, uri)
-    return CatalogSpec(
-        uri=_absolute_uri(uri) if uri else default.uri,
-        warehouse=_absolute_path(warehouse) if warehouse else default.warehouse,
-        properties=properties,
-    )
+    if uri:
+        found["uri"] = _absolute_uri(uri)
+    if warehouse:
+        found["warehouse"] = _absolute_path(warehouse)
+    return CatalogSpec(**{**dict(default), **found})
 
 
 def read_spark(entry: Entry | None, secrets: Secrets, problems: Problems) -> SparkSpec:
     """Spark's master and properties."""
     if entry is None:
         return SparkSpec()
-    fields = Fields(entry.value, keys_of(SparkSpec), "spark", problems, secrets=secrets)
-    conf = fields.strings("conf", lambda text, key: _spark_property(text, key, secrets))
-    return SparkSpec(**fields.values(), conf=conf)
+    return SparkSpec(**Fields(entry.value, keys_of(SparkSpec), "spark", problems, secrets=secrets).values())
 
 
 def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) -> CommitSpec:
@@ -141,9 +141,9 @@ def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) 
     fields = Fields(entry.value, keys_of(CommitSpec), "commit", problems)
     commit = inherited.model_copy(update=fields.values())
     if commit.min_file_size_bytes and commit.min_file_size_bytes > commit.target_file_size_bytes:
-        least = fields.quantity("min_file_size")
+        least = fields.get("min_file_size")
         message = "`commit.min_file_size` is larger than `commit.target_file_size`, at which files end"
-        problems.add(least.line if least else entry.line, message, "lower the one, or raise the other")
+        problems.add(least.value.line if least else entry.line, message, "lower the one, or raise the other")
     return commit
 
 
@@ -157,20 +157,17 @@ def _check_kafka_property(text: str, key: str) -> None:
         raise SpecError(f"`kafka.{key}` cannot be `{text}`", remedy=advice(text, ISOLATION_LEVELS))
 
 
-def _read_urls(entry: Entry | None, section: Entry, secrets: Secrets, problems: Problems) -> tuple[str, ...]:
-    if entry is None:
-        remedy = "write its address, such as `url: https://registry:8081`"
-        problems.add(section.line, "`registry.url` is missing", remedy)
-        return ()
-    nodes: tuple[Node, ...] = entry.value.items if isinstance(entry.value, Items) else (entry.value,)
+def _read_urls(registry: Fields, key: str, secrets: Secrets) -> tuple[str, ...]:
+    node, problems = registry.node(key), registry.problems
+    nodes: tuple[Node, ...] = node.items if isinstance(node, Items) else (node,)
     if not nodes:
-        problems.add(entry.line, "`registry.url` is an empty list", "write at least one address")
+        registry.refuse_key(key, "`registry.url` is an empty list", "write at least one address")
     urls = []
-    for node in nodes:
-        text = read_text(node, "registry.url", problems)
-        resolved = problems.attempt(node.line, None, secrets.resolve, text) if text else None
+    for one in nodes:
+        text = read_text(one, "registry.url", problems)
+        resolved = problems.attempt(one.line, None, secrets.resolve, text) if text else None
         each = resolved.split(",") if resolved else []
-        urls += [problems.attempt(node.line, "", _registry_url, url.strip()) for url in each]
+        urls += [problems.attempt(one.line, "", _registry_url, url.strip()) for url in each]
     return tuple(urls)
 
 
@@ -191,69 +188,42 @@ def _registry_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _read_auth(registry: Fields) -> AuthSpec:
-    entry, fields = registry.get("auth"), registry.section("auth", AuthSpec)
-    if entry is None or fields is None:
-        return AuthSpec()
+def _read_auth(registry: Fields, key: str) -> AuthSpec:
+    fields = registry.section(key, AuthSpec)
     auth = AuthSpec(**fields.values())
-    given = {key for key in keys_of(AuthSpec) if fields.get(key)}
+    given = set(filter(fields.get, keys_of(AuthSpec)))
     if given not in ({"username", "password"}, {"token"}):
         remedy = "write `username` and `password`, or `token`"
-        fields.problems.add(entry.line, "`registry.auth` is neither a user with a password nor a token", remedy)
+        registry.refuse_key(key, "`registry.auth` is neither a user with a password nor a token", remedy)
     elif auth.username and ":" in auth.username:
         message = "`registry.auth.username` has a colon, which a user's name cannot have in HTTP"
-        fields.problems.add(entry.line, message, "correct the name")
+        registry.refuse_key(key, message, "correct the name")
     return auth
 
 
-def _read_tls(registry: Fields) -> TlsSpec:
-    entry, fields = registry.get("tls"), registry.section("tls", TlsSpec)
-    if entry is None or fields is None:
-        return TlsSpec()
+def _read_tls(registry: Fields, key: str) -> TlsSpec:
+    fields = registry.section(key, TlsSpec)
     tls = fields.values()
-    for key in ("ca", "certificate", "key"):
-        written, text = fields.get(key), tls.get(key)
-        if written and text and "\n" in text:
-            message = f"`{fields.path(key)}` is the content of a file where its path is expected"
-            fields.problems.add(written.value.line, message, "write the path alone, without ${file:…}")
-        tls[key] = str(Path.cwd() / text) if text else None
+    for name in filter(tls.get, ("ca", "certificate", "key")):
+        if "\n" in tls[name]:
+            message = f"`{fields.path(name)}` is the content of a file where its path is expected"
+            fields.refuse_value(name, message, "write the path alone, without ${file:…}")
+        tls[name] = str(Path.cwd() / tls[name])
     if not fields.get("certificate") and (fields.get("key") or fields.get("key_password")):
         remedy = "write the file of the certificate that the key belongs to"
-        fields.problems.add(entry.line, "`registry.tls.certificate` is missing", remedy)
+        registry.refuse_key(key, "`registry.tls.certificate` is missing", remedy)
     return TlsSpec(**tls)
 
 
-def _read_context(registry: Fields) -> str:
-    entry = registry.get("context")
-    text = read_text(entry.value, "registry.context", registry.problems) if entry else None
-    if text and entry and not _CONTEXT.fullmatch(text):
-        plain = text.strip(":.")
-        remedy = (
-            f"write `{plain}`" if _CONTEXT.fullmatch(plain) else "use letters, digits, dots, underscores and hyphens"
-        )
-        registry.problems.add(entry.value.line, f"`{text}` is not the name of a context", remedy)
-    return text or ""
-
-
-def _registry_property(text: str, key: str, secrets: Secrets) -> str:
+def _check_registry_property(_: str, key: str) -> None:
     if key in OWNED_REGISTRY_PROPERTIES:
-        raise SpecError(
-            f"`registry.properties.{key}` is not for the file to set", remedy=OWNED_REGISTRY_PROPERTIES[key]
-        )
-    return secrets.resolve(text, key)
+        message = f"`registry.properties.{key}` is not for the file to set"
+        raise SpecError(message, remedy=OWNED_REGISTRY_PROPERTIES[key])
 
 
-def _catalog_property(text: str, key: str, secrets: Secrets) -> str:
+def _check_catalog_property(_: str, key: str) -> None:
     if key in _OWNED_CATALOG_PROPERTIES:
         raise SpecError(f"`{key}` is not a further property of the catalog", remedy=f"write it as `catalog.{key}`")
-    return secrets.resolve(text, key)
-
-
-def _spark_property(text: str, key: str, secrets: Secrets) -> str:
-    if not key.startswith("spark."):
-        remedy = f"write `spark.{key}`, or `spark.hadoop.{key}` for a property of Hadoop"
-        raise SpecError(f"Spark ignores `{key}`: its properties begin with `spark.`", remedy=remedy)
-    return secrets.resolve(text, key)
 
 
 def _check_rest(fields: Fields, entry: Entry, uri: str | None) -> None:
@@ -294,14 +264,11 @@ def read_maintenance(
     switch = _switch(entry, problems)
     if switch is not None:
         return inherited.model_copy(update={"is_on": switch})
-    fields = Fields(entry.value, keys, "maintenance", problems, strange=STRANGE_IN_MAINTENANCE)
+    fields = Fields(entry.value, keys, "maintenance", problems, strange=_STRANGE_IN_MAINTENANCE)
     found = {"is_on": True, **fields.values(), **_orders(fields, problems)}
     for key in ("snapshots", "orphans"):
-        inner = fields.section(key, MaintenanceSpec, key)
-        found |= inner.values() if inner else {}
-    window = fields.text("window") if "window" in keys else None
-    if window is not None:
-        found["window"] = problems.attempt(entry.line, None, _parse_window, window)
+        if fields.get(key) is not None:
+            found |= fields.section(key, MaintenanceSpec, key).values()
     return inherited.model_copy(update=found)
 
 
@@ -330,7 +297,7 @@ def _orders(fields: Fields, problems: Problems) -> dict[str, Any]:
 
 
 def check_order(
-    maintenance: MaintenanceSpec, fields: Mapping[str, IcebergType], is_complete: bool, others: Sequence[str] = ()
+    maintenance: MaintenanceSpec, fields: Mapping[str, IcebergType], is_complete: bool, others: Container[str] = ()
 ) -> Iterator[tuple[int, SpecError]]:
     """Columns that compaction is to order rows by and cannot, each with its line. fields: columns of the table; others:
     those of unknown types; is_complete: it has no more.
@@ -362,13 +329,3 @@ def _columns(entry: Entry, label: str, form: re.Pattern[str], problems: Problems
             problems.add(item.line, f"`{text}` under `{label}` is not a column", remedy)
         texts.append((text or "", item.line))
     return texts
-
-
-def _parse_window(text: str) -> tuple[int, int]:
-    """Minutes of the day (UTC) from and to."""
-    if re.fullmatch(WINDOW_PATTERN, text) is None:
-        raise SpecError(f"`{text}` is not a window", remedy="write two times of the day (UTC), such as `22:00-06:00`")
-    begin, end = (int(part[:2]) * 60 + int(part[3:]) for part in text.split("-"))
-    if begin == end:
-        raise SpecError(f"the window `{text}` is empty", remedy="write two different times, or remove it")
-    return (begin, end)

@@ -5,55 +5,61 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, cast
-
-from pyiceberg.types import IcebergType
+from dataclasses import replace
+from functools import partial
+from typing import cast
 
 from frazil.errors import SpecError
-from frazil.spec.changes import read_atomic, read_change_settings, read_changes
+from frazil.spec.changes import check_atomic, complete_changes, read_atomic, read_envelope, read_tombstones
 from frazil.spec.columns import (
     check_columns,
+    check_numbers,
+    check_shaping,
     read_columns,
-    read_infers_timestamps,
-    read_numbers,
-    read_shaping,
+    read_flatten,
     read_value,
 )
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
-from frazil.spec.keys import Fields, read_items, read_text
+from frazil.spec.forms import read_paths
+from frazil.spec.keys import Fields, Path, Read, keys_of, read_items, read_text
 from frazil.spec.models import (
     DEFAULTS_KEYS,
     METADATA_COLUMNS,
-    STRANGE_IN_DEFAULTS,
-    STRANGE_IN_TABLE,
+    OF_ONE_TABLE,
     TABLE_KEYS,
     TABLE_MAINTENANCE_KEYS,
     ColumnSpec,
     CommitSpec,
-    DeadLettersSpec,
     KeySpec,
-    LimitsSpec,
     MaintenanceSpec,
     MetadataField,
-    Start,
+    PipelineSpec,
     TableSpec,
     TopicSelector,
     ValueSpec,
 )
-from frazil.spec.partitioning import METADATA_TYPES, PartitionTerm, check_terms, read_partition_by, read_sort_by
+from frazil.spec.partitioning import METADATA_TYPES, check_terms
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
-from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
+from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
+_STRANGE_IN_TABLE: Mapping[str, str] = {
+    **dict.fromkeys(keys_of(PipelineSpec), "write it at the top of the file"),
+    **dict.fromkeys(keys_of(CommitSpec), "write it under `commit`"),
+    **dict.fromkeys(keys_of(ValueSpec), "write it under `value`, or under `key`"),
+}
+"""Keys of other places that are easily written into a table, and what to do about them."""
+_STRANGE_IN_DEFAULTS: Mapping[str, str] = {
+    **_STRANGE_IN_TABLE,
+    **dict.fromkeys(OF_ONE_TABLE, "write it in each table: it is no default for others"),
+}
 _OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes")
 """Settings of upsert tables, which a table with its own `mode: append`, such as a changelog table, does not take from
 `defaults`.
 """
-Path = tuple[str, ...]
 _FORMATS = ("write.format.default", "write.delete.format.default")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "uncompressed")
@@ -62,30 +68,18 @@ _SIZES = (
 )  # fmt: skip
 
 
-def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
-    """Raises if `name` is not at least so many parts joined by dots."""
-    if has_reference(name):
-        raise SpecError(f"the name of a {what} cannot refer to `{name}`", remedy="write the name itself")
-    parts = name.split(".")
-    if not all(re.fullmatch(r"[^\s`'\"/\\]+", part) for part in parts):
-        remedy = "join non-empty parts by dots, without spaces, quotes and slashes"
-        raise SpecError(f"`{name}` is not the name of a {what}", remedy=remedy)
-    if len(parts) < fewest_parts:
-        raise SpecError(f"the table `{name}` has no namespace", remedy=f"write `<namespace>.{name}`")
-
-
 def read_table(
     entry: Entry, inherited: CommitSpec, maintenance: MaintenanceSpec, defaults: Section | None, problems: Problems
 ) -> TableSpec:
     """The table that `entry` declares; what it leaves out of `commit` is `inherited`, of `maintenance` taken from
     `maintenance`, what it leaves out else from `defaults`.
     """
-    problems.attempt(entry.line, None, check_dotted_name, entry.key, 2, "table")
+    problems.attempt(entry.line, None, table_name, entry.key)
     node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
-        fields = Fields(node, TABLE_KEYS, "", problems, owner, STRANGE_IN_TABLE)
-        topics = _read_topics(fields, entry, problems)
-        return _read_settings(entry, fields, topics, (inherited, maintenance))
+        fields = Fields(node, TABLE_KEYS, "", problems, owner, _STRANGE_IN_TABLE)
+        _check_topics(fields, entry)
+        return _read_settings(entry, fields, (inherited, maintenance))
 
 
 def read_defaults(
@@ -94,8 +88,8 @@ def read_defaults(
     """The settings of tables that the file does not declare one by one."""
     if entry is None:
         return None
-    fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", STRANGE_IN_DEFAULTS)
-    return _read_settings(entry, fields, (), (inherited, maintenance))
+    fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", _STRANGE_IN_DEFAULTS)
+    return _read_settings(entry, fields, (inherited, maintenance))
 
 
 def _with_defaults(node: Node, defaults: Section | None) -> Node:
@@ -109,153 +103,82 @@ def _with_defaults(node: Node, defaults: Section | None) -> Node:
     return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key in missing)))
 
 
-def _read_settings(
-    entry: Entry,
-    fields: Fields,
-    topics: tuple[TopicSelector, ...],
-    inherited: tuple[CommitSpec, MaintenanceSpec],
-) -> TableSpec:
-    problems, columns = fields.problems, read_columns(fields)
-    value = read_value(fields, "value")
-    of_key = read_value(fields, "key", KeySpec)
-    asked = _read_metadata(fields.get("metadata"), problems)
-    mode = str(fields.choice("mode"))
-    wrapped = read_change_settings(fields, mode, value.format, asked)
-    changes = wrapped | read_changes(fields, mode, of_key.format, wrapped)
-    metadata = changes["metadata"]
-    _check_latest(entry, value, topics, problems)
-    unknown_fields = fields.choice("unknown_fields")
-    check_columns(fields, columns, metadata)
-    shaping = read_shaping(fields, columns, value.format)
-    if unknown_fields == "drop" and not columns and not metadata:
-        message = f"table `{entry.key}` drops every field: `unknown_fields` is drop, and no `columns` are declared"
-        problems.add(entry.line, message, "declare `columns`")
-    known = _known_columns(columns, metadata, unknown_fields)
-    settings = {
-        "name": entry.key,
-        "topics": topics,
-        "start": _read_start(fields.get("start"), topics, problems),
-        "value": value,
-        "key": of_key,
-        "columns": columns,
-        **fields.values(),
-        "unknown_fields": unknown_fields,
-        "numbers": read_numbers(fields, value.format),
-        "infers_timestamps": read_infers_timestamps(fields, value.format),
-        **shaping,
-        **changes,
-        "atomic": read_atomic(fields, topics, wrapped["envelope"]),
-        "dead_letters": _read_dead_letters(fields),
-        "limits": _read_limits(fields),
-        **_read_layout(fields, known),
-        "commit": read_commit(fields.get("commit"), inherited[0], problems),
-        "maintenance": _read_maintenance(entry, fields, inherited[1], known),
-        "properties": fields.strings("properties", _table_property),
-        "line": entry.line,
-    }
-    _check_named_columns(fields, settings, columns)
-    return TableSpec.model_validate(settings)
+def _read_settings(entry: Entry, fields: Fields, inherited: tuple[CommitSpec, MaintenanceSpec]) -> TableSpec:
+    commit, maintenance = (fields.get("commit"), inherited[0]), (fields.get("maintenance"), inherited[1])
+    declared = TableSpec(
+        **{"topics": (), **fields.values(_READERS)},
+        name=entry.key,
+        commit=read_commit(*commit, fields.problems),
+        maintenance=read_maintenance(*maintenance, fields.problems, TABLE_MAINTENANCE_KEYS),
+        line=entry.line,
+    )
+    table = complete_changes(fields, declared)
+    for check in _CHECKS:
+        check(fields, table)
+    return table
 
 
-@dataclass(frozen=True)
-class _Known:
-    """The columns of a table that the file declares or asks for."""
-
-    #: The types of the columns whose type the file fixes.
-    types: Mapping[str, IcebergType]
-    #: The columns whose type the file leaves open.
-    others: tuple[str, ...]
-    #: Whether the table can have no further columns.
-    is_complete: bool
-
-    def is_checked(self, path: str) -> bool:
-        """Whether the file fixes the type of the column at this path, or rules the column out."""
-        return path.split(".")[0] not in self.others
+def _check_sources(fields: Fields, table: TableSpec) -> None:
+    """Notes settings of topics and of values that the topics or the values make wrong, and a table without columns."""
+    is_many = len(table.topics) > 1 or any(selector.pattern is not None for selector in table.topics)
+    if is_many and table.value.source == "latest" and not table.value.subject:
+        message = f"table `{table.name}` reads several topics with `schema: latest`, and each has a subject of its own"
+        fields.problems.add(table.line, message, "write `subject: NAME`, or give each topic its table")
+    if table.topics and fields.get("start") is not None:
+        line = fields.node("start").line
+        fields.problems.attempt(line, None, check_offset_topics, table.start, table.topics)
+    if table.unknown_fields == "drop" and not table.columns and not table.metadata:
+        message = f"table `{table.name}` drops every field: `unknown_fields` is drop, and no `columns` are declared"
+        fields.problems.add(table.line, message, "declare `columns`")
 
 
-def _known_columns(
-    columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str], unknown_fields: object
-) -> _Known:
-    types = {column.name: column.type for column in columns}
-    types |= {column: METADATA_TYPES[field] for field, column in metadata.items() if field in METADATA_TYPES}
-    others = tuple(column for field, column in metadata.items() if field not in METADATA_TYPES)
-    return _Known(types, (*others, RESCUED_COLUMN), unknown_fields != "add" and bool(columns))
+def _check_layout(fields: Fields, table: TableSpec) -> None:
+    """Checks `partition_by`, `sort_by` and the order of `maintenance`, though it is inherited, against the columns whose
+    types the file declares.
+    """
+    types = {column.name: column.type for column in table.columns}
+    types |= {column: METADATA_TYPES[field] for field, column in table.metadata.items() if field in METADATA_TYPES}
+    #: Columns whose types the file leaves open.
+    others = {RESCUED_COLUMN, *(column for field, column in table.metadata.items() if field not in METADATA_TYPES)}
+    is_complete = table.unknown_fields != "add" and bool(table.columns)
+    terms = [*(table.partition_by or ()), *(sort.term for sort in table.sort_by or ())]
+    checked = [term for term in terms if term.column.split(".")[0] not in others]
+    check_terms(checked, types, is_complete, fields.problems)
+    for line, error in check_order(table.maintenance, types, is_complete, others):
+        fields.problems.add(line, f"table `{table.name}`: {error.message}", error.remedy)
 
 
-def _read_layout(fields: Fields, known: _Known) -> dict[str, Any]:
-    """`partition_by` and `sort_by`, checked against the columns whose types the file declares."""
-    partition_by = read_partition_by(fields.get("partition_by"), fields.problems)
-    sort_by = read_sort_by(fields.get("sort_by"), fields.problems)
-    terms = [*(partition_by or ()), *(sort.term for sort in sort_by or ())]
-    terms = [term for term in terms if known.is_checked(term.column)]
-    check_terms(terms, known.types, known.is_complete, fields.problems)
-    return {"partition_by": partition_by, "sort_by": sort_by}
-
-
-def _read_maintenance(table: Entry, fields: Fields, inherited: MaintenanceSpec, known: _Known) -> MaintenanceSpec:
-    """`maintenance`, its order of rows checked likewise, though it is inherited."""
-    maintenance = read_maintenance(fields.get("maintenance"), inherited, fields.problems, TABLE_MAINTENANCE_KEYS)
-    for line, error in check_order(maintenance, known.types, known.is_complete, known.others):
-        fields.problems.add(line, f"table `{table.key}`: {error.message}", error.remedy)
-    return maintenance
-
-
-def _read_limits(table: Fields) -> LimitsSpec:
-    fields = table.section("limits", LimitsSpec)
-    return LimitsSpec(**fields.values()) if fields else LimitsSpec()
-
-
-def _read_dead_letters(table: Fields) -> DeadLettersSpec:
-    fields = table.section("dead_letters", DeadLettersSpec)
-    if fields is None:
-        return DeadLettersSpec()
-    found = DeadLettersSpec(**fields.values())
-    name, topic = fields.get("table"), fields.get("topic")
-    if name is not None and found.table is not None:
-        fields.problems.attempt(name.value.line, None, check_dotted_name, found.table, 2, "table")
-    if topic is not None and found.topic is not None:
-        fields.problems.attempt(topic.value.line, None, parse_topic, found.topic)
-    return found
-
-
-def _check_latest(table: Entry, value: ValueSpec, topics: tuple[TopicSelector, ...], problems: Problems) -> None:
-    is_many = len(topics) > 1 or any(selector.pattern is not None for selector in topics)
-    if is_many and value.source == "latest" and not value.subject:
-        message = f"table `{table.key}` reads several topics with `schema: latest`, and each has a subject of its own"
-        problems.add(table.line, message, "write `subject: NAME`, or give each topic its table")
-
-
-def _read_topics(fields: Fields, table: Entry, problems: Problems) -> tuple[TopicSelector, ...]:
+def _check_topics(fields: Fields, table: Entry) -> None:
     one, many = fields.get("topic"), fields.get("topics")
     if one and many:
         line = max(one.line, many.line)
-        problems.add(line, f"table `{table.key}` has both `topic` and `topics`", "keep one of them")
-    if many:
-        return read_selectors(many.value, problems)
-    if one and isinstance(one.value, Items):
-        problems.add(one.value.line, "`topic` takes one name", "write `topics` for several")
-    elif one:
-        text = read_text(one.value, "topic", problems)
-        selector = problems.attempt(one.value.line, None, parse_topic, text) if text else None
-        return (selector,) if selector else ()
-    elif isinstance(table.value, Section):
-        problems.add(table.line, f"table `{table.key}` names no topic", "write `topic: NAME`, or `topics: [a, b]`")
-    return ()
+        fields.problems.add(line, f"table `{table.key}` has both `topic` and `topics`", "keep one of them")
+    if not one and not many and isinstance(table.value, Section):
+        remedy = "write `topic: NAME`, or `topics: [a, b]`"
+        fields.problems.add(table.line, f"table `{table.key}` names no topic", remedy)
 
 
-def _read_start(entry: Entry | None, topics: tuple[TopicSelector, ...], problems: Problems) -> Start:
-    if entry is None:
-        return Start()
-    start = problems.attempt(entry.value.line, Start(), parse_start, entry.value)
-    if topics:
-        problems.attempt(entry.value.line, None, check_offset_topics, start, topics)
-    return start
+def _read_topic(fields: Fields, key: str) -> tuple[TopicSelector, ...] | None:
+    if isinstance(fields.node(key), Items):
+        fields.refuse_value(key, "`topic` takes one name", "write `topics` for several")
+        return None
+    selector = fields.parsed(key, parse_topic)
+    return (selector,) if selector else None
 
 
-def _read_metadata(entry: Entry | None, problems: Problems) -> dict[MetadataField, str]:
+def _read_key_columns(fields: Fields, key: str) -> tuple[str, ...]:
+    return tuple(".".join(path) for path in read_paths(fields, key))
+
+
+def _read_infer(fields: Fields, key: str) -> object:
+    return fields.section(key, TableSpec, key).values().get("infers_timestamps")
+
+
+def _read_metadata(fields: Fields, key: str) -> dict[MetadataField, str]:
     """A list of fields, each in its usual column, or a mapping of fields to columns."""
     columns: dict[MetadataField, str] = {}
-    for name, line, column in _asked_metadata(entry, problems):
+    problems = fields.problems
+    for name, line, column in _asked_metadata(fields.node(key), problems):
         field = cast(MetadataField, name)
         if name not in METADATA_COLUMNS:
             problems.add(line, f"`metadata` has no `{name}`", advice(name, METADATA_COLUMNS))
@@ -271,61 +194,57 @@ def _read_metadata(entry: Entry | None, problems: Problems) -> dict[MetadataFiel
     return columns
 
 
-def _asked_metadata(entry: Entry | None, problems: Problems) -> list[tuple[str, int, str | None]]:
+def _asked_metadata(node: Node, problems: Problems) -> list[tuple[str, int, str | None]]:
     """Every field as it is written, its line, and its column (None for what is no field or no name)."""
-    if entry is None:
-        return []
-    if isinstance(entry.value, Section):
-        written = entry.value.entries
-        return [(one.key, one.line, read_text(one.value, f"metadata.{one.key}", problems)) for one in written]
-    items = read_items(entry.value, "metadata", problems)
+    if isinstance(node, Section):
+        return [(one.key, one.line, read_text(one.value, f"metadata.{one.key}", problems)) for one in node.entries]
+    items = read_items(node, "metadata", problems)
     texts = [(item.line, read_text(item, "metadata", problems)) for item in items]
     return [(text, line, METADATA_COLUMNS.get(cast(MetadataField, text))) for line, text in texts if text]
 
 
-def _table_property(text: str, key: str) -> str:
+def _check_table_property(text: str, key: str) -> None:
     if key == "format-version":
         raise SpecError("`format-version` is not for `properties`", remedy="write `format_version: 3`")
     if key.startswith("frazil."):
         raise SpecError(f"`{key}` is one of Frazil's own names", remedy="use another name")
-    check_property(text, key)
+    _check_value(text, key)
     if secrets_of(key, text):
         message = f"`properties.{key}` holds a secret, and table properties are for everyone to read"
         raise SpecError(message, remedy="remove it, or put it under `catalog.properties`")
     if has_reference(text):
         message = f"`properties.{key}` refers to a secret, and table properties are for everyone to read"
         raise SpecError(message, remedy="write the value, or put it under `catalog.properties`")
-    return text
 
 
-def _check_named_columns(fields: Fields, settings: Mapping[str, Any], columns: Sequence[ColumnSpec]) -> None:
-    """Notes columns of record metadata that `metadata` does not ask for, and keys and orders of fields that are left out.
-    settings: of the table, by name.
-    """
-    declared = {column.name: column for column in columns}
-    metadata = set(settings["metadata"].values())
-    for key, line, name, text in _named(fields, settings):
+def _check_named_columns(fields: Fields, table: TableSpec) -> None:
+    """Notes columns of record metadata that `metadata` does not ask for, and keys and orders of fields that are left out."""
+    declared = {column.name: column for column in table.columns}
+    metadata = set(table.metadata.values())
+    # Where names of columns are made from fields, the field of a column is not known yet.
+    is_plain = table.flatten is None and table.column_case == "keep"
+    for key, line, name, text in _named(fields, table):
         first = name.split(".")[0]
         field = next((field for field, usual in METADATA_COLUMNS.items() if usual == first), None)
         if field is not None and first not in declared and first not in metadata:
             message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not ask for it"
             fields.problems.add(line, message, f"write `metadata: [{field}]`")
         elif key in ("key_columns", "order_by") and first not in metadata:
-            if first not in declared and columns and settings["unknown_fields"] != "add":
+            if first not in declared and table.columns and table.unknown_fields != "add":
                 message = f"`{key}` has `{name}`, which `columns` does not declare and `unknown_fields` keeps away"
                 fields.problems.add(line, message, "declare it under `columns`")
             path = _field_of(name, declared)
-            if path is not None and not _makes_names(settings):
-                taken = () if first in declared else settings["include"]
-                _check_taken(key, line, path, taken, settings["exclude"], fields.problems)
+            if path is not None and is_plain:
+                taken = () if first in declared else table.include
+                _check_taken(key, line, path, taken, table.exclude, fields.problems)
 
 
-def _named(fields: Fields, settings: Mapping[str, Any]) -> Iterator[tuple[str, int, str, str]]:
+def _named(fields: Fields, table: TableSpec) -> Iterator[tuple[str, int, str, str]]:
     """Each setting that names a column, its line, the column, and how it is written."""
-    terms: list[tuple[str, PartitionTerm]] = [("partition_by", term) for term in settings["partition_by"] or ()]
-    terms += [("sort_by", sort.term) for sort in settings["sort_by"] or ()]
+    terms = [("partition_by", term) for term in table.partition_by or ()]
+    terms += [("sort_by", sort.term) for sort in table.sort_by or ()]
     yield from ((key, term.line, term.column, term.text) for key, term in terms)
-    for key, names in (("key_columns", settings["key_columns"]), ("order_by", (settings["order_by"],))):
+    for key, names in (("key_columns", table.key_columns), ("order_by", (table.order_by,))):
         entry = fields.get(key)
         yield from ((key, entry.line, name, name) for name in names if entry is not None and name)
 
@@ -339,11 +258,6 @@ def _field_of(name: str, declared: Mapping[str, ColumnSpec]) -> Path | None:
     return None if column.is_own else (*(column.field or (first,)), *rest)
 
 
-def _makes_names(settings: Mapping[str, Any]) -> bool:
-    """Whether the names of columns are made from fields, so that the field of a column is not known yet."""
-    return settings["flatten"] is not None or settings["column_case"] != "keep"
-
-
 def _check_taken(
     key: str, line: int, path: Path, include: Sequence[Path], exclude: Sequence[Path], problems: Problems
 ) -> None:
@@ -355,7 +269,7 @@ def _check_taken(
         problems.add(line, f"`include` does not take `{name}`, which `{key}` asks for", "add it to `include`")
 
 
-def check_property(text: str, key: str) -> None:
+def _check_value(text: str, key: str) -> None:
     """Raises a SpecError for a value that no file could be written with."""
     if key in _FORMATS and text.lower() != "parquet":
         raise SpecError(f"`properties.{key}` is `{text}`, and Frazil writes Parquet", remedy="remove it")
@@ -373,3 +287,24 @@ def check_property(text: str, key: str) -> None:
 
 def _is_whole(text: str) -> bool:
     return text.isdecimal() and text.isascii()
+
+
+_READERS: Mapping[str, Read] = {
+    "topic": _read_topic,
+    "value": read_value,
+    "key": partial(read_value, model=KeySpec),
+    "columns": read_columns,
+    "metadata": _read_metadata,
+    "infer": _read_infer,
+    "flatten": read_flatten,
+    "envelope": read_envelope,
+    "key_columns": _read_key_columns,
+    "tombstones": read_tombstones,
+    "atomic": read_atomic,
+    "properties": lambda fields, key: fields.strings(key, _check_table_property),
+}
+"""Readers of keys that are more than their forms."""
+_CHECKS = (
+    _check_sources, check_numbers, check_columns, check_shaping, check_atomic, _check_layout, _check_named_columns,
+)  # fmt: skip
+"""The rules between the settings of a table."""

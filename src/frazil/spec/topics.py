@@ -1,4 +1,4 @@
-"""Which topics a table or a pipeline reads, and where it begins."""
+"""Names of pipelines, tables and topics; which topics a table or a pipeline reads, and where it begins."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict
 
 from frazil.errors import SpecError
 from frazil.spec.document import Items, Node, Scalar, Section
-from frazil.spec.keys import TEXT, Form, JsonSchema, describe, read_items, read_text, whole_number
-from frazil.spec.problems import Problems, advice
+from frazil.spec.forms import parsed_text, read_different
+from frazil.spec.keys import Fields, Form, JsonSchema, describe, read_items, whole_number
+from frazil.spec.problems import advice
+from frazil.spec.secrets import has_reference
 
 _START_REMEDY = "write earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or {partition: offset}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -21,9 +23,7 @@ _LAST_PLAUSIBLE_MS = 10**14
 _MAX_PARTITION = 2**31 - 1
 _MAX_OFFSET = 2**63 - 1
 
-TOPIC = Form({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, read=TEXT.read)
 _SELECTOR: JsonSchema = {"type": "string", "pattern": "^([A-Za-z0-9._-]{1,249}|/.+/)$"}
-SELECTORS = Form({"anyOf": [_SELECTOR, {"type": "array", "items": _SELECTOR, "minItems": 1, "uniqueItems": True}]})
 _OFFSETS: JsonSchema = {
     "type": "object",
     "minProperties": 1,
@@ -40,7 +40,8 @@ START = Form(
             {**_OFFSETS, "description": "Partition to first offset, of a table with one topic."},
             {**_OFFSETS_OF_TOPICS, "description": "Topic to partition to first offset."},
         ]
-    }
+    },
+    read=lambda fields, key: fields.problems.attempt(fields.node(key).line, None, parse_start, fields.node(key)),
 )
 
 
@@ -64,6 +65,11 @@ class TopicSelector(BaseModel):
             return topic == self.literal
         return not topic.startswith("__") and re.search(self.pattern, topic) is not None
 
+    @property
+    def text(self) -> str:
+        """As a pipeline file writes it."""
+        return self.literal or f"/{self.pattern}/"
+
 
 class Start(BaseModel):
     """Where a table without progress begins to read."""
@@ -76,6 +82,35 @@ class Start(BaseModel):
     #: Of the kind `offsets`: topic to partition to the offset that is read first. The topic is None where the file does not
     #: name it, because the table has only one.
     offsets: Mapping[str | None, Mapping[int, int]] = {}
+
+
+def pipeline_name(text: str) -> str:
+    """The name of a pipeline."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text, re.ASCII):
+        remedy = "begin with a letter or digit and use letters, digits, dots, underscores and hyphens, at most 100"
+        raise SpecError(f"`{text}` is not a name for a pipeline", remedy=remedy)
+    if "replaying" in text.split(".")[1:]:
+        # Its properties would be those of retries of the pipeline whose name is before it.
+        message = f"`{text}` is not a name for a pipeline: `replaying` behind a dot is one of Frazil's own names"
+        raise SpecError(message, remedy=f"write `{text.replace('.replaying', '-replaying')}`")
+    return text
+
+
+def namespace_name(text: str, what: str = "namespace") -> str:
+    """The name of a namespace: parts joined by dots."""
+    if has_reference(text):
+        raise SpecError(f"the name of a {what} cannot refer to `{text}`", remedy="write the name itself")
+    if not all(re.fullmatch(r"[^\s`'\"/\\]+", part) for part in text.split(".")):
+        remedy = "join non-empty parts by dots, without spaces, quotes and slashes"
+        raise SpecError(f"`{text}` is not the name of a {what}", remedy=remedy)
+    return text
+
+
+def table_name(text: str) -> str:
+    """The name of a table: at least a namespace and a table, joined by dots."""
+    if "." not in namespace_name(text, "table"):
+        raise SpecError(f"the table `{text}` has no namespace", remedy=f"write `<namespace>.{text}`")
+    return text
 
 
 def parse_topic(text: str) -> TopicSelector:
@@ -101,20 +136,20 @@ def parse_selector(text: str) -> TopicSelector:
     return TopicSelector(pattern=text[1:-1])
 
 
-def read_selectors(node: Node, problems: Problems) -> tuple[TopicSelector, ...]:
+def _read_selectors(fields: Fields, key: str) -> tuple[TopicSelector, ...]:
     """The value of `topics`: one selector, or a list of different ones."""
-    items = read_items(node, "topics", problems) if not isinstance(node, Scalar) else (node,)
-    selectors: list[TopicSelector] = []
+    node, problems = fields.node(key), fields.problems
+    items = (node,) if isinstance(node, Scalar) else read_items(node, "topics", problems)
     if isinstance(node, Items) and not items:
         problems.add(node.line, "`topics` is an empty list", "write at least one topic, such as `[a]`")
-    for item in items:
-        text = read_text(item, "topics", problems)
-        selector = problems.attempt(item.line, None, parse_selector, text) if text else None
-        if selector in selectors:
-            problems.add(item.line, f"`{text}` is there twice in `topics`", "keep one of them")
-        elif selector:
-            selectors.append(selector)
-    return tuple(selectors)
+    return read_different(items, "topics", problems, parse_selector, lambda selector: selector.text)
+
+
+TOPIC = parsed_text({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, lambda text: parse_topic(text).literal)
+SELECTORS = Form(
+    {"anyOf": [_SELECTOR, {"type": "array", "items": _SELECTOR, "minItems": 1, "uniqueItems": True}]},
+    read=_read_selectors,
+)
 
 
 def parse_start(node: Node) -> Start:
@@ -140,10 +175,8 @@ def check_offset_topics(start: Start, selectors: Iterable[TopicSelector]) -> Non
         raise SpecError(message, remedy="write {topic: {partition: offset}}")
     for topic in start.offsets:
         if topic is not None and not any(selector.matches(topic) for selector in chosen):
-            known = [selector.literal or f"/{selector.pattern}/" for selector in chosen]
-            raise SpecError(
-                f"`start` gives offsets of `{topic}`, which the table does not read", remedy=advice(topic, known)
-            )
+            remedy = advice(topic, [selector.text for selector in chosen])
+            raise SpecError(f"`start` gives offsets of `{topic}`, which the table does not read", remedy=remedy)
 
 
 def _epoch_ms(scalar: Scalar) -> int:

@@ -6,6 +6,7 @@ is created.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 
@@ -110,6 +111,18 @@ def parse_type(text: str) -> IcebergType:
     return result
 
 
+def parse_numbers(text: str) -> IcebergType | None:
+    """The type of all numbers that `text` names; None for `as_seen`, where each field gets the one that it needs."""
+    if text.strip() == "as_seen":
+        return None
+    word = text.split("(")[0].strip()
+    kind = parse_type(text) if word in ("double", "decimal") else None
+    if not isinstance(kind, DoubleType | DecimalType):
+        remedy = "write as_seen, double, or a decimal such as decimal(18,4)"
+        raise SpecError(f"`numbers` cannot be `{text}`", remedy=remedy)
+    return kind
+
+
 class _Parser:
     """Recursive descent over the words of one type."""
 
@@ -117,7 +130,7 @@ class _Parser:
         self._text = text
         self._words = _PART.findall(text)
         self._next = 0
-        self._next_id = FIRST_PLACEHOLDER_ID
+        self._ids = itertools.count(FIRST_PLACEHOLDER_ID)
 
     def read_type(self, depth: int) -> IcebergType:
         if depth > LIMIT_DEPTH:
@@ -125,17 +138,12 @@ class _Parser:
         word = self._take()
         if word in _WORDS:
             return _WORDS[word]()
-        if word == "decimal":
-            return self._read_decimal()
-        if word == "fixed":
-            return self._read_fixed()
-        if word == "list":
-            return self._read_list(depth)
-        if word == "map":
-            return self._read_map(depth)
-        if word == "struct":
-            return self._read_struct(depth)
-        raise self._unknown(word)
+        if word in ("decimal", "fixed"):
+            return self._read_decimal() if word == "decimal" else self._read_fixed()
+        nested = {"list": self._read_list, "map": self._read_map, "struct": self._read_struct}.get(word)
+        if nested is None:
+            raise self._unknown(word)
+        return nested(depth + 1)
 
     def expect_end(self) -> None:
         if self._next < len(self._words):
@@ -164,20 +172,20 @@ class _Parser:
 
     def _read_list(self, depth: int) -> IcebergType:
         self._expect("<")
-        element_id = self._new_id()
-        element = self.read_type(depth + 1)
+        element_id = next(self._ids)
+        element = self.read_type(depth)
         self._expect(">")
         return ListType(element_id=element_id, element_type=element, element_required=False)
 
     def _read_map(self, depth: int) -> IcebergType:
         self._expect("<")
-        key_id, value_id = self._new_id(), self._new_id()
-        key = self.read_type(depth + 1)
+        key_id, value_id = next(self._ids), next(self._ids)
+        key = self.read_type(depth)
         if key != StringType():
             message = f"a map's keys cannot be `{key}`: JSON has only string keys"
             raise SpecError(message, remedy="write `map<string,V>`, or a list of structs")
         self._expect(",")
-        value = self.read_type(depth + 1)
+        value = self.read_type(depth)
         self._expect(">")
         return MapType(key_id=key_id, key_type=key, value_id=value_id, value_type=value, value_required=False)
 
@@ -189,18 +197,14 @@ class _Parser:
             if name in fields:
                 raise SpecError(f"the struct has two fields `{name}`", remedy="keep one of them")
             self._expect(":")
-            field_id = self._new_id()
-            field_type = self.read_type(depth + 1)
+            field_id = next(self._ids)
+            field_type = self.read_type(depth)
             fields[name] = NestedField(field_id=field_id, name=name, field_type=field_type, required=False)
             word = self._take()
             if word == ">":
                 return StructType(*fields.values())
             if word != ",":
                 raise self._malformed()
-
-    def _new_id(self) -> int:
-        self._next_id += 1
-        return self._next_id - 1
 
     def _take(self) -> str:
         if self._next >= len(self._words):

@@ -24,6 +24,7 @@ BYTES_OF = {
 }
 _QUANTITY = r"([0-9]+(?:\.[0-9]+)?) ?"
 DURATION_PATTERN = f"^{_QUANTITY}({'|'.join(SECONDS_OF)})$"
+WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
 SIZE_PATTERN = f"^{_QUANTITY}({'|'.join(BYTES_OF)})$"
 
 
@@ -61,6 +62,16 @@ def parse_share(text: str) -> float:
     if match is None or float(match[1]) > 100:
         raise SpecError(f"`{text}` is not a share", remedy="write a percentage up to 100%, such as `20%`")
     return float(match[1]) / 100
+
+
+def parse_window(text: str) -> tuple[int, int]:
+    """Minutes of the day (UTC) from and to of a window such as `22:00-06:00`."""
+    if re.fullmatch(WINDOW_PATTERN, text) is None:
+        raise SpecError(f"`{text}` is not a window", remedy="write two times of the day (UTC), such as `22:00-06:00`")
+    begin, end = (int(part[:2]) * 60 + int(part[3:]) for part in text.split("-"))
+    if begin == end:
+        raise SpecError(f"the window `{text}` is empty", remedy="write two different times, or remove it")
+    return begin, end
 
 
 def duration_text(seconds: float) -> str:

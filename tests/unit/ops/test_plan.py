@@ -9,10 +9,11 @@ import pytest
 from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from frazil.catalog.port import TableState
+from frazil.decode.lossless import format_type
 from frazil.errors import SpecError
 from frazil.ingest.schemas import Schemas
 from frazil.kafka.port import ReadRecord
-from frazil.ops.plan import PlannedTable, describe_type, plan_tables
+from frazil.ops.plan import PlannedTable, plan_tables
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit, OffsetRange, Progress
 from tests.unit.ops.conftest import Scenario
@@ -357,7 +358,7 @@ def test_a_table_that_would_stop_says_why(scenario: Scenario) -> None:
 def test_types_are_written_as_a_pipeline_file_writes_them() -> None:
     struct = StructType(NestedField(1, "a", DecimalType(9, 2)), NestedField(2, "b", ListType(3, StringType(), False)))
     kind = MapType(1, StringType(), 2, struct, False)
-    assert describe_type(kind) == "map<string, struct<a: decimal(9, 2), b: list<string>>>"
+    assert format_type(kind) == "map<string, struct<a: decimal(9, 2), b: list<string>>>"
 
 
 def test_a_flattened_table_is_planned_with_the_columns_it_would_get(scenario: Scenario) -> None:

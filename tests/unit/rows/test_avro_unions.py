@@ -12,8 +12,8 @@ from pyiceberg.types import IcebergType, ListType, LongType
 
 from docs.scan import ROOT
 from frazil.decode.columns import Decoded
+from frazil.decode.lossless import format_type
 from frazil.decode.settings import WriterSchema
-from frazil.ops.plan import describe_type
 from frazil.schema.evolve import extend_schema, new_schema
 from frazil.schema.selection import Selection
 from frazil.spec import ColumnSpec
@@ -229,7 +229,7 @@ def test_what_follows_when_a_union_changes(column: str, written: str) -> None:
     values, kind = [value for value, _ in pairs], _spelt_out(json.loads(written))
     before = new_schema([("v", parse_type(column))])
     changed = extend_schema(before, _read(kind, column, *values)[0].requested_fields)
-    assert describe_type(changed.find_type("v")) == describe_type(parse_type(after or column))
+    assert format_type(changed.find_type("v")) == format_type(parse_type(after or column))
     decoded, found = _read(kind, after or column, *values)
     assert (decoded.requested_fields, decoded.refused.tolist()) == ({}, [expected is _BAD for _, expected in pairs])
     assert [_told(held) for held in found] == [expected for _, expected in pairs if expected is not _BAD]

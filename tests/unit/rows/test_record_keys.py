@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyiceberg.types import StringType
 
+from frazil.decode.lossless import format_type
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job, source_columns
-from frazil.ops.plan import describe_type
 from frazil.report import TaskReport
 from frazil.schema.evolve import NameConflict, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import KEY_ROOT, Shaping, extend_shaped
@@ -40,7 +40,7 @@ def grown(target: TableTarget, report: TaskReport) -> dict[str, str]:
     """The table's columns when it has what the report wants."""
     requested_fields = merge_requested_fields(load_requested_fields(text) for text in report.schema.requested_fields)
     schema = extend_shaped(target.schema, SHAPING, (), requested_fields)
-    return {field.name: describe_type(field.field_type) for field in schema.fields}
+    return {field.name: format_type(field.field_type) for field in schema.fields}
 
 
 def test_only_a_table_with_keys_asks_for_them(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
+from frazil.decode.lossless import format_type
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job
-from frazil.ops.plan import describe_type
 from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields, load_requested_fields, merge_requested_fields, new_schema
@@ -151,7 +151,7 @@ def test_only_what_is_included_is_wanted_and_a_mixed_field_beside_it_is_no_fault
     assert report.bad_records.first == ()
     (found,) = (load_requested_fields(text) for text in report.schema.requested_fields)
     schema = extend_shaped(Schema(), shaping, (), found)
-    assert {field.name: describe_type(field.field_type) for field in schema.fields} == {
+    assert {field.name: format_type(field.field_type) for field in schema.fields} == {
         "id": "long", "user": "struct<name: string>", "tags": "list<string>", "items": "list<struct<n: long>>"
     }  # fmt: skip
     full = target_of(tmp_path, {}, shaping=shaping, schema_json=schema.model_dump_json())

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from frazil.decode.lossless import format_type
 from frazil.ingest import plan
-from frazil.ops.plan import describe_type
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.inference import agree_on_times
 from frazil.spec.types import parse_type
@@ -68,4 +68,4 @@ def test_other_text_behind_the_first_batch_counts_wherever_that_ends(
 def test_pieces_of_records_that_differ_make_text() -> None:
     kinds = ("struct<t: timestamptz, l: list<date>, m: map<string, timestamp>>", "struct<t: string, l: list<date>>")
     united = merge_requested_fields(agree_on_times([{(): {"o": parse_type(kind)}} for kind in kinds]))
-    assert describe_type(united[()]["o"]) == "struct<t: string, l: list<date>, m: map<string, timestamp>>"
+    assert format_type(united[()]["o"]) == "struct<t: string, l: list<date>, m: map<string, timestamp>>"

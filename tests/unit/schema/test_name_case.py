@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import Layout
+from frazil.decode.lossless import format_type
 from frazil.ingest.state import RunState
-from frazil.ops.plan import describe_type
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.schema.names import Spellings, fold_case
-from frazil.spec.columns import parse_path
+from frazil.spec.forms import parse_path
 from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
@@ -29,7 +29,7 @@ def columns_of(scene: Scene | Scenario, table: str = "n.a") -> dict[str, str]:
     """The columns of a table with their types."""
     state = scene.catalog.load(table)
     assert state is not None
-    return {field.name: describe_type(field.field_type) for field in state.schema.fields}
+    return {field.name: format_type(field.field_type) for field in state.schema.fields}
 
 
 def dead_letters_of(scene: Scene | Scenario, table: str = "n.a") -> list[tuple[int, str, str, str]]:

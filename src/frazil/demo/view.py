@@ -1,4 +1,4 @@
-"""The content of the live view at one moment, from the state file, the tables and the producers."""
+"""The live view at one moment, from the state file, the tables and the producers: its content, and how it is drawn."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from frazil.demo.producers import KINDS, Kind
 from frazil.demo.session import Session
 from frazil.ops.reports import NOTHING, ago, count, duration, size
 
+DONE = "done"
+PICTURE_WIDTH = 88
+_FONT_FACES = re.compile(r"@font-face\s*{.*?}\s*", re.DOTALL)
 _RATE_OVER_S = 6.0
 _KEPT_EVENTS = 8
 
@@ -48,17 +51,12 @@ class Frame:
 
     #: What the demo is doing.
     phase: str
-    #: The time since its start.
     elapsed_s: float
-    #: The current time.
     now_ms: int
-    #: The address of the broker.
     servers: str
-    #: The demo's folder.
     directory: str
     #: How Frazil is called from that folder.
     command: str
-    #: The tables.
     rows: tuple[Row, ...]
     #: Events of the demo, with the seconds since its start.
     happened: tuple[tuple[float, str], ...]
@@ -152,11 +150,6 @@ def command_from(directory: Path) -> str:
 
 def _size(state: Mapping[str, Any], name: str) -> int:
     return int((state.get("size") or {}).get(name, 0))
-
-
-DONE = "done"
-PICTURE_WIDTH = 88
-_FONT_FACES = re.compile(r"@font-face\s*{.*?}\s*", re.DOTALL)
 
 
 def draw(frame: Frame) -> RenderableType:

@@ -1,0 +1,254 @@
+"""How the values of keys are written and read: text, quantities, counts, lists of paths, and what only one key takes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar
+from zoneinfo import available_timezones
+
+from annotated_types import MinLen
+from pydantic import TypeAdapter, ValidationError
+
+from frazil.errors import SpecError
+from frazil.spec.document import Items, Node, Scalar
+from frazil.spec.keys import Fields, Form, JsonSchema, Path, Word, read_items, read_text, whole_number
+from frazil.spec.problems import Problems, advice
+from frazil.spec.units import (
+    DURATION_PATTERN,
+    SIZE_PATTERN,
+    duration_text,
+    parse_duration,
+    parse_share,
+    parse_size,
+    share_text,
+    size_text,
+)
+
+_Item = TypeVar("_Item")
+_NAMES: TypeAdapter[Path] = TypeAdapter(Annotated[Path, MinLen(1)])
+
+
+def _as_written(value: Any) -> Word:
+    """The value itself."""
+    word: Word = value
+    return word
+
+
+_SHARE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*%$"
+TEXT = Form({"type": "string", "minLength": 1}, _as_written, lambda fields, key: fields.text(key))
+STRINGS = Form({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+
+
+def quantity(schema: JsonSchema, write: Callable[[Any], Word], parse: Callable[[str], float]) -> Form:
+    """A number with its unit."""
+
+    def read(fields: Fields, key: str) -> Any:
+        """A bare number passes, for the unit's own message."""
+        node = fields.node(key)
+        if isinstance(node, Scalar) and node.kind in ("text", "integer", "number"):
+            return fields.problems.attempt(node.line, None, parse, node.text)
+        return read_text(node, fields.path(key), fields.problems)
+
+    return Form(schema, write, read)
+
+
+def parsed_text(schema: JsonSchema, parse: Callable[[str], Any]) -> Form:
+    """Text that `parse` turns into the value, or raises a SpecError."""
+    return Form(schema, _as_written, lambda fields, key: fields.parsed(key, parse))
+
+
+DURATION = quantity(
+    {"type": "string", "pattern": DURATION_PATTERN, "examples": ["500ms", "2s", "5m", "1h"]},
+    duration_text,
+    parse_duration,
+)
+SIZE = quantity(
+    {"type": "string", "pattern": SIZE_PATTERN, "examples": ["64MiB", "128MiB", "1GiB"]}, size_text, parse_size
+)
+
+
+def read_different(
+    items: Iterable[Node],
+    label: str,
+    problems: Problems,
+    parse: Callable[[str], _Item],
+    spell: Callable[[_Item], str],
+) -> tuple[_Item, ...]:
+    """What `parse` makes of the texts of a list; two that mean the same are refused as `spell` writes them."""
+    found: list[_Item] = []
+    for item in items:
+        text = read_text(item, label, problems)
+        parsed = problems.attempt(item.line, None, parse, text) if text else None
+        if parsed in found:
+            problems.add(item.line, f"`{spell(parsed)}` is there twice in `{label}`", "keep one of them")
+        elif parsed:
+            found.append(parsed)
+    return tuple(found)
+
+
+def parse_path(text: str) -> Path:
+    """The path that `text` spells; `a.b` and `a.b.*` are the same. A name with a dot is written in a list of JSON:
+    `["a.b", "c"]`.
+    """
+    if text.startswith("["):
+        return _parse_names(text)
+    parts = text.split(".")
+    if len(parts) > 1 and parts[-1] == "*":
+        parts = parts[:-1]
+    if not all(parts) or any("*" in part for part in parts):
+        remedy = "join names of fields by dots, such as `user.name`; `user` and `user.*` stand for everything in it"
+        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
+    return tuple(parts)
+
+
+def _parse_names(text: str) -> Path:
+    try:
+        return _NAMES.validate_json(text)
+    except ValidationError:
+        remedy = """write names in quotes, such as '["user", "first.name"]'"""
+        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy) from None
+
+
+def read_paths(fields: Fields, key: str) -> tuple[Path, ...]:
+    """The paths of fields under `key`; none if it is absent."""
+    entry = fields.get(key)
+    if entry is None:
+        return ()
+    items = read_items(entry.value, key, fields.problems)
+    if isinstance(entry.value, Items) and not items:
+        remedy = "write paths of fields, such as `[id, user.name]`, or remove it"
+        fields.refuse_key(key, f"`{key}` is empty", remedy)
+    return read_different(items, key, fields.problems, parse_path, ".".join)
+
+
+PATHS = Form(
+    {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "examples": ["id", "user.name", "order.*"]},
+        "minItems": 1,
+        "uniqueItems": True,
+    },
+    read=read_paths,
+)
+TYPE_WORD: JsonSchema = {
+    "type": "string",
+    "minLength": 1,
+    "examples": ["long", "timestamptz(ms)", "decimal(18,2)", "list<string>", "map<string,double>", "struct<a: int>"],
+}
+
+
+def text_like(*examples: str) -> JsonSchema:
+    """Text of which these are examples."""
+    return {**TEXT.schema, "examples": list(examples)}
+
+
+def share(*examples: str) -> Form:
+    """A percentage of which these are examples."""
+    schema = {"type": "string", "pattern": _SHARE_PATTERN, "examples": list(examples)}
+    return quantity(schema, share_text, parse_share)
+
+
+def count(example: int) -> Form:
+    """A whole number from 1 on."""
+
+    def read(fields: Fields, key: str) -> int | None:
+        number = whole_number(fields.node(key))
+        if not number:
+            fields.refuse_value(key, f"`{fields.path(key)}` is no count", f"write a whole number, such as {example}")
+        return number or None
+
+    return Form({"type": "integer", "minimum": 1}, _as_written, read)
+
+
+def with_switch(form: Form) -> Form:
+    """true or false, or the form."""
+    return Form({"anyOf": [{"type": "boolean"}, form.schema]})
+
+
+def read_words(fields: Fields, key: str) -> tuple[str, ...]:
+    """One word or a list of them; numbers as they are written."""
+    node, label = fields.node(key), fields.path(key)
+    nodes = node.items if isinstance(node, Items) else (node,)
+    if not nodes:
+        fields.refuse_key(key, f"`{label}` is empty", "write the values of the field, or remove it")
+    words = (
+        one.text if isinstance(one, Scalar) and one.kind == "integer" else read_text(one, label, fields.problems)
+        for one in nodes
+    )
+    return tuple(word for word in words if word is not None)
+
+
+_MAX_DEPTH = 100
+_CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
+ADDRESSES = Form({"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]})
+_WORD: JsonSchema = {"anyOf": [TEXT.schema, {"type": "integer"}]}
+WORDS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]}, read=read_words)
+YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
+"""For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
+
+
+def _parse_orphan_age(text: str) -> float:
+    """The age in seconds. A file that no snapshot names may belong to an uncommitted batch, also of another process."""
+    age_s, youngest = parse_duration(text), os.environ.get(YOUNGEST_ORPHAN_VARIABLE, "24h")
+    if age_s < parse_duration(youngest):
+        raise SpecError(
+            f"`{text}` is too short for `maintenance.orphans.age`: files that are about to be committed would be removed",
+            remedy=f"write {youngest} or more",
+        )
+    return age_s
+
+
+ORPHAN_AGE = quantity(DURATION.schema, duration_text, _parse_orphan_age)
+
+
+def _read_depth(fields: Fields, key: str) -> int | None:
+    depth = whole_number(fields.node(key)) or 0
+    if 1 <= depth <= _MAX_DEPTH:
+        return depth
+    message = f"`{fields.path(key)}` is not a number from 1 to {_MAX_DEPTH}"
+    fields.refuse_value(key, message, "write how many levels become columns; without it all do")
+    return None
+
+
+def _parse_separator(text: str) -> str:
+    if "." in text:
+        message = "`flatten.separator` has a dot, and a dot in a column's name looks like a nested field"
+        raise SpecError(message, remedy="write another one, such as `_` or `__`")
+    return text
+
+
+def _read_zone(fields: Fields, key: str) -> str | None:
+    text = fields.text(key)
+    if text is None or text in available_timezones():
+        return text
+    remedy = advice(text, sorted(available_timezones()), ["UTC", "Europe/Berlin", "America/New_York"])
+    fields.refuse_value(key, f"`{fields.path(key)}: {text}` is no zone of the IANA database", remedy)
+    return None
+
+
+def _parse_context(text: str) -> str:
+    if not re.fullmatch(_CONTEXT, text, re.ASCII):
+        plain = text.strip(":.")
+        is_name = re.fullmatch(_CONTEXT, plain, re.ASCII)
+        remedy = f"write `{plain}`" if is_name else "use letters, digits, dots, underscores and hyphens"
+        raise SpecError(f"`{text}` is not the name of a context", remedy=remedy)
+    return text
+
+
+def _check_spark_property(_: str, key: str) -> None:
+    if not key.startswith("spark."):
+        remedy = f"write `spark.{key}`, or `spark.hadoop.{key}` for a property of Hadoop"
+        raise SpecError(f"Spark ignores `{key}`: its properties begin with `spark.`", remedy=remedy)
+
+
+SEPARATOR = parsed_text(TEXT.schema, _parse_separator)
+CONTEXT = parsed_text({"type": "string", "pattern": f"^{_CONTEXT}$"}, _parse_context)
+SPARK_CONF = Form(
+    {**STRINGS.schema, "propertyNames": {"pattern": r"^spark\."}},
+    read=lambda fields, key: fields.strings(key, _check_spark_property),
+)
+DEPTH = Form({"type": "integer", "minimum": 1, "maximum": _MAX_DEPTH}, read=_read_depth)
+ZONE = Form(text_like("UTC", "Europe/Berlin"), read=_read_zone)
