@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.columns import Decoded, Mismatch, first_mismatches
 from frazil.decode.settings import Envelope
 from frazil.write.target import TableTarget
 
@@ -111,7 +111,7 @@ class BadRecords:
 
     def first(self) -> list[Mismatch]:
         """Returns the mismatches to keep, in the order of the records."""
-        return sorted(self.mismatches, key=lambda mismatch: mismatch.row)[: self._limit]
+        return first_mismatches(self.mismatches, self._limit)
 
 
 @dataclass(frozen=True)

@@ -54,13 +54,11 @@ from frazil.cdc.envelope import (
     ROW,
     TOMBSTONE,
     UNKNOWN_OPERATION,
-    Facts,
     change_times,
     needed_facts,
     opened_fields,
     own_values,
 )
-from frazil.cdc.json.envelopes import merge_widest
 from frazil.cdc.mongodb.document_ids import fill_from_keys
 from frazil.cdc.primary_keys import (
     check_primary_keys,
@@ -75,6 +73,7 @@ from frazil.decode.settings import Envelope, Reading
 from frazil.rows.decoder import decode_messages, decode_values, has_value
 from frazil.rows.project import bindings_of, shape_columns
 from frazil.schema.arrow import arrow_type
+from frazil.schema.evolve import RequestedFields, merge_requested_fields
 from frazil.schema.names import tops_of, under
 from frazil.schema.projection import Shaping, unfold
 from frazil.schema.selection import Path, Selection
@@ -117,7 +116,7 @@ def _facts(target: TableTarget, has_key_updates_by_header: bool) -> tuple[str, .
 
 
 def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, records: Records, limit: int) -> Changes:
-    envelope, own = target.envelope, frozenset(name for name, _ in target.metadata)
+    envelope = target.envelope
     assert envelope is not None
     if target.shaping is not None and target.layout.unbound:
         seen = unfold(opened.decoded.requested_fields, target.shaping.depth)
@@ -129,8 +128,9 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
     check_old_keys(check, opened, target, records)
     plan = _plan(envelope, opened, check.refused)
-    changes = _shape(ChangeContext(target, envelope, opened, row, records, check), plan)
-    changes.own = own_values(Facts(target, opened, records, own), changes)
+    context = ChangeContext(target, envelope, opened, row, records, check)
+    changes = _shape(context, plan)
+    changes.own = own_values(context, changes)
     changes.key_columns = keys
     if envelope.needs_headers and has_key_updates(records):
         changes.key_update_parts = key_update_parts_of(records, opened)
@@ -185,7 +185,11 @@ def _open(
     if envelope.kind == "debezium":
         record_kind[(record_kind <= ROW) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
     return Opened(
-        replace(decoded, requested_fields=merge_widest(_in_rows(decoded.requested_fields)), made_optional=set()),
+        replace(
+            decoded,
+            requested_fields=_in_rows(decoded.requested_fields),
+            made_optional=set(),
+        ),
         record_kind,
         _codes(envelope, columns["op"]),
         columns["op"],
@@ -274,11 +278,13 @@ def _selection(
     return Selection((*include, *((name,) for name in others)), exclude)
 
 
-def _in_rows(requested_fields: Mapping[Path, Mapping[str, IcebergType]]) -> list[dict[Path, Mapping[str, IcebergType]]]:
+def _in_rows(requested_fields: RequestedFields) -> dict[Path, dict[str, IcebergType]]:
     """Returns the fields requested by images, by their paths in the row."""
-    after = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("after",)}
-    before = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("before",)}
-    return [after, before]
+    images = (
+        {path[1:]: members for path, members in requested_fields.items() if path[:1] == (image,)}
+        for image in _IMAGES_OF
+    )
+    return merge_requested_fields(images, keeps_first=True)
 
 
 def _codes(envelope: Envelope, op: pa.Array) -> NDArray[np.int64]:
@@ -405,7 +411,9 @@ def _without_columns(context: ChangeContext, shaped: Decoded) -> Decoded:
         columns=[],
         refused=check.refused,
         mismatches=check.first(),
-        requested_fields=merge_widest([of_records.requested_fields, shaped.requested_fields]),
+        requested_fields=merge_requested_fields(
+            [of_records.requested_fields, shaped.requested_fields], keeps_first=True
+        ),
         made_optional=of_records.made_optional | shaped.made_optional,
         missing=of_records.missing | shaped.missing | check.missing,
         refusals=of_records.refusals | shaped.refusals,

@@ -74,11 +74,10 @@ def _decode_values(
         decoded, unread = _decode(reading, fields, kept, limit) if wide else decoded, unread + wide
     if not unread:
         return decoded
-    refused, rows = decoded.refused.copy(), {mismatch.row for mismatch in unread}
-    refused[sorted(rows)] = True
+    rows = {mismatch.row for mismatch in unread}
     others = [mismatch for mismatch in decoded.mismatches if mismatch.row not in rows]
-    in_order = sorted([*unread, *others], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(decoded, refused=refused, mismatches=in_order)
+    is_unread = np.isin(np.arange(decoded.refused.size), list(rows))
+    return replace(decoded, mismatches=others).refusing(is_unread, unread, limit)
 
 
 def decode_messages(

@@ -138,8 +138,7 @@ def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decod
         Mismatch(row, column, "out_of_range", reason.format(micros[row].as_py() // 1000))
         for row in np.flatnonzero(outside & ~decoded.refused)[:limit].tolist()
     ]
-    both = sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(decoded, refused=decoded.refused | outside, mismatches=both)
+    return decoded.refusing(outside, mismatches, limit)
 
 
 def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:

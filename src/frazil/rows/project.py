@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.cast import Conversion, Place, require, require_inside
-from frazil.decode.columns import Decoded
+from frazil.decode.columns import Decoded, first_mismatches
 from frazil.decode.json.records import list_paths
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import refusal
@@ -75,23 +75,7 @@ def decode_some(
         return decode_values(reading, fields, records, limit)
     rows = np.flatnonzero(there)
     found = decode_values(reading, fields, pick(records, rows), limit)
-    return spread_decoded(found, rows, there.size)
-
-
-def spread_decoded(found: Decoded, rows: NDArray[np.int64], size: int) -> Decoded:
-    """Returns the result for the records `rows` as a result for all `size` records, with nulls for the others."""
-    places = np.full(size, -1, np.int64)
-    places[rows] = np.arange(rows.size)
-    at = pa.array(places, mask=places < 0)
-    refused = np.zeros(size, np.bool_)
-    refused[rows] = found.refused
-    return replace(
-        found,
-        columns=[column.take(at) for column in found.columns],
-        refused=refused,
-        mismatches=[replace(mismatch, row=int(rows[mismatch.row])) for mismatch in found.mismatches],
-        rescued=found.rescued.take(at) if found.rescued is not None else None,
-    )
+    return found.spread(rows, there.size)
 
 
 def _key_paths(target: TableTarget) -> tuple[Path, ...]:
@@ -132,9 +116,7 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
         decoded,
         columns=columns,
         refused=conversion.refused,
-        mismatches=sorted(
-            [*decoded.mismatches, *conversion.mismatches, *key.mismatches], key=lambda mismatch: mismatch.row
-        )[:limit],
+        mismatches=first_mismatches([*decoded.mismatches, *conversion.mismatches, *key.mismatches], limit),
         requested_fields=merge_requested_fields([decoded.requested_fields, key.requested_fields]),
         missing=missing,
         refusals=decoded.refusals | key.refusals,

@@ -68,17 +68,7 @@ def _decode_present(
         return Decoded(nulls, np.asarray(raw.is_valid()), mismatches)
     rows = pa.array(there)
     taken = {label: None if array is None else array.take(rows) for label, array in records.items()}
-    found = _decode(reading, name, kind, taken, limit, what)
-    places = np.full(len(raw), -1, np.int64)
-    places[there] = np.arange(there.size)
-    refused = np.zeros(len(raw), np.bool_)
-    refused[there] = found.refused
-    return replace(
-        found,
-        columns=[column.take(pa.array(places, mask=places < 0)) for column in found.columns],
-        refused=refused,
-        mismatches=[replace(mismatch, row=int(there[mismatch.row])) for mismatch in found.mismatches],
-    )
+    return _decode(reading, name, kind, taken, limit, what).spread(there, len(raw))
 
 
 def _at_root(path: Path, members: Mapping[str, IcebergType]) -> dict[str, IcebergType]:

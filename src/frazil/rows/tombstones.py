@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.rows.decoder import has_value
-from frazil.rows.project import decode_rows, spread_decoded
+from frazil.rows.project import decode_rows
 from frazil.schema.arrow import pick
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
@@ -61,7 +61,7 @@ def read_others(
     rows = np.flatnonzero(~tombstones)
     changes = read(target, pick(records, rows), limit)
     # Changes have columns and rescued values of their own, a row for each change.
-    decoded = spread_decoded(replace(changes.decoded, columns=[], rescued=None), rows, tombstones.size)
+    decoded = replace(changes.decoded, columns=[], rescued=None).spread(rows, tombstones.size)
     count = int(np.count_nonzero(tombstones))
     ignored_records = dict(changes.ignored_records)
     if target.tombstones == "dead_letter":
@@ -83,8 +83,7 @@ def read_others(
 def _refuse(decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
     others = [mismatch for mismatch in decoded.mismatches if not tombstones[mismatch.row]]
     mine = [Mismatch(row, "", "tombstone", _REASON) for row in np.flatnonzero(tombstones)[:limit].tolist()]
-    in_order = sorted([*others, *mine], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(decoded, refused=decoded.refused | tombstones, mismatches=in_order)
+    return replace(decoded, mismatches=others).refusing(tombstones, mine, limit)
 
 
 def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
@@ -96,10 +95,5 @@ def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: in
     for field, column in zip(target.fields, decoded.columns, strict=True):
         if field.required:
             require(conversion, column, place, (field.name,))
-    mismatches = sorted([*decoded.mismatches, *conversion.mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(
-        decoded,
-        refused=conversion.refused,
-        mismatches=mismatches,
-        made_optional=decoded.made_optional | conversion.made_optional,
-    )
+    decoded = decoded.refusing(conversion.refused, conversion.mismatches, limit)
+    return replace(decoded, made_optional=decoded.made_optional | conversion.made_optional)

@@ -121,6 +121,15 @@ def is_every(rows: Rows, count: int) -> bool:
     return rows.size == count and bool((rows == np.arange(count)).all())
 
 
+def spread_places(rows: Rows, count: int) -> pa.Array:
+    """Returns the places to `take` from values of the rows with these numbers, for values of all `count` rows: null
+    where a row is none of them.
+    """
+    places = np.full(count, -1, np.int64)
+    places[rows] = np.arange(rows.size)
+    return pa.array(places, mask=places < 0)
+
+
 def pick(columns: Mapping[str, pa.Array], rows: Rows) -> dict[str, pa.Array]:
     """Returns the rows with these numbers from columns of one length, by name."""
     if all(is_every(rows, count) for count in {len(column) for column in columns.values()}):

@@ -30,16 +30,17 @@ from frazil.cdc.envelope import (
     TOMBSTONE,
     TRANSACTION,
 )
-from frazil.cdc.json.envelopes import merge_groups
-from frazil.cdc.json.members import EnvelopeBatch, json_options, read_number, read_string, where
+from frazil.cdc.json.members import EnvelopeBatch, json_options, masked, pick_slices, read_number, read_string
 from frazil.cdc.positions import IN_MESSAGES
-from frazil.decode.columns import Decoded, Fault, Mismatch
+from frazil.decode.columns import Decoded, Fault, Mismatch, in_order
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
-from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
+from frazil.decode.json.grammar import ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, members_under
+from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
+from frazil.schema.arrow import spread_places
 from frazil.upsert.changes import Changes
 
 Owner = NDArray[np.int32]
@@ -134,9 +135,7 @@ class _Messages:
         """Returns the number of elements of the list under a name in the messages that `mask` marks, and all these
         elements.
         """
-        slices = self.members[name]
-        kind = np.where(mask & (slices.kind == ARRAY), slices.kind, ABSENT).astype(np.uint8)
-        offsets, elements = elements_of(self.batch.texts, replace(slices, kind=kind, sweep=None))
+        offsets, elements = elements_of(self.batch.texts, masked(self.members[name], mask).only(ARRAY))
         return np.diff(offsets).astype(np.int64), elements
 
 
@@ -190,11 +189,21 @@ def _open(
     inner = _inner(messages, rows)
     columns = {name: array.take(pa.array(rows.owner)) for name, array in facts.items()}
     columns |= {"record_kind": pa.array(rows.record_kind), "op": messages.op.take(pa.array(rows.owner))}
-    for places, types in groups:
-        read_group(inner, rows, places, types, columns)
+    read = [read_group(inner, rows, places, types, columns) for places, types in groups]
     if not _is_spelt(inner.texts, error):
         return None
-    return MessageRows(merge_groups(inner, rows.owner.size, limit), rows.owner)
+    return MessageRows(_with_texts(in_order(read, fields, rows.owner.size, limit), inner.texts), rows.owner)
+
+
+def _with_texts(decoded: Decoded, texts: Texts) -> Decoded:
+    """Returns the result with the mismatches and rescued values of reading the texts."""
+    count, rescued = decoded.refused.size, decoded.rescued
+    if texts.rescued:
+        of_columns = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
+        rescued = join_members([members_of(texts.rescued, count), *of_columns], count)
+    of_texts = Decoded([], texts.refused, texts.mismatches)
+    both = of_texts.refusing(decoded.refused, decoded.mismatches, texts.limit)
+    return replace(decoded, refused=both.refused, mismatches=both.mismatches, rescued=rescued)
 
 
 def _is_spelt(texts: Texts, error: NDArray[np.uint8]) -> bool:
@@ -246,7 +255,7 @@ def _rows(messages: _Messages) -> ImageRows:
 
 def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slices:
     """Returns the elements of these messages' lists, each at its row; absent for the other rows."""
-    kept, there = where(elements, has_rows[elements.owner]), has_rows[owner]
+    kept, there = pick_slices(elements, has_rows[elements.owner]), has_rows[owner]
     start, end = np.zeros((2, owner.size), np.int32)
     kind = np.zeros(owner.size, np.uint8)
     start[there], end[there], kind[there] = kept.start, kept.end, kept.kind
@@ -276,18 +285,14 @@ def _facts(messages: _Messages) -> dict[str, pa.Array]:
     found = {}
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
         if fact in requested:
-            found[fact] = _moments(messages.batch, _only(messages.members[name], is_change), name)
+            found[fact] = _moments(messages.batch, masked(messages.members[name], is_change), name)
     for fact, name in IN_MESSAGES.items():
         if fact in requested:
-            texts = _only(messages.members[name], is_change).only(STRING, ESCAPED)
+            texts = masked(messages.members[name], is_change).only(STRING, ESCAPED)
             found[fact] = read_string(messages.batch, texts, name)
     if "primary_key" in requested:
-        found["primary_key"] = _primary_keys(messages.batch.texts, _only(messages.members["pkNames"], is_change))
+        found["primary_key"] = _primary_keys(messages.batch.texts, masked(messages.members["pkNames"], is_change))
     return found
-
-
-def _only(slices: Slices, mask: Bools) -> Slices:
-    return replace(slices, kind=np.where(mask, slices.kind, ABSENT).astype(np.uint8), sweep=None)
 
 
 def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
@@ -299,11 +304,10 @@ def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
 def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:
     """Returns a JSON list of the primary-key columns for each message; null where it names none."""
     rows = np.flatnonzero(slices.kind == ARRAY)
-    codes, firsts = group_equal(texts.base, where(slices, slices.kind == ARRAY))
+    codes, firsts = group_equal(texts.base, pick_slices(slices, slices.kind == ARRAY))
     formatted = [_names(texts.text(slices, int(rows[first]))) for first in firsts]
-    places = np.full(len(slices), -1, np.int64)
-    places[rows] = codes
-    return pa.array(formatted, pa.string()).take(pa.array(places, mask=places < 0))
+    names = pa.array(formatted, pa.string()).take(pa.array(codes))
+    return names.take(spread_places(rows, len(slices)))
 
 
 def _names(text: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
 from frazil.cdc.canal.mysql import UNKNOWN, SourceType, parse_type, read_texts, reading_type
-from frazil.cdc.json.members import EnvelopeBatch, Group, either, where
+from frazil.cdc.json.members import EnvelopeBatch, either, masked, pick_slices
 from frazil.decode.cast import Conversion, convert_columns
-from frazil.decode.columns import Columns, Fault, bitmap
+from frazil.decode.columns import Columns, Fault, Group, bitmap
 from frazil.decode.json import values as json_values
 from frazil.decode.json.columns import text_column
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
@@ -71,7 +71,7 @@ def group_rows(
     object_types = has_rows & (types.kind == OBJECT)
     code = np.full(has_rows.size, -1, np.int64)
     code[has_rows & (types.kind <= NULL)] = 0
-    distinct, firsts = group_equal(texts.base, where(types, object_types))
+    distinct, firsts = group_equal(texts.base, pick_slices(types, object_types))
     code[object_types] = distinct + 1
     known: list[Types | None] = [{}, *(_parse(texts.text(types, int(np.flatnonzero(object_types)[n]))) for n in firsts)]
     for number, found in enumerate(known):
@@ -95,8 +95,8 @@ def _parse(text: str) -> Types | None:
 
 def read_group(
     batch: EnvelopeBatch, rows: ImageRows, places: Places, types: Types, others: Mapping[str, pa.Array]
-) -> None:
-    """Adds the columns of these rows, whose types are known. others: columns of all rows other than images."""
+) -> Group:
+    """Returns the columns of these rows, whose types are known. others: columns of all rows other than images."""
     texts, at = batch.texts, pa.array(places)
     conversion = Conversion(batch.reading, "", places.size, texts.limit)
     requested = {one.name: one.field_type for one in batch.fields}
@@ -109,36 +109,25 @@ def read_group(
             found.append(_marks(image, rows.is_update[places], requested["unavailable"]))
     fields = [NestedField(0, name, kind, required=False) for kind, name, _ in found]
     columns = Columns([array for _, _, array in found], np.zeros(places.size, np.uint8), ())
-    decoded = convert_columns(conversion, StructType(*fields), columns, batch.fields)
-    texts.refused[places] |= decoded.refused
-    texts.mismatches += [replace(one, row=int(places[one.row])) for one in decoded.mismatches]
-    batch.groups.append(Group(places.astype(np.int32), decoded))
+    return Group(places, convert_columns(conversion, StructType(*fields), columns, batch.fields))
 
 
 def _images(texts: Texts, rows: ImageRows, places: Places, types: Types) -> tuple[_Image, _Image]:
     """Returns the rows after and before their changes. A column that an update did not change is the same before and
     after it.
     """
-    after, old = _at(rows.after, places), _at(rows.before, places)
+    after, old = pick_slices(rows.after, places), pick_slices(rows.before, places)
     is_delete, has_old = rows.is_delete[places], old.kind == OBJECT
     members = _members(texts, after, list(types))
     changed = _members(texts, old, list(members))
-    nothing = _only(after, np.zeros(places.size, np.bool_))
+    nothing = masked(after, np.zeros(places.size, np.bool_))
     before = {}
     for name, column in changed.items():
-        same = _only(members.get(name, nothing), is_delete | has_old)
+        same = masked(members.get(name, nothing), is_delete | has_old)
         before[name] = either(column.kind != ABSENT, column, same)
     there = after.kind == OBJECT
-    kept = {name: _only(column, ~is_delete) for name, column in members.items()}
+    kept = {name: masked(column, ~is_delete) for name, column in members.items()}
     return _Image("after", there & ~is_delete, kept), _Image("before", there & (is_delete | has_old), before)
-
-
-def _at(slices: Slices, places: Places) -> Slices:
-    return Slices(slices.start[places], slices.end[places], slices.kind[places], slices.owner[places])
-
-
-def _only(slices: Slices, mask: Bools) -> Slices:
-    return Slices(slices.start, slices.end, np.where(mask, slices.kind, ABSENT).astype(np.uint8), slices.owner)
 
 
 def _members(texts: Texts, objects: Slices, known: list[str]) -> dict[str, Slices]:

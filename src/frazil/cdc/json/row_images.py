@@ -21,8 +21,8 @@ from frazil.cdc.json.members import (
     either,
     json_options,
     members_of,
+    pick_slices,
     read_string,
-    where,
 )
 from frazil.cdc.placeholders import json_forms, remove_unsent
 from frazil.decode.json import scan
@@ -49,7 +49,7 @@ def read_image(
     image = _read_struct(batch.texts, slices, kind, findings, name)
     if not is_text.any():
         return image
-    texts = where(slices, is_text)
+    texts = pick_slices(slices, is_text)
     raw = read_value(batch.texts, texts, StringType(), Findings(), (name,)).cast(pa.binary())
     return replace_rows(image, is_text, read_documents(batch, raw, texts.owner, kind, findings, name))
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.json.members import either
+from frazil.cdc.json.members import either, masked
 from frazil.cdc.maxwell_keys import PRIMARY
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Mismatch
@@ -32,6 +32,7 @@ from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
 from frazil.schema.names import column_names, column_path
 from frazil.schema.projection import is_one_column
+from frazil.types import add_counts
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.write.target import ChangeReading, TableTarget
@@ -150,20 +151,16 @@ def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], chang
     reasons = [_difference(target, names) for names in found.names]
     # The last entry is that of the code -1.
     differs = np.array([bool(reason) for reason in reasons] + [False])[found.codes]
-    refused = changes.decoded.refused
-    rows = np.flatnonzero(((differs & is_named) | (found.lacks & is_change)) & ~refused)
-    if not (rows.size or found.missing):
+    is_bad = ((differs & is_named) | (found.lacks & is_change)) & ~changes.decoded.refused
+    if not (is_bad.any() or found.missing):
         return changes
-    refused = refused.copy()
-    refused[rows] = True
-    mismatches = list(changes.decoded.mismatches)
-    for row in rows[:limit].tolist():
+    mismatches = []
+    for row in np.flatnonzero(is_bad)[:limit].tolist():
         kind, reason = ("no_key", _NO_KEY) if found.lacks[row] else ("key_mismatch", reasons[found.codes[row]])
         mismatches.append(Mismatch(row, "", kind, reason))
-    in_order = sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit]
-    missing = changes.decoded.missing | found.missing
-    decoded = replace(changes.decoded, refused=refused, mismatches=in_order, missing=missing)
-    return _without_tombstones(replace(changes, decoded=decoded), refused)
+    decoded = changes.decoded.refusing(is_bad, mismatches, limit)
+    decoded = replace(decoded, missing=decoded.missing | found.missing)
+    return _without_tombstones(replace(changes, decoded=decoded), decoded.refused)
 
 
 def first_alike(target: TableTarget, records: Mapping[str, pa.Array], has_key: Bools) -> Bools:
@@ -206,8 +203,7 @@ def _without_tombstones(changes: Changes, refused: Bools) -> Changes:
     if changes.tombstones is None or not (changes.tombstones & refused).any():
         return changes
     count = int(np.count_nonzero(changes.tombstones & refused))
-    left = {word: n - (count if word == "tombstone" else 0) for word, n in changes.ignored_records.items()}
-    ignored_records = {word: n for word, n in left.items() if n}
+    ignored_records = add_counts(changes.ignored_records, {"tombstone": -count})
     return replace(changes, tombstones=changes.tombstones & ~refused, ignored_records=ignored_records)
 
 
@@ -220,9 +216,6 @@ def find_key_fields(target: TableTarget, records: Mapping[str, pa.Array]) -> Key
     if changes.key.format in ("avro", "json_schema", "protobuf"):
         return _of_schemas(changes.key, records)
     return KeyFields(np.full(len(records["key"]), -1), np.asarray(records["key"].is_null()))
-
-
-# ---- keys that name a schema
 
 
 def _of_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> KeyFields:
@@ -279,13 +272,10 @@ def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int,
         return ()
 
 
-# ---- keys in JSON
-
-
 def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, has_canonical_keys: bool = False) -> KeyFields:
     texts, roots, error = texts_of(keys, JsonOptions("drop"), has_canonical_keys), text_slices(keys), unreadable(keys)
     scan.scan_any(texts.base, roots.start, roots.end, roots.kind, error, texts.stack)
-    roots = replace(roots, kind=np.where(error == scan.OK, roots.kind, ABSENT).astype(np.uint8))
+    roots = masked(roots, error == scan.OK)
     bits = np.zeros(len(keys), np.int64)
     names: list[str] = []
     inner = _unwrapped(texts, keys, roots, error)

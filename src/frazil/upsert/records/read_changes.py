@@ -24,7 +24,7 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.kafka.port import Partition
 from frazil.report import KeyUpdatePart
 from frazil.rows.decoder import has_value
-from frazil.rows.project import decode_rows, shape_rows, spread_decoded
+from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.tombstones import find_tombstones, read_others
 from frazil.schema.arrow import pick
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
@@ -87,13 +87,8 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
     has_key[changes.records[changes.ops != TRUNCATE]] = True
     keys = read_keys(target, records, first_alike(target, records, has_key), limit)
     found = keys.decoded
-    mismatches = sorted([*changes.decoded.mismatches, *found.mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    decoded = replace(
-        changes.decoded,
-        refused=changes.decoded.refused | found.refused,
-        mismatches=mismatches,
-        missing=changes.decoded.missing | found.missing,
-    )
+    decoded = changes.decoded.refusing(found.refused, found.mismatches, limit)
+    decoded = replace(decoded, missing=decoded.missing | found.missing)
     fields = dict.fromkeys(_as_in_row(target, changes.decoded.requested_fields, path) for path in keys.fields)
     return replace(changes, decoded=decoded, key_columns=name_columns(target, tuple(fields)))
 
@@ -127,7 +122,7 @@ def _refuse_other_keys(
     target: TableTarget, decoded: Decoded, keys: Keys, there: NDArray[np.bool_], limit: int
 ) -> Decoded:
     """Refuses records whose value contradicts their key: one of the two is wrong."""
-    refused, mismatches = decoded.refused.copy(), list(decoded.mismatches)
+    refused, mismatches = decoded.refused, []
     by_name = {field_.name: column for field_, column in zip(target.fields, decoded.columns, strict=True)}
     for path, key in keys.columns.items():
         if path[0] in by_name:
@@ -138,8 +133,8 @@ def _refuse_other_keys(
             mismatches += [
                 Mismatch(row, name, "key_mismatch", reason) for row in np.flatnonzero(differs)[:limit].tolist()
             ]
-            refused |= differs
-    return replace(decoded, refused=refused, mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit])
+            refused = refused | differs
+    return decoded.refusing(refused, mismatches, limit)
 
 
 def _differ(own: pa.Array, key: pa.Array) -> NDArray[np.bool_]:
@@ -169,16 +164,13 @@ def _rows_there(target: TableTarget, records: Mapping[str, pa.Array], there: NDA
     if there.all():
         return decode_rows(target, records, limit)
     rows = np.flatnonzero(there)
-    found = decode_rows(target, pick(records, rows), limit)
-    return spread_decoded(found, rows, there.size)
+    return decode_rows(target, pick(records, rows), limit).spread(rows, there.size)
 
 
 def _with_mismatches(decoded: Decoded, keys: Keys, key_format: str, limit: int) -> Decoded:
     found = keys.decoded
     return replace(
-        decoded,
-        refused=decoded.refused | found.refused,
-        mismatches=sorted([*decoded.mismatches, *found.mismatches], key=lambda mismatch: mismatch.row)[:limit],
+        decoded.refusing(found.refused, found.mismatches, limit),
         requested_fields=_united(decoded.requested_fields, found.requested_fields, key_format),
         missing=decoded.missing | found.missing,
         refusals=decoded.refusals | found.refusals,
@@ -224,8 +216,7 @@ def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array
     mismatches += refuse_unpaired(target, topic, records, changes, limit)
     if not mismatches:
         return changes
-    in_order = sorted([*changes.decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(changes, decoded=replace(changes.decoded, mismatches=in_order))
+    return replace(changes, decoded=changes.decoded.refusing(changes.decoded.refused, mismatches, limit))
 
 
 def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> Changes:
@@ -241,8 +232,7 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
     name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
     reason = f"the table has no key column {name}, and the record does not have it" if name else _NO_FIELDS
     mismatches = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)
-    in_order = sorted([*found.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(changes, decoded=replace(found, mismatches=in_order))
+    return replace(changes, decoded=found.refusing(found.refused, mismatches, limit))
 
 
 def with_topic(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:

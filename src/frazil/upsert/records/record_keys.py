@@ -29,7 +29,7 @@ from frazil.decode.json_texts import json_text
 from frazil.decode.settings import NO_ENVELOPE, Reading
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
-from frazil.schema.arrow import pick
+from frazil.schema.arrow import pick, spread_places
 from frazil.schema.evolve import type_at
 from frazil.schema.names import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
@@ -116,8 +116,7 @@ def _with_own(
     if not own:
         return keys
     more = [mismatch for mismatch in fitting.mismatches if rows[mismatch.row]]
-    mismatches = sorted([*keys.decoded.mismatches, *more], key=lambda mismatch: mismatch.row)[:limit]
-    decoded = replace(keys.decoded, refused=keys.decoded.refused | (fitting.refused & rows), mismatches=mismatches)
+    decoded = keys.decoded.refusing(fitting.refused & rows, more, limit)
     return replace(keys, decoded=decoded, columns={**keys.columns, **own})
 
 
@@ -141,19 +140,9 @@ def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[
 
 def _spread(found: Keys, others: Keys, there: NDArray[np.int64], limit: int) -> Keys:
     """Returns keys of some records, found at `there`, merged into the keys of all records; null elsewhere."""
-    refused = others.decoded.refused.copy()
-    refused[there] = found.decoded.refused
-    places = np.full(refused.size, -1, np.int64)
-    places[there] = np.arange(there.size)
-    at = pa.array(places, mask=places < 0)
-    mismatches = [replace(mismatch, row=int(there[mismatch.row])) for mismatch in found.decoded.mismatches]
-    decoded = replace(
-        found.decoded,
-        refused=refused,
-        mismatches=sorted([*others.decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit],
-        refusals=found.decoded.refusals | others.decoded.refusals,
-        dropped=found.decoded.dropped | others.decoded.dropped,
-    )
+    left, at = others.decoded, spread_places(there, others.decoded.refused.size)
+    decoded = found.decoded.spread(there, left.refused.size).refusing(left.refused, left.mismatches, limit)
+    decoded = replace(decoded, refusals=decoded.refusals | left.refusals, dropped=decoded.dropped | left.dropped)
     columns = {path: column.take(at) for path, column in found.columns.items()}
     for path, column in others.columns.items():
         columns[path] = pc.coalesce(columns[path], column) if path in columns else column
@@ -228,9 +217,7 @@ def _unscaled(
         Mismatch(row, path, "out_of_range", reason.replace("{value}", shortened(json_text(array[row]))))
         for row in bad[:limit].tolist()
     ]
-    refused = decoded.refused | meant.bad
-    both = sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(decoded, refused=refused, mismatches=both), meant.array
+    return decoded.refusing(meant.bad, mismatches, limit), meant.array
 
 
 def _as_other_key(mismatch: Mismatch) -> Mismatch:
