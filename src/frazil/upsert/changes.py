@@ -73,19 +73,25 @@ class Changes:
 
     def only(self, kept: NDArray[np.bool_]) -> Changes:
         """Returns the changes where `kept`, bool `(n_changes,)`, is true."""
-        if kept.all():
-            return self
-        places = pa.array(np.flatnonzero(kept))
+        return self if kept.all() else self.take(np.flatnonzero(kept), self.ops[kept], self.records[kept])
+
+    def take(self, places: NDArray[np.int64], ops: NDArray[np.int8], records: NDArray[np.int32]) -> Changes:
+        """Returns the changes at these places, with other operations and records; -1: a change without values."""
+        at, is_there = pa.array(places, mask=places < 0), places >= 0
+
+        def taken(values: pa.Array | None) -> pa.Array | None:
+            return None if values is None else values.take(at)
+
         return replace(
             self,
-            columns=[column.take(places) for column in self.columns],
-            ops=self.ops[kept],
-            records=self.records[kept],
-            unavailable={n: mask[kept] for n, mask in self.unavailable.items()},
-            order=self.order.take(places) if self.order is not None else None,
-            old_keys=None if self.old_keys is None else [key.take(places) for key in self.old_keys],
-            positions=self.positions.take(places) if self.positions is not None else None,
-            rescued=self.rescued.take(places) if self.rescued is not None else None,
-            times=self.times.take(places) if self.times is not None else None,
-            own={name: values.take(places) for name, values in self.own.items()},
+            columns=[column.take(at) for column in self.columns],
+            ops=ops,
+            records=records,
+            unavailable={n: mask[places] & is_there for n, mask in self.unavailable.items()},
+            order=taken(self.order),
+            old_keys=None if self.old_keys is None else [key.take(at) for key in self.old_keys],
+            positions=taken(self.positions),
+            rescued=taken(self.rescued),
+            times=taken(self.times),
+            own={name: values.take(at) for name, values in self.own.items()},
         )

@@ -16,6 +16,7 @@ from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.cdc.positions import split_snapshot_marks
+from frazil.schema.arrow import spread_places
 from frazil.upsert.deduplicate import KeySet
 from frazil.upsert.lookup.delete_files import are_deleted, are_in, read_deletes
 from frazil.upsert.lookup.key_index import KeyIndex, KeyRange
@@ -48,8 +49,6 @@ class Found:
 
     #: The rows by file.
     hits: list[Hits] = field(default_factory=list)
-    #: The number of files at the snapshot.
-    file_count: int = 0
     #: The number of files whose keys were read.
     inspected: int = 0
     #: The newest live row per key, once `newest_order` has read it.
@@ -65,7 +64,7 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
 
     Raises: OSError where the store fails.
     """
-    found = Found(file_count=len(files))
+    found = Found()
     if not keys or not len(keys[0]) or not files:
         return found
     pruners = (KeyPartitions(target, keys, paths), KeyBounds(target, keys, paths), KeyFilters(target, keys, paths))
@@ -173,6 +172,4 @@ def _read_newest(target: TableTarget, found: Found, column: str, key_count: int)
         return pa.nulls(key_count, kind)
     table = pa.table({"key": found.keys(), "value": pa.concat_arrays(values)})
     most = table.group_by("key").aggregate([("value", "max")])
-    places = np.full(key_count, -1, np.int64)
-    places[np.asarray(most["key"])] = np.arange(most.num_rows)
-    return most["value_max"].combine_chunks().take(pa.array(places, mask=places < 0))
+    return most["value_max"].combine_chunks().take(spread_places(np.asarray(most["key"]), key_count))

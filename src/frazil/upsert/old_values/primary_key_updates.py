@@ -56,9 +56,7 @@ class Walk:
     at: int
     #: The place of the change whose key the row in the table has.
     origin: int
-    #: Whether a row with another key was consulted.
-    has_other_key: bool = False
-    #: Whether that row was already deleted.
+    #: Whether a row with another key was consulted that was already deleted.
     is_lost: bool = False
     #: The place of a primary-key update whose delete part is not in the batch; -1 without one.
     alone: int = -1
@@ -93,7 +91,7 @@ class KeyUpdates:
                 break
             at = int(before[at])
         is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and self.marks[at]))
-        return Walk(at, origin, bool(key_changes), bool(key_changes and is_gone), alone, tuple(key_changes))
+        return Walk(at, origin, bool(key_changes and is_gone), alone, tuple(key_changes))
 
     @staticmethod
     def _is_older(ranked: Ranked, before: int, at: int) -> bool:
