@@ -9,17 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.change_plan import (
-    CREATE,
-    REMOVE,
-    UPDATE,
-    BadRecords,
-    Bools,
-    ChangeContext,
-    Opened,
-    Plan,
-    Records,
-)
+from frazil.cdc.change_plan import CREATE, REMOVE, UPDATE, BadRecords, ChangeContext, Opened, Plan
 from frazil.cdc.envelope import (
     FAULTS,
     IMAGES,
@@ -30,6 +20,7 @@ from frazil.cdc.envelope import (
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
+from frazil.schema.arrow import Bools, Records
 from frazil.upsert.changes import DELETE
 from frazil.upsert.deduplicate import key_codes
 from frazil.upsert.lookup.live_rows import has_column

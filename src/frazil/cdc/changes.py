@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.cdc.canal.messages import gather, good_messages, spread
@@ -35,12 +34,9 @@ from frazil.cdc.change_plan import (
     SNAPSHOT,
     UPDATE,
     BadRecords,
-    Bools,
     ChangeContext,
     Opened,
     Plan,
-    Records,
-    Rows,
 )
 from frazil.cdc.envelope import (
     BY_KEY,
@@ -72,7 +68,7 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Envelope, Reading
 from frazil.rows.decoder import decode_messages, decode_values, has_value
 from frazil.rows.project import bindings_of, shape_columns
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Bools, Ints, Records, arrow_type
 from frazil.schema.evolve import RequestedFields, merge_requested_fields
 from frazil.schema.names import tops_of, under
 from frazil.schema.projection import Shaping, unfold
@@ -287,7 +283,7 @@ def _in_rows(requested_fields: RequestedFields) -> dict[Path, dict[str, IcebergT
     return merge_requested_fields(images, keeps_first=True)
 
 
-def _codes(envelope: Envelope, op: pa.Array) -> NDArray[np.int64]:
+def _codes(envelope: Envelope, op: pa.Array) -> Ints:
     if envelope.kind == "operation":
         lists = (envelope.insert, envelope.update, envelope.delete)
         codes_of = {text: code for code, texts in enumerate(lists) for text in texts}
@@ -354,7 +350,7 @@ def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
     return Plan(records, ops, is_after, is_before)
 
 
-def _leading(first: Bools, count: Rows, records: Rows) -> Bools:
+def _leading(first: Bools, count: Ints, records: Ints) -> Bools:
     """Returns which changes are the first of the two changes of their record."""
     starts = np.cumsum(count) - count
     found = np.zeros(records.size, np.bool_)

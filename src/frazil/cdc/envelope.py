@@ -22,19 +22,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.cdc.change_plan import (
-    EMPTY,
-    OPERATIONS,
-    REMOVE,
-    SNAPSHOT,
-    ChangeContext,
-    Opened,
-    Records,
-)
+from frazil.cdc.change_plan import EMPTY, OPERATIONS, REMOVE, SNAPSHOT, ChangeContext, Opened
 from frazil.cdc.positions import mark_snapshot_rows
 from frazil.decode.columns import Fault
 from frazil.decode.settings import OWN_TYPES, Envelope
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Records, arrow_type
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
 

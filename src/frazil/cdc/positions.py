@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from frazil.schema.arrow import Ints
 from frazil.schema.selection import Path
 
 POSITION_FIELDS = ("lsn", "commit_lsn", "change_lsn", "event_serial_no", "scn", "file", "pos", "row", "sequence")
@@ -64,7 +64,7 @@ def mark_snapshot_rows(places: pa.Array, is_read: pa.Array, partitions: pa.Array
     return pc.if_else(is_read, marked, places)
 
 
-def split_snapshot_marks(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+def split_snapshot_marks(places: pa.Array) -> tuple[pa.Array, Ints]:
     """Returns the positions without their marks, and the partition of each mark, -1 where there is none: int64 of shape
     (n_changes,).
     """

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
-from frazil.cdc.change_plan import EMPTY, BadRecords, Bools, Opened
+from frazil.cdc.change_plan import EMPTY, BadRecords, Opened
 from frazil.cdc.envelope import ROW
 from frazil.cdc.json.row_images import MONGODB
 from frazil.cdc.mongodb.document_ids import ID
+from frazil.schema.arrow import Bools
 from frazil.schema.evolve import type_at
 from frazil.upsert.records.key_fields import leaves_of, name_columns
 from frazil.write.target import TableTarget

@@ -42,7 +42,7 @@ from frazil.decode.memory import COMPILED, load8
 from frazil.decode.regroup import select_columns
 from frazil.decode.settings import Envelope, Reading
 from frazil.registry.port import UnusableSchema
-from frazil.schema.arrow import arrow_type, is_every
+from frazil.schema.arrow import Bools, Ints, arrow_type, is_every
 from frazil.schema.evolve import type_at
 from frazil.schema.selection import Path
 
@@ -56,7 +56,7 @@ _TOMBSTONE = Fault("tombstone", "the message's payload is null (a tombstone), so
 _NO_STRUCT = Fault("not_an_object", "the message's schema describes a struct, and its payload is no JSON object")
 
 
-def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
+def may_be_messages(values: pa.BinaryArray) -> Ints:
     """Returns the row numbers, int64 ascending, of texts whose first member is called `schema` or `payload`."""
     rows, buffer = len(values), values.buffers()[2]
     if not rows or buffer is None:
@@ -68,7 +68,7 @@ def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], found: NDArray[np.int64]) -> int:
+def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], found: Ints) -> int:
     """Writes the row numbers to `found` and returns their number. keys: one per row, padded with zeros."""
     count = 0
     for row in range(offsets.size - 1):
@@ -96,7 +96,7 @@ def _skip_space(i: int, end: int) -> int:
     return i
 
 
-def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
+def are_null_messages(values: pa.BinaryArray) -> Bools:
     """Returns which texts, bool of shape (n_records,), are messages whose payload is null: the converter's form of a
     tombstone that has a schema.
     """
@@ -114,7 +114,7 @@ class _Message:
     """Messages of one schema, or without a schema."""
 
     #: The indexes of the messages among all texts.
-    rows: NDArray[np.int64]
+    rows: Ints
     #: The schema; None: the payloads are JSON as any other.
     schema: ConnectType | None
     #: Why the schema cannot be used.
@@ -159,7 +159,7 @@ def decode_records(
 
 def decode_key_messages(
     keys: pa.BinaryArray, name: str, kind: IcebergType | None, reading: Reading, options: JsonOptions
-) -> tuple[list[Group], NDArray[np.int64], pa.BinaryArray]:
+) -> tuple[list[Group], Ints, pa.BinaryArray]:
     """Returns groups of keys that are messages with a schema, as the column `name`; the row numbers of all other keys;
     and these keys, with the payload in place of a message whose schema is null.
 
@@ -174,7 +174,7 @@ def _decode_messages(
     options: JsonOptions,
     find: Callable[[Texts, pa.BinaryArray], _Messages],
     decode: Callable[[_Messages, _Message], Decoded],
-) -> tuple[list[Group], NDArray[np.int64], pa.BinaryArray]:
+) -> tuple[list[Group], Ints, pa.BinaryArray]:
     """Returns the messages with a schema, decoded; and as `decode_key_messages` the other texts."""
     rows, every = may_be_messages(values), np.arange(len(values))
     if not rows.size:
@@ -196,7 +196,7 @@ def _decode_messages(
     return groups, left, _texts_at(values, left)
 
 
-def _texts_at(values: pa.BinaryArray, rows: NDArray[np.int64]) -> pa.BinaryArray:
+def _texts_at(values: pa.BinaryArray, rows: Ints) -> pa.BinaryArray:
     return values if is_every(rows, len(values)) else values.take(pa.array(rows))
 
 
@@ -233,7 +233,7 @@ def _is_of_documents(envelope: Envelope, message: _Message) -> bool:
     return isinstance(message.schema.kind, StructType) and has_documents(envelope, message.schema.kind)
 
 
-def _by_schema(texts: Texts, schema: Slices, rows: NDArray[np.int64], is_certain: bool) -> list[_Message]:
+def _by_schema(texts: Texts, schema: Slices, rows: Ints, is_certain: bool) -> list[_Message]:
     """Returns the messages at `rows` by their schema. is_certain: also those whose schema is none of Kafka Connect."""
     if not rows.size:
         return []
@@ -255,9 +255,7 @@ def _by_schema(texts: Texts, schema: Slices, rows: NDArray[np.int64], is_certain
     return groups
 
 
-def _with_payloads(
-    values: pa.BinaryArray, rows: NDArray[np.int64], found: _Messages, places: NDArray[np.int64]
-) -> pa.BinaryArray:
+def _with_payloads(values: pa.BinaryArray, rows: Ints, found: _Messages, places: Ints) -> pa.BinaryArray:
     """Returns the texts with the payloads of the messages at `places` in place of the messages."""
     start, end = found.payload.start[places].tolist(), found.payload.end[places].tolist()
     payloads = [found.texts.buffer[at:to].tobytes() for at, to in zip(start, end, strict=True)]
@@ -344,7 +342,7 @@ def _refused(message: _Message, fields: Sequence[NestedField]) -> Decoded:
     )
 
 
-def _read(found: _Messages, rows: NDArray[np.int64], kind: IcebergType) -> tuple[StructType, Columns, set[str]]:
+def _read(found: _Messages, rows: Ints, kind: IcebergType) -> tuple[StructType, Columns, set[str]]:
     """Returns the payloads of these messages as their schema's type, and the paths of members that it does not have."""
     texts, payload, findings = found.texts, pick_slices(found.payload, rows), Findings("drop")
     fault = np.where(payload.kind == NULL, 1, 0).astype(np.uint8)
@@ -359,7 +357,7 @@ def _read(found: _Messages, rows: NDArray[np.int64], kind: IcebergType) -> tuple
     return struct, Columns(arrays, fault, (_TOMBSTONE, _NO_STRUCT)), findings.dropped
 
 
-def _with_mismatches(found: _Messages, rows: NDArray[np.int64], decoded: Decoded, dropped: set[str]) -> Decoded:
+def _with_mismatches(found: _Messages, rows: Ints, decoded: Decoded, dropped: set[str]) -> Decoded:
     """Returns the columns with the mismatches found when the payloads were read. Where no payload can be read, no
     fields are requested.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ from frazil.decode.plain import decode_plain
 from frazil.decode.settings import Reading
 from frazil.rows.connect_messages import are_null_messages, decode_records
 from frazil.rows.writer_schemas import decode_with_schemas
-from frazil.schema.arrow import pick
+from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.schema.conflicts import growth
 from frazil.schema.evolve import NameConflict, RequestedFields, extend_schema
 from frazil.schema.names import with_aliases
@@ -40,7 +40,7 @@ class _TooManyWideRecords(Exception):
     """Too many records add too many columns: no single record is at fault."""
 
 
-def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
+def has_value(reading: Reading, values: pa.Array) -> Bools:
     """Returns which records have a value, bool of shape (n_records,). The JSON text `null` is no value, nor is a
     message of Kafka Connect's converter with the payload null: converters write them for a tombstone that has a schema.
     """
@@ -52,7 +52,7 @@ def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
 
 
 def decode_values(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES
+    reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int = MAX_MISMATCHES
 ) -> Decoded:
     """Returns the columns `fields` of these records. limit: the number of mismatches that are kept."""
     if not reading.aliases:
@@ -61,9 +61,7 @@ def decode_values(
     return join_aliases(reading, fields, decoded, limit)
 
 
-def _decode_values(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
-) -> Decoded:
+def _decode_values(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
     if _growth(reading, fields, decoded.requested_fields) > reading.columns_left:
@@ -81,7 +79,7 @@ def _decode_values(
 
 
 def decode_messages(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES
+    reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int = MAX_MISMATCHES
 ) -> MessageRows:
     """Returns the columns `fields` of the rows of these records, which have several rows each."""
     kept, large = _without_large(reading, records)
@@ -91,7 +89,7 @@ def decode_messages(
     return replace(found, decoded=join_aliases(reading, fields, found.decoded, limit))
 
 
-def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[Mapping[str, pa.Array], list[Mismatch]]:
+def _without_large(reading: Reading, records: Records) -> tuple[Records, list[Mismatch]]:
     """Returns the records without the values that are too large, and a mismatch for each of these."""
     refusal = limits.refusal()
     if refusal is not None:
@@ -105,7 +103,7 @@ def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[M
     return _without(records, rows), [Mismatch(row, "", "too_large", reason) for row in rows]
 
 
-def _without(records: Mapping[str, pa.Array], rows: Sequence[int]) -> dict[str, pa.Array]:
+def _without(records: Records, rows: Sequence[int]) -> dict[str, pa.Array]:
     """Returns the records with null in place of the values of `rows`."""
     is_out = np.zeros(len(records["value"]), np.bool_)
     is_out[list(rows)] = True
@@ -130,8 +128,8 @@ def _growth(reading: Reading, fields: tuple[NestedField, ...], requested_fields:
 def _find_wide_records(
     reading: Reading,
     fields: tuple[NestedField, ...],
-    records: Mapping[str, pa.Array],
-    rows: NDArray[np.int64],
+    records: Records,
+    rows: Ints,
     tries: Iterator[int],
 ) -> list[Mismatch]:
     """Returns a mismatch for each record that adds more columns than the table may still get; found by bisection.
@@ -153,7 +151,7 @@ def _find_wide_records(
     return [Mismatch(int(rows[0]), "", "too_many_fields", reason)]
 
 
-def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int) -> Decoded:
+def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:
     if reading.format in ("avro", "protobuf", "json_schema"):
         return decode_with_schemas(reading, fields, records, limit)
     if reading.format in ("text", "raw"):
@@ -173,7 +171,6 @@ def _lengths(values: pa.BinaryArray) -> NDArray[np.int32]:
     return offsets[1:] - offsets[:-1]
 
 
-Records = Mapping[str, pa.Array]
 ReadRows = Callable[[TableTarget, Records], Decoded]
 """Reads records as rows of a table, for the requested fields alone."""
 _MAX_SINGLE_READS = 32
@@ -222,7 +219,7 @@ def _of_good_records(target: TableTarget, records: Records, found: Decoded, read
     return read_rows(target, pick(records, rows))
 
 
-def _are_bad(target: TableTarget, records: Records, read_rows: ReadRows) -> NDArray[np.bool_]:
+def _are_bad(target: TableTarget, records: Records, read_rows: ReadRows) -> Bools:
     """Returns which records cannot become rows even with the schema changes that they request, bool of shape
     (n_records,).
     """

@@ -4,12 +4,11 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.cast import Conversion, Place, require, require_inside
@@ -24,18 +23,16 @@ from frazil.rows.connect_messages import may_be_messages
 from frazil.rows.decoder import decode_values
 from frazil.rows.metadata_columns import decoded_header, own_column
 from frazil.rows.record_keys import decode_keys
-from frazil.schema.arrow import arrow_type, as_written, pick
+from frazil.schema.arrow import Bools, Records, arrow_type, as_written, pick
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.projection import Layout, Shaping, has_column, in_record, is_one_column, unfold
 from frazil.schema.selection import Path
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
 
-Records = Mapping[str, pa.Array]
-
 
 def decode_rows(
-    target: TableTarget, records: Records, limit: int = MAX_MISMATCHES, there: NDArray[np.bool_] | None = None
+    target: TableTarget, records: Records, limit: int = MAX_MISMATCHES, there: Bools | None = None
 ) -> Decoded:
     """Returns one array per field of `target.fields`; requested fields are by the records' paths, not by columns.
 
@@ -68,7 +65,7 @@ def decode_some(
     fields: tuple[NestedField, ...],
     records: Records,
     limit: int,
-    there: NDArray[np.bool_] | None,
+    there: Bools | None,
 ) -> Decoded:
     """Returns the columns `fields` of the records that `there` marks, None for all, and nulls for the other records."""
     if there is None or there.all():
@@ -180,7 +177,7 @@ def bindings_of(
     return found
 
 
-def shape_rows(target: TableTarget, decoded: Decoded, records: Mapping[str, pa.Array]) -> pa.Table:
+def shape_rows(target: TableTarget, decoded: Decoded, records: Records) -> pa.Table:
     """Returns rows in the schema of the table's files.
 
     decoded: with one array per field of `target.fields`. records: the columns topic, partition, offset, timestamp,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded
@@ -15,10 +14,9 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import OWN_TYPES
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
+from frazil.schema.arrow import Bools, Records
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
-
-Records = Mapping[str, pa.Array]
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class ReadRecords:
     #: The changes of a table with an envelope.
     changes: Changes | None = None
     #: Which records are tombstones that make no row because the table's `tombstones` is `ignore`.
-    ignored: NDArray[np.bool_] | None = None
+    ignored: Bools | None = None
 
     @property
     def ignored_records(self) -> Mapping[str, int]:

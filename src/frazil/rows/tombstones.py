@@ -6,23 +6,19 @@ ignores and counts them. The setting overrides this: `ignore`, `dead_letter`, `r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
-from frazil.schema.arrow import pick
+from frazil.schema.arrow import Bools, Records, pick
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
 
-Records = Mapping[str, pa.Array]
-Bools = NDArray[np.bool_]
 _REASON = "the record has no value (a tombstone), and `tombstones` of the table is dead_letter"
 
 

@@ -41,7 +41,7 @@ from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split
 from frazil.name_length import drop_long_names
 from frazil.registry.port import UnusableSchema
 from frazil.rows.connect_messages import convert_written
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Records, arrow_type
 from frazil.schema.conflicts import without_rejected
 from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at
 from frazil.schema.selection import Path
@@ -86,9 +86,7 @@ class _Batch:
         self.groups.append(Group(rows, Decoded(nulls, refused, mismatches)))
 
 
-def decode_with_schemas(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
-) -> Decoded:
+def decode_with_schemas(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:
     """Returns the columns `fields` of records in a format of the schema registry.
 
     Schemas that `reading` does not have are returned as missing, and their records are null until they are available.
@@ -111,7 +109,7 @@ def decode_with_schemas(
     return replace(in_order(batch.groups, fields, len(values), limit), missing=batch.missing)
 
 
-def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str, pa.Array]) -> None:
+def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Records) -> None:
     """Reads records whose schema is named in a header, or is the subject's latest."""
     if not batch.reading.is_by_header:
         _read_group(batch, LATEST, rows)

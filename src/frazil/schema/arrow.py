@@ -31,6 +31,10 @@ from pyiceberg.types import (
 )
 
 _ID = b"PARQUET:field_id"
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Records = Mapping[str, pa.Array]
+"""Columns of one length by name, as records read from Kafka."""
 Rows = NDArray[np.integer[Any]]
 """Row numbers: any integer dtype, shape (n_rows,)."""
 _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
+from frazil.schema.arrow import Bools, Ints
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
@@ -30,7 +31,7 @@ class Changes:
     records: NDArray[np.int32]
     #: By index of the column, a mask of the changes whose envelope does not carry the value: the value of the replaced
     #: row is kept.
-    unavailable: dict[int, NDArray[np.bool_]]
+    unavailable: dict[int, Bools]
     #: Refused records, mismatches and schema requests per record, as for appended rows.
     decoded: Decoded
     #: The ordering value per change where `order_by` is declared; None where partition and offset decide.
@@ -46,7 +47,7 @@ class Changes:
     key_columns: tuple[str, ...] = ()
     #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the
     #: delete of its key is not included.
-    tombstones: NDArray[np.bool_] | None = None
+    tombstones: Bools | None = None
     #: The position of each change in the source's log, where headers announce primary-key updates.
     positions: pa.Array | None = None
     #: The rescued values per change, headers included; None where `decoded` has them per record.
@@ -71,11 +72,11 @@ class Changes:
         """Returns the changes whose records could be read."""
         return self.only(~self.decoded.refused[self.records])
 
-    def only(self, kept: NDArray[np.bool_]) -> Changes:
+    def only(self, kept: Bools) -> Changes:
         """Returns the changes where `kept`, bool `(n_changes,)`, is true."""
         return self if kept.all() else self.take(np.flatnonzero(kept), self.ops[kept], self.records[kept])
 
-    def take(self, places: NDArray[np.int64], ops: NDArray[np.int8], records: NDArray[np.int32]) -> Changes:
+    def take(self, places: Ints, ops: NDArray[np.int8], records: NDArray[np.int32]) -> Changes:
         """Returns the changes at these places, with other operations and records; -1: a change without values."""
         at, is_there = pa.array(places, mask=places < 0), places >= 0
 

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.schema.arrow import is_every
+from frazil.schema.arrow import Bools, Ints, is_every
 from frazil.upsert.arrival_order import ArrivalOrder
 from frazil.upsert.changes import DELETE, TRUNCATE
 
-Ints = NDArray[np.int64]
 _WIDE = 64
 _FIXED = ("op", "source", "partition", "offset", "step", "blind", "order")
 
@@ -42,11 +41,11 @@ class Ranked:
     #: The index of the change among the changes of one record.
     step: Ints
     #: Whether the change has no ordering value of its own.
-    blind: NDArray[np.bool_]
+    blind: Bools
     #: The value of the ordering column; None where `order_by` is not declared.
     order: pa.Array | None = None
     #: Whether the change is a row of an initial snapshot; None where the order is not that of the source's log.
-    read: NDArray[np.bool_] | None = None
+    read: Bools | None = None
 
     def __len__(self) -> int:
         return int(self.ops.size)
@@ -77,7 +76,7 @@ class LatestChanges:
     last: Ints
     #: Per key whether that change decides whatever the table contains: a delete without an ordering value, or a
     #: truncate, came before it.
-    is_sure: NDArray[np.bool_]
+    is_sure: Bools
     #: Every change that a later deduplication together with more changes needs.
     kept: Ints
     #: Per key the change with the greatest ordering value. Where it is not older than the table's row, the row is
@@ -105,7 +104,7 @@ def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
     )
 
 
-def deduplicate(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> LatestChanges:
+def deduplicate(changes: Ranked, lacking: Bools | None = None) -> LatestChanges:
     """Returns the latest change of each key and the changes that this result depends on. lacking, bool `(n_changes,)`:
     changes that take some value from an earlier change.
     """
@@ -150,7 +149,7 @@ def _candidates(state: _State) -> Ints:
     return order[heights == np.maximum.accumulate(heights)] if order.size else order
 
 
-def _providers(state: _State, partition_codes: Ints, lacking: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _providers(state: _State, partition_codes: Ints, lacking: Bools) -> Bools:
     """Returns a mask of the changes that may provide values to the `lacking` changes, depending on a barrier that is
     not among these changes: all changes of a key whose changes came in several partitions, as the barrier may lie
     between any two of them.

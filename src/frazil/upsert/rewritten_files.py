@@ -17,17 +17,15 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
-from frazil.schema.arrow import as_written
+from frazil.schema.arrow import Bools, Ints, as_written
 from frazil.types import DataFile
 from frazil.upsert.change_rows import KEY_PLACE
 from frazil.upsert.changes import UPSERT
-from frazil.upsert.deduplicate import Ints
 from frazil.upsert.lookup.delete_files import bits_of
 from frazil.upsert.lookup.live_rows import ColumnCache, in_threads, one_array, reserved_column
 from frazil.upsert.lookup.search import Found, Hits, find_rows
 from frazil.upsert.merged_changes import MergedChanges
 from frazil.upsert.old_values.complete import complete_buffered
-from frazil.upsert.old_values.primary_key_updates import Bools
 from frazil.write.target import NO_ID, ROW_ID_FIELD, TableTarget, lineage_schema, with_row_ids
 from frazil.write.write import FileWriter, file_io
 

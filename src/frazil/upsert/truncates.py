@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import PrimitiveType
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import RecordError, SpecError
+from frazil.schema.arrow import Bools
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import Ranked
 from frazil.upsert.lookup.delete_files import are_deleted, are_in, bits_of, read_deletes, rows_of
@@ -25,8 +25,6 @@ from frazil.upsert.lookup.live_rows import column_pieces
 from frazil.upsert.lookup.pruning import bounds_of, null_count_of
 from frazil.upsert.lookup.search import Found, Hits
 from frazil.write.target import TableTarget
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_k
 from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, members_under
 from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
-from frazil.schema.arrow import spread_places
+from frazil.schema.arrow import Bools, Ints, Records, spread_places
 from frazil.upsert.changes import Changes
 
 Owner = NDArray[np.int32]
@@ -56,7 +56,7 @@ class MessageRows:
     owner: Owner
 
 
-def spread(records: Mapping[str, pa.Array], owner: Owner) -> dict[str, pa.Array]:
+def spread(records: Records, owner: Owner) -> dict[str, pa.Array]:
     """Returns the records' columns with one row for each of their rows. Values are read already, and are left out."""
     places = pa.array(owner)
     found = {name: array.take(places) for name, array in records.items() if name != "value"}
@@ -94,7 +94,6 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
     return found.without_refused()
 
 
-Bools = NDArray[np.bool_]
 _NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
 _OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
 _CODES = (*OPERATIONS, "m")
@@ -120,9 +119,9 @@ class _Messages:
     #: Which messages can be read at least in part.
     good: Bools
     #: The number of the first row of each message.
-    starts: NDArray[np.int64]
+    starts: Ints
     #: The number of rows of each message.
-    counts: NDArray[np.int64]
+    counts: Ints
 
     def has_op(self, type_name: str) -> Bools:
         """Returns which messages have this operation, bool of shape (n_messages,)."""
@@ -131,7 +130,7 @@ class _Messages:
         )
         return is_so
 
-    def lists(self, name: str, mask: Bools) -> tuple[NDArray[np.int64], Slices]:
+    def lists(self, name: str, mask: Bools) -> tuple[Ints, Slices]:
         """Returns the number of elements of the list under a name in the messages that `mask` marks, and all these
         elements.
         """
@@ -140,7 +139,7 @@ class _Messages:
 
 
 def open_canal(
-    records: Mapping[str, pa.Array],
+    records: Records,
     fields: tuple[NestedField, ...],
     reading: Reading,
     limit: int,

@@ -20,9 +20,8 @@ from frazil.decode.json.columns import text_column
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.slices import Slices, Texts, all_members, group_equal, is_text
+from frazil.schema.arrow import Bools, Ints
 
-Bools = NDArray[np.bool_]
-Places = NDArray[np.int64]
 Types = Mapping[str, SourceType]
 """The types of columns, by name."""
 _BAD_TYPES = {1: Fault("unusable_schema", "`mysqlType` is no object that gives each column the text of its type")}
@@ -62,9 +61,7 @@ class _Image:
     members: Mapping[str, Slices]
 
 
-def group_rows(
-    texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.int32]
-) -> Iterator[tuple[Places, Types]]:
+def group_rows(texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Iterator[tuple[Ints, Types]]:
     """Yields the row numbers of messages with the same column types, and these types; last those of messages without
     rows. Messages with invalid types are refused, and their rows are among the last.
     """
@@ -94,7 +91,7 @@ def _parse(text: str) -> Types | None:
 
 
 def read_group(
-    batch: EnvelopeBatch, rows: ImageRows, places: Places, types: Types, others: Mapping[str, pa.Array]
+    batch: EnvelopeBatch, rows: ImageRows, places: Ints, types: Types, others: Mapping[str, pa.Array]
 ) -> Group:
     """Returns the columns of these rows, whose types are known. others: columns of all rows other than images."""
     texts, at = batch.texts, pa.array(places)
@@ -112,7 +109,7 @@ def read_group(
     return Group(places, convert_columns(conversion, StructType(*fields), columns, batch.fields))
 
 
-def _images(texts: Texts, rows: ImageRows, places: Places, types: Types) -> tuple[_Image, _Image]:
+def _images(texts: Texts, rows: ImageRows, places: Ints, types: Types) -> tuple[_Image, _Image]:
     """Returns the rows after and before their changes. A column that an update did not change is the same before and
     after it.
     """

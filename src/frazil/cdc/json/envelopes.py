@@ -43,7 +43,7 @@ from frazil.decode.json.slices import Slices, members_under
 from frazil.decode.rescue import rescued_column
 from frazil.decode.settings import Reading
 from frazil.rows.connect_messages import decode_records
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Bools, arrow_type
 
 _MAXWELL = ("type", "data", "old", "ts", "xid", "database", "table")
 _MAXWELL_OPS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
@@ -90,9 +90,7 @@ def _open(
     )
 
 
-def _open_debezium(
-    batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: NDArray[np.bool_]
-) -> Decoded:
+def _open_debezium(batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: Bools) -> Decoded:
     texts = batch.texts
     members = dict(zip(NAMES, members_under(texts, objects, NAMES, error), strict=True))
     payload, schema = members["payload"], members["schema"]
@@ -112,25 +110,25 @@ def _open_debezium(
     return _read_changes(batch, envelopes, good)
 
 
-def _is_flat(members: Mapping[str, Slices]) -> NDArray[np.bool_]:
+def _is_flat(members: Mapping[str, Slices]) -> Bools:
     """Returns which records are rows that Debezium unwrapped. The fields it added show this, whatever the names of the
     row's own fields.
     """
     return np.asarray((members["__op"].kind > NULL) | (members["__deleted"].kind > NULL))
 
 
-def _without_row(members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> dict[str, Slices]:
+def _without_row(members: Mapping[str, Slices], is_flat: Bools) -> dict[str, Slices]:
     """Returns the members without those of unwrapped rows, whose fields may have the names of an envelope's."""
     return {name: one if name in FLAT else masked(one, ~is_flat) for name, one in members.items()}
 
 
-def _faultless(error: NDArray[np.uint8], batch: EnvelopeBatch) -> NDArray[np.bool_]:
+def _faultless(error: NDArray[np.uint8], batch: EnvelopeBatch) -> Bools:
     """Returns which records can be read at least in part; for the others only the fault of their text is reported."""
     return np.asarray((error == scan.OK) & ~batch.texts.refused)
 
 
 def _debezium_members(
-    batch: EnvelopeBatch, objects: Slices, members: dict[str, Slices], good: NDArray[np.bool_]
+    batch: EnvelopeBatch, objects: Slices, members: dict[str, Slices], good: Bools
 ) -> EnvelopeMembers:
     """Returns the kind of each record, from its members. good: which records can be read."""
     is_flat = _is_flat(members) if batch.envelope.kind != "none" else objects.kind == OBJECT
@@ -150,9 +148,7 @@ def _debezium_members(
     return EnvelopeMembers(members, record_kind, op)
 
 
-def _find_record_kinds(
-    batch: EnvelopeBatch, objects: Slices, is_other: NDArray[np.bool_], record_kind: NDArray[np.int32]
-) -> None:
+def _find_record_kinds(batch: EnvelopeBatch, objects: Slices, is_other: Bools, record_kind: NDArray[np.int32]) -> None:
     """Sets the kind of records that are no changes of rows. They have exactly the members of their kind: a row may have
     some of these names too.
     """
@@ -172,7 +168,7 @@ def _find_record_kinds(
     record_kind[(record_kind == TRANSACTION) & ~has_text] = NO_ENVELOPE
 
 
-def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> pa.Array:
+def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat: Bools) -> pa.Array:
     """Returns the operation that Debezium's unwrap transform added to the row; `d` and `u` where only deletions are
     marked.
     """
@@ -183,9 +179,7 @@ def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat
     return operation_of(text, read_string(batch, masked(members["__op"], is_flat), "__op"))
 
 
-def _open_others(
-    batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: NDArray[np.bool_]
-) -> Decoded:
+def _open_others(batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: Bools) -> Decoded:
     """Opens Maxwell's envelopes, and rows with a field that names the operation."""
     if batch.envelope.kind == "maxwell":
         members = dict(zip(_MAXWELL, members_under(batch.texts, objects, _MAXWELL, error), strict=True))
@@ -216,12 +210,12 @@ def _maxwell_members(batch: EnvelopeBatch, members: dict[str, Slices]) -> Envelo
     return EnvelopeMembers(members, record_kind, op, is_overlay=True)
 
 
-def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: NDArray[np.bool_]) -> Decoded:
+def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: Bools) -> Decoded:
     """Returns the columns of the images and of the other values."""
     findings = Findings(batch.reading.unknown_fields, rejected=batch.reading.rejected_at)
     is_change, count = (envelopes.record_kind <= ROW) & good, len(good)
     found: dict[str, pa.Array] = {"op": envelopes.op}
-    marks: dict[str, NDArray[np.bool_]] = {}
+    marks: dict[str, Bools] = {}
     seen: dict[str, Slices] = {}
     for name in IMAGES_OF:
         kind = batch.type_of(name)

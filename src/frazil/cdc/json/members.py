@@ -23,7 +23,7 @@ from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import JsonOptions
 from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.settings import Envelope, Reading
-from frazil.schema.arrow import Rows
+from frazil.schema.arrow import Bools, Rows
 from frazil.schema.selection import Path
 
 
@@ -87,17 +87,17 @@ def read_number(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     return read_value(batch.texts, slices, LongType(), Findings(), (name,))
 
 
-def pick_slices(slices: Slices, rows: NDArray[np.bool_] | Rows) -> Slices:
+def pick_slices(slices: Slices, rows: Bools | Rows) -> Slices:
     """Returns the slices that a mask marks, or those with these numbers."""
     return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
 
 
-def masked(slices: Slices, mask: NDArray[np.bool_]) -> Slices:
+def masked(slices: Slices, mask: Bools) -> Slices:
     """Returns the slices as absent where `mask` is false."""
     return replace(slices, kind=np.where(mask, slices.kind, ABSENT).astype(np.uint8))
 
 
-def either(choice: NDArray[np.bool_], one: Slices, other: Slices) -> Slices:
+def either(choice: Bools, one: Slices, other: Slices) -> Slices:
     """Returns the slices of `one` where `choice` is true, else those of `other`."""
     return Slices(
         np.where(choice, one.start, other.start),
@@ -131,7 +131,7 @@ _COUNTS = ("total_order", "data_collection_order")
 _ORIGIN_NAMES = frozenset(name for names in ORIGINS.values() for name in names)
 
 
-def read_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: NDArray[np.bool_]) -> dict[str, pa.Array]:
+def read_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bools) -> dict[str, pa.Array]:
     """Returns the requested values of envelopes other than the images, by name."""
     requested = [one.name for one in batch.fields]
     if envelopes.is_overlay:
@@ -145,7 +145,7 @@ def read_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: NDAr
 class _JsonValues:
     """See EnvelopeValues. A value of another type than the member's is a mismatch, reported once."""
 
-    def __init__(self, batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: NDArray[np.bool_]) -> None:
+    def __init__(self, batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bools) -> None:
         self._batch, self._envelopes, self._is_change = batch, envelopes, is_change
         self._is_flat = is_change & (envelopes.record_kind == ROW)
         requested = [one.name for one in batch.fields]
@@ -194,9 +194,7 @@ class _JsonValues:
         return times_of(self._batch, self._slices(("after", name)).only(INT), f"ts_{unit}", unit)
 
 
-def _maxwell_facts(
-    batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: NDArray[np.bool_]
-) -> dict[str, pa.Array]:
+def _maxwell_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bools) -> dict[str, pa.Array]:
     members = kept(envelopes, ("ts", "xid", *IN_MESSAGES.values()), is_change)
     moments = times_of(batch, members["ts"], "ts", "s").cast(pa.timestamp("us", tz="UTC"))
     transaction_ids = read_number(batch, members["xid"], "xid").cast(pa.string())
@@ -204,13 +202,13 @@ def _maxwell_facts(
     return {"source_ts": moments, "transaction_id": transaction_ids, **origins}
 
 
-def kept(envelopes: EnvelopeMembers, names: Sequence[str], is_change: NDArray[np.bool_]) -> dict[str, Slices]:
+def kept(envelopes: EnvelopeMembers, names: Sequence[str], is_change: Bools) -> dict[str, Slices]:
     """Returns members of the envelopes that are changes."""
     return {name: masked(envelopes.slices(name), is_change) for name in names}
 
 
 def members_of(
-    batch: EnvelopeBatch, envelopes: EnvelopeMembers, name: str, names: Sequence[str], is_change: NDArray[np.bool_]
+    batch: EnvelopeBatch, envelopes: EnvelopeMembers, name: str, names: Sequence[str], is_change: Bools
 ) -> dict[str, Slices]:
     """Returns members of an object in the envelopes that are changes."""
     around = kept(envelopes, (name,), is_change)[name]

@@ -33,7 +33,7 @@ from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.slices import Slices, Texts, presence
 from frazil.decode.rescue import unknown_values
-from frazil.schema.arrow import as_written
+from frazil.schema.arrow import Bools, as_written
 from frazil.schema.evolve import widest
 
 MONGODB = "mongodb"
@@ -54,16 +54,14 @@ def read_image(
     return replace_rows(image, is_text, read_documents(batch, raw, texts.owner, kind, findings, name))
 
 
-def replace_rows(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> pa.Array:
+def replace_rows(image: pa.Array, mask: Bools, other: pa.Array) -> pa.Array:
     """Returns the image with other values where `mask` is true."""
     order = np.arange(len(image))
     order[mask] = len(image) + np.arange(len(other))
     return pa.concat_arrays([image, as_written(other, image.type)]).take(pa.array(order))
 
 
-def mark_deletes_by_key(
-    batch: EnvelopeBatch, envelopes: EnvelopeMembers, image: pa.Array, is_change: NDArray[np.bool_]
-) -> None:
+def mark_deletes_by_key(batch: EnvelopeBatch, envelopes: EnvelopeMembers, image: pa.Array, is_change: Bools) -> None:
     """Sets the record kind BY_KEY for deletes of MongoDB documents without a row before them."""
     lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(envelopes.op, "d"), False))
     if lacks.any():
@@ -139,7 +137,7 @@ def watcher(
     batch: EnvelopeBatch,
     envelopes: EnvelopeMembers,
     name: str,
-    marks: dict[str, NDArray[np.bool_]],
+    marks: dict[str, Bools],
     seen: dict[str, Slices],
 ) -> Callable[[list[str], list[Slices]], None]:
     """Returns a function that is called with the members of an image before they are read: it records and removes
@@ -162,7 +160,7 @@ def watcher(
     return watch
 
 
-def marks_of(batch: EnvelopeBatch, marks: Mapping[str, NDArray[np.bool_]], rows: int) -> pa.Array:
+def marks_of(batch: EnvelopeBatch, marks: Mapping[str, Bools], rows: int) -> pa.Array:
     """Returns the column of values that were not sent."""
     kind = batch.type_of("unavailable")
     assert isinstance(kind, StructType)

@@ -14,7 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.catalog.scans import LiveFile
-from frazil.upsert.lookup.live_rows import ColumnCache, Path, as_numbers, read_columns
+from frazil.schema.arrow import Ints
+from frazil.schema.selection import Path
+from frazil.upsert.lookup.live_rows import ColumnCache, as_numbers, read_columns
 from frazil.write.target import TableTarget
 
 _PLACES_FOR_A_KEY = 16
@@ -70,7 +72,6 @@ def numbers_of(column: pa.Array) -> Ints:
 _CACHE_BYTES = 768 * 1024 * 1024
 _FEWEST_ROWS = 100_000
 _ROWS_FOR_A_KEY = 50
-Ints = NDArray[np.int64]
 _indexes = ColumnCache(_CACHE_BYTES)
 
 

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, PrimitiveType, StructType
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
-from frazil.schema.arrow import arrow_type, field_id_of, is_every
+from frazil.schema.arrow import Ints, arrow_type, field_id_of, is_every
+from frazil.schema.selection import Path
 from frazil.upsert.lookup.imported_files import field_index, missing_column, to_table_type
 from frazil.write.target import TableTarget
 from frazil.write.write import file_io
@@ -96,7 +96,6 @@ def _size(columns: Sequence[pa.Array]) -> int:
 
 
 _CACHE_BYTES = 512 * 1024 * 1024
-Path = tuple[str, ...]
 _cache = ColumnCache(_CACHE_BYTES)
 
 
@@ -114,7 +113,7 @@ def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> t
 
 
 def read_columns(
-    target: TableTarget, file: LiveFile, paths: Sequence[Path], rows: NDArray[np.int64] | None = None
+    target: TableTarget, file: LiveFile, paths: Sequence[Path], rows: Ints | None = None
 ) -> list[pa.Array]:
     """Returns the columns at these paths in the table's types, without a cache. rows: row positions; with them one row
     group at a time is in memory. Default: all rows.
@@ -171,9 +170,7 @@ def _read(parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Pa
     return to_table_type(target, member(_read_column(parquet, ".".join(names)), names[1:]), _type(target, path))
 
 
-def _read_rows(
-    parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Path, rows: NDArray[np.int64]
-) -> pa.Array:
+def _read_rows(parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Path, rows: Ints) -> pa.Array:
     names, kind = _names(parquet, target, path), _kind(target, path)
     if not names:
         return missing_column(target, file, path, rows.size, kind)

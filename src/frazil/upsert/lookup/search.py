@@ -11,22 +11,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.cdc.positions import split_snapshot_marks
-from frazil.schema.arrow import spread_places
+from frazil.schema.arrow import Bools, Ints, spread_places
+from frazil.schema.selection import Path
 from frazil.upsert.deduplicate import KeySet
 from frazil.upsert.lookup.delete_files import are_deleted, are_in, read_deletes
 from frazil.upsert.lookup.key_index import KeyIndex, KeyRange
-from frazil.upsert.lookup.live_rows import Path, in_threads, key_columns, read_columns
+from frazil.upsert.lookup.live_rows import in_threads, key_columns, read_columns
 from frazil.upsert.lookup.pruning import KeyBounds, KeyFilters, KeyPartitions
 from frazil.write.target import TableTarget
 
 _ROWS_AT_ONCE, _ROWS_FOR_A_KEY = 4_000_000, 2
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
 from frazil.cdc.positions import split_snapshot_marks
+from frazil.schema.arrow import Bools, Ints
 from frazil.upsert.change_rows import WAITING
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.deduplicate import Ranked, key_codes
@@ -29,7 +30,7 @@ from frazil.upsert.old_values.primary_key_updates import (
     LATER_KEYS,
     OLD_KEY,
 )
-from frazil.upsert.old_values.row_places import NONE, Bools, Ints, RowPlaces, are_less
+from frazil.upsert.old_values.row_places import NONE, RowPlaces, are_less
 
 # Size of rows as stored: in memory they are several times as large.
 _LOT_BYTES = 32 * 1024 * 1024

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from frazil.schema.arrow import Bools, Ints
 from frazil.upsert.changes import DELETE, UPSERT
-from frazil.upsert.deduplicate import Ints, Ranked, key_codes
+from frazil.upsert.deduplicate import Ranked, key_codes
 
-Bools = NDArray[np.bool_]
 Place = tuple[int, int, int]
 """Number of the topic, partition and offset of a record."""
 OLD_KEY = "\x00old:"

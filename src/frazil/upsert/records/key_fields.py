@@ -30,14 +30,14 @@ from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split
 from frazil.registry.port import UnusableSchema
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
+from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.names import column_names, column_path
 from frazil.schema.projection import is_one_column
+from frazil.schema.selection import Path
 from frazil.types import add_counts
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.write.target import ChangeReading, TableTarget
-
-Path = tuple[str, ...]
 
 
 def column_of(target: TableTarget, path: Path) -> Path:
@@ -117,7 +117,6 @@ def struct_at(fields: Mapping[Path, IcebergType]) -> StructType:
     return StructType(*members)
 
 
-Bools = NDArray[np.bool_]
 _MAX_NAMES = 62
 """The number of names that get a bit of their own; all further names share one bit."""
 _NO_KEY = "the record has no key, as of a source's table without a primary key: name the table's `key_columns`"
@@ -131,7 +130,7 @@ class KeyFields:
     """The fields of records' keys."""
 
     #: Per record the index of its key's fields in `names`, int64 `(n_records,)`; -1 without a readable key.
-    codes: NDArray[np.int64]
+    codes: Ints
     #: Which records have no key, bool `(n_records,)`.
     lacks: Bools
     #: The distinct sets of field names.
@@ -140,7 +139,7 @@ class KeyFields:
     missing: frozenset[str] = frozenset()
 
 
-def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], changes: Changes, limit: int) -> Changes:
+def check_key_fields(target: TableTarget, records: Records, changes: Changes, limit: int) -> Changes:
     """Refuses the changes and tombstones of records whose key has other fields than the table's key columns."""
     if not _is_checked(target):
         return changes
@@ -163,7 +162,7 @@ def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], chang
     return _without_tombstones(replace(changes, decoded=decoded), decoded.refused)
 
 
-def first_alike(target: TableTarget, records: Mapping[str, pa.Array], has_key: Bools) -> Bools:
+def first_alike(target: TableTarget, records: Records, has_key: Bools) -> Bools:
     """Returns `has_key` without the records whose key has other fields than the first key, which determines the table's
     key.
     """
@@ -207,7 +206,7 @@ def _without_tombstones(changes: Changes, refused: Bools) -> Changes:
     return replace(changes, tombstones=changes.tombstones & ~refused, ignored_records=ignored_records)
 
 
-def find_key_fields(target: TableTarget, records: Mapping[str, pa.Array]) -> KeyFields:
+def find_key_fields(target: TableTarget, records: Records) -> KeyFields:
     """Returns the fields of the records' keys; for Maxwell, without the fields that name the table."""
     changes = target.changes
     assert changes is not None
@@ -218,7 +217,7 @@ def find_key_fields(target: TableTarget, records: Mapping[str, pa.Array]) -> Key
     return KeyFields(np.full(len(records["key"]), -1), np.asarray(records["key"].is_null()))
 
 
-def _of_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> KeyFields:
+def _of_schemas(reading: Reading, records: Records) -> KeyFields:
     codes, missing = np.full(len(records["key"]), -1), set()
     found: dict[tuple[str, ...], int] = {}
     for schema_id, rows in _groups(reading, records):
@@ -233,7 +232,7 @@ def _of_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> KeyFields:
     return KeyFields(codes, np.asarray(records["key"].is_null()), list(found), frozenset(missing))
 
 
-def _groups(reading: Reading, records: Mapping[str, pa.Array]) -> Iterator[tuple[str, NDArray[np.int32]]]:
+def _groups(reading: Reading, records: Records) -> Iterator[tuple[str, NDArray[np.int32]]]:
     """Yields the id of each schema and the records whose key it describes."""
     keys = records["key"]
     if reading.framing != "none":
@@ -314,9 +313,7 @@ def _listed(texts: Texts, roots: Slices) -> Slices:
     return columns.only(OBJECT)
 
 
-def _mark(
-    texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, names: list[str], bits: NDArray[np.int64]
-) -> None:
+def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, names: list[str], bits: Ints) -> None:
     """Sets the bit of each name with this prefix that the objects of a key contain, and appends new names to `names`."""
     found, members = all_members(texts, objects, [], error)
     for name, column in zip(found, members.columns, strict=True):

@@ -7,7 +7,7 @@ Most tombstones follow a delete and change nothing. Some deletes leave only a to
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,14 +17,13 @@ from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.report import TaskReport
-from frazil.schema.arrow import arrow_type, as_written
+from frazil.schema.arrow import Bools, Ints, Records, arrow_type, as_written
 from frazil.types import LastDelete, Offsets, Progress, add_counts
 from frazil.upsert.changes import DELETE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys, read_row_keys
 from frazil.write.target import TableTarget
 
-Records = Mapping[str, pa.Array]
 _PLAIN = (BooleanType, IntegerType, LongType, StringType)
 
 
@@ -57,7 +56,7 @@ def _is_plain(target: TableTarget) -> bool:
     return all(isinstance(kind, _PLAIN) for kind in kinds)
 
 
-def _named(tombstones: NDArray[np.bool_], keys: Keys) -> NDArray[np.bool_]:
+def _named(tombstones: Bools, keys: Keys) -> Bools:
     """Returns which tombstones identify a row, bool `(n_records,)`."""
     if not keys.columns:
         return tombstones & np.False_
@@ -135,12 +134,12 @@ class LastDeletes:
         return tuple(self._read.values())
 
 
-def begins_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+def begins_of_runs(partitions: NDArray[np.int32]) -> Ints:
     """Returns the index of the first record of each run of equal partitions, int64."""
     return np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.zeros(0, np.int64)
 
 
-def ends_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+def ends_of_runs(partitions: NDArray[np.int32]) -> Ints:
     """Returns the index of the last record of each run of equal partitions, int64."""
     return np.flatnonzero(np.r_[partitions[1:] != partitions[:-1], True]) if partitions.size else np.zeros(0, np.int64)
 
