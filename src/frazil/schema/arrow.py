@@ -120,6 +120,13 @@ def with_children(array: pa.Array, wanted: pa.DataType, children: Sequence[pa.Ar
     return pa.Array.from_buffers(wanted, len(array), buffers, array.null_count, children=list(children))
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Returns the column as a single array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
 def is_every(rows: Rows, count: int) -> bool:
     """Whether the row numbers are all of `count` rows, in order."""
     return rows.size == count and bool((rows == np.arange(count)).all())

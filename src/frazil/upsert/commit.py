@@ -185,7 +185,7 @@ def _resolve(
     found = truncated.without_rows(find_rows(target, truncated.left(files), keys.keys, target.changes.paths))
     late = judge(batch.ranked, batch.latest, found)
     gone, deleted = dict(truncated.gone), truncated.row_count
-    for hits in (replace(one, rows=one.rows[~late[one.keys]]) for one in found.hits):
+    for hits in (one.only(~late[one.keys]) for one in found.hits):
         if hits.rows.size:
             _, known = gone.get(hits.file.path, (hits.file, hits.deleted))
             gone[hits.file.path] = (hits.file, known | bits_of(hits.rows))

@@ -40,6 +40,10 @@ class Hits:
     #: The positions of rows of the file that are already deleted.
     deleted: BitMap64
 
+    def only(self, mask: Bools) -> Hits:
+        """Returns the rows that the mask marks, bool `(n_hits,)`."""
+        return Hits(self.file, self.rows[mask], self.keys[mask], self.deleted)
+
 
 @dataclass
 class Found:

@@ -24,8 +24,8 @@ from frazil.kafka.port import Partition
 from frazil.report import KeyUpdatePart
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, shape_rows
-from frazil.rows.tombstones import find_tombstones, read_others
-from frazil.schema.arrow import Bools, Records, pick
+from frazil.rows.read import find_tombstones, read_others
+from frazil.schema.arrow import Bools, Records, one_array, pick
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.schema.selection import Path
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
@@ -336,9 +336,7 @@ def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
 
 def key_of(rows: pa.Table, path: Path) -> pa.Array:
     """Returns one key column of rows in the schema of the files."""
-    column = rows.column(path[0])
-    merged = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return member(merged, path[1:])
+    return member(one_array(rows.column(path[0])), path[1:])
 
 
 Place = tuple[str, int, int]
