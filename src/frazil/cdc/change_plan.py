@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.decode.columns import Decoded, Mismatch, first_mismatches
+from frazil.decode.columns import Decoded, Fault, Mismatch, first_mismatches
 from frazil.decode.settings import Envelope
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.write.target import TableTarget
@@ -87,10 +87,10 @@ class BadRecords:
         """Adds ids of schemas that are missing."""
         self.missing |= missing
 
-    def refuse(self, bad: Bools, kind: str, reason: str, path: str = "") -> None:
+    def refuse(self, bad: Bools, fault: Fault, path: str = "") -> None:
         """Marks these records as bad; a record that is bad already keeps its first reason."""
         rows = np.flatnonzero(bad & ~self.refused)
-        self.mismatches += [Mismatch(row, path, kind, reason) for row in rows[: self._limit].tolist()]
+        self.mismatches += [Mismatch(row, path, fault.kind, fault.message) for row in rows[: self._limit].tolist()]
         self.refused[rows] = True
 
     def take(self, decoded: Decoded, records: Ints) -> None:

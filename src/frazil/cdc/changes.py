@@ -63,7 +63,7 @@ from frazil.cdc.primary_keys import (
     takes_primary_keys,
 )
 from frazil.decode.cast import Conversion, Place, require
-from frazil.decode.columns import Decoded
+from frazil.decode.columns import Decoded, Fault
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Envelope, Reading
 from frazil.rows.decoder import decode_messages, decode_values, has_value
@@ -213,11 +213,6 @@ def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
     return replace(decoded, refused=decoded.refused & ~is_tombstone, mismatches=mismatches)
 
 
-def _key_fields(target: TableTarget) -> list[str]:
-    """Returns the fields of the row that feed the key columns."""
-    return [path[0] for path in _key_paths(target)]
-
-
 def _key_paths(target: TableTarget) -> tuple[Path, ...]:
     """Returns the paths in the row of the fields that feed the key columns."""
     assert target.envelope is not None
@@ -231,7 +226,7 @@ def _before_fields(target: TableTarget) -> list[str]:
     """Returns the fields to read in the row before its change: the key's, where it is known, and the one that orders
     deletes that are marked.
     """
-    names, changes = _key_fields(target), target.changes
+    names, changes = [path[0] for path in _key_paths(target)], target.changes
     if not names or changes is None or not (changes.marks_deletes and changes.order_by):
         return names
     paths = {} if target.shaping is None else target.layout.paths
@@ -303,28 +298,20 @@ def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) 
     """Refuses records whose envelope is inconsistent."""
     for number in np.unique(opened.record_kind[opened.record_kind > ROW]).tolist():
         if number in FAULTS:
-            check.refuse(opened.record_kind == number, FAULTS[number].kind, FAULTS[number].message)
+            check.refuse(opened.record_kind == number, FAULTS[number])
     change, op = opened.record_kind <= ROW, opened.op
-    for number, bad in (
-        (NO_OPERATION, change & (op == _UNKNOWN) & np.asarray(opened.op_texts.is_null())),
-        (NO_AFTER, change & np.isin(op, (CREATE, UPDATE, SNAPSHOT)) & ~opened.has_after),
-    ):
-        check.refuse(bad, FAULTS[number].kind, FAULTS[number].message)
     unknown = change & (op == _UNKNOWN)
+    check.refuse(unknown & np.asarray(opened.op_texts.is_null()), FAULTS[NO_OPERATION])
+    check.refuse(change & np.isin(op, (CREATE, UPDATE, SNAPSHOT)) & ~opened.has_after, FAULTS[NO_AFTER])
     for text in pc.unique(opened.op_texts.filter(pa.array(unknown & ~check.refused))).to_pylist():
         fault = FAULTS[UNKNOWN_OPERATION]
         same = np.asarray(pc.fill_null(pc.equal(opened.op_texts, text), False))
-        check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(text[:60], ensure_ascii=False)}")
+        quoted = json.dumps(text[:60], ensure_ascii=False)
+        check.refuse(unknown & same, Fault(fault.kind, f"{fault.message}: {quoted}"))
     if envelope.is_upsert:
         removals = change & (op == REMOVE)
-        check.refuse(
-            removals & (opened.record_kind == IMAGES) & ~opened.has_before,
-            FAULTS[NO_BEFORE].kind,
-            FAULTS[NO_BEFORE].message,
-        )
-        check.refuse(
-            removals & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message
-        )
+        check.refuse(removals & (opened.record_kind == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE])
+        check.refuse(removals & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER])
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:

@@ -35,7 +35,7 @@ from frazil.decode.connect.schema import convert_logical_types
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.epochs import from_numbers
 from frazil.decode.settings import Envelope
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import arrow_type, struct_array
 from frazil.schema.evolve import type_at
 from frazil.schema.selection import Path
 
@@ -110,7 +110,10 @@ def open_columns(
         opened.add_record_kind(_record_kind_of(names))
         return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
     operation_fields = FLAT if envelope.kind != "operation" else (envelope.operation,)
-    struct, columns = (_images if is_envelope else _as_image)(struct, columns, requested, operation_fields)
+    if is_envelope:
+        struct, columns = _images(struct, columns, requested)
+    else:
+        struct, columns = _as_image(struct, columns, operation_fields)
     row = requested["after"]
     struct, columns = convert_logical_types(
         struct,
@@ -189,26 +192,20 @@ def _record_kind_of(names: Sequence[str]) -> int:
     return NO_ENVELOPE
 
 
-def _images(
-    struct: StructType, columns: Columns, requested: Mapping[str, IcebergType], _: Sequence[str]
-) -> tuple[StructType, Columns]:
+def _images(struct: StructType, columns: Columns, requested: Collection[str]) -> tuple[StructType, Columns]:
     """Returns the members of an envelope that are read."""
     kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in requested]
     fields = [struct.fields[n] for n in kept]
     return StructType(*fields), replace(columns, arrays=[columns.arrays[n] for n in kept])
 
 
-def _as_image(
-    struct: StructType, columns: Columns, _: Mapping[str, IcebergType], operation_fields: Sequence[str]
-) -> tuple[StructType, Columns]:
+def _as_image(struct: StructType, columns: Columns, operation_fields: Sequence[str]) -> tuple[StructType, Columns]:
     """Returns the row itself as the image after the change, with the fields for the operation."""
     inside = [n for n, field in enumerate(struct.fields) if field.name not in operation_fields]
     members = [columns.arrays[n] for n in inside]
     fields = [struct.fields[n] for n in inside]
-    kind = pa.struct([pa.field(f.name, one.type) for f, one in zip(fields, members, strict=True)])
     there = columns.fault == 0
-    mask = pa.py_buffer(np.packbits(there, bitorder="little"))
-    image = pa.Array.from_buffers(kind, there.size, [mask], children=members)
+    image = struct_array([one.name for one in fields], members, there.size, there)
     outside = [n for n, field in enumerate(struct.fields) if field.name in operation_fields]
     made = [NestedField(0, "after", StructType(*fields), required=False), *(struct.fields[n] for n in outside)]
     return StructType(*made), replace(columns, arrays=[image, *(columns.arrays[n] for n in outside)])
@@ -283,9 +280,7 @@ def _marks(
     assert isinstance(requested, StructType)
     known = [field.name for field in requested.fields if field.name in marks]
     kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
-    arrow = pa.struct([pa.field(name, pa.bool_()) for name in known])
-    children = [pa.array(marks[name]) for name in known]
-    return kind, pa.Array.from_buffers(arrow, rows, [None], children=children)
+    return kind, struct_array(known, [pa.array(marks[name]) for name in known], rows)
 
 
 _NamedColumns = Mapping[str, tuple[IcebergType, pa.Array]]

@@ -152,7 +152,7 @@ def decode_records(
     groups, left, rest = _decode_messages(
         values, options, partial(_find, names, reading.envelope), partial(_decode, fields=fields, reading=reading)
     )
-    if left.size:
+    if left.size or not groups:
         groups.append(Group(left, decode(rest)))
     return in_order(groups, fields, len(values), options.limit)
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
 from frazil.cdc.canal.messages import MessageRows, open_canal
@@ -95,10 +94,10 @@ def _without_large(reading: Reading, records: Records) -> tuple[Records, list[Mi
     if refusal is not None:
         rows = np.flatnonzero(np.asarray(records["value"].is_valid())).tolist()
         return _without(records, rows), [Mismatch(row, "", refusal.kind, refusal.message) for row in rows]
-    lengths = _lengths(records["value"])
-    if lengths.size == 0 or lengths.max() <= reading.max_record_bytes:
+    is_large = pc.greater(pc.binary_length(records["value"]), reading.max_record_bytes)
+    rows = np.flatnonzero(np.asarray(pc.fill_null(is_large, False))).tolist()
+    if not rows:
         return records, []
-    rows = np.flatnonzero(lengths > reading.max_record_bytes).tolist()
     reason = f"the value is larger than the {reading.max_record_bytes} bytes that `limits.record_size` allows"
     return _without(records, rows), [Mismatch(row, "", "too_large", reason) for row in rows]
 
@@ -162,13 +161,6 @@ def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Records,
     if reading.envelope.kind == "operation":
         return decode_records(values, fields, reading, options, lambda rest: open_json(rest, fields, reading, limit))
     return open_json(values, fields, reading, limit)
-
-
-def _lengths(values: pa.BinaryArray) -> NDArray[np.int32]:
-    if not len(values):
-        return np.zeros(0, np.int32)
-    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
-    return offsets[1:] - offsets[:-1]
 
 
 ReadRows = Callable[[TableTarget, Records], Decoded]

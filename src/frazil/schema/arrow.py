@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,15 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def struct_array(
+    names: Iterable[str], children: Sequence[pa.Array], count: int, there: Bools | None = None
+) -> pa.Array:
+    """Returns `count` structs of these members, of which there may be none. there: which are not null; None for all."""
+    kind = pa.struct([pa.field(name, child.type) for name, child in zip(names, children, strict=True)])
+    mask = None if there is None or there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(kind, count, [mask], children=list(children))
 
 
 def is_every(rows: Rows, count: int) -> bool:

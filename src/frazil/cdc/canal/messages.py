@@ -44,6 +44,15 @@ from frazil.schema.arrow import Bools, Ints, Records, spread_places
 from frazil.upsert.changes import Changes
 
 Owner = NDArray[np.int32]
+_NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
+_OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
+_CODES = (*OPERATIONS, "m")
+_RECORD_KINDS = {
+    **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), TRANSACTION),
+    **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
+    "QUERY": MESSAGE,
+}
+_NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
 
 
 @dataclass(frozen=True)
@@ -94,17 +103,6 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
     return found.without_refused()
 
 
-_NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
-_OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
-_CODES = (*OPERATIONS, "m")
-_RECORD_KINDS = {
-    **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), TRANSACTION),
-    **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
-    "QUERY": MESSAGE,
-}
-_NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
-
-
 @dataclass
 class _Messages:
     """Messages while they are opened."""
@@ -144,32 +142,14 @@ def open_canal(
     reading: Reading,
     limit: int,
     large: list[Mismatch],
+    has_canonical_keys: bool = False,
 ) -> MessageRows:
     """Returns the columns `fields` of `cdc.envelope` for the rows of these messages. Bad records raise nothing.
 
     large: mismatches for values that were left out for their size.
     """
-    values = records["value"]
-    opened = _open(values, fields, reading, limit, large)
-    if opened is None:
-        values = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        opened = _open(values, fields, reading, limit, large, has_canonical_keys=True)
-    assert opened is not None
-    return opened
-
-
-def _open(
-    values: pa.BinaryArray,
-    fields: tuple[NestedField, ...],
-    reading: Reading,
-    limit: int,
-    large: list[Mismatch],
-    has_canonical_keys: bool = False,
-) -> MessageRows | None:
-    """Returns the rows; None where escaped keys must be replaced first."""
-    outer = texts_of(
-        values, replace(json_options(reading, limit), is_rescuing=False, selection=None), has_canonical_keys
-    )
+    values, options = records["value"], replace(json_options(reading, limit), is_rescuing=False, selection=None)
+    outer = texts_of(values, options, has_canonical_keys)
     outer.refused[[mismatch.row for mismatch in large]] = True
     outer.mismatches += large
     error, objects = unreadable(values), text_slices(values)
@@ -181,16 +161,16 @@ def _open(
     messages.record_kind[is_tombstone] = TOMBSTONE
     rows = _rows(messages)
     facts = _facts(messages)
-    if not _is_spelt(outer, error):
-        return None
-    outer.refuse(objects, error, "", FAULTS)
+    outer.has_escaped_keys |= bool((error == scan.ESCAPED_KEY).any())
+    outer.refuse(objects, np.where(error == scan.ESCAPED_KEY, scan.OK, error).astype(np.uint8), "", FAULTS)
     groups = list(group_rows(outer, messages.members["mysqlType"], messages.counts > 0, rows.owner))
     inner = _inner(messages, rows)
     columns = {name: array.take(pa.array(rows.owner)) for name, array in facts.items()}
     columns |= {"record_kind": pa.array(rows.record_kind), "op": messages.op.take(pa.array(rows.owner))}
     read = [read_group(inner, rows, places, types, columns) for places, types in groups]
-    if not _is_spelt(inner.texts, error):
-        return None
+    if inner.texts.has_escaped_keys and not has_canonical_keys:
+        canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
+        return open_canal({"value": canonical}, fields, reading, limit, large, has_canonical_keys=True)
     return MessageRows(_with_texts(in_order(read, fields, rows.owner.size, limit), inner.texts), rows.owner)
 
 
@@ -203,10 +183,6 @@ def _with_texts(decoded: Decoded, texts: Texts) -> Decoded:
     of_texts = Decoded([], texts.refused, texts.mismatches)
     both = of_texts.refusing(decoded.refused, decoded.mismatches, texts.limit)
     return replace(decoded, refused=both.refused, mismatches=both.mismatches, rescued=rescued)
-
-
-def _is_spelt(texts: Texts, error: NDArray[np.uint8]) -> bool:
-    return texts.has_canonical_keys or not (texts.has_escaped_keys or bool((error == scan.ESCAPED_KEY).any()))
 
 
 def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> _Messages:

@@ -51,6 +51,11 @@ _BYTES = frozenset(
 )  # fmt: skip
 _DECIMALS = ("decimal", "numeric", "dec", "fixed")
 
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_TIMES = (TimestampType, TimestamptzType)
+_INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_MAX_INTEGER_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
+
 
 @dataclass(frozen=True)
 class SourceType:
@@ -94,12 +99,6 @@ def _sized(name: str, size: int | None, scale: int, is_unsigned: bool) -> Iceber
     if name in _DECIMALS and size and size <= _MAX_DIGITS and scale <= size:
         return DecimalType(size, scale)
     return StringType()
-
-
-_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
-_TIMES = (TimestampType, TimestamptzType)
-_INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_MAX_INTEGER_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
 
 
 def reading_type(source: SourceType, column_type: IcebergType | None) -> IcebergType:

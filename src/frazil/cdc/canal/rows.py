@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,13 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 from frazil.cdc.canal.mysql import UNKNOWN, SourceType, parse_type, read_texts, reading_type
 from frazil.cdc.json.members import EnvelopeBatch, either, masked, pick_slices
 from frazil.decode.cast import Conversion, convert_columns
-from frazil.decode.columns import Columns, Fault, Group, bitmap
+from frazil.decode.columns import Columns, Fault, Group
 from frazil.decode.json import values as json_values
 from frazil.decode.json.columns import text_column
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.slices import Slices, Texts, all_members, group_equal, is_text
-from frazil.schema.arrow import Bools, Ints
+from frazil.schema.arrow import Bools, Ints, struct_array
 
 Types = Mapping[str, SourceType]
 """The types of columns, by name."""
@@ -148,12 +148,8 @@ def _read_image(
         kind = reading_type(source, known.get(name))
         fields.append(NestedField(0, name, kind, required=False))
         arrays.append(_read_column(texts, conversion, slices, source, kind, (image.name, name)))
-    return StructType(*fields), image.name, _struct(fields, arrays, image.there)
-
-
-def _struct(fields: Sequence[NestedField], arrays: Sequence[pa.Array], there: Bools) -> pa.Array:
-    kind = pa.struct([pa.field(one.name, array.type) for one, array in zip(fields, arrays, strict=True)])
-    return pa.Array.from_buffers(kind, there.size, [bitmap(there)], children=list(arrays))
+    array = struct_array([one.name for one in fields], arrays, image.there.size, image.there)
+    return StructType(*fields), image.name, array
 
 
 def _read_column(
@@ -180,9 +176,9 @@ def _marks(image: _Image, is_update: Bools, requested: IcebergType) -> tuple[Ice
     (`binlog_row_image`).
     """
     assert isinstance(requested, StructType)
-    arrays = []
-    for one in requested.fields:
-        slices = image.members.get(one.name)
+    arrays, names = [], [one.name for one in requested.fields]
+    for name in names:
+        slices = image.members.get(name)
         lacks = np.ones(is_update.size, np.bool_) if slices is None else slices.kind == ABSENT
         arrays.append(pa.array(lacks & is_update & image.there))
-    return requested, "unavailable", _struct(requested.fields, arrays, np.ones(is_update.size, np.bool_))
+    return requested, "unavailable", struct_array(names, arrays, is_update.size)

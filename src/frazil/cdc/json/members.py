@@ -4,7 +4,7 @@ images of the row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -135,8 +135,7 @@ def read_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bool
     """Returns the requested values of envelopes other than the images, by name."""
     requested = [one.name for one in batch.fields]
     if envelopes.is_overlay:
-        found = _maxwell_facts(batch, envelopes, is_change)
-        return {name: array for name, array in found.items() if name in requested}
+        return _maxwell_facts(batch, envelopes, is_change, requested)
     if batch.envelope.kind != "debezium":
         return {}
     return facts_of(_JsonValues(batch, envelopes, is_change), requested)
@@ -194,12 +193,16 @@ class _JsonValues:
         return times_of(self._batch, self._slices(("after", name)).only(INT), f"ts_{unit}", unit)
 
 
-def _maxwell_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bools) -> dict[str, pa.Array]:
+def _maxwell_facts(
+    batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bools, requested: Collection[str]
+) -> dict[str, pa.Array]:
     members = kept(envelopes, ("ts", "xid", *IN_MESSAGES.values()), is_change)
-    moments = times_of(batch, members["ts"], "ts", "s").cast(pa.timestamp("us", tz="UTC"))
-    transaction_ids = read_number(batch, members["xid"], "xid").cast(pa.string())
-    origins = {fact: _text(batch, members[name], name) for fact, name in IN_MESSAGES.items()}
-    return {"source_ts": moments, "transaction_id": transaction_ids, **origins}
+    found = {fact: _text(batch, members[name], name) for fact, name in IN_MESSAGES.items() if fact in requested}
+    if "source_ts" in requested:
+        found["source_ts"] = times_of(batch, members["ts"], "ts", "s").cast(pa.timestamp("us", tz="UTC"))
+    if "transaction_id" in requested:
+        found["transaction_id"] = read_number(batch, members["xid"], "xid").cast(pa.string())
+    return found
 
 
 def kept(envelopes: EnvelopeMembers, names: Sequence[str], is_change: Bools) -> dict[str, Slices]:

@@ -31,9 +31,9 @@ from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, Texts, presence
+from frazil.decode.json.slices import Slices, Texts
 from frazil.decode.rescue import unknown_values
-from frazil.schema.arrow import Bools, as_written
+from frazil.schema.arrow import Bools, as_written, struct_array
 from frazil.schema.evolve import widest
 
 MONGODB = "mongodb"
@@ -80,10 +80,9 @@ def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findi
 def _read_members(
     texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str, error: NDArray[np.uint8]
 ) -> pa.Array:
-    validity, nulls, _ = presence(slices, OBJECT)
+    there = slices.kind == OBJECT
     arrays = read_members(texts, slices, kind.fields, findings, (name,), error)
-    arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
-    return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
+    return struct_array([one.name for one in kind.fields], arrays, len(slices), there)
 
 
 def read_documents(
@@ -164,6 +163,6 @@ def marks_of(batch: EnvelopeBatch, marks: Mapping[str, Bools], rows: int) -> pa.
     """Returns the column of values that were not sent."""
     kind = batch.type_of("unavailable")
     assert isinstance(kind, StructType)
-    children = [pa.array(marks[one.name]) if one.name in marks else pa.nulls(rows, pa.bool_()) for one in kind.fields]
-    arrow = pa.struct([pa.field(one.name, pa.bool_()) for one in kind.fields])
-    return pa.Array.from_buffers(arrow, rows, [None], children=children)
+    names = [one.name for one in kind.fields]
+    flags = [pa.array(marks[name]) if name in marks else pa.nulls(rows, pa.bool_()) for name in names]
+    return struct_array(names, flags, rows)
