@@ -9,17 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.change_plan import (
-    CREATE,
-    REMOVE,
-    UPDATE,
-    BadRecords,
-    Bools,
-    ChangeContext,
-    Opened,
-    Plan,
-    Records,
-)
+from frazil.cdc.change_plan import CREATE, REMOVE, UPDATE, BadRecords, ChangeContext, Opened, Plan
 from frazil.cdc.envelope import (
     FAULTS,
     IMAGES,
@@ -28,8 +18,10 @@ from frazil.cdc.envelope import (
     ROW,
 )
 from frazil.cdc.mongodb.document_ids import ID
+from frazil.decode.columns import Fault
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
+from frazil.schema.arrow import Bools, Records
 from frazil.upsert.changes import DELETE
 from frazil.upsert.deduplicate import key_codes
 from frazil.upsert.lookup.live_rows import has_column
@@ -60,7 +52,7 @@ def check_keys(context: ChangeContext, plan: Plan, keys: Sequence[pa.Array]) -> 
     for path, key in zip(context.envelope.keys, keys, strict=False):
         bad = np.zeros(context.check.refused.size, np.bool_)
         bad[plan.records[needs & np.asarray(key.is_null())]] = True
-        context.check.refuse(bad, FAULTS[NO_KEY].kind, FAULTS[NO_KEY].message, ".".join(path))
+        context.check.refuse(bad, FAULTS[NO_KEY], ".".join(path))
 
 
 def check_old_keys(check: BadRecords, opened: Opened, target: TableTarget, records: Records) -> None:
@@ -86,7 +78,7 @@ def check_old_keys(check: BadRecords, opened: Opened, target: TableTarget, recor
         # A key that cannot be read is accepted. The `_id` of a document never changes.
         is_listed = np.array([not roots.isdisjoint(names) for names in keys.names] + [True])[keys.codes] & ~keys.lacks
         name = ".".join(path)
-        check.refuse(mask & ~is_listed & (ID not in roots), FAULTS[NO_BEFORE].kind, _UNTOLD.format(name), name)
+        check.refuse(mask & ~is_listed & (ID not in roots), Fault(FAULTS[NO_BEFORE].kind, _UNTOLD.format(name)), name)
 
 
 def _is_there(images: pa.Array | None, field: tuple[str, ...], count: int) -> Bools:
@@ -144,7 +136,7 @@ def old_keys_of(
             bad = np.zeros(context.check.refused.size, np.bool_)
             bad[plan.records[n]] = True
             name = next(context.target.fields[c].name for c, flags in unsent.items() if flags[n])
-            context.check.refuse(bad, "unavailable_value", _UNSENT.format(name), name)
+            context.check.refuse(bad, Fault("unavailable_value", _UNSENT.format(name)), name)
     if (places < 0).all():
         return None
     rows = pa.array(places, mask=places < 0)

@@ -10,13 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.columns import Decoded, Fault, Mismatch, first_mismatches
 from frazil.decode.settings import Envelope
+from frazil.schema.arrow import Bools, Ints, Records
 from frazil.write.target import TableTarget
-
-Records = Mapping[str, pa.Array]
-Bools = NDArray[np.bool_]
-Rows = NDArray[np.int64]
 
 CREATE, UPDATE, REMOVE, SNAPSHOT, EMPTY = range(5)
 OPERATIONS = ("c", "u", "d", "r", "t")
@@ -32,7 +29,7 @@ class Opened:
     #: The kind of each record, a code of `cdc.envelope`.
     record_kind: NDArray[np.int32]
     #: The operation of each change, an index of OPERATIONS.
-    op: NDArray[np.int64]
+    op: Ints
     #: The operation as the record has it.
     op_texts: pa.Array
     #: The row after the change, a struct.
@@ -62,7 +59,7 @@ class Plan:
     """The planned changes."""
 
     #: The record of each change: shape (n_changes,).
-    records: Rows
+    records: Ints
     #: The operation of each change.
     ops: NDArray[np.int8]
     #: Which changes take the image after the change.
@@ -90,13 +87,13 @@ class BadRecords:
         """Adds ids of schemas that are missing."""
         self.missing |= missing
 
-    def refuse(self, bad: Bools, kind: str, reason: str, path: str = "") -> None:
+    def refuse(self, bad: Bools, fault: Fault, path: str = "") -> None:
         """Marks these records as bad; a record that is bad already keeps its first reason."""
         rows = np.flatnonzero(bad & ~self.refused)
-        self.mismatches += [Mismatch(row, path, kind, reason) for row in rows[: self._limit].tolist()]
+        self.mismatches += [Mismatch(row, path, fault.kind, fault.message) for row in rows[: self._limit].tolist()]
         self.refused[rows] = True
 
-    def take(self, decoded: Decoded, records: Rows) -> None:
+    def take(self, decoded: Decoded, records: Ints) -> None:
         """Marks the records of refused changes as bad."""
         bad = np.zeros(self.refused.size, np.bool_)
         bad[records[decoded.refused]] = True
@@ -111,7 +108,7 @@ class BadRecords:
 
     def first(self) -> list[Mismatch]:
         """Returns the mismatches to keep, in the order of the records."""
-        return sorted(self.mismatches, key=lambda mismatch: mismatch.row)[: self._limit]
+        return first_mismatches(self.mismatches, self._limit)
 
 
 @dataclass(frozen=True)

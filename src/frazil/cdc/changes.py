@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.cdc.canal.messages import gather, good_messages, spread
@@ -35,12 +34,9 @@ from frazil.cdc.change_plan import (
     SNAPSHOT,
     UPDATE,
     BadRecords,
-    Bools,
     ChangeContext,
     Opened,
     Plan,
-    Records,
-    Rows,
 )
 from frazil.cdc.envelope import (
     BY_KEY,
@@ -54,13 +50,11 @@ from frazil.cdc.envelope import (
     ROW,
     TOMBSTONE,
     UNKNOWN_OPERATION,
-    Facts,
     change_times,
     needed_facts,
     opened_fields,
     own_values,
 )
-from frazil.cdc.json.envelopes import merge_widest
 from frazil.cdc.mongodb.document_ids import fill_from_keys
 from frazil.cdc.primary_keys import (
     check_primary_keys,
@@ -69,12 +63,13 @@ from frazil.cdc.primary_keys import (
     takes_primary_keys,
 )
 from frazil.decode.cast import Conversion, Place, require
-from frazil.decode.columns import Decoded
+from frazil.decode.columns import Decoded, Fault
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Envelope, Reading
 from frazil.rows.decoder import decode_messages, decode_values, has_value
 from frazil.rows.project import bindings_of, shape_columns
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Bools, Ints, Records, arrow_type
+from frazil.schema.evolve import RequestedFields, merge_requested_fields
 from frazil.schema.names import tops_of, under
 from frazil.schema.projection import Shaping, unfold
 from frazil.schema.selection import Path, Selection
@@ -117,7 +112,7 @@ def _facts(target: TableTarget, has_key_updates_by_header: bool) -> tuple[str, .
 
 
 def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, records: Records, limit: int) -> Changes:
-    envelope, own = target.envelope, frozenset(name for name, _ in target.metadata)
+    envelope = target.envelope
     assert envelope is not None
     if target.shaping is not None and target.layout.unbound:
         seen = unfold(opened.decoded.requested_fields, target.shaping.depth)
@@ -129,8 +124,9 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
     check_old_keys(check, opened, target, records)
     plan = _plan(envelope, opened, check.refused)
-    changes = _shape(ChangeContext(target, envelope, opened, row, records, check), plan)
-    changes.own = own_values(Facts(target, opened, records, own), changes)
+    context = ChangeContext(target, envelope, opened, row, records, check)
+    changes = _shape(context, plan)
+    changes.own = own_values(context, changes)
     changes.key_columns = keys
     if envelope.needs_headers and has_key_updates(records):
         changes.key_update_parts = key_update_parts_of(records, opened)
@@ -185,7 +181,11 @@ def _open(
     if envelope.kind == "debezium":
         record_kind[(record_kind <= ROW) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
     return Opened(
-        replace(decoded, requested_fields=merge_widest(_in_rows(decoded.requested_fields)), made_optional=set()),
+        replace(
+            decoded,
+            requested_fields=_in_rows(decoded.requested_fields),
+            made_optional=set(),
+        ),
         record_kind,
         _codes(envelope, columns["op"]),
         columns["op"],
@@ -213,11 +213,6 @@ def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
     return replace(decoded, refused=decoded.refused & ~is_tombstone, mismatches=mismatches)
 
 
-def _key_fields(target: TableTarget) -> list[str]:
-    """Returns the fields of the row that feed the key columns."""
-    return [path[0] for path in _key_paths(target)]
-
-
 def _key_paths(target: TableTarget) -> tuple[Path, ...]:
     """Returns the paths in the row of the fields that feed the key columns."""
     assert target.envelope is not None
@@ -231,7 +226,7 @@ def _before_fields(target: TableTarget) -> list[str]:
     """Returns the fields to read in the row before its change: the key's, where it is known, and the one that orders
     deletes that are marked.
     """
-    names, changes = _key_fields(target), target.changes
+    names, changes = [path[0] for path in _key_paths(target)], target.changes
     if not names or changes is None or not (changes.marks_deletes and changes.order_by):
         return names
     paths = {} if target.shaping is None else target.layout.paths
@@ -274,14 +269,16 @@ def _selection(
     return Selection((*include, *((name,) for name in others)), exclude)
 
 
-def _in_rows(requested_fields: Mapping[Path, Mapping[str, IcebergType]]) -> list[dict[Path, Mapping[str, IcebergType]]]:
+def _in_rows(requested_fields: RequestedFields) -> dict[Path, dict[str, IcebergType]]:
     """Returns the fields requested by images, by their paths in the row."""
-    after = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("after",)}
-    before = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("before",)}
-    return [after, before]
+    images = (
+        {path[1:]: members for path, members in requested_fields.items() if path[:1] == (image,)}
+        for image in _IMAGES_OF
+    )
+    return merge_requested_fields(images, keeps_first=True)
 
 
-def _codes(envelope: Envelope, op: pa.Array) -> NDArray[np.int64]:
+def _codes(envelope: Envelope, op: pa.Array) -> Ints:
     if envelope.kind == "operation":
         lists = (envelope.insert, envelope.update, envelope.delete)
         codes_of = {text: code for code, texts in enumerate(lists) for text in texts}
@@ -301,28 +298,20 @@ def _refuse_inconsistent(check: BadRecords, opened: Opened, envelope: Envelope) 
     """Refuses records whose envelope is inconsistent."""
     for number in np.unique(opened.record_kind[opened.record_kind > ROW]).tolist():
         if number in FAULTS:
-            check.refuse(opened.record_kind == number, FAULTS[number].kind, FAULTS[number].message)
+            check.refuse(opened.record_kind == number, FAULTS[number])
     change, op = opened.record_kind <= ROW, opened.op
-    for number, bad in (
-        (NO_OPERATION, change & (op == _UNKNOWN) & np.asarray(opened.op_texts.is_null())),
-        (NO_AFTER, change & np.isin(op, (CREATE, UPDATE, SNAPSHOT)) & ~opened.has_after),
-    ):
-        check.refuse(bad, FAULTS[number].kind, FAULTS[number].message)
     unknown = change & (op == _UNKNOWN)
+    check.refuse(unknown & np.asarray(opened.op_texts.is_null()), FAULTS[NO_OPERATION])
+    check.refuse(change & np.isin(op, (CREATE, UPDATE, SNAPSHOT)) & ~opened.has_after, FAULTS[NO_AFTER])
     for text in pc.unique(opened.op_texts.filter(pa.array(unknown & ~check.refused))).to_pylist():
         fault = FAULTS[UNKNOWN_OPERATION]
         same = np.asarray(pc.fill_null(pc.equal(opened.op_texts, text), False))
-        check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(text[:60], ensure_ascii=False)}")
+        quoted = json.dumps(text[:60], ensure_ascii=False)
+        check.refuse(unknown & same, Fault(fault.kind, f"{fault.message}: {quoted}"))
     if envelope.is_upsert:
         removals = change & (op == REMOVE)
-        check.refuse(
-            removals & (opened.record_kind == IMAGES) & ~opened.has_before,
-            FAULTS[NO_BEFORE].kind,
-            FAULTS[NO_BEFORE].message,
-        )
-        check.refuse(
-            removals & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message
-        )
+        check.refuse(removals & (opened.record_kind == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE])
+        check.refuse(removals & (opened.record_kind == ROW) & ~opened.has_after, FAULTS[NO_AFTER])
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
@@ -348,7 +337,7 @@ def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
     return Plan(records, ops, is_after, is_before)
 
 
-def _leading(first: Bools, count: Rows, records: Rows) -> Bools:
+def _leading(first: Bools, count: Ints, records: Ints) -> Bools:
     """Returns which changes are the first of the two changes of their record."""
     starts = np.cumsum(count) - count
     found = np.zeros(records.size, np.bool_)
@@ -405,7 +394,9 @@ def _without_columns(context: ChangeContext, shaped: Decoded) -> Decoded:
         columns=[],
         refused=check.refused,
         mismatches=check.first(),
-        requested_fields=merge_widest([of_records.requested_fields, shaped.requested_fields]),
+        requested_fields=merge_requested_fields(
+            [of_records.requested_fields, shaped.requested_fields], keeps_first=True
+        ),
         made_optional=of_records.made_optional | shaped.made_optional,
         missing=of_records.missing | shaped.missing | check.missing,
         refusals=of_records.refusals | shaped.refusals,

@@ -7,7 +7,6 @@ A record is one row of these columns. `record_kind` is the kind of record; the o
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -23,18 +22,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.cdc.change_plan import (
-    EMPTY,
-    OPERATIONS,
-    REMOVE,
-    SNAPSHOT,
-    Opened,
-    Records,
-)
+from frazil.cdc.change_plan import EMPTY, OPERATIONS, REMOVE, SNAPSHOT, ChangeContext, Opened
 from frazil.cdc.positions import mark_snapshot_rows
 from frazil.decode.columns import Fault
 from frazil.decode.settings import OWN_TYPES, Envelope
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Records, arrow_type
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
 
@@ -64,9 +56,6 @@ FAULTS = {
     ),
 }
 """The faults of inconsistent envelopes, by kind of record."""
-
-FLAT_TIMES = {"source_ts": ("__source_ts_us", "__source_ts_ms"), "connector_ts": ("__ts_us", "__ts_ms")}
-"""The names of these times that Debezium's unwrap transform adds to a row, the finer one first."""
 
 _FACTS: dict[str, IcebergType] = {
     "source_ts": TimestamptzType(),
@@ -121,36 +110,26 @@ def opened_fields(envelope: Envelope, row: Sequence[NestedField], facts: Collect
     return tuple(NestedField(0, name, kind, required=False) for name, kind in kinds.items())
 
 
-@dataclass(frozen=True)
-class Facts:
-    """The inputs for columns of `metadata`."""
-
-    target: TableTarget
-    opened: Opened
-    records: Records
-    #: The fields of `metadata` that the table has.
-    own: frozenset[str]
-
-
-def own_values(facts: Facts, changes: Changes) -> dict[str, pa.Array]:
+def own_values(context: ChangeContext, changes: Changes) -> dict[str, pa.Array]:
     """Returns the columns of `metadata` that come from the envelope, a row per change."""
-    opened, rows = facts.opened, changes.records
-    places = pa.array(rows)
-    found = {name: array.take(places) for name, array in opened.facts.items() if name in facts.own}
-    if "source_order" in found and "partition" in facts.records:
-        is_read, partitions = pa.array(opened.op[rows] == SNAPSHOT), facts.records["partition"].take(places)
+    target, opened, rows = context.target, context.opened, changes.records
+    own, places = frozenset(name for name, _ in target.metadata), pa.array(rows)
+    found = {name: array.take(places) for name, array in opened.facts.items() if name in own}
+    is_removal = opened.op[rows] == REMOVE
+    if "source_order" in found and "partition" in context.records:
+        is_read, partitions = pa.array(opened.op[rows] == SNAPSHOT), context.records["partition"].take(places)
         found["source_order"] = mark_snapshot_rows(found["source_order"], is_read, partitions)
-    if "op" in facts.own:
+    if "op" in own:
         found["op"] = pa.array(OPERATIONS).take(pa.array(opened.op[rows]))
-    if "image" in facts.own:
+    if "image" in own:
         found["image"] = _image_names(opened, changes)
-    if "unavailable" in facts.own:
-        found["unavailable"] = _unsent_names(facts.target, changes)
-    removals = opened.op[rows] == REMOVE
-    if "deleted" in facts.own:
-        found["deleted"] = pa.array(removals)
-    if "deleted_at" in facts.own:
-        found["deleted_at"] = pc.if_else(pa.array(removals), change_times(opened, facts.records).take(places), None)
+    if "unavailable" in own:
+        found["unavailable"] = _unsent_names(target, changes)
+    if "deleted" in own:
+        found["deleted"] = pa.array(is_removal)
+    if "deleted_at" in own:
+        times = change_times(opened, context.records).take(places)
+        found["deleted_at"] = pc.if_else(pa.array(is_removal), times, None)
     return found
 
 

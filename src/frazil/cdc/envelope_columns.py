@@ -20,7 +20,6 @@ from pyiceberg.types import (
 )
 
 from frazil.cdc.envelope import (
-    FLAT_TIMES,
     HEARTBEAT,
     IMAGES,
     MESSAGE,
@@ -30,28 +29,24 @@ from frazil.cdc.envelope import (
     TRANSACTION,
 )
 from frazil.cdc.placeholders import find_unsent
-from frazil.cdc.positions import (
-    ORDER_FIELDS,
-    POSITION_FIELDS,
-    flat_origins_of,
-    format_commit_position,
-    format_position,
-    format_source_order,
-    format_transaction,
-    origins_of,
-)
+from frazil.cdc.positions import facts_of, source_fields
 from frazil.decode.columns import Columns, Fault
 from frazil.decode.connect.schema import convert_logical_types
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.epochs import from_numbers
 from frazil.decode.settings import Envelope
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import arrow_type, struct_array
 from frazil.schema.evolve import type_at
 from frazil.schema.selection import Path
 
 _FAR = Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")
 FLAT = ("__op", "__deleted")
 """The fields that Debezium's unwrap transform (`ExtractNewRecordState`) adds to a row."""
+
+NAMES = (
+    "op", "before", "after", "source", "ts_ms", "ts_us", "transaction", "message", "schema", "payload", *FLAT,
+)  # fmt: skip
+"""The members of Debezium's messages that are read."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +110,10 @@ def open_columns(
         opened.add_record_kind(_record_kind_of(names))
         return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
     operation_fields = FLAT if envelope.kind != "operation" else (envelope.operation,)
-    struct, columns = (_images if is_envelope else _as_image)(struct, columns, requested, operation_fields)
+    if is_envelope:
+        struct, columns = _images(struct, columns, requested)
+    else:
+        struct, columns = _as_image(struct, columns, operation_fields)
     row = requested["after"]
     struct, columns = convert_logical_types(
         struct,
@@ -155,6 +153,35 @@ def has_documents(envelope: Envelope, struct: StructType) -> bool:
     return is_envelope and any(isinstance(kinds.get(name), StringType) for name in IMAGES_OF)
 
 
+def row_of(envelope: Envelope, struct: StructType) -> StructType:
+    """Returns the row in records of this schema; one without fields where it is no envelope."""
+    if envelope.kind == "none":
+        return struct
+    members = {field.name: field.field_type for field in struct.fields}
+    if envelope.kind != "operation" and "op" in members:
+        images = (members[name] for name in IMAGES_OF if name in members)
+        return next((image for image in images if isinstance(image, StructType)), StructType())
+    operation_fields = (envelope.operation,) if envelope.kind == "operation" else FLAT
+    if not any(name in members for name in operation_fields):
+        return StructType()
+    return StructType(*(field for field in struct.fields if field.name not in operation_fields))
+
+
+def read_part(envelope: Envelope, struct: StructType, requested: Collection[str]) -> StructType:
+    """Returns the fields of a schema that are read of its records: of an envelope those that make the requested columns."""
+    if not is_wrapped(envelope, [one.name for one in struct.fields]):
+        return struct
+    of_source = source_fields(requested)
+    fields = []
+    for one in struct.fields:
+        if one.name == "source" and isinstance(one.field_type, StructType):
+            inner = [member for member in one.field_type.fields if member.name in of_source]
+            fields.append(one.model_copy(update={"field_type": StructType(*inner)}))
+        elif one.name in NAMES and (one.name != "before" or "before" in requested):
+            fields.append(one)
+    return StructType(*fields)
+
+
 def _record_kind_of(names: Sequence[str]) -> int:
     """Returns the kind of records of a schema that is no envelope's."""
     if "message" in names and "op" in names:
@@ -165,26 +192,20 @@ def _record_kind_of(names: Sequence[str]) -> int:
     return NO_ENVELOPE
 
 
-def _images(
-    struct: StructType, columns: Columns, requested: Mapping[str, IcebergType], _: Sequence[str]
-) -> tuple[StructType, Columns]:
+def _images(struct: StructType, columns: Columns, requested: Collection[str]) -> tuple[StructType, Columns]:
     """Returns the members of an envelope that are read."""
     kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in requested]
     fields = [struct.fields[n] for n in kept]
     return StructType(*fields), replace(columns, arrays=[columns.arrays[n] for n in kept])
 
 
-def _as_image(
-    struct: StructType, columns: Columns, _: Mapping[str, IcebergType], operation_fields: Sequence[str]
-) -> tuple[StructType, Columns]:
+def _as_image(struct: StructType, columns: Columns, operation_fields: Sequence[str]) -> tuple[StructType, Columns]:
     """Returns the row itself as the image after the change, with the fields for the operation."""
     inside = [n for n, field in enumerate(struct.fields) if field.name not in operation_fields]
     members = [columns.arrays[n] for n in inside]
     fields = [struct.fields[n] for n in inside]
-    kind = pa.struct([pa.field(f.name, one.type) for f, one in zip(fields, members, strict=True)])
     there = columns.fault == 0
-    mask = pa.py_buffer(np.packbits(there, bitorder="little"))
-    image = pa.Array.from_buffers(kind, there.size, [mask], children=members)
+    image = struct_array([one.name for one in fields], members, there.size, there)
     outside = [n for n, field in enumerate(struct.fields) if field.name in operation_fields]
     made = [NestedField(0, "after", StructType(*fields), required=False), *(struct.fields[n] for n in outside)]
     return StructType(*made), replace(columns, arrays=[image, *(columns.arrays[n] for n in outside)])
@@ -229,9 +250,9 @@ def _add_columns(
         opened.add(name, kind, array)
         if name == "after" and marks:
             opened.add("unavailable", *_marks(marks, requested["unavailable"], opened.rows))
-    for name, fact in _facts(named, requested, opened.far).items():
-        if name in requested:
-            opened.add(name, requested[name], fact.cast(arrow_type(requested[name])))
+    is_flat = not is_wrapped(envelope, named)
+    for name, fact in facts_of(_ColumnValues(named, is_flat, opened.far), requested).items():
+        opened.add(name, requested[name], fact.cast(arrow_type(requested[name])))
 
 
 def _without_unsent(
@@ -259,9 +280,7 @@ def _marks(
     assert isinstance(requested, StructType)
     known = [field.name for field in requested.fields if field.name in marks]
     kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
-    arrow = pa.struct([pa.field(name, pa.bool_()) for name in known])
-    children = [pa.array(marks[name]) for name in known]
-    return kind, pa.Array.from_buffers(arrow, rows, [None], children=children)
+    return kind, struct_array(known, [pa.array(marks[name]) for name in known], rows)
 
 
 _NamedColumns = Mapping[str, tuple[IcebergType, pa.Array]]
@@ -298,64 +317,37 @@ def _as_strings(array: pa.Array) -> pa.Array:
         return pa.nulls(len(array), pa.string())
 
 
-def member(named: _NamedColumns, path: Path) -> pa.Array | None:
-    """Returns the values at a path; None where there are none."""
-    found = named.get(path[0])
-    if found is None:
-        return None
-    kind, array = found
-    for name in path[1:]:
-        names = [field.name for field in kind.fields] if isinstance(kind, StructType) else []
-        if name not in names:
+class _ColumnValues:
+    """See EnvelopeValues. far: receives the times that are outside the years 1 to 9999."""
+
+    def __init__(self, named: _NamedColumns, is_flat: bool, far: dict[int, str]) -> None:
+        self._named, self._is_flat, self._far = named, is_flat, far
+
+    def member(self, path: Path) -> pa.Array | None:
+        found = self._named.get(path[0])
+        if found is None:
             return None
-        assert isinstance(kind, StructType)
-        n = names.index(name)
-        array, kind = pc.struct_field(array, [n]), kind.fields[n].field_type
-    return array
+        kind, array = found
+        for name in path[1:]:
+            names = [field.name for field in kind.fields] if isinstance(kind, StructType) else []
+            if name not in names:
+                return None
+            assert isinstance(kind, StructType)
+            n = names.index(name)
+            array, kind = pc.struct_field(array, [n]), kind.fields[n].field_type
+        return array
 
+    def time(self, path: Path, unit: str) -> pa.Array | None:
+        array = self.member(path)
+        if array is None or not pa.types.is_integer(array.type):
+            return None
+        moments = from_numbers(array.cast(pa.int64()), unit)
+        for row in np.flatnonzero(moments.is_outside).tolist():
+            self._far[row] = str(array[row].as_py())
+        return moments.micros
 
-def _facts(named: _NamedColumns, requested: Collection[str], far: dict[int, str]) -> dict[str, pa.Array]:
-    """Returns the values of an envelope other than the row, with positions in the log formatted where they are
-    requested. far: receives the times that are outside the years 1 to 9999.
-    """
-    found = {
-        "source_ts": _moment(named, ("source",), far if "source_ts" in requested else {}),
-        "connector_ts": _moment(named, (), far if "connector_ts" in requested else {}),
-        "transaction_id": member(named, ("transaction", "id")),
-        "total_order": member(named, ("transaction", "total_order")),
-        "collection_order": member(named, ("transaction", "data_collection_order")),
-        "connector": member(named, ("source", "connector")),
-    }
-    if "commit_place" in requested:
-        order = {name: member(named, ("source", name)) for name in ORDER_FIELDS}
-        found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
-    position_fields = {name: member(named, ("source", name)) for name in POSITION_FIELDS}
-    if "position" in requested:
-        found["position"] = format_position(position_fields)
-    if "source_order" in requested:
-        found["source_order"] = format_source_order(position_fields, found["total_order"])
-    for fact, names in FLAT_TIMES.items():
-        if found[fact] is None and "after" in named:
-            flat_members = {name[-5:]: member(named, ("after", name)) for name in names if name not in named}
-            found[fact] = _finest(
-                flat_members.get("ts_us"), flat_members.get("ts_ms"), far if fact in requested else {}
-            )
-    found |= flat_origins_of(requested, lambda name: member(named, ("after", name)) if name not in named else None)
-    found |= origins_of(requested, lambda name: member(named, ("source", name)))
-    return {name: array for name, array in found.items() if array is not None}
+    def flat_member(self, name: str) -> pa.Array | None:
+        return self.member(("after", name)) if self._is_flat else None
 
-
-def _moment(named: _NamedColumns, path: Path, far: dict[int, str]) -> pa.Array | None:
-    micros, millis = (member(named, (*path, name)) for name in ("ts_us", "ts_ms"))
-    return _finest(micros, millis, far)
-
-
-def _finest(micros: pa.Array | None, millis: pa.Array | None, far: dict[int, str]) -> pa.Array | None:
-    """Returns times, in microseconds where they have them; None where there are no numbers."""
-    counts = []
-    for array, unit in ((micros, "us"), (millis, "ms")):
-        if array is not None and pa.types.is_integer(array.type):
-            moments = from_numbers(array.cast(pa.int64()), unit)
-            far |= {row: str(array[row].as_py()) for row in np.flatnonzero(moments.is_outside).tolist()}
-            counts.append(moments.micros)
-    return pc.coalesce(*counts).cast(pa.timestamp("us", tz="UTC")) if counts else None
+    def flat_time(self, name: str, unit: str) -> pa.Array | None:
+        return self.time(("after", name), unit) if self._is_flat else None

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from frazil.decode.json.grammar import NULL
 from frazil.decode.json.slices import Slices
+from frazil.schema.arrow import Bools
 
 _GEOMETRY = bytes.fromhex("0101000020e6100000000000fc83d797c1000000fc83d797c1")
 _GEOGRAPHY = bytes.fromhex("0101000020e6100000") + struct.pack("<dd", 179.999999, 89.999999)
@@ -55,10 +56,10 @@ class _NoNamespace:
     bytes = b""
 
 
-def remove_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, ...]) -> NDArray[np.bool_] | None:
+def remove_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, ...]) -> Bools | None:
     """Returns which of the column's values were not sent and sets them to null; None where all were sent."""
     lengths = column.end - column.start
-    found: NDArray[np.bool_] | None = None
+    found: Bools | None = None
     for form in forms:
         rows = np.flatnonzero((lengths == len(form)) & (column.kind > NULL))
         if not rows.size:
@@ -75,7 +76,7 @@ def remove_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes,
     return found
 
 
-def find_unsent(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
+def find_unsent(array: pa.Array, placeholder: str) -> Bools | None:
     """Returns which values of a column were not sent; None where all were sent."""
     for is_kind, find in _FINDERS:
         if is_kind(array.type):
@@ -84,20 +85,20 @@ def find_unsent(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
     return None
 
 
-def _flags(mask: pa.Array) -> NDArray[np.bool_]:
+def _flags(mask: pa.Array) -> Bools:
     return np.asarray(pc.fill_null(mask, False))
 
 
-def _of_text(array: pa.Array, placeholder: str) -> NDArray[np.bool_]:
+def _of_text(array: pa.Array, placeholder: str) -> Bools:
     pair = _dumps({placeholder: placeholder})
     return _flags(pc.or_(pc.equal(array, placeholder), pc.equal(array, pair)))
 
 
-def _of_bytes(array: pa.Array, placeholder: str) -> NDArray[np.bool_]:
+def _of_bytes(array: pa.Array, placeholder: str) -> Bools:
     return _flags(pc.equal(array, pa.scalar(placeholder.encode(), array.type)))
 
 
-def _of_struct(array: pa.Array, _: str) -> NDArray[np.bool_] | None:
+def _of_struct(array: pa.Array, _: str) -> Bools | None:
     """Compares with the point that is the placeholder for a geometry."""
     n = array.type.get_field_index("wkb")
     if n < 0 or not pa.types.is_binary(array.type.field(n).type):
@@ -106,7 +107,7 @@ def _of_struct(array: pa.Array, _: str) -> NDArray[np.bool_] | None:
     return _flags(pc.or_(pc.equal(points, _GEOMETRY), pc.equal(points, _GEOGRAPHY)))
 
 
-def _of_list(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
+def _of_list(array: pa.Array, placeholder: str) -> Bools | None:
     """Compares with a list of the placeholder alone, or of its bytes as numbers."""
     kind = array.type.value_type
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
@@ -129,7 +130,7 @@ def _of_list(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
     return found
 
 
-def _of_map(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
+def _of_map(array: pa.Array, placeholder: str) -> Bools | None:
     if not pa.types.is_string(array.type.key_type):
         return None
     offsets = np.asarray(array.offsets)
@@ -139,7 +140,7 @@ def _of_map(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
     return found
 
 
-_FINDERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, str], NDArray[np.bool_] | None]], ...] = (
+_FINDERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, str], Bools | None]], ...] = (
     (pa.types.is_string, _of_text),
     (pa.types.is_binary, _of_bytes),
     (pa.types.is_struct, _of_struct),

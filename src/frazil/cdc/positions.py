@@ -1,21 +1,23 @@
-"""Where a change comes from: its position in the log of its source, as a text that sorts as the log does; its transaction;
-and its database, schema and table.
+"""Where a change comes from, read in one way from Debezium's envelopes in every format: its position in the log of its
+source, as a text that sorts as the log does; its transaction, its times, and its database, schema and table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
-from pyiceberg.types import LongType
+
+from frazil.schema.arrow import Ints
+from frazil.schema.selection import Path
 
 POSITION_FIELDS = ("lsn", "commit_lsn", "change_lsn", "event_serial_no", "scn", "file", "pos", "row", "sequence")
 _DIGITS = 20
-_NO_PART = pa.scalar("0" * _DIGITS)
+_NO_PART = "0" * _DIGITS
 _LSN_OF_SEQUENCE = r'"(?P<lsn>[0-9]+)"\s*\]$'
 
 
@@ -24,29 +26,11 @@ def format_position(fields: Mapping[str, pa.Array | None]) -> pa.Array | None:
 
     PostgreSQL: the LSN; SQL Server: LSNs of commit and change; Oracle: the SCN; MySQL: binlog file, position and row.
     """
-    formatted = {name: pad_number(array) for name, array in _present(fields).items()}
-    found: list[pa.Array] = []
-    for names in (
-        ("commit_lsn", "change_lsn", "event_serial_no"),
-        ("lsn",),
-        ("scn",),
-        ("file", "pos", "row"),
-    ):
-        if names[0] in formatted:
-            # Rows of a snapshot may have the first part alone: they come before all changes there.
-            others = [pc.fill_null(formatted.get(name, _NO_PART), _NO_PART) for name in names[1:]]
-            found.append(
-                pc.binary_join_element_wise(formatted[names[0]], *others, "/") if others else formatted[names[0]]
-            )
-    return pc.coalesce(*found) if found else None
+    # Rows of a snapshot may have the first part alone: they come before all changes there.
+    return _joined(_present(fields), (*_PARTS, ("file", "pos", "row")), _NO_PART)
 
 
-_ORDERED: tuple[tuple[str, ...], ...] = (
-    ("commit_lsn", "change_lsn", "event_serial_no"),
-    ("lsn",),
-    ("scn",),
-    ("file", "pos"),
-)
+_PARTS: tuple[tuple[str, ...], ...] = (("commit_lsn", "change_lsn", "event_serial_no"), ("lsn",), ("scn",))
 
 
 def format_source_order(fields: Mapping[str, pa.Array | None], total_order: pa.Array | None) -> pa.Array | None:
@@ -60,10 +44,9 @@ def format_source_order(fields: Mapping[str, pa.Array | None], total_order: pa.A
     present = _present(fields)
     if "file" in present:
         present["file"] = _pad_file_number(present["file"])
-    found = [_join(present, names) for names in _ORDERED if names[0] in present]
-    if not found:
+    place = _joined(present, (*_PARTS, ("file", "pos")), "")
+    if place is None:
         return None
-    place = pc.coalesce(*found)
     counts = [_pad_count(array, len(place)) for array in (total_order, present.get("row"))]
     return pc.binary_join_element_wise(place, *counts, "/")
 
@@ -81,7 +64,7 @@ def mark_snapshot_rows(places: pa.Array, is_read: pa.Array, partitions: pa.Array
     return pc.if_else(is_read, marked, places)
 
 
-def split_snapshot_marks(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+def split_snapshot_marks(places: pa.Array) -> tuple[pa.Array, Ints]:
     """Returns the positions without their marks, and the partition of each mark, -1 where there is none: int64 of shape
     (n_changes,).
     """
@@ -107,17 +90,23 @@ def _present(fields: Mapping[str, pa.Array | None]) -> dict[str, pa.Array]:
     return present
 
 
-def _join(present: Mapping[str, pa.Array], names: tuple[str, ...]) -> pa.Array:
-    first = pad_number(present[names[0]])
-    others = [pc.fill_null(pad_number(present[name]), "") if name in present else "" for name in names[1:]]
-    return pc.binary_join_element_wise(first, *others, "/") if others else first
+def _joined(present: Mapping[str, pa.Array], many: Iterable[tuple[str, ...]], missing: str) -> pa.Array | None:
+    """Returns the first position that is present, of several lists of its parts. missing: the text of a missing part."""
+    found = []
+    for first, *others in many:
+        if first in present:
+            parts = [
+                pc.fill_null(pad_number(present[name]), missing) if name in present else missing for name in others
+            ]
+            found.append(pc.binary_join_element_wise(pad_number(present[first]), *parts, "/"))
+    return pc.coalesce(*found) if found else None
 
 
 def _pad_count(numbers: pa.Array | None, rows: int) -> pa.Array:
     """Returns integers padded with zeros; absent ones as zero."""
     if numbers is None:
-        return pa.repeat(pa.scalar("0" * _DIGITS), rows)
-    return pc.fill_null(pad_number(numbers), "0" * _DIGITS)
+        return pa.repeat(pa.scalar(_NO_PART), rows)
+    return pc.fill_null(pad_number(numbers), _NO_PART)
 
 
 def _pad_file_number(files: pa.Array) -> pa.Array:
@@ -137,8 +126,8 @@ def pad_number(array: pa.Array) -> pa.Array:
     return pc.utf8_lpad(array.cast(pa.string()), _DIGITS, "0")
 
 
-FACT_TYPES = {name: LongType() for name in ("lsn", "pos", "row", "event_serial_no", "txId")}
-"""The types of position fields of `source` that are no texts."""
+NUMBERS = ("lsn", "pos", "row", "event_serial_no", "txId")
+"""The position fields of `source` that are numbers; others are texts."""
 
 
 ORDER_FIELDS = (
@@ -198,35 +187,91 @@ ORIGINS: Mapping[str, tuple[str, ...]] = {
 """The members of a Debezium envelope's `source`, by field of `metadata`; each envelope has one of them: MongoDB has
 collections.
 """
-IN_SOURCE = tuple(name for names in ORIGINS.values() for name in names)
-FLAT_ORIGINS: Mapping[str, tuple[str, ...]] = {
+_FLAT_ORIGINS: Mapping[str, tuple[str, ...]] = {
     fact: tuple(f"{prefix}{name}" for prefix in ("__source_", "__") for name in names)
     for fact, names in ORIGINS.items()
 }
 """The names that Debezium's unwrap transform gives them in a row (`add.fields`), the longer name first."""
 IN_MESSAGES: Mapping[str, str] = {"source_database": "database", "source_table": "table"}
 """The members of Canal's messages."""
+_UNITS = ("us", "ms")
+_TIMES: Mapping[str, Path] = {"source_ts": ("source",), "connector_ts": ()}
+_FLAT_TIMES = {"source_ts": "__source_", "connector_ts": "__"}
+"""The prefix of the names that the unwrap transform gives these times."""
+_MEMBERS: Mapping[str, Path] = {
+    "transaction_id": ("transaction", "id"),
+    "total_order": ("transaction", "total_order"),
+    "collection_order": ("transaction", "data_collection_order"),
+    "connector": ("source", "connector"),
+}
+_OF_SOURCE: Mapping[str, tuple[str, ...]] = {
+    "source_ts": ("ts_ms", "ts_us"),
+    "connector": ("connector",),
+    "position": POSITION_FIELDS,
+    "source_order": POSITION_FIELDS,
+    "commit_place": ORDER_FIELDS,
+    **ORIGINS,
+}
 
 
-def origins_of(requested: Collection[str], text_of: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
-    """Returns the requested origins of changes. text_of: returns the texts of a member of `source`; None where no record
-    has it.
+def source_fields(requested: Collection[str]) -> tuple[str, ...]:
+    """Returns the members of `source` that the requested values of changes are made of."""
+    return tuple(dict.fromkeys(name for fact, names in _OF_SOURCE.items() if fact in requested for name in names))
+
+
+def flat_fields(requested: Collection[str]) -> tuple[str, ...]:
+    """Returns the fields that the unwrap transform added to rows, of which the requested values of changes are made."""
+    times = (f"{_FLAT_TIMES[fact]}ts_{unit}" for fact in _FLAT_TIMES if fact in requested for unit in _UNITS)
+    origins = (name for fact, names in _FLAT_ORIGINS.items() if fact in requested for name in names)
+    return (*times, *origins)
+
+
+class EnvelopeValues(Protocol):
+    """The values of Debezium's envelopes other than the images, in one message format. An array has a value per record;
+    None where no record has the value.
     """
-    return _first_of({fact: names for fact, names in ORIGINS.items() if fact in requested}, text_of)
+
+    def member(self, path: Path) -> pa.Array | None:
+        """Returns the values at a path of the envelope."""
+
+    def time(self, path: Path, unit: str) -> pa.Array | None:
+        """Returns the numbers at a path, which count `unit`, in microseconds since 1970: int64."""
+
+    def flat_member(self, name: str) -> pa.Array | None:
+        """Returns the values of a field that the unwrap transform added to a row."""
+
+    def flat_time(self, name: str, unit: str) -> pa.Array | None:
+        """Returns a time that the unwrap transform added to a row, as `time` does."""
 
 
-def flat_origins_of(requested: Collection[str], text_of: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
-    """Returns the requested origins of rows that were unwrapped. text_of: returns the texts of a field of the row."""
-    return _first_of({fact: names for fact, names in FLAT_ORIGINS.items() if fact in requested}, text_of)
+def facts_of(values: EnvelopeValues, requested: Collection[str]) -> dict[str, pa.Array]:
+    """Returns the requested values of changes other than the images, as far as the records have them."""
+    found = {fact: _moments(values, fact) for fact in _TIMES if fact in requested}
+    found |= {fact: values.member(path) for fact, path in _MEMBERS.items() if fact in requested}
+    if "position" in requested or "source_order" in requested:
+        position_fields = {name: values.member(("source", name)) for name in POSITION_FIELDS}
+        found["position"] = format_position(position_fields)
+        if "source_order" in requested:
+            found["source_order"] = format_source_order(position_fields, values.member(_MEMBERS["total_order"]))
+    if "commit_place" in requested:
+        order = {name: values.member(("source", name)) for name in ORDER_FIELDS}
+        found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
+    for fact, names in ORIGINS.items():
+        if fact in requested:
+            texts = [values.member(("source", name)) for name in names]
+            found[fact] = _first_text([*texts, *(values.flat_member(name) for name in _FLAT_ORIGINS[fact])])
+    return {name: array for name, array in found.items() if array is not None and name in requested}
 
 
-def _first_of(named: Mapping[str, tuple[str, ...]], text_of: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
-    """Returns the first text that is present, for each origin. Protobuf has the empty text for an absent one."""
-    found = {}
-    for fact, names in named.items():
-        first_text = [
-            array for name in names if (array := text_of(name)) is not None and pa.types.is_string(array.type)
-        ]
-        if first_text:
-            found[fact] = pc.coalesce(*(pc.if_else(pc.equal(one, ""), None, one) for one in first_text))
-    return found
+def _moments(values: EnvelopeValues, fact: str) -> pa.Array | None:
+    """Returns times, in microseconds where the records have them; None where there are no numbers."""
+    times = [values.time((*_TIMES[fact], f"ts_{unit}"), unit) for unit in _UNITS]
+    times += [values.flat_time(f"{_FLAT_TIMES[fact]}ts_{unit}", unit) for unit in _UNITS]
+    present = [one for one in times if one is not None]
+    return pc.coalesce(*present).cast(pa.timestamp("us", tz="UTC")) if present else None
+
+
+def _first_text(candidates: Iterable[pa.Array | None]) -> pa.Array | None:
+    """Returns the first text that is present. Protobuf has the empty text for an absent one."""
+    texts = [one for one in candidates if one is not None and pa.types.is_string(one.type)]
+    return pc.coalesce(*(pc.if_else(pc.equal(one, ""), None, one) for one in texts)) if texts else None

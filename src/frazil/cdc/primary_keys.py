@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
-from frazil.cdc.change_plan import EMPTY, BadRecords, Bools, Opened
+from frazil.cdc.change_plan import EMPTY, BadRecords, Opened
 from frazil.cdc.envelope import ROW
 from frazil.cdc.json.row_images import MONGODB
 from frazil.cdc.mongodb.document_ids import ID
+from frazil.decode.columns import Fault
+from frazil.schema.arrow import Bools
 from frazil.schema.evolve import type_at
 from frazil.upsert.records.key_fields import leaves_of, name_columns
 from frazil.write.target import TableTarget
@@ -39,7 +41,7 @@ def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -
     assert target.changes is not None
     primary_key = opened.facts["primary_key"]
     is_row: Bools = (opened.record_kind <= ROW) & (opened.op != EMPTY) & ~check.refused
-    check.refuse(is_row & np.asarray(primary_key.is_null()), "no_key", _NONE)
+    check.refuse(is_row & np.asarray(primary_key.is_null()), Fault("no_key", _NONE))
     is_row &= ~check.refused
     texts = pc.unique(primary_key.filter(pa.array(is_row))).to_pylist()
     named = {text: tuple(_column(target, name) for name in json.loads(text)) for text in texts}
@@ -48,7 +50,8 @@ def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -
     for text, columns in named.items():
         if set(columns) != set(expected):
             same = np.asarray(pc.fill_null(pc.equal(primary_key, text), False))
-            check.refuse(is_row & same, "key_mismatch", _OTHER.format(", ".join(columns), ", ".join(expected)))
+            reason = _OTHER.format(", ".join(columns), ", ".join(expected))
+            check.refuse(is_row & same, Fault("key_mismatch", reason))
     return () if known else expected
 
 
@@ -81,6 +84,6 @@ def find_document_key(check: BadRecords, opened: Opened, target: TableTarget) ->
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
     kind = opened.decoded.requested_fields.get((), {}).get(ID) or type_at(row, (ID,))
     if kind is None:
-        check.refuse(is_document, "no_key", _NO_ID, ID)
+        check.refuse(is_document, Fault("no_key", _NO_ID), ID)
         return ()
     return name_columns(target, [(ID, *path) for path in leaves_of(kind)])

@@ -42,7 +42,6 @@ from frazil.dead_letters.superseded import (
     APPLY,
     ASK,
     SUPERSEDED,
-    Bools,
     RemainingDeadLetters,
     Verdicts,
     are_marked,
@@ -56,6 +55,7 @@ from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
+from frazil.schema.arrow import Bools
 from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.commit import OldRowsMissing, Prepared, prepare_changes

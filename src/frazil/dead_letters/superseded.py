@@ -25,15 +25,15 @@ from frazil.dead_letters.changes import (
 )
 from frazil.dead_letters.files import Place, by_topic, records_of
 from frazil.decode.columns import Mismatch
+from frazil.schema.arrow import Bools, Ints
 from frazil.types import Offsets
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.deduplicate import Ints, KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, key_codes
+from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, key_codes
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.search import Found, newest_order
 from frazil.upsert.truncates import have_place, is_truncated
 from frazil.write.target import TableTarget
 
-Bools = NDArray[np.bool_]
 Verdicts = NDArray[np.int8]
 APPLY, SUPERSEDED, UNKNOWN, BLOCKED, ASK, ASK_OR_APPLY = range(6)
 """Verdicts: it applies; a newer change is in the table; unknown; a newer dead letter that remains deletes the row; the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from frazil.schema.arrow import arrow_type, as_written
+from frazil.schema.arrow import Rows, arrow_type, as_written, spread_places
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.selection import list_with, map_with
 
@@ -143,6 +143,29 @@ class Decoded:
         """The number of records that cannot become rows."""
         return int(np.count_nonzero(self.refused))
 
+    def refusing(self, refused: NDArray[np.bool_], mismatches: Iterable[Mismatch], limit: int) -> Decoded:
+        """Returns the result with these records refused too. limit: the number of mismatches that are kept."""
+        both = first_mismatches([*self.mismatches, *mismatches], limit)
+        return replace(self, refused=self.refused | refused, mismatches=both)
+
+    def spread(self, rows: Rows, count: int) -> Decoded:
+        """Returns the result for the records `rows` as a result for all `count` records, with nulls for the others."""
+        places = spread_places(rows, count)
+        refused = np.zeros(count, np.bool_)
+        refused[rows] = self.refused
+        return replace(
+            self,
+            columns=[column.take(places) for column in self.columns],
+            refused=refused,
+            mismatches=[replace(mismatch, row=int(rows[mismatch.row])) for mismatch in self.mismatches],
+            rescued=None if self.rescued is None else self.rescued.take(places),
+        )
+
+
+def first_mismatches(mismatches: Iterable[Mismatch], limit: int) -> list[Mismatch]:
+    """Returns the mismatches to keep, in the order of the records."""
+    return sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit]
+
 
 class Reader(Protocol):
     """Reads records that were written with one schema. A reader is made once per schema, cached, and used by one thread
@@ -179,7 +202,7 @@ class Group:
     """Some records of a batch."""
 
     #: The place of each record in the batch, ascending or not, `(n_records,)`.
-    rows: NDArray[np.int64]
+    rows: Rows
     #: What became of these records, in the order of `rows`.
     decoded: Decoded
 
@@ -207,7 +230,7 @@ def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int,
     return Decoded(
         columns=[column.take(places) for column in columns],
         refused=refused,
-        mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit],
+        mismatches=first_mismatches(mismatches, limit),
         requested_fields=merge_requested_fields([one.requested_fields for one in decoded], keeps_first=True),
         made_optional=set().union(*(one.made_optional for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import DoubleType, ListType
 
-from frazil.cdc.json import connect_schemas
 from frazil.decode import decimals
+from frazil.decode.json.extended import find_scalars
 from frazil.decode.json.records import decode_json
 from frazil.decode.json.scan import scan_any
+from frazil.decode.json.slices import Slices, group_equal
 from frazil.decode.protobuf.program import may_repeat_keys
 from frazil.rows import writer_schemas
 from frazil.rows.connect_messages import may_be_messages
@@ -34,7 +35,9 @@ def warm_up(compiles_all: bool = False) -> None:
     may_be_messages(values)
     decimals.warm_up(compiles_all)
     writer_schemas.warm_up(compiles_all)
-    connect_schemas.warm_up()
+    place, no_kind = np.zeros(1, np.int32), np.zeros(1, np.uint8)
+    group_equal(0, Slices(place, place, no_kind, place))
+    find_scalars(0, place, place, no_kind, np.empty((1, 4), np.int32))
     if compiles_all:
         _compile_rest()
 

@@ -2,13 +2,15 @@
 
 The payload is the record, and the schema gives its types, as a schema of the registry does. A message is recognised by
 its members: an object with these two and no other, whose `schema` names a type of Kafka Connect, or is null where the
-converter had none.
+converter had none. Where records are Debezium's envelopes, anything with these two members and no operation is a
+message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +19,8 @@ from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.envelope_columns import open_columns
+from frazil.cdc.envelope_columns import FLAT, has_documents, is_wrapped, open_columns, read_part
+from frazil.cdc.json.members import masked, pick_slices
 from frazil.decode.cast import Conversion, convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault, Group, Mismatch, in_order
 from frazil.decode.connect.schema import (
@@ -37,9 +40,9 @@ from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unesc
 from frazil.decode.json.slices import Slices, Texts, group_equal, members_under
 from frazil.decode.memory import COMPILED, load8
 from frazil.decode.regroup import select_columns
-from frazil.decode.settings import Reading
+from frazil.decode.settings import Envelope, Reading
 from frazil.registry.port import UnusableSchema
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Bools, Ints, arrow_type, is_every
 from frazil.schema.evolve import type_at
 from frazil.schema.selection import Path
 
@@ -53,7 +56,7 @@ _TOMBSTONE = Fault("tombstone", "the message's payload is null (a tombstone), so
 _NO_STRUCT = Fault("not_an_object", "the message's schema describes a struct, and its payload is no JSON object")
 
 
-def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
+def may_be_messages(values: pa.BinaryArray) -> Ints:
     """Returns the row numbers, int64 ascending, of texts whose first member is called `schema` or `payload`."""
     rows, buffer = len(values), values.buffers()[2]
     if not rows or buffer is None:
@@ -65,7 +68,7 @@ def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], found: NDArray[np.int64]) -> int:
+def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], found: Ints) -> int:
     """Writes the row numbers to `found` and returns their number. keys: one per row, padded with zeros."""
     count = 0
     for row in range(offsets.size - 1):
@@ -93,7 +96,7 @@ def _skip_space(i: int, end: int) -> int:
     return i
 
 
-def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
+def are_null_messages(values: pa.BinaryArray) -> Bools:
     """Returns which texts, bool of shape (n_records,), are messages whose payload is null: the converter's form of a
     tombstone that has a schema.
     """
@@ -111,11 +114,16 @@ class _Message:
     """Messages of one schema, or without a schema."""
 
     #: The indexes of the messages among all texts.
-    rows: NDArray[np.int64]
+    rows: Ints
     #: The schema; None: the payloads are JSON as any other.
     schema: ConnectType | None
     #: Why the schema cannot be used.
     fault: Fault | None = None
+
+    @property
+    def has_type(self) -> bool:
+        """Whether the messages have a schema, usable or not."""
+        return self.schema is not None or self.fault is not None
 
 
 @dataclass
@@ -138,99 +146,108 @@ def decode_records(
     decode: Callable[[pa.BinaryArray], Decoded],
 ) -> Decoded:
     """Returns the columns `fields` of records in JSON, of which some, all or none are messages of Kafka Connect's
-    converter. The records are rows, or have a field that names the operation. decode: reads the other records.
+    converter. decode: reads the other records, and envelopes in messages without a schema.
     """
-    rows = may_be_messages(values)
-    found = _find(values, rows, options, [one.name for one in fields]) if rows.size else None
-    if found is None or not found.groups:
-        return decode(values)
-    groups = [Group(rows[one.rows], _decode(found, one, fields, reading)) for one in found.groups if _has_type(one)]
-    without_type = [one for one in found.groups if not _has_type(one)]
-    typed = np.concatenate([np.zeros(0, np.int64), *(group.rows for group in groups)])
-    left = np.setdiff1d(np.arange(len(values)), typed)
-    if left.size:
-        unwrapped = values
-        for one in without_type:
-            unwrapped = _with_payloads(unwrapped, rows[one.rows], found, one.rows)
-        some = unwrapped if left.size == len(values) else unwrapped.take(pa.array(left))
-        groups.append(Group(left, decode(some)))
+    names = [one.name for one in fields]
+    groups, left, rest = _decode_messages(
+        values, options, partial(_find, names, reading.envelope), partial(_decode, fields=fields, reading=reading)
+    )
+    if left.size or not groups:
+        groups.append(Group(left, decode(rest)))
     return in_order(groups, fields, len(values), options.limit)
 
 
 def decode_key_messages(
     keys: pa.BinaryArray, name: str, kind: IcebergType | None, reading: Reading, options: JsonOptions
-) -> tuple[list[Group], NDArray[np.int64], pa.BinaryArray]:
+) -> tuple[list[Group], Ints, pa.BinaryArray]:
     """Returns groups of keys that are messages with a schema, as the column `name`; the row numbers of all other keys;
     and these keys, with the payload in place of a message whose schema is null.
 
     kind: the type of the column; None while there is no column, and its type is requested.
     """
-    rows = may_be_messages(keys)
+    decode = partial(_decode_key, name=name, kind=kind, reading=reading)
+    return _decode_messages(keys, options, partial(_find, (), None), decode)
+
+
+def _decode_messages(
+    values: pa.BinaryArray,
+    options: JsonOptions,
+    find: Callable[[Texts, pa.BinaryArray], _Messages],
+    decode: Callable[[_Messages, _Message], Decoded],
+) -> tuple[list[Group], Ints, pa.BinaryArray]:
+    """Returns the messages with a schema, decoded; and as `decode_key_messages` the other texts."""
+    rows, every = may_be_messages(values), np.arange(len(values))
     if not rows.size:
-        return [], np.arange(len(keys)), keys
-    found, groups = _find(keys, rows, options, frozenset()), []
+        return [], every, values
+    some, sent = _texts_at(values, rows), None
+    options = replace(options, selection=None, is_rescuing=False)
+    for has_canonical_keys in (False, True):
+        texts = texts_of(some, options, has_canonical_keys, sent)
+        texts.accepts_non_finite = True
+        found = find(texts, some)
+        groups = [Group(rows[one.rows], decode(found, one)) for one in found.groups if one.has_type]
+        if not texts.has_escaped_keys:
+            break
+        some, sent = pa.array([unescape_keys(value) for value in some.to_pylist()], pa.binary()), some
     for one in found.groups:
-        if _has_type(one):
-            groups.append(Group(rows[one.rows], _decode_key(found, one, name, kind, reading)))
-        else:
-            keys = _with_payloads(keys, rows[one.rows], found, one.rows)
-    typed = np.concatenate([np.zeros(0, np.int64), *(group.rows for group in groups)])
-    left = np.setdiff1d(np.arange(len(keys)), typed)
-    return groups, left, keys.take(pa.array(left))
+        if not one.has_type:
+            values = _with_payloads(values, rows[one.rows], found, one.rows)
+    left = np.setdiff1d(every, np.concatenate([every[:0], *(group.rows for group in groups)]))
+    return groups, left, _texts_at(values, left)
 
 
-def _has_type(message: _Message) -> bool:
-    return message.schema is not None or message.fault is not None
+def _texts_at(values: pa.BinaryArray, rows: Ints) -> pa.BinaryArray:
+    return values if is_every(rows, len(values)) else values.take(pa.array(rows))
 
 
-def _find(values: pa.BinaryArray, rows: NDArray[np.int64], options: JsonOptions, columns: Collection[str]) -> _Messages:
-    """Returns the messages among the texts at `rows`. columns: of the table, which may have columns with the names of a
-    message's members.
-    """
-    some = values if rows.size == len(values) else values.take(pa.array(rows))
-    found = _read_members(some, options, columns)
-    if found is None:
-        some = pa.array([unescape_keys(value) for value in some.to_pylist()], pa.binary())
-        found = _read_members(some, options, columns, has_canonical_keys=True)
-    assert found is not None
-    return found
-
-
-def _read_members(
-    values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], has_canonical_keys: bool = False
-) -> _Messages | None:
-    """Returns the messages; None where escaped keys must be replaced first."""
-    texts, error, objects = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
-    texts.selection, texts.is_rescuing, texts.accepts_non_finite = None, False, True
+def _find(columns: Collection[str], envelope: Envelope | None, texts: Texts, values: pa.BinaryArray) -> _Messages:
+    """Returns the messages. columns: of the table, which may have columns with the names of a message's members."""
+    error, objects = unreadable(values), text_slices(values)
     scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
-    schema, payload = members_under(texts, objects, (SCHEMA, PAYLOAD), error)
-    if (error == scan.ESCAPED_KEY).any() and not has_canonical_keys:
-        return None
+    schema, payload, *own = members_under(texts, objects, (SCHEMA, PAYLOAD, "op", *FLAT), error)
+    texts.has_escaped_keys |= bool((error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys
+    if envelope is not None and envelope.kind != "operation":
+        has_own = np.logical_or.reduce([one.kind != ABSENT for one in own])
+        # Tombstones, and payloads without a schema, are opened with the other envelopes.
+        rows = np.flatnonzero((schema.kind == OBJECT) & (payload.kind == OBJECT) & ~has_own)
+        groups = [
+            one for one in _by_schema(texts, schema, rows, is_certain=True) if not _is_of_documents(envelope, one)
+        ]
+        return _Messages(texts, payload, groups)
     counts = np.zeros(len(objects), np.int32)
-    good = replace(objects, kind=np.where(error == scan.OK, objects.kind, ABSENT).astype(np.uint8))
+    good = masked(objects, error == scan.OK)
     scan.count_members(texts.base, good.start, good.end, good.kind, OBJECT, counts, texts.stack)
     is_message = (counts == 2) & (schema.kind != ABSENT) & (payload.kind != ABSENT)
-    is_own = (
-        SCHEMA in columns and PAYLOAD in columns
-    )  # Without a schema nothing else distinguishes a message from a record.
+    # Without a schema nothing else distinguishes a message from a record.
+    is_own = SCHEMA in columns and PAYLOAD in columns
     without_type = np.flatnonzero(is_message & (schema.kind == NULL) & (not is_own))
     groups = [_Message(without_type, None)] if without_type.size else []
-    groups += _by_schema(texts, schema, np.flatnonzero(is_message & (schema.kind == OBJECT)))
+    groups += _by_schema(texts, schema, np.flatnonzero(is_message & (schema.kind == OBJECT)), is_certain=False)
     return _Messages(texts, payload, groups)
 
 
-def _by_schema(texts: Texts, schema: Slices, rows: NDArray[np.int64]) -> list[_Message]:
+def _is_of_documents(envelope: Envelope, message: _Message) -> bool:
+    """Whether the images are JSON texts, which a schema does not describe, or the schema describes nothing."""
+    if message.schema is None:
+        return message.fault is None
+    return isinstance(message.schema.kind, StructType) and has_documents(envelope, message.schema.kind)
+
+
+def _by_schema(texts: Texts, schema: Slices, rows: Ints, is_certain: bool) -> list[_Message]:
+    """Returns the messages at `rows` by their schema. is_certain: also those whose schema is none of Kafka Connect."""
     if not rows.size:
         return []
-    codes, firsts = group_equal(texts.base, _at(schema, rows))
+    codes, firsts = group_equal(texts.base, pick_slices(schema, rows))
     groups = []
     for code, first in enumerate(firsts):
         mine, place = rows[codes == code], rows[first]
         text = texts.buffer[schema.start[place] : schema.end[place]].tobytes()
-        if not names_connect_type(text):
+        if not (is_certain or names_connect_type(text)):
             continue
         try:
             found = parse_connect_type(text)
+            if is_certain and not isinstance(found.kind, StructType):
+                raise UnusableSchema("the member `schema` describes no struct")
             has_types = not isinstance(found.kind, StructType) or bool(found.kind.fields)
             groups.append(_Message(mine, found if has_types else None))
         except UnusableSchema as error:
@@ -238,13 +255,7 @@ def _by_schema(texts: Texts, schema: Slices, rows: NDArray[np.int64]) -> list[_M
     return groups
 
 
-def _at(slices: Slices, rows: NDArray[np.int64]) -> Slices:
-    return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
-
-
-def _with_payloads(
-    values: pa.BinaryArray, rows: NDArray[np.int64], found: _Messages, places: NDArray[np.int64]
-) -> pa.BinaryArray:
+def _with_payloads(values: pa.BinaryArray, rows: Ints, found: _Messages, places: Ints) -> pa.BinaryArray:
     """Returns the texts with the payloads of the messages at `places` in place of the messages."""
     start, end = found.payload.start[places].tolist(), found.payload.end[places].tolist()
     payloads = [found.texts.buffer[at:to].tobytes() for at, to in zip(start, end, strict=True)]
@@ -257,8 +268,28 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
     """Returns messages of one schema as columns of the table."""
     if message.schema is None:
         return _refused(message, fields)
-    struct, columns, dropped = _read(found, message.rows, message.schema)
-    table, logical_types = StructType(*fields), _paths_of(message.schema)
+    kind, envelope = message.schema.kind, reading.envelope
+    if envelope is not None and isinstance(kind, StructType):
+        kind = read_part(envelope, kind, [one.name for one in fields])
+    struct, columns, dropped = _read(found, message.rows, kind)
+    if envelope is not None and is_wrapped(envelope, [one.name for one in struct.fields]):
+        dropped = {path for path in dropped if path.startswith(("after.", "before."))}
+    conversion = Conversion(reading, "", message.rows.size, found.texts.limit)
+    decoded = convert_written(conversion, struct, columns, _paths_of(message.schema), fields)
+    return _with_mismatches(found, message.rows, decoded, dropped)
+
+
+def convert_written(
+    conversion: Conversion,
+    struct: StructType,
+    columns: Columns,
+    logical_types: Mapping[Path, LogicalType],
+    fields: Sequence[NestedField],
+) -> Decoded:
+    """Returns the columns `fields` of records that were read with the types of their schema: an envelope is opened, and
+    values of Kafka Connect's logical types become what they mean.
+    """
+    reading, table = conversion.reading, StructType(*fields)
     if reading.envelope is not None:
         struct, columns = open_columns(reading.envelope, struct, columns, logical_types, fields)
     else:
@@ -266,8 +297,7 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
         struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
-    conversion = Conversion(reading, "", message.rows.size, found.texts.limit)
-    return _with_mismatches(found, message.rows, convert_columns(conversion, struct, columns, fields), dropped)
+    return convert_columns(conversion, struct, columns, fields)
 
 
 def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergType | None, reading: Reading) -> Decoded:
@@ -276,7 +306,7 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     if message.schema is None:
         return _refused(message, column)
     schema, texts = message.schema, found.texts
-    payload = _at(found.payload, message.rows)
+    payload = pick_slices(found.payload, message.rows)
     array = read_value(texts, payload, schema.kind, Findings("drop"), (name,))
     written = StructType(NestedField(0, name, schema.kind, required=False))
     columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
@@ -312,24 +342,22 @@ def _refused(message: _Message, fields: Sequence[NestedField]) -> Decoded:
     )
 
 
-def _read(found: _Messages, rows: NDArray[np.int64], schema: ConnectType) -> tuple[StructType, Columns, set[str]]:
-    """Returns the payloads of these messages with the types of their schema, and the paths of members that the schema
-    does not have.
-    """
-    texts, payload, findings = found.texts, _at(found.payload, rows), Findings("drop")
+def _read(found: _Messages, rows: Ints, kind: IcebergType) -> tuple[StructType, Columns, set[str]]:
+    """Returns the payloads of these messages as their schema's type, and the paths of members that it does not have."""
+    texts, payload, findings = found.texts, pick_slices(found.payload, rows), Findings("drop")
     fault = np.where(payload.kind == NULL, 1, 0).astype(np.uint8)
-    if not isinstance(schema.kind, StructType):
-        kind = StructType(NestedField(0, VALUE, schema.kind, required=False))
-        arrays = [read_value(texts, payload, schema.kind, findings, (VALUE,))]
-        return kind, Columns(arrays, fault, (_TOMBSTONE, _NO_STRUCT)), findings.dropped
-    fault[(payload.kind != OBJECT) & (payload.kind > NULL)] = 2
-    error = np.zeros(len(payload), np.uint8)
-    arrays = read_members(texts, payload, schema.kind.fields, findings, (), error)
-    refuse_objects(texts, payload, error, ())
-    return schema.kind, Columns(arrays, fault, (_TOMBSTONE, _NO_STRUCT)), findings.dropped
+    if isinstance(kind, StructType):
+        struct, error = kind, np.zeros(len(payload), np.uint8)
+        fault[(payload.kind != OBJECT) & (payload.kind > NULL)] = 2
+        arrays = read_members(texts, payload, struct.fields, findings, (), error)
+        refuse_objects(texts, payload, error, ())
+    else:
+        struct = StructType(NestedField(0, VALUE, kind, required=False))
+        arrays = [read_value(texts, payload, kind, findings, (VALUE,))]
+    return struct, Columns(arrays, fault, (_TOMBSTONE, _NO_STRUCT)), findings.dropped
 
 
-def _with_mismatches(found: _Messages, rows: NDArray[np.int64], decoded: Decoded, dropped: set[str]) -> Decoded:
+def _with_mismatches(found: _Messages, rows: Ints, decoded: Decoded, dropped: set[str]) -> Decoded:
     """Returns the columns with the mismatches found when the payloads were read. Where no payload can be read, no
     fields are requested.
     """
@@ -337,11 +365,8 @@ def _with_mismatches(found: _Messages, rows: NDArray[np.int64], decoded: Decoded
     place = np.full(texts.refused.size, -1, np.int64)
     place[rows] = np.arange(rows.size)
     mismatches = [replace(one, row=int(place[one.row])) for one in texts.mismatches if place[one.row] >= 0]
-    refused = decoded.refused | texts.refused[rows]
     return replace(
-        decoded,
-        refused=refused,
-        mismatches=sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[: texts.limit],
+        decoded.refusing(texts.refused[rows], mismatches, texts.limit),
         requested_fields={} if texts.refused[rows].all() else decoded.requested_fields,
         dropped=decoded.dropped | dropped,
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
 from frazil.cdc.canal.messages import MessageRows, open_canal
@@ -24,7 +23,7 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading
 from frazil.plugins.formats import FORMATS
 from frazil.rows.connect_messages import are_null_messages, decode_records
-from frazil.schema.arrow import pick
+from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.schema.conflicts import growth
 from frazil.schema.evolve import NameConflict, RequestedFields, extend_schema
 from frazil.schema.names import with_aliases
@@ -39,7 +38,7 @@ class _TooManyWideRecords(Exception):
     """Too many records add too many columns: no single record is at fault."""
 
 
-def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
+def has_value(reading: Reading, values: pa.Array) -> Bools:
     """Returns which records have a value, bool of shape (n_records,). The JSON text `null` is no value, nor is a
     message of Kafka Connect's converter with the payload null: converters write them for a tombstone that has a schema.
     """
@@ -51,7 +50,7 @@ def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
 
 
 def decode_values(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES
+    reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int = MAX_MISMATCHES
 ) -> Decoded:
     """Returns the columns `fields` of these records. limit: the number of mismatches that are kept."""
     if not reading.aliases:
@@ -60,9 +59,7 @@ def decode_values(
     return join_aliases(reading, fields, decoded, limit)
 
 
-def _decode_values(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
-) -> Decoded:
+def _decode_values(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
     if _growth(reading, fields, decoded.requested_fields) > reading.columns_left:
@@ -73,15 +70,14 @@ def _decode_values(
         decoded, unread = _decode(reading, fields, kept, limit) if wide else decoded, unread + wide
     if not unread:
         return decoded
-    refused, rows = decoded.refused.copy(), {mismatch.row for mismatch in unread}
-    refused[sorted(rows)] = True
+    rows = {mismatch.row for mismatch in unread}
     others = [mismatch for mismatch in decoded.mismatches if mismatch.row not in rows]
-    in_order = sorted([*unread, *others], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(decoded, refused=refused, mismatches=in_order)
+    is_unread = np.isin(np.arange(decoded.refused.size), list(rows))
+    return replace(decoded, mismatches=others).refusing(is_unread, unread, limit)
 
 
 def decode_messages(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES
+    reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int = MAX_MISMATCHES
 ) -> MessageRows:
     """Returns the columns `fields` of the rows of these records, which have several rows each."""
     kept, large = _without_large(reading, records)
@@ -91,21 +87,21 @@ def decode_messages(
     return replace(found, decoded=join_aliases(reading, fields, found.decoded, limit))
 
 
-def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[Mapping[str, pa.Array], list[Mismatch]]:
+def _without_large(reading: Reading, records: Records) -> tuple[Records, list[Mismatch]]:
     """Returns the records without the values that are too large, and a mismatch for each of these."""
     refusal = limits.refusal()
     if refusal is not None:
         rows = np.flatnonzero(np.asarray(records["value"].is_valid())).tolist()
         return _without(records, rows), [Mismatch(row, "", refusal.kind, refusal.message) for row in rows]
-    lengths = _lengths(records["value"])
-    if lengths.size == 0 or lengths.max() <= reading.max_record_bytes:
+    is_large = pc.greater(pc.binary_length(records["value"]), reading.max_record_bytes)
+    rows = np.flatnonzero(np.asarray(pc.fill_null(is_large, False))).tolist()
+    if not rows:
         return records, []
-    rows = np.flatnonzero(lengths > reading.max_record_bytes).tolist()
     reason = f"the value is larger than the {reading.max_record_bytes} bytes that `limits.record_size` allows"
     return _without(records, rows), [Mismatch(row, "", "too_large", reason) for row in rows]
 
 
-def _without(records: Mapping[str, pa.Array], rows: Sequence[int]) -> dict[str, pa.Array]:
+def _without(records: Records, rows: Sequence[int]) -> dict[str, pa.Array]:
     """Returns the records with null in place of the values of `rows`."""
     is_out = np.zeros(len(records["value"]), np.bool_)
     is_out[list(rows)] = True
@@ -130,8 +126,8 @@ def _growth(reading: Reading, fields: tuple[NestedField, ...], requested_fields:
 def _find_wide_records(
     reading: Reading,
     fields: tuple[NestedField, ...],
-    records: Mapping[str, pa.Array],
-    rows: NDArray[np.int64],
+    records: Records,
+    rows: Ints,
     tries: Iterator[int],
 ) -> list[Mismatch]:
     """Returns a mismatch for each record that adds more columns than the table may still get; found by bisection.
@@ -153,14 +149,12 @@ def _find_wide_records(
     return [Mismatch(int(rows[0]), "", "too_many_fields", reason)]
 
 
-def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int) -> Decoded:
+def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:
     decoded: Decoded = FORMATS.get(reading.format).decoder(reading, fields, records, limit)
     return decoded
 
 
-def decode_json_values(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
-) -> Decoded:
+def decode_json_values(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:
     """Returns the columns `fields` of records' values in JSON without a schema, in the table's envelope or without."""
     values, options = records["value"], json_options(reading, limit)
     if reading.envelope is None:
@@ -170,14 +164,6 @@ def decode_json_values(
     return open_json(values, fields, reading, limit)
 
 
-def _lengths(values: pa.BinaryArray) -> NDArray[np.int32]:
-    if not len(values):
-        return np.zeros(0, np.int32)
-    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
-    return offsets[1:] - offsets[:-1]
-
-
-Records = Mapping[str, pa.Array]
 ReadRows = Callable[[TableTarget, Records], Decoded]
 """Reads records as rows of a table, for the requested fields alone."""
 _MAX_SINGLE_READS = 32
@@ -226,7 +212,7 @@ def _of_good_records(target: TableTarget, records: Records, found: Decoded, read
     return read_rows(target, pick(records, rows))
 
 
-def _are_bad(target: TableTarget, records: Records, read_rows: ReadRows) -> NDArray[np.bool_]:
+def _are_bad(target: TableTarget, records: Records, read_rows: ReadRows) -> Bools:
     """Returns which records cannot become rows even with the schema changes that they request, bool of shape
     (n_records,).
     """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
 from frazil.decode.cast import Conversion
@@ -21,7 +19,7 @@ from frazil.decode.wire_format import last_header
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.rows.record_keys import HEADER_SCHEMA, decode_header
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Bools, Records, arrow_type
 from frazil.schema.projection import Shaping
 from frazil.write.target import TableTarget
 
@@ -32,9 +30,7 @@ _HEADERS = "_headers"
 """The first part of paths of headers."""
 
 
-def own_column(
-    conversion: Conversion, shaping: Shaping, field: NestedField, records: Mapping[str, pa.Array]
-) -> pa.Array:
+def own_column(conversion: Conversion, shaping: Shaping, field: NestedField, records: Records) -> pa.Array:
     """Returns the values of a constant or header column. A header that is no value of the column's type is a type
     mismatch, as in any column.
     """
@@ -96,7 +92,7 @@ def decoded_header(
     return column, {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in found.missing}
 
 
-def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:
+def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, Bools]:
     """Returns texts as numbers, and which texts are no numbers, bool of shape (n_records,)."""
     is_digits = pc.fill_null(pc.match_substring_regex(text, _DIGITS), False)
     numbers = pc.if_else(is_digits, text, None).cast(pa.int64())
@@ -122,7 +118,7 @@ _FIELDS = frozenset(("timestamp", "deleted_at"))
 """Fields of metadata that contain the record's timestamp, always or as the fallback."""
 
 
-def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decoded: Decoded, limit: int) -> Decoded:
+def refuse_far_times(target: TableTarget, records: Records, decoded: Decoded, limit: int) -> Decoded:
     """Returns the result with the records refused whose timestamp is outside the years 1 to 9999, where the table has a
     column for it. limit: the number of mismatches that are kept.
     """
@@ -138,8 +134,7 @@ def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decod
         Mismatch(row, column, "out_of_range", reason.format(micros[row].as_py() // 1000))
         for row in np.flatnonzero(outside & ~decoded.refused)[:limit].tolist()
     ]
-    both = sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(decoded, refused=decoded.refused | outside, mismatches=both)
+    return decoded.refusing(outside, mismatches, limit)
 
 
 def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:

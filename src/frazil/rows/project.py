@@ -4,16 +4,15 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.cast import Conversion, Place, require, require_inside
-from frazil.decode.columns import Decoded
+from frazil.decode.columns import Decoded, first_mismatches
 from frazil.decode.json.records import list_paths
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import refusal
@@ -24,18 +23,16 @@ from frazil.rows.connect_messages import may_be_messages
 from frazil.rows.decoder import decode_values
 from frazil.rows.metadata_columns import decoded_header, own_column
 from frazil.rows.record_keys import decode_keys
-from frazil.schema.arrow import arrow_type, as_written, pick
+from frazil.schema.arrow import Bools, Records, arrow_type, as_written, pick
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.projection import Layout, Shaping, has_column, in_record, is_one_column, unfold
 from frazil.schema.selection import Path
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
 
-Records = Mapping[str, pa.Array]
-
 
 def decode_rows(
-    target: TableTarget, records: Records, limit: int = MAX_MISMATCHES, there: NDArray[np.bool_] | None = None
+    target: TableTarget, records: Records, limit: int = MAX_MISMATCHES, there: Bools | None = None
 ) -> Decoded:
     """Returns one array per field of `target.fields`; requested fields are by the records' paths, not by columns.
 
@@ -68,30 +65,14 @@ def decode_some(
     fields: tuple[NestedField, ...],
     records: Records,
     limit: int,
-    there: NDArray[np.bool_] | None,
+    there: Bools | None,
 ) -> Decoded:
     """Returns the columns `fields` of the records that `there` marks, None for all, and nulls for the other records."""
     if there is None or there.all():
         return decode_values(reading, fields, records, limit)
     rows = np.flatnonzero(there)
     found = decode_values(reading, fields, pick(records, rows), limit)
-    return spread_decoded(found, rows, there.size)
-
-
-def spread_decoded(found: Decoded, rows: NDArray[np.int64], size: int) -> Decoded:
-    """Returns the result for the records `rows` as a result for all `size` records, with nulls for the others."""
-    places = np.full(size, -1, np.int64)
-    places[rows] = np.arange(rows.size)
-    at = pa.array(places, mask=places < 0)
-    refused = np.zeros(size, np.bool_)
-    refused[rows] = found.refused
-    return replace(
-        found,
-        columns=[column.take(at) for column in found.columns],
-        refused=refused,
-        mismatches=[replace(mismatch, row=int(rows[mismatch.row])) for mismatch in found.mismatches],
-        rescued=found.rescued.take(at) if found.rescued is not None else None,
-    )
+    return found.spread(rows, there.size)
 
 
 def _key_paths(target: TableTarget) -> tuple[Path, ...]:
@@ -132,9 +113,7 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
         decoded,
         columns=columns,
         refused=conversion.refused,
-        mismatches=sorted(
-            [*decoded.mismatches, *conversion.mismatches, *key.mismatches], key=lambda mismatch: mismatch.row
-        )[:limit],
+        mismatches=first_mismatches([*decoded.mismatches, *conversion.mismatches, *key.mismatches], limit),
         requested_fields=merge_requested_fields([decoded.requested_fields, key.requested_fields]),
         missing=missing,
         refusals=decoded.refusals | key.refusals,
@@ -198,7 +177,7 @@ def bindings_of(
     return found
 
 
-def shape_rows(target: TableTarget, decoded: Decoded, records: Mapping[str, pa.Array]) -> pa.Table:
+def shape_rows(target: TableTarget, decoded: Decoded, records: Records) -> pa.Table:
     """Returns rows in the schema of the table's files.
 
     decoded: with one array per field of `target.fields`. records: the columns topic, partition, offset, timestamp,

@@ -22,18 +22,16 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.rows.connect_messages import decode_key_messages
 from frazil.rows.decoder import decode_values
 from frazil.rows.writer_schemas import decode_with_schemas
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Records, arrow_type
 from frazil.schema.projection import KEY_ROOT
+from frazil.schema.selection import Path
 
 KEY_SCHEMA = "key:"
 HEADER_SCHEMA = "header:"
 """The prefix of the ids of headers' schemas among those of values; the column's name follows."""
-Path = tuple[str, ...]
 
 
-def decode_keys(
-    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
-) -> Decoded:
+def decode_keys(reading: Reading, name: str, kind: IcebergType | None, records: Records, limit: int) -> Decoded:
     """Returns the column `name` made from the keys of all records; no column while the table lacks it (`kind` is None).
 
     Paths of mismatches begin with `name`, those of requested fields with KEY_ROOT; ids of missing schemas with
@@ -56,7 +54,7 @@ def decode_header(reading: Reading, name: str, kind: IcebergType, values: pa.Bin
 
 
 def _decode_present(
-    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
+    reading: Reading, name: str, kind: IcebergType | None, records: Records, limit: int, what: str
 ) -> Decoded:
     """Returns the column for all records; the values that are not null are decoded."""
     raw = records["value"]
@@ -68,17 +66,7 @@ def _decode_present(
         return Decoded(nulls, np.asarray(raw.is_valid()), mismatches)
     rows = pa.array(there)
     taken = {label: None if array is None else array.take(rows) for label, array in records.items()}
-    found = _decode(reading, name, kind, taken, limit, what)
-    places = np.full(len(raw), -1, np.int64)
-    places[there] = np.arange(there.size)
-    refused = np.zeros(len(raw), np.bool_)
-    refused[there] = found.refused
-    return replace(
-        found,
-        columns=[column.take(pa.array(places, mask=places < 0)) for column in found.columns],
-        refused=refused,
-        mismatches=[replace(mismatch, row=int(there[mismatch.row])) for mismatch in found.mismatches],
-    )
+    return _decode(reading, name, kind, taken, limit, what).spread(there, len(raw))
 
 
 def _at_root(path: Path, members: Mapping[str, IcebergType]) -> dict[str, IcebergType]:
@@ -86,9 +74,7 @@ def _at_root(path: Path, members: Mapping[str, IcebergType]) -> dict[str, Iceber
     return dict(members) if path else dict(zip((KEY_ROOT,), members.values(), strict=True))
 
 
-def _decode(
-    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
-) -> Decoded:
+def _decode(reading: Reading, name: str, kind: IcebergType | None, records: Records, limit: int, what: str) -> Decoded:
     """Returns the column for values that are not null; paths of requested fields begin with `name`."""
     if reading.envelope is not None:
         assert isinstance(kind, StructType)
@@ -114,7 +100,7 @@ def _read_json(
     return in_order(groups, column, len(raw), limit)
 
 
-def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Array], limit: int) -> Decoded:
+def _read_rows(reading: Reading, kind: StructType, records: Records, limit: int) -> Decoded:
     """Returns keys read as rows, with the logical types of their schemas."""
     assert reading.envelope is not None
     fields = opened_fields(reading.envelope, kind.fields, ())
@@ -135,7 +121,7 @@ def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, w
 
 
 def _read_with_schemas(
-    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
+    reading: Reading, name: str, kind: IcebergType | None, records: Records, limit: int, what: str
 ) -> Decoded:
     is_record = isinstance(kind, StructType) if kind is not None else has_record(reading)
     schemas = tuple((schema_id, _usable_schema(schema, is_record, name, what)) for schema_id, schema in reading.schemas)

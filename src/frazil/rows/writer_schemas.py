@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import DateType, IcebergType, NestedField, StructType, TimeType
+from pyiceberg.types import DateType, NestedField, StructType, TimeType
 
 from frazil.cdc.envelope import opened_fields
-from frazil.cdc.envelope_columns import has_documents, is_wrapped, open_columns
-from frazil.cdc.json.envelopes import open_with_json_schema, row_of
+from frazil.cdc.envelope_columns import has_documents, is_wrapped, open_columns, row_of
+from frazil.cdc.json.envelopes import open_json
 from frazil.cdc.json.members import json_options
 from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.reader import AvroReader, avro_reader
-from frazil.decode.cast import Conversion, convert_columns
-from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Mismatch, Reader
+from frazil.decode.cast import Conversion
+from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismatch, Reader, in_order
 from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
-from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, with_keys, without_units
+from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, without_units
 from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, LogicalType
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
@@ -35,15 +35,16 @@ from frazil.decode.json_schema.types import refused_changes, struct_of_json_sche
 from frazil.decode.protobuf import json_structs
 from frazil.decode.protobuf.reader import ProtobufReader, protobuf_reader
 from frazil.decode.protobuf.wire import MESSAGE_INDEX_FAULTS, split_message_indexes
-from frazil.decode.regroup import select_columns
 from frazil.decode.renames import Renames, find_renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.name_length import drop_long_names
 from frazil.registry.port import UnusableSchema
-from frazil.schema.arrow import arrow_type, as_written
+from frazil.rows.connect_messages import convert_written
+from frazil.schema.arrow import Records, arrow_type
 from frazil.schema.conflicts import without_rejected
-from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at, widest
+from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at
+from frazil.schema.selection import Path
 
 LATEST = "latest"
 _WARM_TYPES: dict[str, Any] = {
@@ -62,16 +63,6 @@ _FIRST = (0,)
 
 
 @dataclass
-class _Group:
-    """The records of one schema, and the result for them."""
-
-    #: Row numbers, int32 of shape (n_group,).
-    rows: NDArray[np.int32]
-    #: The columns, in the order of `rows`.
-    decoded: Decoded
-
-
-@dataclass
 class _Batch:
     """All records of an array while they are read."""
 
@@ -83,7 +74,7 @@ class _Batch:
     #: The bytes after the wire-format headers.
     bodies: Bodies
     #: The groups read so far.
-    groups: list[_Group] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
     #: Ids of schemas that are missing.
     missing: set[str] = field(default_factory=set)
 
@@ -92,12 +83,10 @@ class _Batch:
         refused = np.ones(rows.size, np.bool_)
         mismatches = [Mismatch(n, "", fault.kind, fault.message) for n in range(min(rows.size, self.limit))]
         nulls = [pa.nulls(rows.size, arrow_type(f.field_type)) for f in self.fields]
-        self.groups.append(_Group(rows, Decoded(nulls, refused, mismatches)))
+        self.groups.append(Group(rows, Decoded(nulls, refused, mismatches)))
 
 
-def decode_with_schemas(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
-) -> Decoded:
+def decode_with_schemas(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:
     """Returns the columns `fields` of records in a format of the schema registry.
 
     Schemas that `reading` does not have are returned as missing, and their records are null until they are available.
@@ -115,10 +104,12 @@ def decode_with_schemas(
     else:
         for number, rows in group_rows(ids):
             _read_group(batch, str(number), rows)
-    return _merge_groups(batch, len(values))
+    if not batch.groups:
+        return Decoded([pa.nulls(0, arrow_type(one.field_type)) for one in fields], np.zeros(0, np.bool_))
+    return replace(in_order(batch.groups, fields, len(values), limit), missing=batch.missing)
 
 
-def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str, pa.Array]) -> None:
+def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Records) -> None:
     """Reads records whose schema is named in a header, or is the subject's latest."""
     if not batch.reading.is_by_header:
         _read_group(batch, LATEST, rows)
@@ -151,9 +142,7 @@ def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: by
         return
     bodies = select_bodies(batch.bodies, rows)
     if schema.kind == "json_schema":
-        is_row = batch.reading.envelope is None
-        read = _read_json(batch, schema_id, schema, bodies) if is_row else _open_json(batch, schema_id, schema, bodies)
-        batch.groups.append(_Group(rows, read))
+        batch.groups.append(Group(rows, _read_json(batch, schema_id, schema, bodies)))
     elif schema.kind == "avro":
         _read_columns(batch, schema_id, rows, bodies, partial(_avro, schema))
     else:
@@ -212,25 +201,17 @@ def _read_columns(
     forms = _forms_of(reader.struct, batch.reading.envelope, batch.fields, conversion.renames)
     if forms:
         reader = make_reader(forms)
-    columns, struct = reader.read(bodies), reader.struct
-    table = StructType(*batch.fields)
-    is_row = batch.reading.envelope is None
-    logical_types = _logical_types(batch.reading.schema(schema_id), reader, table if is_row else None)
-    if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
-        batch.groups.append(_Group(rows, open_documents(conversion, struct, columns, batch.fields)))
+    columns, struct, envelope = reader.read(bodies), reader.struct, batch.reading.envelope
+    if envelope is not None and has_documents(envelope, struct):
+        batch.groups.append(Group(rows, open_documents(conversion, struct, columns, batch.fields)))
         return
-    if batch.reading.envelope is not None:
-        if not is_wrapped(batch.reading.envelope, [member.name for member in struct.fields]):
-            # The row, which is the entire record, becomes the image after the change.
-            conversion.renames = conversion.renames.inside("after")
-            conversion.branches = {("after", *path): name for path, name in conversion.branches.items()}
-        struct, columns = open_columns(batch.reading.envelope, struct, columns, logical_types, batch.fields)
-    else:
-        logical_types = with_keys(without_units(logical_types, batch.reading.unit_at), batch.reading.keys)
-        struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
-    if batch.reading.selection is not None:
-        struct, columns = select_columns(batch.reading.selection, struct, columns)
-    batch.groups.append(_Group(rows, convert_columns(conversion, struct, columns, batch.fields)))
+    if envelope is not None and not is_wrapped(envelope, [member.name for member in struct.fields]):
+        # The row, which is the entire record, becomes the image after the change.
+        conversion.renames = conversion.renames.inside("after")
+        conversion.branches = {("after", *path): name for path, name in conversion.branches.items()}
+    table = StructType(*batch.fields) if envelope is None else None
+    logical_types = _logical_types(batch.reading.schema(schema_id), reader, table)
+    batch.groups.append(Group(rows, convert_written(conversion, struct, columns, logical_types, batch.fields)))
 
 
 def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[NestedField], renames: Renames) -> Forms:
@@ -238,15 +219,11 @@ def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[Ne
     `cdc.envelope`.
     """
     if envelope is not None and not is_wrapped(envelope, [member.name for member in struct.fields]):
-        row = next((member.field_type for member in fields if member.name == "after"), StructType())
-        assert isinstance(row, StructType)
-        fields = row.fields
+        fields = _row_in(fields).fields
     return forms_of(struct, fields, renames)
 
 
-def _logical_types(
-    schema: WriterSchema | None, reader: Reader, table: StructType | None
-) -> Mapping[tuple[str, ...], LogicalType]:
+def _logical_types(schema: WriterSchema | None, reader: Reader, table: StructType | None) -> Mapping[Path, LogicalType]:
     """Returns the logical types of Kafka Connect in a schema, by path of the reader's fields. table: the columns; None:
     the records are in envelopes. Otherwise a Google message for a date or time stays a struct, unless the column is
     declared with a time type.
@@ -273,39 +250,49 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     """Reads JSON text behind a wire-format header: the schema gives the types of new columns, the text is read as any
     other.
     """
-    selection = batch.reading.selection
-    struct = _json_struct(schema)
-    if selection is not None:
-        struct = selection.prune_struct(struct) or StructType()
-    options = json_options(batch.reading, batch.limit)
-    table, texts = StructType(*batch.fields), _texts(bodies)
-    decoded = decode_json(texts, batch.fields, options)
-    refusals = refused_changes(batch.reading, table, struct, schema_id)
+    reading, struct, texts = batch.reading, _json_struct(schema), _texts(bodies)
+    options, table = json_options(reading, batch.limit), StructType(*batch.fields)
+    image: Path = ()
+    if reading.envelope is None:
+        decoded = decode_json(texts, batch.fields, options)
+    else:
+        decoded = open_json(texts, batch.fields, reading, batch.limit)
+        struct, image, table = row_of(reading.envelope, struct), ("after",), _row_in(batch.fields)
+    if reading.selection is not None:
+        pruned = reading.selection.prune(struct, image) if image else reading.selection.prune_struct(struct)
+        struct = pruned if isinstance(pruned, StructType) else StructType()
+    refusals = refused_changes(reading, table, struct, schema_id)
     known = {refusal.split(": ")[1] for refusal in refusals}
     # Fields that are not in the schema are refused too.
     refusals |= {
         f"schema {schema_id}: {refusal}" for refusal in decoded.refusals if refusal.split(": ")[0] not in known
     }
     decoded = replace(decoded, refusals=refusals)
-    if batch.reading.unknown_fields != "add":
+    if reading.unknown_fields != "add":
         return decoded
     struct = drop_long_names(struct)
     requested_fields = {
-        path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
+        path: {name: type_at(struct, (*path[len(image) :], name)) or kind for name, kind in members.items()}
         for path, members in decoded.requested_fields.items()
     }
-    lacking = find_missing_fields(table, without_rejected(struct, batch.reading.rejected_at), batch.reading.may_widen)
-    if decoded.refused.all() and decode_json(texts, (), replace(options, unknown_fields="drop")).refused.all():
+    missing = find_missing_fields(table, without_rejected(struct, reading.rejected_at, image), reading.may_widen)
+    lacking = {(*image, *path): members for path, members in missing.items()}
+    if (
+        not image
+        and decoded.refused.all()
+        and decode_json(texts, (), replace(options, unknown_fields="drop")).refused.all()
+    ):
         lacking = {}  # Where no record can be read, the records may not be of this schema.
     return replace(
         decoded, requested_fields=merge_requested_fields([requested_fields, lacking] if lacking else [requested_fields])
     )
 
 
-def _open_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
-    """Reads envelopes in JSON behind a wire-format header."""
-    written = (schema_id, _json_struct(schema))
-    return open_with_json_schema(batch.reading, batch.fields, _texts(bodies), written, batch.limit)
+def _row_in(fields: Sequence[NestedField]) -> StructType:
+    """Returns the row in the columns of `cdc.envelope`."""
+    row = next((member.field_type for member in fields if member.name == "after"), StructType())
+    assert isinstance(row, StructType)
+    return row
 
 
 def _texts(bodies: Bodies) -> pa.BinaryArray:
@@ -375,7 +362,7 @@ def row_renames(schema: WriterSchema, envelope: Envelope | None, struct: StructT
     return find_renames([(struct, {**found, **inside})])
 
 
-def row_branches(schema: WriterSchema, envelope: Envelope | None) -> Mapping[tuple[str, ...], str]:
+def row_branches(schema: WriterSchema, envelope: Envelope | None) -> Mapping[Path, str]:
     """Returns the names of a union's types, for the values in a schema's rows, by path."""
     if schema.kind != "avro":
         return {}
@@ -389,7 +376,7 @@ def row_struct(
     envelope: Envelope | None,
     fields: Sequence[NestedField],
     message: str = "",
-    units: Mapping[tuple[str, ...], str] = MappingProxyType({}),
+    units: Mapping[Path, str] = MappingProxyType({}),
 ) -> StructType:
     """Returns the Iceberg type of the rows of records that a schema describes: of envelopes the row inside, without
     fields where it is no envelope. fields: of the table's rows; units: of numbers in time columns.
@@ -397,8 +384,6 @@ def row_struct(
     Raises: UnusableSchema.
     """
     struct = struct_of(schema, message)
-    if schema.kind == "json_schema":
-        return struct if envelope is None else row_of(envelope, struct)
     if schema.kind == "json_schema":
         return struct if envelope is None else row_of(envelope, struct)
     opened = opened_fields(envelope, fields, ()) if envelope is not None else fields
@@ -415,56 +400,6 @@ def row_struct(
     images, _ = open_columns(envelope, struct, nothing, logical_types, opened)
     kind = next((field.field_type for field in images.fields if field.name == "after"), None)
     return kind if isinstance(kind, StructType) else StructType()
-
-
-def _merge_groups(batch: _Batch, row_count: int) -> Decoded:
-    """Returns one array per field, in the order of the records."""
-    groups = batch.groups
-    if len(groups) == 1 and not batch.missing:
-        return groups[0].decoded
-    kinds = [arrow_type(f.field_type) for f in batch.fields]
-    if not groups:
-        return Decoded([pa.nulls(0, kind) for kind in kinds], np.zeros(0, np.bool_))
-    order = np.concatenate([group.rows for group in groups])
-    place = np.empty(row_count, np.int64)
-    place[order] = np.arange(row_count)
-    places = pa.array(place)
-    columns = [
-        pa.concat_arrays([as_written(group.decoded.columns[n], kind) for group in groups]).take(places)
-        for n, kind in enumerate(kinds)
-    ]
-    refused = np.zeros(row_count, np.bool_)
-    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {}
-    mismatches = []
-    for group in groups:
-        refused[group.rows] = group.decoded.refused
-        mismatches += [
-            Mismatch(int(group.rows[m.row]), m.path, m.kind, m.reason, m.text) for m in group.decoded.mismatches
-        ]
-        for path, members in group.decoded.requested_fields.items():
-            mine = requested_fields.setdefault(path, {})
-            for name, kind in members.items():
-                mine[name] = widest(mine[name], kind) if name in mine else kind
-    decoded = [group.decoded for group in groups]
-    return Decoded(
-        columns=columns,
-        refused=refused,
-        mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[: batch.limit],
-        requested_fields=requested_fields,
-        made_optional=set().union(*(one.made_optional for one in decoded)),
-        dropped=set().union(*(one.dropped for one in decoded)),
-        rescued=_rescued(groups, places) if any(one.rescued is not None for one in decoded) else None,
-        missing=batch.missing,
-        refusals=set().union(*(one.refusals for one in decoded)),
-    )
-
-
-def _rescued(groups: list[_Group], places: pa.Array) -> pa.Array:
-    parts = [
-        group.decoded.rescued if group.decoded.rescued is not None else pa.nulls(group.rows.size, pa.string())
-        for group in groups
-    ]
-    return pa.concat_arrays(parts).take(places)
 
 
 def warm_up(compiles_all: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,10 @@ from pyiceberg.types import (
 )
 
 _ID = b"PARQUET:field_id"
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Records = Mapping[str, pa.Array]
+"""Columns of one length by name, as records read from Kafka."""
 Rows = NDArray[np.integer[Any]]
 """Row numbers: any integer dtype, shape (n_rows,)."""
 _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
@@ -116,9 +120,34 @@ def with_children(array: pa.Array, wanted: pa.DataType, children: Sequence[pa.Ar
     return pa.Array.from_buffers(wanted, len(array), buffers, array.null_count, children=list(children))
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Returns the column as a single array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def struct_array(
+    names: Iterable[str], children: Sequence[pa.Array], count: int, there: Bools | None = None
+) -> pa.Array:
+    """Returns `count` structs of these members, of which there may be none. there: which are not null; None for all."""
+    kind = pa.struct([pa.field(name, child.type) for name, child in zip(names, children, strict=True)])
+    mask = None if there is None or there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(kind, count, [mask], children=list(children))
+
+
 def is_every(rows: Rows, count: int) -> bool:
     """Whether the row numbers are all of `count` rows, in order."""
     return rows.size == count and bool((rows == np.arange(count)).all())
+
+
+def spread_places(rows: Rows, count: int) -> pa.Array:
+    """Returns the places to `take` from values of the rows with these numbers, for values of all `count` rows: null
+    where a row is none of them.
+    """
+    places = np.full(count, -1, np.int64)
+    places[rows] = np.arange(rows.size)
+    return pa.array(places, mask=places < 0)
 
 
 def pick(columns: Mapping[str, pa.Array], rows: Rows) -> dict[str, pa.Array]:

@@ -12,13 +12,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from frazil.cdc.positions import split_snapshot_marks
-from frazil.schema.arrow import pick
+from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.upsert.changes import UPSERT, Changes
 from frazil.upsert.deduplicate import (
-    Ints,
     LatestChanges,
     Ranked,
     concat_ranked,
@@ -70,7 +68,7 @@ class _Part:
     #: The row of each change, in the schema of the files.
     rows: pa.Table
     #: By column, a mask of the rows that lack their own value for it.
-    waits: Mapping[str, NDArray[np.bool_]]
+    waits: Mapping[str, Bools]
     #: The number of changes that these were deduplicated from.
     count: int
     #: See Changes.old_keys.
@@ -82,7 +80,7 @@ class _Part:
     #: See Changes.times.
     times: pa.Array | None = None
     #: Which changes mark their row as deleted (soft deletes).
-    marks: NDArray[np.bool_] | None = None
+    marks: Bools | None = None
 
 
 class ChangeRows:
@@ -103,7 +101,7 @@ class ChangeRows:
         #: The position of the newest truncate that has one; empty without such a truncate.
         self.emptied = ""
 
-    def take(self, topic: str, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> None:
+    def take(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         """Adds changes of one topic.
 
         rows: one row per change, in the schema of the files. records: the columns of the changes' records, one value
@@ -165,7 +163,7 @@ class ChangeRows:
         del part, complete
         return dump_ranked(ranked), buffered, count
 
-    def _note_truncates(self, topic: str, separated: SeparatedTruncates, records: Mapping[str, pa.Array]) -> None:
+    def _note_truncates(self, topic: str, separated: SeparatedTruncates, records: Records) -> None:
         self.emptied = max(self.emptied, separated.emptied)
         for n in np.flatnonzero(separated.unplaced).tolist():
             self.unplaced.add((topic, records["partition"][n].as_py(), records["offset"][n].as_py()))
@@ -192,7 +190,7 @@ class ChangeRows:
         return self._topics[int(ranked.source[place])], int(ranked.partition[place]), int(ranked.offset[place])
 
 
-def rank(target: TableTarget, source: int, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> Ranked:
+def rank(target: TableTarget, source: int, rows: pa.Table, changes: Changes, records: Records) -> Ranked:
     """Returns the changes with their places in the order. source: the number of their topic. rows, records: one per
     change, as for `ChangeRows.take`.
     """
@@ -246,7 +244,7 @@ class _Filled:
     #: The rows of the kept changes.
     rows: pa.Table
     #: By column, a mask of the rows whose value is still missing, because only the table can have it.
-    waits: dict[str, NDArray[np.bool_]]
+    waits: dict[str, Bools]
     #: Columns that name the row that has the missing values.
     hidden: Mapping[str, pa.Array]
     #: Places of changes whose missing values exist nowhere.
@@ -295,14 +293,14 @@ class _Walked:
     """Where the missing values of kept changes are."""
 
     #: Which kept changes lack the value, bool `(n_kept,)`.
-    lack: NDArray[np.bool_]
+    lack: Bools
     #: The place of the change that has the value, or that removed it; -1 where only the table can have it.
     at: Ints
     #: Details for changes whose row had another key, by index among the kept changes.
     updated: dict[int, Walk]
 
 
-def _walk(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, key_updates: KeyUpdates) -> _Walked:
+def _walk(ranked: Ranked, before: Ints, mask: Bools, kept: Ints, key_updates: KeyUpdates) -> _Walked:
     """Finds the missing values of one column. Only primary-key updates are walked one by one; all other changes are
     resolved with array operations.
     """
@@ -317,7 +315,7 @@ def _walk(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, key
     return _Walked(lacks[kept], at, updated)
 
 
-def _sources(ranked: Ranked, kept: Ints, walked: _Walked) -> tuple[Ints, NDArray[np.bool_]]:
+def _sources(ranked: Ranked, kept: Ints, walked: _Walked) -> tuple[Ints, Bools]:
     """Returns per kept change the place of the change whose value it takes (its own place without one), and whether
     only a row in the table has the value. A value that was not sent is null; in a struct that contains key columns it
     is the key.

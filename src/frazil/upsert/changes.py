@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
+from frazil.schema.arrow import Bools, Ints
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
@@ -30,7 +31,7 @@ class Changes:
     records: NDArray[np.int32]
     #: By index of the column, a mask of the changes whose envelope does not carry the value: the value of the replaced
     #: row is kept.
-    unavailable: dict[int, NDArray[np.bool_]]
+    unavailable: dict[int, Bools]
     #: Refused records, mismatches and schema requests per record, as for appended rows.
     decoded: Decoded
     #: The ordering value per change where `order_by` is declared; None where partition and offset decide.
@@ -46,7 +47,7 @@ class Changes:
     key_columns: tuple[str, ...] = ()
     #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the
     #: delete of its key is not included.
-    tombstones: NDArray[np.bool_] | None = None
+    tombstones: Bools | None = None
     #: The position of each change in the source's log, where headers announce primary-key updates.
     positions: pa.Array | None = None
     #: The rescued values per change, headers included; None where `decoded` has them per record.
@@ -71,21 +72,27 @@ class Changes:
         """Returns the changes whose records could be read."""
         return self.only(~self.decoded.refused[self.records])
 
-    def only(self, kept: NDArray[np.bool_]) -> Changes:
+    def only(self, kept: Bools) -> Changes:
         """Returns the changes where `kept`, bool `(n_changes,)`, is true."""
-        if kept.all():
-            return self
-        places = pa.array(np.flatnonzero(kept))
+        return self if kept.all() else self.take(np.flatnonzero(kept), self.ops[kept], self.records[kept])
+
+    def take(self, places: Ints, ops: NDArray[np.int8], records: NDArray[np.int32]) -> Changes:
+        """Returns the changes at these places, with other operations and records; -1: a change without values."""
+        at, is_there = pa.array(places, mask=places < 0), places >= 0
+
+        def taken(values: pa.Array | None) -> pa.Array | None:
+            return None if values is None else values.take(at)
+
         return replace(
             self,
-            columns=[column.take(places) for column in self.columns],
-            ops=self.ops[kept],
-            records=self.records[kept],
-            unavailable={n: mask[kept] for n, mask in self.unavailable.items()},
-            order=self.order.take(places) if self.order is not None else None,
-            old_keys=None if self.old_keys is None else [key.take(places) for key in self.old_keys],
-            positions=self.positions.take(places) if self.positions is not None else None,
-            rescued=self.rescued.take(places) if self.rescued is not None else None,
-            times=self.times.take(places) if self.times is not None else None,
-            own={name: values.take(places) for name, values in self.own.items()},
+            columns=[column.take(at) for column in self.columns],
+            ops=ops,
+            records=records,
+            unavailable={n: mask[places] & is_there for n, mask in self.unavailable.items()},
+            order=taken(self.order),
+            old_keys=None if self.old_keys is None else [key.take(at) for key in self.old_keys],
+            positions=taken(self.positions),
+            rescued=taken(self.rescued),
+            times=taken(self.times),
+            own={name: values.take(at) for name, values in self.own.items()},
         )

@@ -19,6 +19,7 @@ from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.report import TaskReport
+from frazil.schema.arrow import Bools
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta
 from frazil.upsert.deduplicate import LatestChanges, Ranked, key_codes
 from frazil.upsert.lookup.delete_files import bits_of, read_deletes, rows_of, write_deletes
@@ -26,7 +27,6 @@ from frazil.upsert.lookup.live_rows import forget_files, key_columns, retain_liv
 from frazil.upsert.lookup.search import Found, find_rows, newest_order
 from frazil.upsert.merged_changes import MergedChanges, merge_changes
 from frazil.upsert.old_values.complete import OldRowsMissing, ValuesMissing
-from frazil.upsert.old_values.primary_key_updates import Bools
 from frazil.upsert.rewritten_files import classify_own_files, kept_ids, write_rows
 from frazil.upsert.truncates import Truncated, find_truncated, is_truncated
 from frazil.write.target import TableTarget, has_lineage
@@ -185,7 +185,7 @@ def _resolve(
     found = truncated.without_rows(find_rows(target, truncated.left(files), keys.keys, target.changes.paths))
     late = judge(batch.ranked, batch.latest, found)
     gone, deleted = dict(truncated.gone), truncated.row_count
-    for hits in (replace(one, rows=one.rows[~late[one.keys]]) for one in found.hits):
+    for hits in (one.only(~late[one.keys]) for one in found.hits):
         if hits.rows.size:
             _, known = gone.get(hits.file.path, (hits.file, hits.deleted))
             gone[hits.file.path] = (hits.file, known | bits_of(hits.rows))

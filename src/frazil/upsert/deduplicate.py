@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.schema.arrow import is_every
+from frazil.schema.arrow import Bools, Ints, is_every, one_array
 from frazil.upsert.arrival_order import ArrivalOrder
 from frazil.upsert.changes import DELETE, TRUNCATE
 
-Ints = NDArray[np.int64]
 _WIDE = 64
-_FIXED = ("op", "source", "partition", "offset", "step", "blind", "order")
+_NUMBERS = ("ops", "source", "partition", "offset", "step", "blind")
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,11 @@ class Ranked:
     #: The index of the change among the changes of one record.
     step: Ints
     #: Whether the change has no ordering value of its own.
-    blind: NDArray[np.bool_]
+    blind: Bools
     #: The value of the ordering column; None where `order_by` is not declared.
     order: pa.Array | None = None
     #: Whether the change is a row of an initial snapshot; None where the order is not that of the source's log.
-    read: NDArray[np.bool_] | None = None
+    read: Bools | None = None
 
     def __len__(self) -> int:
         return int(self.ops.size)
@@ -77,7 +76,7 @@ class LatestChanges:
     last: Ints
     #: Per key whether that change decides whatever the table contains: a delete without an ordering value, or a
     #: truncate, came before it.
-    is_sure: NDArray[np.bool_]
+    is_sure: Bools
     #: Every change that a later deduplication together with more changes needs.
     kept: Ints
     #: Per key the change with the greatest ordering value. Where it is not older than the table's row, the row is
@@ -105,7 +104,7 @@ def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
     )
 
 
-def deduplicate(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> LatestChanges:
+def deduplicate(changes: Ranked, lacking: Bools | None = None) -> LatestChanges:
     """Returns the latest change of each key and the changes that this result depends on. lacking, bool `(n_changes,)`:
     changes that take some value from an earlier change.
     """
@@ -150,7 +149,7 @@ def _candidates(state: _State) -> Ints:
     return order[heights == np.maximum.accumulate(heights)] if order.size else order
 
 
-def _providers(state: _State, partition_codes: Ints, lacking: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _providers(state: _State, partition_codes: Ints, lacking: Bools) -> Bools:
     """Returns a mask of the changes that may provide values to the `lacking` changes, depending on a barrier that is
     not among these changes: all changes of a key whose changes came in several partitions, as the barrier may lie
     between any two of them.
@@ -247,9 +246,10 @@ class _State:
         self.is_barrier[blind] = (sequence[blind] == of_key[blind]) & (sequence[blind] > start)
         places = order_ranks(changes.order, len(changes))
         self._counts = ((sequence > of_key) | self.is_barrier) & ~is_cut
-        #: The changes that count, sorted by key and by order of arrival behind snapshot rows.
         #: The changes that count, sorted by key and position in the order.
-        self.by_place = self.order = self._sorted(places)
+        self.by_place = self._sorted(places)
+        #: The same, by order of arrival behind snapshot rows.
+        self.order = self.by_place
         by_arrival = _ranks_by_arrival(changes, self.codes, sequence, places)
         if by_arrival is not None:
             self.order = self._sorted(by_arrival)
@@ -381,7 +381,7 @@ def _places(column: pa.Array | pa.ChunkedArray, values: pa.Array) -> Ints:
 def dump_ranked(changes: Ranked) -> str:
     """Returns the changes serialized as text, to be sent to the driver."""
     columns: dict[str, pa.Array] = {f"k{n}": key for n, key in enumerate(changes.keys)}
-    columns |= {name: pa.array(getattr(changes, _ATTRIBUTES[name])) for name in _FIXED[:-1]}
+    columns |= {name: pa.array(getattr(changes, name)) for name in _NUMBERS}
     # Differences between consecutive offsets, mostly one: absolute offsets would be half of the text.
     columns["offset"] = pa.array(np.diff(changes.offset, prepend=0))
     if changes.order is not None:
@@ -393,21 +393,13 @@ def dump_ranked(changes: Ranked) -> str:
 
 def load_ranked(text: str) -> Ranked:
     """Returns the changes that `dump_ranked` serialized."""
-    table = load_table(text).combine_chunks()
-    arrays = {name: table[name].chunk(0) if table.num_rows else _empty(table, name) for name in table.schema.names}
-    numbers = {_ATTRIBUTES[name]: np.asarray(arrays[name]) for name in _FIXED[:-2]}
+    table = load_table(text)
+    arrays = {name: one_array(column) for name, column in zip(table.schema.names, table.columns, strict=True)}
+    numbers = {name: arrays[name].to_numpy(zero_copy_only=False) for name in _NUMBERS}
     numbers["offset"] = np.cumsum(numbers["offset"])
-    blind = arrays["blind"].to_numpy(zero_copy_only=False)
     read = arrays["read"].to_numpy(zero_copy_only=False) if "read" in arrays else None
     keys = tuple(arrays[f"k{n}"] for n in range(len(arrays)) if f"k{n}" in arrays)
-    return Ranked(keys=keys, blind=blind, order=arrays.get("order"), read=read, **numbers)
-
-
-def _empty(table: pa.Table, name: str) -> pa.Array:
-    return pa.array([], table.schema.field(name).type)
-
-
-_ATTRIBUTES = {name: "ops" if name == "op" else name for name in _FIXED}
+    return Ranked(keys=keys, order=arrays.get("order"), read=read, **numbers)
 
 
 def dump_table(table: pa.Table) -> str:

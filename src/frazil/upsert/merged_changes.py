@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from frazil.catalog.scans import LiveFile
 from frazil.report import TaskReport
+from frazil.schema.arrow import Bools, Ints
 from frazil.upsert.deduplicate import (
-    Ints,
     LatestChanges,
     Ranked,
     concat_ranked,
@@ -20,7 +20,7 @@ from frazil.upsert.deduplicate import (
     load_table,
     rebuild_latest,
 )
-from frazil.upsert.truncates import Bools, is_truncated
+from frazil.upsert.truncates import is_truncated
 from frazil.write.target import TableTarget
 
 

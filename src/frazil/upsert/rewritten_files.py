@@ -17,17 +17,15 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
-from frazil.schema.arrow import as_written
+from frazil.schema.arrow import Bools, Ints, as_written, one_array
 from frazil.types import DataFile
 from frazil.upsert.change_rows import KEY_PLACE
 from frazil.upsert.changes import UPSERT
-from frazil.upsert.deduplicate import Ints
 from frazil.upsert.lookup.delete_files import bits_of
-from frazil.upsert.lookup.live_rows import ColumnCache, in_threads, one_array, reserved_column
-from frazil.upsert.lookup.search import Found, Hits, find_rows
+from frazil.upsert.lookup.live_rows import ColumnCache, in_threads, reserved_column
+from frazil.upsert.lookup.search import Found, find_rows
 from frazil.upsert.merged_changes import MergedChanges
 from frazil.upsert.old_values.complete import complete_buffered
-from frazil.upsert.old_values.primary_key_updates import Bools
 from frazil.write.target import NO_ID, ROW_ID_FIELD, TableTarget, lineage_schema, with_row_ids
 from frazil.write.write import FileWriter, file_io
 
@@ -163,17 +161,12 @@ def kept_ids(batch: MergedChanges, found: Found, late: Bools) -> Ints:
     """
     last = batch.latest.last
     is_row = (batch.ranked.ops[last] == UPSERT) & ~late
-    hits = [replacing for one in found.hits if (replacing := _only(one, is_row)).rows.size]
+    hits = [replacing for one in found.hits if (replacing := one.only(is_row[one.keys])).rows.size]
     ids = np.full(len(batch.ranked), _NONE_YET)
     for one, values in zip(hits, in_threads(lambda hit: row_ids(batch.target, hit.file, hit.rows), hits), strict=True):
         has_id = values != NO_ID
         np.minimum.at(ids, last[one.keys[has_id]], values[has_id])
     return np.where(ids == _NONE_YET, NO_ID, ids)
-
-
-def _only(hits: Hits, is_key: Bools) -> Hits:
-    mine = is_key[hits.keys]
-    return Hits(hits.file, hits.rows[mine], hits.keys[mine], hits.deleted)
 
 
 def row_ids(target: TableTarget, file: LiveFile, rows: Ints) -> Ints:

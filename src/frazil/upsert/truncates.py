@@ -12,21 +12,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import PrimitiveType
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import RecordError, SpecError
+from frazil.schema.arrow import Bools
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import Ranked
 from frazil.upsert.lookup.delete_files import are_deleted, are_in, bits_of, read_deletes, rows_of
 from frazil.upsert.lookup.live_rows import column_pieces
 from frazil.upsert.lookup.pruning import bounds_of, null_count_of
-from frazil.upsert.lookup.search import Found, Hits
+from frazil.upsert.lookup.search import Found
 from frazil.write.target import TableTarget
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -105,13 +103,11 @@ class Truncated:
 
     def without_rows(self, found: Found) -> Found:
         """Returns `found` without the rows that the truncate deletes."""
-        hits = [self._left_of(one) if one.file.path in self.gone else one for one in found.hits]
+        gone = {path: bits for path, (_, bits) in self.gone.items()}
+        hits = [
+            one.only(~are_in(one.rows, gone[one.file.path])) if one.file.path in gone else one for one in found.hits
+        ]
         return replace(found, hits=[one for one in hits if one.rows.size])
-
-    def _left_of(self, hits: Hits) -> Hits:
-        _, gone = self.gone[hits.file.path]
-        stays = ~are_in(hits.rows, gone)
-        return replace(hits, rows=hits.rows[stays], keys=hits.keys[stays])
 
 
 def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str) -> Truncated:

@@ -124,6 +124,18 @@ def test_a_message_is_recognised_however_it_is_spaced(how: Row) -> None:
     assert (kinds, rows, bad) == ({"id": "int"}, [{"id": 7}], [])
 
 
+def test_escaped_names_in_a_payload_are_read_as_their_characters_in_a_value_and_in_a_key() -> None:
+    inner = _struct(_field("int32", "id"), field="s")
+    schema = json.dumps(_struct(_field("int32", "name"), inner))
+    payloads = ['{"name":1,"s":{"id":2}}', '{"na\\u006de":1,"s":{"\\u0069d":2}}']
+    values = [f'{{"schema":{schema},"payload":{payload}}}'.encode() for payload in payloads]
+    _, rows, bad = _read(*values)
+    assert (rows, bad) == ([{"name": 1, "s": {"id": 2}}] * 2, [])
+    keys = {"key": pa.array(values, pa.binary())}
+    (kind,) = decode_keys(Reading(), "k", None, keys, 10).requested_fields[()].values()
+    assert decode_keys(Reading(), "k", kind, keys, 10).columns[0].to_pylist() == rows
+
+
 def test_messages_of_several_schemas_and_plain_records_become_rows_of_one_table() -> None:
     first, second = _struct(_field("int32", "id")), _struct(_field("int32", "id"), _field("string", "name"))
     kinds, rows, bad = _read(

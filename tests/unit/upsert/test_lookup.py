@@ -141,7 +141,7 @@ def test_files_whose_bounds_exclude_every_key_are_not_looked_at(tmp_path: Path) 
     target = _target(tmp_path, k="long")
     files = [_write(target, pa.array(range(start, start + 100))) for start in (0, 1000, 2000)]
     found = find_rows(target, files, [pa.array([500, 1005, 1999])], _PATHS)
-    assert (found.file_count, found.inspected) == (3, 1)
+    assert found.inspected == 1
     assert [(hit.file.path, hit.rows.tolist()) for hit in found.hits] == [(files[1].path, [5])]
     assert find_rows(target, files, [pa.array([], pa.int64())], _PATHS).hits == []
 

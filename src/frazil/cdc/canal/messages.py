@@ -30,19 +30,29 @@ from frazil.cdc.envelope import (
     TOMBSTONE,
     TRANSACTION,
 )
-from frazil.cdc.json.envelopes import merge_groups
-from frazil.cdc.json.members import EnvelopeBatch, json_options, read_number, read_string, where
+from frazil.cdc.json.members import EnvelopeBatch, json_options, masked, pick_slices, read_number, read_string
 from frazil.cdc.positions import IN_MESSAGES
-from frazil.decode.columns import Decoded, Fault, Mismatch
+from frazil.decode.columns import Decoded, Fault, Mismatch, in_order
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
-from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
+from frazil.decode.json.grammar import ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, members_under
+from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
+from frazil.schema.arrow import Bools, Ints, Records, spread_places
 from frazil.upsert.changes import Changes
 
 Owner = NDArray[np.int32]
+_NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
+_OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
+_CODES = (*OPERATIONS, "m")
+_RECORD_KINDS = {
+    **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), TRANSACTION),
+    **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
+    "QUERY": MESSAGE,
+}
+_NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,7 @@ class MessageRows:
     owner: Owner
 
 
-def spread(records: Mapping[str, pa.Array], owner: Owner) -> dict[str, pa.Array]:
+def spread(records: Records, owner: Owner) -> dict[str, pa.Array]:
     """Returns the records' columns with one row for each of their rows. Values are read already, and are left out."""
     places = pa.array(owner)
     found = {name: array.take(places) for name, array in records.items() if name != "value"}
@@ -93,18 +103,6 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
     return found.without_refused()
 
 
-Bools = NDArray[np.bool_]
-_NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
-_OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
-_CODES = (*OPERATIONS, "m")
-_RECORD_KINDS = {
-    **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), TRANSACTION),
-    **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
-    "QUERY": MESSAGE,
-}
-_NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
-
-
 @dataclass
 class _Messages:
     """Messages while they are opened."""
@@ -119,9 +117,9 @@ class _Messages:
     #: Which messages can be read at least in part.
     good: Bools
     #: The number of the first row of each message.
-    starts: NDArray[np.int64]
+    starts: Ints
     #: The number of rows of each message.
-    counts: NDArray[np.int64]
+    counts: Ints
 
     def has_op(self, type_name: str) -> Bools:
         """Returns which messages have this operation, bool of shape (n_messages,)."""
@@ -130,48 +128,28 @@ class _Messages:
         )
         return is_so
 
-    def lists(self, name: str, mask: Bools) -> tuple[NDArray[np.int64], Slices]:
+    def lists(self, name: str, mask: Bools) -> tuple[Ints, Slices]:
         """Returns the number of elements of the list under a name in the messages that `mask` marks, and all these
         elements.
         """
-        slices = self.members[name]
-        kind = np.where(mask & (slices.kind == ARRAY), slices.kind, ABSENT).astype(np.uint8)
-        offsets, elements = elements_of(self.batch.texts, replace(slices, kind=kind, sweep=None))
+        offsets, elements = elements_of(self.batch.texts, masked(self.members[name], mask).only(ARRAY))
         return np.diff(offsets).astype(np.int64), elements
 
 
 def open_canal(
-    records: Mapping[str, pa.Array],
-    fields: tuple[NestedField, ...],
-    reading: Reading,
-    limit: int,
-    large: list[Mismatch],
-) -> MessageRows:
-    """Returns the columns `fields` of `cdc.envelope` for the rows of these messages. Bad records raise nothing.
-
-    large: mismatches for values that were left out for their size.
-    """
-    values = records["value"]
-    opened = _open(values, fields, reading, limit, large)
-    if opened is None:
-        values = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        opened = _open(values, fields, reading, limit, large, has_canonical_keys=True)
-    assert opened is not None
-    return opened
-
-
-def _open(
-    values: pa.BinaryArray,
+    records: Records,
     fields: tuple[NestedField, ...],
     reading: Reading,
     limit: int,
     large: list[Mismatch],
     has_canonical_keys: bool = False,
-) -> MessageRows | None:
-    """Returns the rows; None where escaped keys must be replaced first."""
-    outer = texts_of(
-        values, replace(json_options(reading, limit), is_rescuing=False, selection=None), has_canonical_keys
-    )
+) -> MessageRows:
+    """Returns the columns `fields` of `cdc.envelope` for the rows of these messages. Bad records raise nothing.
+
+    large: mismatches for values that were left out for their size.
+    """
+    values, options = records["value"], replace(json_options(reading, limit), is_rescuing=False, selection=None)
+    outer = texts_of(values, options, has_canonical_keys)
     outer.refused[[mismatch.row for mismatch in large]] = True
     outer.mismatches += large
     error, objects = unreadable(values), text_slices(values)
@@ -183,22 +161,28 @@ def _open(
     messages.record_kind[is_tombstone] = TOMBSTONE
     rows = _rows(messages)
     facts = _facts(messages)
-    if not _is_spelt(outer, error):
-        return None
-    outer.refuse(objects, error, "", FAULTS)
+    outer.has_escaped_keys |= bool((error == scan.ESCAPED_KEY).any())
+    outer.refuse(objects, np.where(error == scan.ESCAPED_KEY, scan.OK, error).astype(np.uint8), "", FAULTS)
     groups = list(group_rows(outer, messages.members["mysqlType"], messages.counts > 0, rows.owner))
     inner = _inner(messages, rows)
     columns = {name: array.take(pa.array(rows.owner)) for name, array in facts.items()}
     columns |= {"record_kind": pa.array(rows.record_kind), "op": messages.op.take(pa.array(rows.owner))}
-    for places, types in groups:
-        read_group(inner, rows, places, types, columns)
-    if not _is_spelt(inner.texts, error):
-        return None
-    return MessageRows(merge_groups(inner, rows.owner.size, limit), rows.owner)
+    read = [read_group(inner, rows, places, types, columns) for places, types in groups]
+    if inner.texts.has_escaped_keys and not has_canonical_keys:
+        canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
+        return open_canal({"value": canonical}, fields, reading, limit, large, has_canonical_keys=True)
+    return MessageRows(_with_texts(in_order(read, fields, rows.owner.size, limit), inner.texts), rows.owner)
 
 
-def _is_spelt(texts: Texts, error: NDArray[np.uint8]) -> bool:
-    return texts.has_canonical_keys or not (texts.has_escaped_keys or bool((error == scan.ESCAPED_KEY).any()))
+def _with_texts(decoded: Decoded, texts: Texts) -> Decoded:
+    """Returns the result with the mismatches and rescued values of reading the texts."""
+    count, rescued = decoded.refused.size, decoded.rescued
+    if texts.rescued:
+        of_columns = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
+        rescued = join_members([members_of(texts.rescued, count), *of_columns], count)
+    of_texts = Decoded([], texts.refused, texts.mismatches)
+    both = of_texts.refusing(decoded.refused, decoded.mismatches, texts.limit)
+    return replace(decoded, refused=both.refused, mismatches=both.mismatches, rescued=rescued)
 
 
 def _judge(batch: EnvelopeBatch, members: Mapping[str, Slices], good: Bools) -> _Messages:
@@ -246,7 +230,7 @@ def _rows(messages: _Messages) -> ImageRows:
 
 def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slices:
     """Returns the elements of these messages' lists, each at its row; absent for the other rows."""
-    kept, there = where(elements, has_rows[elements.owner]), has_rows[owner]
+    kept, there = pick_slices(elements, has_rows[elements.owner]), has_rows[owner]
     start, end = np.zeros((2, owner.size), np.int32)
     kind = np.zeros(owner.size, np.uint8)
     start[there], end[there], kind[there] = kept.start, kept.end, kept.kind
@@ -276,18 +260,14 @@ def _facts(messages: _Messages) -> dict[str, pa.Array]:
     found = {}
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
         if fact in requested:
-            found[fact] = _moments(messages.batch, _only(messages.members[name], is_change), name)
+            found[fact] = _moments(messages.batch, masked(messages.members[name], is_change), name)
     for fact, name in IN_MESSAGES.items():
         if fact in requested:
-            texts = _only(messages.members[name], is_change).only(STRING, ESCAPED)
+            texts = masked(messages.members[name], is_change).only(STRING, ESCAPED)
             found[fact] = read_string(messages.batch, texts, name)
     if "primary_key" in requested:
-        found["primary_key"] = _primary_keys(messages.batch.texts, _only(messages.members["pkNames"], is_change))
+        found["primary_key"] = _primary_keys(messages.batch.texts, masked(messages.members["pkNames"], is_change))
     return found
-
-
-def _only(slices: Slices, mask: Bools) -> Slices:
-    return replace(slices, kind=np.where(mask, slices.kind, ABSENT).astype(np.uint8), sweep=None)
 
 
 def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
@@ -299,11 +279,10 @@ def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
 def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:
     """Returns a JSON list of the primary-key columns for each message; null where it names none."""
     rows = np.flatnonzero(slices.kind == ARRAY)
-    codes, firsts = group_equal(texts.base, where(slices, slices.kind == ARRAY))
+    codes, firsts = group_equal(texts.base, pick_slices(slices, slices.kind == ARRAY))
     formatted = [_names(texts.text(slices, int(rows[first]))) for first in firsts]
-    places = np.full(len(slices), -1, np.int64)
-    places[rows] = codes
-    return pa.array(formatted, pa.string()).take(pa.array(places, mask=places < 0))
+    names = pa.array(formatted, pa.string()).take(pa.array(codes))
+    return names.take(spread_places(rows, len(slices)))
 
 
 def _names(text: str) -> str | None:

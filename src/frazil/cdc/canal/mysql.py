@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -31,7 +30,7 @@ from pyiceberg.types import (
 from frazil.decode.json.grammar import STRING
 from frazil.decode.json.text import TEXT_READERS, TextColumn, read_latin1
 from frazil.decode.json.values import OUT_OF_RANGE
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Bools, arrow_type
 
 _FORM = re.compile(r"\s*([a-z]+(?: precision)?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?(.*)", re.DOTALL)
 _MAX_DIGITS = 38
@@ -51,6 +50,11 @@ _BYTES = frozenset(
     )
 )  # fmt: skip
 _DECIMALS = ("decimal", "numeric", "dec", "fixed")
+
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_TIMES = (TimestampType, TimestamptzType)
+_INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_MAX_INTEGER_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,6 @@ def _sized(name: str, size: int | None, scale: int, is_unsigned: bool) -> Iceber
     if name in _DECIMALS and size and size <= _MAX_DIGITS and scale <= size:
         return DecimalType(size, scale)
     return StringType()
-
-
-Bools = NDArray[np.bool_]
-_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
-_TIMES = (TimestampType, TimestamptzType)
-_INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_MAX_INTEGER_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
 
 
 def reading_type(source: SourceType, column_type: IcebergType | None) -> IcebergType:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
 from frazil.cdc.canal.mysql import UNKNOWN, SourceType, parse_type, read_texts, reading_type
-from frazil.cdc.json.members import EnvelopeBatch, Group, either, where
+from frazil.cdc.json.members import EnvelopeBatch, either, masked, pick_slices
 from frazil.decode.cast import Conversion, convert_columns
-from frazil.decode.columns import Columns, Fault, bitmap
+from frazil.decode.columns import Columns, Fault, Group
 from frazil.decode.json import values as json_values
 from frazil.decode.json.columns import text_column
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.slices import Slices, Texts, all_members, group_equal, is_text
+from frazil.schema.arrow import Bools, Ints, struct_array
 
-Bools = NDArray[np.bool_]
-Places = NDArray[np.int64]
 Types = Mapping[str, SourceType]
 """The types of columns, by name."""
 _BAD_TYPES = {1: Fault("unusable_schema", "`mysqlType` is no object that gives each column the text of its type")}
@@ -62,16 +61,14 @@ class _Image:
     members: Mapping[str, Slices]
 
 
-def group_rows(
-    texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.int32]
-) -> Iterator[tuple[Places, Types]]:
+def group_rows(texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Iterator[tuple[Ints, Types]]:
     """Yields the row numbers of messages with the same column types, and these types; last those of messages without
     rows. Messages with invalid types are refused, and their rows are among the last.
     """
     object_types = has_rows & (types.kind == OBJECT)
     code = np.full(has_rows.size, -1, np.int64)
     code[has_rows & (types.kind <= NULL)] = 0
-    distinct, firsts = group_equal(texts.base, where(types, object_types))
+    distinct, firsts = group_equal(texts.base, pick_slices(types, object_types))
     code[object_types] = distinct + 1
     known: list[Types | None] = [{}, *(_parse(texts.text(types, int(np.flatnonzero(object_types)[n]))) for n in firsts)]
     for number, found in enumerate(known):
@@ -94,9 +91,9 @@ def _parse(text: str) -> Types | None:
 
 
 def read_group(
-    batch: EnvelopeBatch, rows: ImageRows, places: Places, types: Types, others: Mapping[str, pa.Array]
-) -> None:
-    """Adds the columns of these rows, whose types are known. others: columns of all rows other than images."""
+    batch: EnvelopeBatch, rows: ImageRows, places: Ints, types: Types, others: Mapping[str, pa.Array]
+) -> Group:
+    """Returns the columns of these rows, whose types are known. others: columns of all rows other than images."""
     texts, at = batch.texts, pa.array(places)
     conversion = Conversion(batch.reading, "", places.size, texts.limit)
     requested = {one.name: one.field_type for one in batch.fields}
@@ -109,36 +106,25 @@ def read_group(
             found.append(_marks(image, rows.is_update[places], requested["unavailable"]))
     fields = [NestedField(0, name, kind, required=False) for kind, name, _ in found]
     columns = Columns([array for _, _, array in found], np.zeros(places.size, np.uint8), ())
-    decoded = convert_columns(conversion, StructType(*fields), columns, batch.fields)
-    texts.refused[places] |= decoded.refused
-    texts.mismatches += [replace(one, row=int(places[one.row])) for one in decoded.mismatches]
-    batch.groups.append(Group(places.astype(np.int32), decoded))
+    return Group(places, convert_columns(conversion, StructType(*fields), columns, batch.fields))
 
 
-def _images(texts: Texts, rows: ImageRows, places: Places, types: Types) -> tuple[_Image, _Image]:
+def _images(texts: Texts, rows: ImageRows, places: Ints, types: Types) -> tuple[_Image, _Image]:
     """Returns the rows after and before their changes. A column that an update did not change is the same before and
     after it.
     """
-    after, old = _at(rows.after, places), _at(rows.before, places)
+    after, old = pick_slices(rows.after, places), pick_slices(rows.before, places)
     is_delete, has_old = rows.is_delete[places], old.kind == OBJECT
     members = _members(texts, after, list(types))
     changed = _members(texts, old, list(members))
-    nothing = _only(after, np.zeros(places.size, np.bool_))
+    nothing = masked(after, np.zeros(places.size, np.bool_))
     before = {}
     for name, column in changed.items():
-        same = _only(members.get(name, nothing), is_delete | has_old)
+        same = masked(members.get(name, nothing), is_delete | has_old)
         before[name] = either(column.kind != ABSENT, column, same)
     there = after.kind == OBJECT
-    kept = {name: _only(column, ~is_delete) for name, column in members.items()}
+    kept = {name: masked(column, ~is_delete) for name, column in members.items()}
     return _Image("after", there & ~is_delete, kept), _Image("before", there & (is_delete | has_old), before)
-
-
-def _at(slices: Slices, places: Places) -> Slices:
-    return Slices(slices.start[places], slices.end[places], slices.kind[places], slices.owner[places])
-
-
-def _only(slices: Slices, mask: Bools) -> Slices:
-    return Slices(slices.start, slices.end, np.where(mask, slices.kind, ABSENT).astype(np.uint8), slices.owner)
 
 
 def _members(texts: Texts, objects: Slices, known: list[str]) -> dict[str, Slices]:
@@ -162,12 +148,8 @@ def _read_image(
         kind = reading_type(source, known.get(name))
         fields.append(NestedField(0, name, kind, required=False))
         arrays.append(_read_column(texts, conversion, slices, source, kind, (image.name, name)))
-    return StructType(*fields), image.name, _struct(fields, arrays, image.there)
-
-
-def _struct(fields: Sequence[NestedField], arrays: Sequence[pa.Array], there: Bools) -> pa.Array:
-    kind = pa.struct([pa.field(one.name, array.type) for one, array in zip(fields, arrays, strict=True)])
-    return pa.Array.from_buffers(kind, there.size, [bitmap(there)], children=list(arrays))
+    array = struct_array([one.name for one in fields], arrays, image.there.size, image.there)
+    return StructType(*fields), image.name, array
 
 
 def _read_column(
@@ -194,9 +176,9 @@ def _marks(image: _Image, is_update: Bools, requested: IcebergType) -> tuple[Ice
     (`binlog_row_image`).
     """
     assert isinstance(requested, StructType)
-    arrays = []
-    for one in requested.fields:
-        slices = image.members.get(one.name)
+    arrays, names = [], [one.name for one in requested.fields]
+    for name in names:
+        slices = image.members.get(name)
         lacks = np.ones(is_update.size, np.bool_) if slices is None else slices.kind == ABSENT
         arrays.append(pa.array(lacks & is_update & image.there))
-    return requested, "unavailable", _struct(requested.fields, arrays, np.ones(is_update.size, np.bool_))
+    return requested, "unavailable", struct_array(names, arrays, is_update.size)

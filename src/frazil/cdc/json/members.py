@@ -4,8 +4,8 @@ images of the row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,22 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 
-from frazil.cdc.envelope import FLAT_TIMES, ROW
-from frazil.cdc.positions import (
-    FACT_TYPES,
-    FLAT_ORIGINS,
-    IN_SOURCE,
-    ORDER_FIELDS,
-    ORIGINS,
-    POSITION_FIELDS,
-    flat_origins_of,
-    format_commit_position,
-    format_position,
-    format_source_order,
-    format_transaction,
-    origins_of,
-)
-from frazil.decode.columns import Decoded, Fault
+from frazil.cdc.envelope import ROW
+from frazil.cdc.positions import NUMBERS, ORIGINS, facts_of, flat_fields, source_fields
+from frazil.decode.columns import Fault
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json.columns import Findings, read_value
 from frazil.decode.json.grammar import ABSENT, ESCAPED, INT, STRING
@@ -37,15 +24,14 @@ from frazil.decode.json.records import JsonOptions
 from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.settings import Envelope, Reading
 from frazil.plugins.envelopes import Members
-from frazil.schema.arrow import arrow_type
+from frazil.schema.arrow import Bools, Rows, arrow_type
+from frazil.schema.selection import Path
 
 
 @dataclass
 class EnvelopeMembers:
     """The members of envelopes, one slice per record and name."""
 
-    #: Record numbers, int32 of shape (n_rows,).
-    rows: NDArray[np.int32]
     #: The slices of each member by name.
     members: dict[str, Slices]
     #: The kind of each record, a code of `cdc.envelope`.
@@ -62,18 +48,9 @@ class EnvelopeMembers:
         found = self.members.get(name)
         if found is not None:
             return found
-        nothing = np.zeros(self.rows.size, np.int32)
-        return Slices(nothing, nothing, np.zeros(self.rows.size, np.uint8), self.rows)
-
-
-@dataclass
-class Group:
-    """Records that were opened together."""
-
-    #: Record numbers, int32 of shape (n_group,).
-    rows: NDArray[np.int32]
-    #: Their columns and mismatches.
-    decoded: Decoded
+        size = self.record_kind.size
+        nothing = np.zeros(size, np.int32)
+        return Slices(nothing, nothing, np.zeros(size, np.uint8), np.arange(size, dtype=np.int32))
 
 
 @dataclass
@@ -84,8 +61,6 @@ class EnvelopeBatch:
     reading: Reading
     #: The columns to return.
     fields: tuple[NestedField, ...]
-    #: The records opened so far.
-    groups: list[Group] = field(default_factory=list)
 
     @property
     def envelope(self) -> Envelope:
@@ -115,12 +90,17 @@ def read_number(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     return read_value(batch.texts, slices, LongType(), Findings(), (name,))
 
 
-def where(slices: Slices, mask: NDArray[np.bool_]) -> Slices:
-    """Returns the slices that `mask` marks; the others are absent."""
-    return Slices(slices.start[mask], slices.end[mask], slices.kind[mask], slices.owner[mask])
+def pick_slices(slices: Slices, rows: Bools | Rows) -> Slices:
+    """Returns the slices that a mask marks, or those with these numbers."""
+    return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
 
 
-def either(choice: NDArray[np.bool_], one: Slices, other: Slices) -> Slices:
+def masked(slices: Slices, mask: Bools) -> Slices:
+    """Returns the slices as absent where `mask` is false."""
+    return replace(slices, kind=np.where(mask, slices.kind, ABSENT).astype(np.uint8))
+
+
+def either(choice: Bools, one: Slices, other: Slices) -> Slices:
     """Returns the slices of `one` where `choice` is true, else those of `other`."""
     return Slices(
         np.where(choice, one.start, other.start),
@@ -150,107 +130,96 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
 
 
 _NO_TIME = {1: Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")}
-_IN_SOURCE = ("source_ts", "position", "connector", "source_order")
-_IN_TRANSACTION = ("transaction_id", "total_order", "collection_order", "source_order")
-_ORDERS = {"total_order": "total_order", "collection_order": "data_collection_order"}
+_COUNTS = ("total_order", "data_collection_order")
+_ORIGIN_NAMES = frozenset(name for names in ORIGINS.values() for name in names)
 
 
-def read_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: NDArray[np.bool_]) -> dict[str, pa.Array]:
+def read_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bools) -> dict[str, pa.Array]:
     """Returns the requested values of envelopes other than the images, by name."""
     requested = [one.name for one in batch.fields]
-    found: dict[str, pa.Array | None] = {}
-    in_source, in_transaction = set(_IN_SOURCE) & set(requested), set(_IN_TRANSACTION) & set(requested)
-    if in_transaction:
-        transaction = members_of(batch, envelopes, "transaction", ["id", *_ORDERS.values()], is_change)
-        found["transaction_id"] = read_string(batch, transaction["id"], "transaction.id")
-        found |= {
-            fact: read_number(batch, transaction[name], f"transaction.{name}")
-            for fact, name in _ORDERS.items()
-            if fact != "collection_order" or fact in requested
-        }
-    if in_source:
-        names = ["ts_ms", "ts_us", "connector", *POSITION_FIELDS]
-        source = members_of(batch, envelopes, "source", names, is_change)
-        found["source_ts"] = _moment(batch, source)
-        found["connector"] = read_string(batch, source["connector"], "source.connector")
-        if in_source & {"position", "source_order"}:
-            texts = {name: _fact(batch, source[name], name) for name in POSITION_FIELDS}
-            position_fields = {name: one for name, one in texts.items() if one.null_count < len(one)}
-            found["position"] = format_position(position_fields)
-            found["source_order"] = format_source_order(position_fields, found.get("total_order"))
-    if "commit_place" in requested:
-        source = members_of(batch, envelopes, "source", list(ORDER_FIELDS), is_change)
-        texts = {name: _fact(batch, source[name], name) for name in ORDER_FIELDS}
-        order = {name: one for name, one in texts.items() if one.null_count < len(one)}
-        found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
-    found |= _origins(batch, envelopes, is_change, requested)
-    if "connector_ts" in requested and envelopes.declared is None:
-        found["connector_ts"] = _moment(batch, kept(envelopes, ("ts_ms", "ts_us"), is_change))
-    if batch.envelope.kind == "debezium":
-        _add_flat_times(batch, envelopes, is_change, found, requested)
     if envelopes.declared is not None:
-        found |= _declared_facts(batch, envelopes, envelopes.declared, is_change)
-    return {name: array for name, array in found.items() if array is not None and name in requested}
-
-
-def _origins(
-    batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: NDArray[np.bool_], requested: Sequence[str]
-) -> dict[str, pa.Array]:
-    """Returns the origin of changes, from Debezium's `source`."""
-    if ORIGINS.keys().isdisjoint(requested) or batch.envelope.kind != "debezium":
+        return _declared_facts(batch, envelopes, envelopes.declared, is_change)
+    if batch.envelope.kind != "debezium":
         return {}
-    source = members_of(batch, envelopes, "source", list(IN_SOURCE), is_change)
-    return origins_of(requested, lambda name: _text(batch, source[name], f"source.{name}"))
+    return facts_of(_JsonValues(batch, envelopes, is_change), requested)
 
 
-def _add_flat_times(
-    batch: EnvelopeBatch,
-    envelopes: EnvelopeMembers,
-    is_change: NDArray[np.bool_],
-    found: dict[str, pa.Array | None],
-    requested: Sequence[str],
-) -> None:
-    """Adds the times of unwrapped rows, which are fields next to their values."""
-    is_flat = is_change & (envelopes.record_kind == ROW)
-    if not is_flat.any():
-        return
-    for fact, names in FLAT_TIMES.items():
-        if fact in requested:
-            flat_members = members_of(batch, envelopes, "after", list(names), is_flat)
-            times = {name[-5:]: one.only(INT) for name, one in flat_members.items()}
-            moments = _moment(batch, times)
-            other = found.get(fact)
-            found[fact] = moments if other is None else pc.coalesce(other, moments)
-    others = [name for fact, names in FLAT_ORIGINS.items() if fact in requested for name in names]
-    if others:
-        flat_members = members_of(batch, envelopes, "after", others, is_flat)
-        texts = {name: _text(batch, one, name) for name, one in flat_members.items()}
-        for fact, array in flat_origins_of(requested, texts.get).items():
-            found[fact] = array if (other := found.get(fact)) is None else pc.coalesce(other, array)
+class _JsonValues:
+    """See EnvelopeValues. A value of another type than the member's is a mismatch, reported once."""
+
+    def __init__(self, batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bools) -> None:
+        self._batch, self._envelopes, self._is_change = batch, envelopes, is_change
+        self._is_flat = is_change & (envelopes.record_kind == ROW)
+        requested = [one.name for one in batch.fields]
+        #: The members to read of each object, in one pass.
+        self._names = {
+            "source": source_fields(requested),
+            "transaction": ("id", *_COUNTS),
+            "after": flat_fields(requested),
+        }
+        self._inside: dict[str, dict[str, Slices]] = {}
+        self._read: dict[Path, pa.Array] = {}
+
+    def member(self, path: Path) -> pa.Array | None:
+        if path not in self._read:
+            self._read[path] = self._member(path)
+        found = self._read[path]
+        return found if found.null_count < len(found) else None
+
+    def _member(self, path: Path) -> pa.Array:
+        slices, name = self._slices(path), path[-1]
+        if name in _ORIGIN_NAMES:
+            return _text(self._batch, slices, ".".join(path))
+        is_text = np.isin(slices.kind, (STRING, ESCAPED)).any()
+        if name in _COUNTS or (name in NUMBERS and not is_text):
+            return read_number(self._batch, slices, ".".join(path))
+        return read_string(self._batch, slices, ".".join(path))
+
+    def _slices(self, path: Path) -> Slices:
+        if len(path) == 1:
+            return kept(self._envelopes, path, self._is_change)[path[0]]
+        around, name = path
+        if around not in self._inside:
+            mask = self._is_flat if around == "after" else self._is_change
+            self._inside[around] = members_of(self._batch, self._envelopes, around, self._names[around], mask)
+        return self._inside[around][name]
+
+    def time(self, path: Path, unit: str) -> pa.Array:
+        return times_of(self._batch, self._slices(path), path[-1], unit)
+
+    def flat_member(self, name: str) -> pa.Array | None:
+        return _text(self._batch, self._slices(("after", name)), name) if self._is_flat.any() else None
+
+    def flat_time(self, name: str, unit: str) -> pa.Array | None:
+        if not self._is_flat.any():
+            return None
+        return times_of(self._batch, self._slices(("after", name)).only(INT), f"ts_{unit}", unit)
 
 
 def _declared_facts(
-    batch: EnvelopeBatch, envelopes: EnvelopeMembers, declared: Members, is_change: NDArray[np.bool_]
+    batch: EnvelopeBatch, envelopes: EnvelopeMembers, declared: Members, is_change: Bools
 ) -> dict[str, pa.Array]:
     found = {}
     for fact, (name, how) in declared.metadata.items():
-        slices, kind = kept(envelopes, (name,), is_change)[name], batch.type_of(fact)
+        kind = batch.type_of(fact)
+        if kind is None:
+            continue
+        slices = kept(envelopes, (name,), is_change)[name]
         if how == "text":
             found[fact] = _text(batch, slices, name)
         else:
             array = read_number(batch, slices, name) if how == "number" else times_of(batch, slices, name, how)
-            found[fact] = array if kind is None else array.cast(arrow_type(kind))
+            found[fact] = array.cast(arrow_type(kind))
     return found
 
 
-def kept(envelopes: EnvelopeMembers, names: Sequence[str], is_change: NDArray[np.bool_]) -> dict[str, Slices]:
+def kept(envelopes: EnvelopeMembers, names: Sequence[str], is_change: Bools) -> dict[str, Slices]:
     """Returns members of the envelopes that are changes."""
-    slices = {name: envelopes.slices(name) for name in names}
-    return {name: replace(one, kind=np.where(is_change, one.kind, ABSENT)) for name, one in slices.items()}
+    return {name: masked(envelopes.slices(name), is_change) for name in names}
 
 
 def members_of(
-    batch: EnvelopeBatch, envelopes: EnvelopeMembers, name: str, names: list[str], is_change: NDArray[np.bool_]
+    batch: EnvelopeBatch, envelopes: EnvelopeMembers, name: str, names: Sequence[str], is_change: Bools
 ) -> dict[str, Slices]:
     """Returns members of an object in the envelopes that are changes."""
     around = kept(envelopes, (name,), is_change)[name]
@@ -260,20 +229,9 @@ def members_of(
     return dict(zip(names, found, strict=True))
 
 
-def _fact(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
-    if name in FACT_TYPES and not np.isin(slices.kind, (STRING, ESCAPED)).any():
-        return read_number(batch, slices, f"source.{name}")
-    return read_string(batch, slices, f"source.{name}")
-
-
 def _text(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the texts of a member; null for another value."""
     return read_string(batch, slices.only(STRING, ESCAPED), name)
-
-
-def _moment(batch: EnvelopeBatch, members: Mapping[str, Slices]) -> pa.Array:
-    micros, millis = (times_of(batch, members[f"ts_{unit}"], f"ts_{unit}", unit) for unit in ("us", "ms"))
-    return pc.coalesce(micros, millis).cast(pa.timestamp("us", tz="UTC"))
 
 
 def times_of(batch: EnvelopeBatch, slices: Slices, name: str, unit: str) -> pa.Array:

@@ -21,8 +21,8 @@ from frazil.cdc.json.members import (
     either,
     json_options,
     members_of,
+    pick_slices,
     read_string,
-    where,
 )
 from frazil.cdc.placeholders import json_forms, remove_unsent
 from frazil.decode.json import scan
@@ -31,9 +31,9 @@ from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, Texts, presence
+from frazil.decode.json.slices import Slices, Texts
 from frazil.decode.rescue import unknown_values
-from frazil.schema.arrow import as_written
+from frazil.schema.arrow import Bools, as_written, struct_array
 from frazil.schema.evolve import widest
 
 MONGODB = "mongodb"
@@ -49,21 +49,19 @@ def read_image(
     image = _read_struct(batch.texts, slices, kind, findings, name)
     if not is_text.any():
         return image
-    texts = where(slices, is_text)
+    texts = pick_slices(slices, is_text)
     raw = read_value(batch.texts, texts, StringType(), Findings(), (name,)).cast(pa.binary())
     return replace_rows(image, is_text, read_documents(batch, raw, texts.owner, kind, findings, name))
 
 
-def replace_rows(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> pa.Array:
+def replace_rows(image: pa.Array, mask: Bools, other: pa.Array) -> pa.Array:
     """Returns the image with other values where `mask` is true."""
     order = np.arange(len(image))
     order[mask] = len(image) + np.arange(len(other))
     return pa.concat_arrays([image, as_written(other, image.type)]).take(pa.array(order))
 
 
-def mark_deletes_by_key(
-    batch: EnvelopeBatch, envelopes: EnvelopeMembers, image: pa.Array, is_change: NDArray[np.bool_]
-) -> None:
+def mark_deletes_by_key(batch: EnvelopeBatch, envelopes: EnvelopeMembers, image: pa.Array, is_change: Bools) -> None:
     """Sets the record kind BY_KEY for deletes of MongoDB documents without a row before them."""
     lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(envelopes.op, "d"), False))
     if lacks.any():
@@ -82,10 +80,9 @@ def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findi
 def _read_members(
     texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str, error: NDArray[np.uint8]
 ) -> pa.Array:
-    validity, nulls, _ = presence(slices, OBJECT)
+    there = slices.kind == OBJECT
     arrays = read_members(texts, slices, kind.fields, findings, (name,), error)
-    arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
-    return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
+    return struct_array([one.name for one in kind.fields], arrays, len(slices), there)
 
 
 def read_documents(
@@ -139,7 +136,7 @@ def watcher(
     batch: EnvelopeBatch,
     envelopes: EnvelopeMembers,
     name: str,
-    marks: dict[str, NDArray[np.bool_]],
+    marks: dict[str, Bools],
     seen: dict[str, Slices],
 ) -> Callable[[list[str], list[Slices]], None]:
     """Returns a function that is called with the members of an image before they are read: it records and removes
@@ -162,10 +159,10 @@ def watcher(
     return watch
 
 
-def marks_of(batch: EnvelopeBatch, marks: Mapping[str, NDArray[np.bool_]], rows: int) -> pa.Array:
+def marks_of(batch: EnvelopeBatch, marks: Mapping[str, Bools], rows: int) -> pa.Array:
     """Returns the column of values that were not sent."""
     kind = batch.type_of("unavailable")
     assert isinstance(kind, StructType)
-    children = [pa.array(marks[one.name]) if one.name in marks else pa.nulls(rows, pa.bool_()) for one in kind.fields]
-    arrow = pa.struct([pa.field(one.name, pa.bool_()) for one in kind.fields])
-    return pa.Array.from_buffers(arrow, rows, [None], children=children)
+    names = [one.name for one in kind.fields]
+    flags = [pa.array(marks[name]) if name in marks else pa.nulls(rows, pa.bool_()) for name in names]
+    return struct_array(names, flags, rows)

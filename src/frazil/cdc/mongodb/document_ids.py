@@ -7,7 +7,7 @@ the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,7 +24,7 @@ from frazil.decode.json.any import payloads_of
 from frazil.decode.json.records import JsonOptions, decode_json
 from frazil.decode.settings import Reading
 from frazil.rows.record_keys import decode_keys
-from frazil.schema.arrow import pick
+from frazil.schema.arrow import Records, pick, struct_array
 from frazil.schema.evolve import type_at
 
 ID = "_id"
@@ -38,7 +38,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def fill_from_keys(
     reading: Reading,
     before_key: Reading,
-    records: Mapping[str, pa.Array],
+    records: Records,
     opened: Decoded,
     fields: Sequence[NestedField],
 ) -> Decoded:
@@ -57,8 +57,7 @@ def fill_from_keys(
     lacks[lacks] = np.asarray(keys.columns[0].is_valid())
     found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.unknown_fields, is_extended=True))
     rows = np.flatnonzero(lacks)
-    arrow = pa.struct([pa.field(of.name, one.type) for of, one in zip(kind.fields, found.columns, strict=True)])
-    image = pa.Array.from_buffers(arrow, rows.size, [None], children=found.columns)
+    image = struct_array([one.name for one in kind.fields], found.columns, rows.size)
     refused = opened.refused.copy()
     refused[rows[found.refused]] = True
     mismatches = [replace(one, row=int(rows[one.row]), path=_inside(one.path)) for one in found.mismatches]
@@ -80,7 +79,7 @@ def _inside(path: str) -> str:
     return f"before.{path}" if path else "before"
 
 
-def read_ids(reading: Reading, records: Mapping[str, pa.Array], kind: IcebergType | None) -> Decoded:
+def read_ids(reading: Reading, records: Records, kind: IcebergType | None) -> Decoded:
     """Returns one column: for each record a document with its `_id` alone, as JSON text; null where the key has no
     `id`. kind: the type of `_id`, where it is known.
     """

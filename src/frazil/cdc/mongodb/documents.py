@@ -19,7 +19,7 @@ from frazil.decode.columns import Columns, Decoded
 from frazil.decode.json.columns import Findings
 from frazil.decode.json.records import texts_of
 from frazil.decode.rescue import rescued_column
-from frazil.schema.arrow import arrow_type, as_written
+from frazil.schema.arrow import arrow_type, as_written, spread_places
 
 
 def open_documents(
@@ -49,12 +49,8 @@ def open_documents(
                     pa.array(is_gone), pa.scalar(BY_KEY, pa.int32()), found["record_kind"]
                 )
     return replace(
-        decoded,
+        decoded.refusing(texts.refused, texts.mismatches, conversion.limit),
         columns=[found[field.name] for field in fields],
-        refused=decoded.refused | texts.refused,
-        mismatches=sorted([*decoded.mismatches, *texts.mismatches], key=lambda mismatch: mismatch.row)[
-            : conversion.limit
-        ],
         requested_fields=findings.requested_fields,
         dropped=decoded.dropped | findings.dropped,
         rescued=rescued_column(texts, rows) if texts.rescued else None,
@@ -69,6 +65,4 @@ def _read(batch: EnvelopeBatch, raw: pa.Array | None, field: NestedField, findin
         return pa.nulls(rows, arrow_type(kind))
     there = np.flatnonzero(np.asarray(raw.is_valid())).astype(np.int32)
     image = read_documents(batch, raw.drop_null(), there, kind, findings, field.name)
-    places = np.full(rows, -1, np.int64)
-    places[there] = np.arange(there.size)
-    return as_written(image, arrow_type(kind)).take(pa.array(places, mask=places < 0))
+    return as_written(image, arrow_type(kind)).take(spread_places(there, rows))

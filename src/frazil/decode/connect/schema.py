@@ -62,15 +62,6 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 @dataclass(frozen=True)
-class ConnectSchema:
-    """A struct as it is written, and the fields with a logical type, by path."""
-
-    struct: StructType
-    #: The logical types by path of the field.
-    logical_types: Mapping[Path, LogicalType]
-
-
-@dataclass(frozen=True)
 class ConnectType:
     """A schema of any type, as it is written."""
 
@@ -93,17 +84,6 @@ def parse_connect_type(text: bytes) -> ConnectType:
         return ConnectType(_type_of(json.loads(text), (), logical_types), logical_types)
     except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
         raise UnusableSchema("the member `schema` is no schema of Kafka Connect") from None
-
-
-def parse_connect(text: bytes) -> ConnectSchema:
-    """Returns the schema of a struct in a JSON message.
-
-    Raises: UnusableSchema for an invalid one.
-    """
-    found = parse_connect_type(text)
-    if not isinstance(found.kind, StructType):
-        raise UnusableSchema("the member `schema` describes no struct")
-    return ConnectSchema(found.kind, found.logical_types)
 
 
 @functools.lru_cache(maxsize=256)

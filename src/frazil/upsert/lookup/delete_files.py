@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import StructType
 from pyroaring import BitMap64
@@ -31,9 +30,11 @@ from frazil.catalog.scans import FILE_PATH_ID, LiveFile
 from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
+from frazil.schema.arrow import Bools, Ints
+from frazil.schema.selection import Path
 from frazil.types import DeleteFile
 from frazil.upsert.deduplicate import key_codes
-from frazil.upsert.lookup.live_rows import ColumnCache, Path, in_threads, key_columns, reserved_column
+from frazil.upsert.lookup.live_rows import ColumnCache, in_threads, key_columns, reserved_column
 from frazil.write.target import TableTarget
 from frazil.write.write import file_io
 
@@ -46,8 +47,6 @@ _ROW_POSITION_ID = 2147483645
 _POSITION_ID = 2147483545
 _LARGE = 20_000  # Row positions.
 _WRITERS = 8
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -254,7 +253,7 @@ def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMa
     return bits_of(np.asarray(mine))
 
 
-def are_deleted(target: TableTarget, file: LiveFile, rows: NDArray[np.int64]) -> Bools:
+def are_deleted(target: TableTarget, file: LiveFile, rows: Ints) -> Bools:
     """Returns which rows at these positions of the file equality deletes have deleted, bool `(n_rows,)`.
 
     Raises: OSError where the store fails; UnavailableError where a delete file cannot be read.
@@ -266,7 +265,7 @@ def are_deleted(target: TableTarget, file: LiveFile, rows: NDArray[np.int64]) ->
     return gone
 
 
-def _are_named(target: TableTarget, file: LiveFile, rows: NDArray[np.int64], delete: DeleteFile) -> Bools:
+def _are_named(target: TableTarget, file: LiveFile, rows: Ints, delete: DeleteFile) -> Bools:
     if not delete.is_parquet:
         raise _unreadable(target)
     deletes, places, by_id = LiveFile(delete.path, delete.record_count, delete.content), pa.array(rows), _paths(target)

@@ -14,11 +14,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.catalog.scans import LiveFile
-from frazil.upsert.lookup.live_rows import ColumnCache, Path, as_numbers, read_columns
+from frazil.schema.arrow import Ints
+from frazil.schema.selection import Path
+from frazil.upsert.lookup.live_rows import ColumnCache, as_numbers, read_columns
 from frazil.write.target import TableTarget
 
 _PLACES_FOR_A_KEY = 16
 _ROWS_AT_ONCE = 65_536  # Intermediate arrays stay in the processor's cache.
+_CACHE_BYTES = 768 * 1024 * 1024
+_FEWEST_ROWS = 100_000
+_ROWS_FOR_A_KEY = 50
+_indexes = ColumnCache(_CACHE_BYTES)
 
 
 class KeyRange:
@@ -65,13 +71,6 @@ def is_integral(kind: pa.DataType) -> bool:
 def numbers_of(column: pa.Array) -> Ints:
     """Returns the column of such a type as int64 `(n_rows,)`; zero for null."""
     return np.asarray(as_numbers(column).fill_null(0)).astype(np.int64, copy=False)
-
-
-_CACHE_BYTES = 768 * 1024 * 1024
-_FEWEST_ROWS = 100_000
-_ROWS_FOR_A_KEY = 50
-Ints = NDArray[np.int64]
-_indexes = ColumnCache(_CACHE_BYTES)
 
 
 class KeyIndex:

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, PrimitiveType, StructType
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
-from frazil.schema.arrow import arrow_type, field_id_of, is_every
+from frazil.schema.arrow import Ints, arrow_type, field_id_of, is_every, one_array
+from frazil.schema.selection import Path
 from frazil.upsert.lookup.imported_files import field_index, missing_column, to_table_type
 from frazil.write.target import TableTarget
 from frazil.write.write import file_io
@@ -35,7 +35,6 @@ class ColumnCache:
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._buffered: OrderedDict[Name, tuple[pa.Array, ...]] = OrderedDict()
-        self._of_file: dict[str, set[Name]] = {}
         self._lock = threading.Lock()
         #: The size of all entries.
         self.size_bytes = 0
@@ -54,7 +53,6 @@ class ColumnCache:
             if name in self._buffered:
                 self._drop(name)
             self._buffered[name] = columns
-            self._of_file.setdefault(name[0], set()).add(name)
             self.size_bytes += _size(columns)
             while self.size_bytes > self._limit:
                 self._drop(next(iter(self._buffered)))
@@ -62,14 +60,11 @@ class ColumnCache:
     def forget(self, paths: Set[str]) -> None:
         """Removes the entries of these files."""
         with self._lock:
-            for name in [name for path in paths for name in self._of_file.get(path, ())]:
+            for name in [name for name in self._buffered if name[0] in paths]:
                 self._drop(name)
 
     def _drop(self, name: Name) -> None:
         self.size_bytes -= _size(self._buffered.pop(name))
-        self._of_file[name[0]].remove(name)
-        if not self._of_file[name[0]]:
-            del self._of_file[name[0]]
 
 
 _caches: list[ColumnCache] = []
@@ -96,7 +91,6 @@ def _size(columns: Sequence[pa.Array]) -> int:
 
 
 _CACHE_BYTES = 512 * 1024 * 1024
-Path = tuple[str, ...]
 _cache = ColumnCache(_CACHE_BYTES)
 
 
@@ -114,7 +108,7 @@ def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> t
 
 
 def read_columns(
-    target: TableTarget, file: LiveFile, paths: Sequence[Path], rows: NDArray[np.int64] | None = None
+    target: TableTarget, file: LiveFile, paths: Sequence[Path], rows: Ints | None = None
 ) -> list[pa.Array]:
     """Returns the columns at these paths in the table's types, without a cache. rows: row positions; with them one row
     group at a time is in memory. Default: all rows.
@@ -171,9 +165,7 @@ def _read(parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Pa
     return to_table_type(target, member(_read_column(parquet, ".".join(names)), names[1:]), _type(target, path))
 
 
-def _read_rows(
-    parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Path, rows: NDArray[np.int64]
-) -> pa.Array:
+def _read_rows(parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Path, rows: Ints) -> pa.Array:
     names, kind = _names(parquet, target, path), _kind(target, path)
     if not names:
         return missing_column(target, file, path, rows.size, kind)
@@ -207,13 +199,6 @@ def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str
 
 def _read_column(parquet: pq.ParquetFile, path: str) -> pa.Array:
     return one_array(parquet.read(columns=[path], use_threads=False).column(0))
-
-
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Returns the column as a single array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def as_numbers(column: pa.Array) -> pa.Array:

@@ -31,7 +31,9 @@ from pyiceberg.types import (
 from xxhash import xxh64_intdigest
 
 from frazil.catalog.scans import LiveFile
-from frazil.upsert.lookup.live_rows import ColumnCache, Path, as_numbers
+from frazil.schema.arrow import Bools
+from frazil.schema.selection import Path
+from frazil.upsert.lookup.live_rows import ColumnCache, as_numbers
 from frazil.write.target import TableTarget
 from frazil.write.transforms import partition_texts, transformed
 from frazil.write.write import file_io
@@ -134,7 +136,6 @@ _SALT = np.array(
 _REST_OF_HEADER = bytes.fromhex("1c1c00001c1c00001c1c000000")
 _LONGEST_HEADER = 32
 _WIDTHS = {"INT32": 4, "INT64": 8}
-Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
 

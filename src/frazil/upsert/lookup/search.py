@@ -11,21 +11,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.cdc.positions import split_snapshot_marks
+from frazil.schema.arrow import Bools, Ints, spread_places
+from frazil.schema.selection import Path
 from frazil.upsert.deduplicate import KeySet
 from frazil.upsert.lookup.delete_files import are_deleted, are_in, read_deletes
 from frazil.upsert.lookup.key_index import KeyIndex, KeyRange
-from frazil.upsert.lookup.live_rows import Path, in_threads, key_columns, read_columns
+from frazil.upsert.lookup.live_rows import in_threads, key_columns, read_columns
 from frazil.upsert.lookup.pruning import KeyBounds, KeyFilters, KeyPartitions
 from frazil.write.target import TableTarget
 
 _ROWS_AT_ONCE, _ROWS_FOR_A_KEY = 4_000_000, 2
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,10 @@ class Hits:
     #: The positions of rows of the file that are already deleted.
     deleted: BitMap64
 
+    def only(self, mask: Bools) -> Hits:
+        """Returns the rows that the mask marks, bool `(n_hits,)`."""
+        return Hits(self.file, self.rows[mask], self.keys[mask], self.deleted)
+
 
 @dataclass
 class Found:
@@ -48,8 +51,6 @@ class Found:
 
     #: The rows by file.
     hits: list[Hits] = field(default_factory=list)
-    #: The number of files at the snapshot.
-    file_count: int = 0
     #: The number of files whose keys were read.
     inspected: int = 0
     #: The newest live row per key, once `newest_order` has read it.
@@ -65,7 +66,7 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
 
     Raises: OSError where the store fails.
     """
-    found = Found(file_count=len(files))
+    found = Found()
     if not keys or not len(keys[0]) or not files:
         return found
     pruners = (KeyPartitions(target, keys, paths), KeyBounds(target, keys, paths), KeyFilters(target, keys, paths))
@@ -173,6 +174,4 @@ def _read_newest(target: TableTarget, found: Found, column: str, key_count: int)
         return pa.nulls(key_count, kind)
     table = pa.table({"key": found.keys(), "value": pa.concat_arrays(values)})
     most = table.group_by("key").aggregate([("value", "max")])
-    places = np.full(key_count, -1, np.int64)
-    places[np.asarray(most["key"])] = np.arange(most.num_rows)
-    return most["value_max"].combine_chunks().take(pa.array(places, mask=places < 0))
+    return most["value_max"].combine_chunks().take(spread_places(np.asarray(most["key"]), key_count))

@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.schema.arrow import Bools, Ints, one_array
 from frazil.upsert.change_rows import GIVEN, KEY_PLACE, WAITING
 from frazil.upsert.changes import DELETE
 from frazil.upsert.deduplicate import order_ranks, previous_places
-from frazil.upsert.lookup.live_rows import as_numbers, one_array
+from frazil.upsert.lookup.live_rows import as_numbers
 from frazil.upsert.merged_changes import MergedChanges
-from frazil.upsert.old_values.row_places import NONE, Bools, Ints, RowPlaces, are_less, ends_of_chains
+from frazil.upsert.old_values.row_places import NONE, RowPlaces, are_less, ends_of_chains
 
 _Columns = tuple[Ints, ...]
 """Places of changes in the order of a column: the rank of the ordering value, 0 without one, then topic, partition,

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
 from frazil.cdc.positions import split_snapshot_marks
+from frazil.schema.arrow import Bools, Ints, one_array
 from frazil.upsert.change_rows import WAITING
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.deduplicate import Ranked, key_codes
-from frazil.upsert.lookup.live_rows import as_numbers, one_array, read_columns
+from frazil.upsert.lookup.live_rows import as_numbers, read_columns
 from frazil.upsert.lookup.search import Found, find_rows, newest_order
 from frazil.upsert.merged_changes import MergedChanges
 from frazil.upsert.old_values.buffered_rows import BufferedRows, ValueProviders
@@ -29,7 +30,7 @@ from frazil.upsert.old_values.primary_key_updates import (
     LATER_KEYS,
     OLD_KEY,
 )
-from frazil.upsert.old_values.row_places import NONE, Bools, Ints, RowPlaces, are_less
+from frazil.upsert.old_values.row_places import NONE, RowPlaces, are_less
 
 # Size of rows as stored: in memory they are several times as large.
 _LOT_BYTES = 32 * 1024 * 1024

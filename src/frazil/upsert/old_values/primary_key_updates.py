@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from frazil.schema.arrow import Bools, Ints
 from frazil.upsert.changes import DELETE, UPSERT
-from frazil.upsert.deduplicate import Ints, Ranked, key_codes
+from frazil.upsert.deduplicate import Ranked, key_codes
 
-Bools = NDArray[np.bool_]
 Place = tuple[int, int, int]
 """Number of the topic, partition and offset of a record."""
 OLD_KEY = "\x00old:"
@@ -56,9 +55,7 @@ class Walk:
     at: int
     #: The place of the change whose key the row in the table has.
     origin: int
-    #: Whether a row with another key was consulted.
-    has_other_key: bool = False
-    #: Whether that row was already deleted.
+    #: Whether a row with another key was consulted that was already deleted.
     is_lost: bool = False
     #: The place of a primary-key update whose delete part is not in the batch; -1 without one.
     alone: int = -1
@@ -93,7 +90,7 @@ class KeyUpdates:
                 break
             at = int(before[at])
         is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and self.marks[at]))
-        return Walk(at, origin, bool(key_changes), bool(key_changes and is_gone), alone, tuple(key_changes))
+        return Walk(at, origin, bool(key_changes and is_gone), alone, tuple(key_changes))
 
     @staticmethod
     def _is_older(ranked: Ranked, before: int, at: int) -> bool:

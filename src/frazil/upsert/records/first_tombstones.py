@@ -10,18 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from frazil.report import FirstTombstone, TaskReport, Touched
-from frazil.schema.arrow import pick
+from frazil.schema.arrow import Bools, Records, pick
 from frazil.types import add_counts
 from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import Changes
 from frazil.upsert.deduplicate import dump_ranked
-from frazil.upsert.records.tombstones import Records, begins_of_runs, digest_of, is_right_behind
+from frazil.upsert.records.tombstones import begins_of_runs, digest_of, is_right_behind
 from frazil.write.target import TableTarget
-
-Bools = NDArray[np.bool_]
 
 
 class FirstTombstones:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.json.members import either
+from frazil.cdc.json.members import either, masked
 from frazil.cdc.maxwell_keys import PRIMARY
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Mismatch
@@ -30,13 +30,14 @@ from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split
 from frazil.registry.port import UnusableSchema
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
+from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.names import column_names, column_path
 from frazil.schema.projection import is_one_column
+from frazil.schema.selection import Path
+from frazil.types import add_counts
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.write.target import ChangeReading, TableTarget
-
-Path = tuple[str, ...]
 
 
 def column_of(target: TableTarget, path: Path) -> Path:
@@ -116,7 +117,6 @@ def struct_at(fields: Mapping[Path, IcebergType]) -> StructType:
     return StructType(*members)
 
 
-Bools = NDArray[np.bool_]
 _MAX_NAMES = 62
 """The number of names that get a bit of their own; all further names share one bit."""
 _NO_KEY = "the record has no key, as of a source's table without a primary key: name the table's `key_columns`"
@@ -130,7 +130,7 @@ class KeyFields:
     """The fields of records' keys."""
 
     #: Per record the index of its key's fields in `names`, int64 `(n_records,)`; -1 without a readable key.
-    codes: NDArray[np.int64]
+    codes: Ints
     #: Which records have no key, bool `(n_records,)`.
     lacks: Bools
     #: The distinct sets of field names.
@@ -139,7 +139,7 @@ class KeyFields:
     missing: frozenset[str] = frozenset()
 
 
-def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], changes: Changes, limit: int) -> Changes:
+def check_key_fields(target: TableTarget, records: Records, changes: Changes, limit: int) -> Changes:
     """Refuses the changes and tombstones of records whose key has other fields than the table's key columns."""
     if not _is_checked(target):
         return changes
@@ -150,23 +150,19 @@ def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], chang
     reasons = [_difference(target, names) for names in found.names]
     # The last entry is that of the code -1.
     differs = np.array([bool(reason) for reason in reasons] + [False])[found.codes]
-    refused = changes.decoded.refused
-    rows = np.flatnonzero(((differs & is_named) | (found.lacks & is_change)) & ~refused)
-    if not (rows.size or found.missing):
+    is_bad = ((differs & is_named) | (found.lacks & is_change)) & ~changes.decoded.refused
+    if not (is_bad.any() or found.missing):
         return changes
-    refused = refused.copy()
-    refused[rows] = True
-    mismatches = list(changes.decoded.mismatches)
-    for row in rows[:limit].tolist():
+    mismatches = []
+    for row in np.flatnonzero(is_bad)[:limit].tolist():
         kind, reason = ("no_key", _NO_KEY) if found.lacks[row] else ("key_mismatch", reasons[found.codes[row]])
         mismatches.append(Mismatch(row, "", kind, reason))
-    in_order = sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit]
-    missing = changes.decoded.missing | found.missing
-    decoded = replace(changes.decoded, refused=refused, mismatches=in_order, missing=missing)
-    return _without_tombstones(replace(changes, decoded=decoded), refused)
+    decoded = changes.decoded.refusing(is_bad, mismatches, limit)
+    decoded = replace(decoded, missing=decoded.missing | found.missing)
+    return _without_tombstones(replace(changes, decoded=decoded), decoded.refused)
 
 
-def first_alike(target: TableTarget, records: Mapping[str, pa.Array], has_key: Bools) -> Bools:
+def first_alike(target: TableTarget, records: Records, has_key: Bools) -> Bools:
     """Returns `has_key` without the records whose key has other fields than the first key, which determines the table's
     key.
     """
@@ -206,12 +202,11 @@ def _without_tombstones(changes: Changes, refused: Bools) -> Changes:
     if changes.tombstones is None or not (changes.tombstones & refused).any():
         return changes
     count = int(np.count_nonzero(changes.tombstones & refused))
-    left = {word: n - (count if word == "tombstone" else 0) for word, n in changes.ignored_records.items()}
-    ignored_records = {word: n for word, n in left.items() if n}
+    ignored_records = add_counts(changes.ignored_records, {"tombstone": -count})
     return replace(changes, tombstones=changes.tombstones & ~refused, ignored_records=ignored_records)
 
 
-def find_key_fields(target: TableTarget, records: Mapping[str, pa.Array]) -> KeyFields:
+def find_key_fields(target: TableTarget, records: Records) -> KeyFields:
     """Returns the fields of the records' keys; for Maxwell, without the fields that name the table."""
     changes = target.changes
     assert changes is not None
@@ -222,10 +217,7 @@ def find_key_fields(target: TableTarget, records: Mapping[str, pa.Array]) -> Key
     return KeyFields(np.full(len(records["key"]), -1), np.asarray(records["key"].is_null()))
 
 
-# ---- keys that name a schema
-
-
-def _of_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> KeyFields:
+def _of_schemas(reading: Reading, records: Records) -> KeyFields:
     codes, missing = np.full(len(records["key"]), -1), set()
     found: dict[tuple[str, ...], int] = {}
     for schema_id, rows in _groups(reading, records):
@@ -240,7 +232,7 @@ def _of_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> KeyFields:
     return KeyFields(codes, np.asarray(records["key"].is_null()), list(found), frozenset(missing))
 
 
-def _groups(reading: Reading, records: Mapping[str, pa.Array]) -> Iterator[tuple[str, NDArray[np.int32]]]:
+def _groups(reading: Reading, records: Records) -> Iterator[tuple[str, NDArray[np.int32]]]:
     """Yields the id of each schema and the records whose key it describes."""
     keys = records["key"]
     if reading.framing != "none":
@@ -279,13 +271,10 @@ def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int,
         return ()
 
 
-# ---- keys in JSON
-
-
 def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, has_canonical_keys: bool = False) -> KeyFields:
     texts, roots, error = texts_of(keys, JsonOptions("drop"), has_canonical_keys), text_slices(keys), unreadable(keys)
     scan.scan_any(texts.base, roots.start, roots.end, roots.kind, error, texts.stack)
-    roots = replace(roots, kind=np.where(error == scan.OK, roots.kind, ABSENT).astype(np.uint8))
+    roots = masked(roots, error == scan.OK)
     bits = np.zeros(len(keys), np.int64)
     names: list[str] = []
     inner = _unwrapped(texts, keys, roots, error)
@@ -324,9 +313,7 @@ def _listed(texts: Texts, roots: Slices) -> Slices:
     return columns.only(OBJECT)
 
 
-def _mark(
-    texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, names: list[str], bits: NDArray[np.int64]
-) -> None:
+def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, names: list[str], bits: Ints) -> None:
     """Sets the bit of each name with this prefix that the objects of a key contain, and appends new names to `names`."""
     found, members = all_members(texts, objects, [], error)
     for name, column in zip(found, members.columns, strict=True):

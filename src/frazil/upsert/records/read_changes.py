@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, StringType, StructType, UUIDType
 
 from frazil.cdc.changes import read_envelope
@@ -24,10 +23,11 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.kafka.port import Partition
 from frazil.report import KeyUpdatePart
 from frazil.rows.decoder import has_value
-from frazil.rows.project import decode_rows, shape_rows, spread_decoded
-from frazil.rows.tombstones import find_tombstones, read_others
-from frazil.schema.arrow import pick
+from frazil.rows.project import decode_rows, shape_rows
+from frazil.rows.read import find_tombstones, read_others
+from frazil.schema.arrow import Bools, Records, one_array, pick
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
+from frazil.schema.selection import Path
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import check_key_fields, first_alike, name_columns
@@ -35,7 +35,6 @@ from frazil.upsert.records.record_keys import Keys, put_keys, read_keys
 from frazil.upsert.records.tombstones import take_tombstones
 from frazil.write.target import TableTarget
 
-Path = tuple[str, ...]
 _INCOMPLETE_KEY_UPDATE = (
     "the primary-key update is incomplete: the record does not have all values, and the row of the old key is neither"
     " in the table nor in the batch"
@@ -44,7 +43,7 @@ _NO_VALUE = "a required column has no value: neither the record nor an existing 
 _NO_FIELDS = "the record's key has no field, and the table has no key columns yet"
 
 
-def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES) -> Changes:
+def read_changes(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> Changes:
     """Returns the changes of records without an envelope. limit: the maximum number of mismatches that are described."""
     reading = target.changes
     assert reading is not None
@@ -71,7 +70,7 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
     return changes
 
 
-def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Changes:
+def _read_enveloped(target: TableTarget, records: Records, limit: int) -> Changes:
     """Returns the changes of records with an envelope. For a table whose key columns are not known yet, the fields of
     the records' keys are returned as key columns.
     """
@@ -87,13 +86,8 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
     has_key[changes.records[changes.ops != TRUNCATE]] = True
     keys = read_keys(target, records, first_alike(target, records, has_key), limit)
     found = keys.decoded
-    mismatches = sorted([*changes.decoded.mismatches, *found.mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    decoded = replace(
-        changes.decoded,
-        refused=changes.decoded.refused | found.refused,
-        mismatches=mismatches,
-        missing=changes.decoded.missing | found.missing,
-    )
+    decoded = changes.decoded.refusing(found.refused, found.mismatches, limit)
+    decoded = replace(decoded, missing=decoded.missing | found.missing)
     fields = dict.fromkeys(_as_in_row(target, changes.decoded.requested_fields, path) for path in keys.fields)
     return replace(changes, decoded=decoded, key_columns=name_columns(target, tuple(fields)))
 
@@ -110,7 +104,7 @@ def _as_in_row(target: TableTarget, requested_fields: RequestedFields, path: Pat
     return path
 
 
-def _mark(target: TableTarget, changes: Changes, is_gone: NDArray[np.bool_], times: pa.Array) -> None:
+def _mark(target: TableTarget, changes: Changes, is_gone: Bools, times: pa.Array) -> None:
     """Turns deletes into rows that are marked as deleted, with the time of the delete; every other value of the row is
     kept.
     """
@@ -123,11 +117,9 @@ def _mark(target: TableTarget, changes: Changes, is_gone: NDArray[np.bool_], tim
         changes.unavailable = {n: is_gone for n, column in enumerate(target.fields) if column.name not in keys}
 
 
-def _refuse_other_keys(
-    target: TableTarget, decoded: Decoded, keys: Keys, there: NDArray[np.bool_], limit: int
-) -> Decoded:
+def _refuse_other_keys(target: TableTarget, decoded: Decoded, keys: Keys, there: Bools, limit: int) -> Decoded:
     """Refuses records whose value contradicts their key: one of the two is wrong."""
-    refused, mismatches = decoded.refused.copy(), list(decoded.mismatches)
+    refused, mismatches = decoded.refused, []
     by_name = {field_.name: column for field_, column in zip(target.fields, decoded.columns, strict=True)}
     for path, key in keys.columns.items():
         if path[0] in by_name:
@@ -138,11 +130,11 @@ def _refuse_other_keys(
             mismatches += [
                 Mismatch(row, name, "key_mismatch", reason) for row in np.flatnonzero(differs)[:limit].tolist()
             ]
-            refused |= differs
-    return replace(decoded, refused=refused, mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit])
+            refused = refused | differs
+    return decoded.refusing(refused, mismatches, limit)
 
 
-def _differ(own: pa.Array, key: pa.Array) -> NDArray[np.bool_]:
+def _differ(own: pa.Array, key: pa.Array) -> Bools:
     """Returns which values differ; NaN equals NaN."""
     differ = pc.not_equal(own, key)
     if pa.types.is_floating(own.type):
@@ -150,9 +142,7 @@ def _differ(own: pa.Array, key: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.fill_null(differ, False))
 
 
-def ordering_values(
-    target: TableTarget, columns: Sequence[pa.Array], records: Mapping[str, pa.Array]
-) -> pa.Array | None:
+def ordering_values(target: TableTarget, columns: Sequence[pa.Array], records: Records) -> pa.Array | None:
     """Returns the values of the `order_by` column per change; None while the table lacks the column. records: one value
     per change.
     """
@@ -164,21 +154,18 @@ def ordering_values(
     return next((records[source] for source, column in target.metadata if column == name), None)
 
 
-def _rows_there(target: TableTarget, records: Mapping[str, pa.Array], there: NDArray[np.bool_], limit: int) -> Decoded:
+def _rows_there(target: TableTarget, records: Records, there: Bools, limit: int) -> Decoded:
     """Returns the rows of the records that have a value; null for the others."""
     if there.all():
         return decode_rows(target, records, limit)
     rows = np.flatnonzero(there)
-    found = decode_rows(target, pick(records, rows), limit)
-    return spread_decoded(found, rows, there.size)
+    return decode_rows(target, pick(records, rows), limit).spread(rows, there.size)
 
 
 def _with_mismatches(decoded: Decoded, keys: Keys, key_format: str, limit: int) -> Decoded:
     found = keys.decoded
     return replace(
-        decoded,
-        refused=decoded.refused | found.refused,
-        mismatches=sorted([*decoded.mismatches, *found.mismatches], key=lambda mismatch: mismatch.row)[:limit],
+        decoded.refusing(found.refused, found.mismatches, limit),
         requested_fields=_united(decoded.requested_fields, found.requested_fields, key_format),
         missing=decoded.missing | found.missing,
         refusals=decoded.refusals | found.refusals,
@@ -202,7 +189,7 @@ def _united(of_rows: RequestedFields, of_keys: RequestedFields, key_format: str)
     return both
 
 
-def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array], limit: int) -> Changes:
+def read_checked(target: TableTarget, topic: str, records: Records, limit: int) -> Changes:
     """Returns the changes of records of one topic; a record without a key or an ordering value is a bad record."""
     records = with_topic(target, topic, records)
     read = read_changes if target.envelope is None else _read_enveloped
@@ -224,8 +211,7 @@ def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array
     mismatches += refuse_unpaired(target, topic, records, changes, limit)
     if not mismatches:
         return changes
-    in_order = sorted([*changes.decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(changes, decoded=replace(changes.decoded, mismatches=in_order))
+    return replace(changes, decoded=changes.decoded.refusing(changes.decoded.refused, mismatches, limit))
 
 
 def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> Changes:
@@ -241,18 +227,17 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
     name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
     reason = f"the table has no key column {name}, and the record does not have it" if name else _NO_FIELDS
     mismatches = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)
-    in_order = sorted([*found.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(changes, decoded=replace(found, mismatches=in_order))
+    return replace(changes, decoded=found.refusing(found.refused, mismatches, limit))
 
 
-def with_topic(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:
+def with_topic(target: TableTarget, topic: str, records: Records) -> Records:
     """Returns the records' columns with the name of the topic, where the table needs it and the source did not send it."""
     if "topic" in records or "topic" not in target.metadata_fields:
         return records
     return {**records, "topic": pa.repeat(pa.scalar(topic), len(records["value"]))}
 
 
-def rows_of(target: TableTarget, changes: Changes, records: Mapping[str, pa.Array]) -> pa.Table:
+def rows_of(target: TableTarget, changes: Changes, records: Records) -> pa.Table:
     """Returns one row per change in the schema of the files. records: one value per change."""
     rows = replace(
         changes.decoded,
@@ -273,7 +258,7 @@ def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: i
     return found
 
 
-def _without_ordered(target: TableTarget, changes: Changes, order: pa.Array | None) -> dict[int, NDArray[np.bool_]]:
+def _without_ordered(target: TableTarget, changes: Changes, order: pa.Array | None) -> dict[int, Bools]:
     """Returns `unavailable` without the ordering values of marked deletes that have one: an older change that arrives
     after such a delete must not restore the row.
     """
@@ -292,16 +277,14 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Mismatch]:
     return _refuse_empty(changes, lacks, name, "no_order_value", f"the column {name}, which orders the changes,", limit)
 
 
-def _refuse_empty(
-    changes: Changes, lacks: NDArray[np.bool_], name: str, kind: str, what: str, limit: int
-) -> list[Mismatch]:
+def _refuse_empty(changes: Changes, lacks: Bools, name: str, kind: str, what: str, limit: int) -> list[Mismatch]:
     """Refuses changes whose column is empty: the record has no value, or the value was rescued."""
     unfit = lacks & _are_rescued(changes, name)
     found = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
     return found + refuse(changes, lacks, name, kind, f"{what} has no value", limit)
 
 
-def _are_rescued(changes: Changes, name: str) -> NDArray[np.bool_]:
+def _are_rescued(changes: Changes, name: str) -> Bools:
     """Returns whether the change's value of this name was rescued, bool `(n_changes,)`."""
     rescued = changes.rescued_rows
     if rescued is None:
@@ -310,9 +293,7 @@ def _are_rescued(changes: Changes, name: str) -> NDArray[np.bool_]:
     return np.asarray(found.fill_null(False))
 
 
-def refuse_unpaired(
-    target: TableTarget, topic: str, records: Mapping[str, pa.Array], changes: Changes, limit: int
-) -> list[Mismatch]:
+def refuse_unpaired(target: TableTarget, topic: str, records: Records, changes: Changes, limit: int) -> list[Mismatch]:
     """Refuses primary-key updates without all of their values whose old row is unknown, and records without a value for
     a required column that no row has either.
     """
@@ -323,7 +304,7 @@ def refuse_unpaired(
     return found + refuse(changes, missing_required, "", "missing_value", _NO_VALUE, limit)
 
 
-def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
+def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Records) -> Bools:
     """Returns which records are at these places. topic: the topic of all records; empty matches any."""
     mine = {(partition, offset) for name, partition, offset in lost if name == topic or not topic}
     if not mine:
@@ -332,7 +313,7 @@ def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Mappin
     return np.fromiter((place in mine for place in places), np.bool_, len(records["partition"]))
 
 
-def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Mismatch]:
+def refuse(changes: Changes, lacks: Bools, path: str, kind: str, reason: str, limit: int) -> list[Mismatch]:
     """Refuses the records of these changes, all for one reason."""
     refused = changes.decoded.refused
     is_bad = np.zeros(refused.size, np.bool_)
@@ -355,9 +336,7 @@ def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
 
 def key_of(rows: pa.Table, path: Path) -> pa.Array:
     """Returns one key column of rows in the schema of the files."""
-    column = rows.column(path[0])
-    merged = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return member(merged, path[1:])
+    return member(one_array(rows.column(path[0])), path[1:])
 
 
 Place = tuple[str, int, int]
@@ -394,7 +373,7 @@ class IncompleteUpdates:
         self._applied_early = frozenset(applied_early)
         self._pairs: dict[tuple[str, str], _Pair] = defaultdict(_Pair)
 
-    def take(self, topic: str, found: Sequence[tuple[int, str, bool]], records: Mapping[str, pa.Array]) -> None:
+    def take(self, topic: str, found: Sequence[tuple[int, str, bool]], records: Records) -> None:
         """Adds parts. found: see Changes.key_update_parts, for these records."""
         for row, position, is_delete in found:
             if is_delete and (topic, position) in self._applied_early:

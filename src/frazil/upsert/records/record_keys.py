@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import (
     BinaryType,
     DecimalType,
@@ -29,15 +28,15 @@ from frazil.decode.json_texts import json_text
 from frazil.decode.settings import NO_ENVELOPE, Reading
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
-from frazil.schema.arrow import pick
+from frazil.schema.arrow import Bools, Ints, Records, pick, spread_places
 from frazil.schema.evolve import type_at
 from frazil.schema.names import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
+from frazil.schema.selection import Path
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import leaves_of, places_of, struct_at
 from frazil.write.target import ChangeReading, TableTarget
 
-Path = tuple[str, ...]
 _ROOT = "key"
 _ALL: tuple[Path, ...] = ((),)
 _SCALED = struct_at({("scale",): IntegerType(), ("value",): BinaryType()})
@@ -55,10 +54,10 @@ class Keys:
     fields: tuple[Path, ...] = ()
 
 
-_ReadKeys = Callable[[TableTarget, ChangeReading, Mapping[str, pa.Array], int], Keys]
+_ReadKeys = Callable[[TableTarget, ChangeReading, Records, int], Keys]
 
 
-def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
+def read_keys(target: TableTarget, records: Records, rows: Bools, limit: int) -> Keys:
     """Returns the key columns of the records in `rows`, bool `(n_records,)`, read from their keys; a record without a
     key is refused.
     """
@@ -84,7 +83,7 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     return _with_own(target, records, _spread(found, nothing, there, limit), rows, limit)
 
 
-def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
+def read_row_keys(target: TableTarget, records: Records, rows: Bools, limit: int) -> Keys:
     """Returns the key columns of the records in `rows`, with keys read like rows of the table: the key's schema, or the
     column's unit, determines what a number in a time column means. Keys that are not records give no columns.
     """
@@ -103,9 +102,7 @@ def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: ND
     return _with_own(target, records, _spread(found, nothing, there, limit), rows, limit)
 
 
-def _with_own(
-    target: TableTarget, records: Mapping[str, pa.Array], keys: Keys, rows: NDArray[np.bool_], limit: int
-) -> Keys:
+def _with_own(target: TableTarget, records: Records, keys: Keys, rows: Bools, limit: int) -> Keys:
     """Returns the keys with key columns that come from constants, headers and metadata. rows: the records whose keys
     are needed.
     """
@@ -116,12 +113,11 @@ def _with_own(
     if not own:
         return keys
     more = [mismatch for mismatch in fitting.mismatches if rows[mismatch.row]]
-    mismatches = sorted([*keys.decoded.mismatches, *more], key=lambda mismatch: mismatch.row)[:limit]
-    decoded = replace(keys.decoded, refused=keys.decoded.refused | (fitting.refused & rows), mismatches=mismatches)
+    decoded = keys.decoded.refusing(fitting.refused & rows, more, limit)
     return replace(keys, decoded=decoded, columns={**keys.columns, **own})
 
 
-def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Records, limit: int) -> Keys:
     read_as = target.layout if target.shaping is not None else target.reading
     reading = replace(
         changes.key,
@@ -139,28 +135,18 @@ def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[
     return Keys(_sans_wanted(decoded), columns)
 
 
-def _spread(found: Keys, others: Keys, there: NDArray[np.int64], limit: int) -> Keys:
+def _spread(found: Keys, others: Keys, there: Ints, limit: int) -> Keys:
     """Returns keys of some records, found at `there`, merged into the keys of all records; null elsewhere."""
-    refused = others.decoded.refused.copy()
-    refused[there] = found.decoded.refused
-    places = np.full(refused.size, -1, np.int64)
-    places[there] = np.arange(there.size)
-    at = pa.array(places, mask=places < 0)
-    mismatches = [replace(mismatch, row=int(there[mismatch.row])) for mismatch in found.decoded.mismatches]
-    decoded = replace(
-        found.decoded,
-        refused=refused,
-        mismatches=sorted([*others.decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit],
-        refusals=found.decoded.refusals | others.decoded.refusals,
-        dropped=found.decoded.dropped | others.decoded.dropped,
-    )
+    left, at = others.decoded, spread_places(there, others.decoded.refused.size)
+    decoded = found.decoded.spread(there, left.refused.size).refusing(left.refused, left.mismatches, limit)
+    decoded = replace(decoded, refusals=decoded.refusals | left.refusals, dropped=decoded.dropped | left.dropped)
     columns = {path: column.take(at) for path, column in found.columns.items()}
     for path, column in others.columns.items():
         columns[path] = pc.coalesce(columns[path], column) if path in columns else column
     return Keys(decoded, columns, found.fields)
 
 
-def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
+def _decode(target: TableTarget, records: Records, limit: int) -> Keys:
     changes = target.changes
     assert changes is not None
     paths = changes.paths
@@ -181,7 +167,7 @@ def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) ->
     return _spread(_read_records(target, changes, pick(records, rows), limit), found, rows, limit)
 
 
-def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+def _read_bare(target: TableTarget, changes: ChangeReading, records: Records, limit: int) -> Keys:
     """Returns the single key column of keys that are plain values."""
     reading = replace(changes.key, keys=_ALL)
     kind = target.schema.find_field(changes.key_columns[0]).field_type
@@ -194,7 +180,7 @@ def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str
     return Keys(_sans_wanted(decoded), {changes.paths[0]: decoded.columns[0]})
 
 
-def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+def _read_records(target: TableTarget, changes: ChangeReading, records: Records, limit: int) -> Keys:
     """Returns the key columns of keys that are records."""
     unknown_fields = "refuse" if changes.is_key_of_record else "drop"
     reading = replace(changes.key, unknown_fields=unknown_fields, keys=_ALL)
@@ -228,9 +214,7 @@ def _unscaled(
         Mismatch(row, path, "out_of_range", reason.replace("{value}", shortened(json_text(array[row]))))
         for row in bad[:limit].tolist()
     ]
-    refused = decoded.refused | meant.bad
-    both = sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
-    return replace(decoded, refused=refused, mismatches=both), meant.array
+    return decoded.refusing(meant.bad, mismatches, limit), meant.array
 
 
 def _as_other_key(mismatch: Mismatch) -> Mismatch:
@@ -242,9 +226,7 @@ def _as_other_key(mismatch: Mismatch) -> Mismatch:
     return replace(mismatch, kind="key_mismatch", reason=reason)
 
 
-def _with_scales(
-    reading: Reading, kinds: Mapping[Path, IcebergType], records: Mapping[str, pa.Array]
-) -> dict[Path, IcebergType]:
+def _with_scales(reading: Reading, kinds: Mapping[Path, IcebergType], records: Records) -> dict[Path, IcebergType]:
     """Returns the fields of keys that are numbers with a scale of their own."""
     (kind,) = decode_keys(reading, _ROOT, None, records, 0).requested_fields.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
@@ -265,7 +247,7 @@ def _are_of_documents(target: TableTarget, changes: ChangeReading) -> bool:
 
 
 def _read_documents(
-    target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int, read_others: _ReadKeys
+    target: TableTarget, changes: ChangeReading, records: Records, limit: int, read_others: _ReadKeys
 ) -> Keys:
     """Returns the key columns of keys with the `_id` of a document; the other keys are read by `read_others`."""
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
@@ -287,7 +269,7 @@ def _sans_wanted(decoded: Decoded) -> Decoded:
     return replace(decoded, requested_fields={}, made_optional=set())
 
 
-def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
+def _discover(target: TableTarget, records: Records, limit: int) -> Keys:
     """Returns the fields of the keys as columns that the table should have."""
     assert target.changes is not None
     is_record = _are_records(target, records["key"])
@@ -310,7 +292,7 @@ def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) 
     return Keys(replace(decoded, requested_fields=requested_fields), fields=tuple(_of_table(target, leaves_of(kind))))
 
 
-def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int, is_framed: bool = False) -> Decoded:
+def _without_fields(decoded: Decoded, is_value: Bools, limit: int, is_framed: bool = False) -> Decoded:
     """Refuses keys that are not records, whose fields cannot be known. is_framed: the format does not allow text."""
     or_text = "" if is_framed else "write `key: {format: text}`, or "
     reason = f"the key is no record; {or_text}name the `key_columns`"
@@ -334,7 +316,7 @@ def _of_table(target: TableTarget, fields: Iterable[Path]) -> Iterator[Path]:
             yield (path[0].removeprefix(PRIMARY), *path[1:])
 
 
-def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
+def _are_records(target: TableTarget, keys: pa.Array) -> Bools:
     """Returns which keys are records, bool `(n_keys,)`. Keys without a declared format may be JSON, unless the whole
     key is the key column.
     """
@@ -356,7 +338,7 @@ def _kind(target: TableTarget, path: Path) -> IcebergType:
     return kind
 
 
-def put_keys(column: NestedField, values: pa.Array, keys: Keys, rows: NDArray[np.bool_]) -> pa.Array:
+def put_keys(column: NestedField, values: pa.Array, keys: Keys, rows: Bools) -> pa.Array:
     """Returns the column with the keys' values in `rows`, where it is a key column or contains one."""
     mine = {path[1:]: key for path, key in keys.columns.items() if path[0] == column.name}
     if not mine:
@@ -377,7 +359,7 @@ def _nested(kind: IcebergType, members: Mapping[Path, pa.Array], values: pa.Arra
     return pa.StructArray.from_arrays(arrays, fields=list(values.type))
 
 
-def own_key_columns(fitting: Conversion, target: TableTarget, records: Mapping[str, pa.Array]) -> dict[Path, pa.Array]:
+def own_key_columns(fitting: Conversion, target: TableTarget, records: Records) -> dict[Path, pa.Array]:
     """Returns, by path, key columns that come from constants, headers and record metadata, one value per record. A
     value that does not match its column is a mismatch. A record without a value has them too.
     """

@@ -7,7 +7,7 @@ Most tombstones follow a delete and change nothing. Some deletes leave only a to
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,14 +17,13 @@ from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.report import TaskReport
-from frazil.schema.arrow import arrow_type
-from frazil.types import LastDelete, Offsets, Progress
+from frazil.schema.arrow import Bools, Ints, Records, arrow_type, as_written
+from frazil.types import LastDelete, Offsets, Progress, add_counts
 from frazil.upsert.changes import DELETE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys, read_row_keys
 from frazil.write.target import TableTarget
 
-Records = Mapping[str, pa.Array]
 _PLAIN = (BooleanType, IntegerType, LongType, StringType)
 
 
@@ -57,7 +56,7 @@ def _is_plain(target: TableTarget) -> bool:
     return all(isinstance(kind, _PLAIN) for kind in kinds)
 
 
-def _named(tombstones: NDArray[np.bool_], keys: Keys) -> NDArray[np.bool_]:
+def _named(tombstones: Bools, keys: Keys) -> Bools:
     """Returns which tombstones identify a row, bool `(n_records,)`."""
     if not keys.columns:
         return tombstones & np.False_
@@ -69,36 +68,20 @@ def _named(tombstones: NDArray[np.bool_], keys: Keys) -> NDArray[np.bool_]:
 
 def _merged(target: TableTarget, changes: Changes, keys: Keys, rows: NDArray[np.int32]) -> Changes:
     """Returns the changes together with deletes of the records `rows`, in the order of the records."""
-    places, every = pa.array(rows), np.ones(rows.size, np.bool_)
-    mine = replace(keys, columns={path: column.take(places) for path, column in keys.columns.items()})
     records = np.concatenate([changes.records, rows])
     order = np.argsort(records, kind="stable")
-    at = pa.array(order)
-
-    def joined(there: pa.Array, more: pa.Array) -> pa.Array:
-        return pa.concat_arrays([there, more]).take(at)
-
-    def padded(there: pa.Array) -> pa.Array:
-        return joined(there, pa.nulls(rows.size, there.type))
-
-    columns = []
-    for field, column in zip(target.fields, changes.columns, strict=True):
-        kind = arrow_type(field.field_type)
-        own = put_keys(field, pa.nulls(rows.size, kind), mine, every)
-        columns.append(joined(column.cast(kind) if column.type != kind else column, own))
-    left = changes.ignored_records.get("tombstone", 0) - rows.size
-    ignored_records = {word: count for word, count in changes.ignored_records.items() if word != "tombstone"}
+    places, records = np.r_[np.arange(changes.ops.size), np.full(rows.size, -1)][order], records[order]
+    is_new = places < 0
+    taken = changes.take(places, np.r_[changes.ops, np.full(rows.size, DELETE, np.int8)][order], records)
+    of_change = pa.array(records)
+    mine = replace(keys, columns={path: column.take(of_change) for path, column in keys.columns.items()})
     return replace(
-        changes,
-        columns=columns,
-        ops=np.concatenate([changes.ops, np.full(rows.size, DELETE, np.int8)])[order],
-        records=records[order],
-        unavailable={n: np.concatenate([flags, ~every])[order] for n, flags in changes.unavailable.items()},
-        old_keys=None if changes.old_keys is None else [padded(key) for key in changes.old_keys],
-        positions=None if changes.positions is None else padded(changes.positions),
-        rescued=None if changes.rescued is None else padded(changes.rescued),
-        own={name: padded(values) for name, values in changes.own.items()},
-        ignored_records=ignored_records | ({"tombstone": left} if left else {}),
+        taken,
+        columns=[
+            put_keys(field, as_written(column, arrow_type(field.field_type)), mine, is_new)
+            for field, column in zip(target.fields, taken.columns, strict=True)
+        ],
+        ignored_records=add_counts(changes.ignored_records, {"tombstone": -rows.size}),
     )
 
 
@@ -151,12 +134,12 @@ class LastDeletes:
         return tuple(self._read.values())
 
 
-def begins_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+def begins_of_runs(partitions: NDArray[np.int32]) -> Ints:
     """Returns the index of the first record of each run of equal partitions, int64."""
     return np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.zeros(0, np.int64)
 
 
-def ends_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+def ends_of_runs(partitions: NDArray[np.int32]) -> Ints:
     """Returns the index of the last record of each run of equal partitions, int64."""
     return np.flatnonzero(np.r_[partitions[1:] != partitions[:-1], True]) if partitions.size else np.zeros(0, np.int64)
 
