@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.evolve import merge_requested_fields
-from frazil.schema.selection import list_with, map_with
+from frazil.schema.parts import parts_of, retyped, with_parts
 
 
 class UnionStruct(StructType):
@@ -29,23 +29,11 @@ class EmptyStruct(StructType):
 
 def without_empty(kind: IcebergType) -> IcebergType | None:
     """Returns the type without structs that have no fields, which no file can have; None where nothing is left."""
-    if isinstance(kind, StructType):
-        found = [(member, without_empty(member.field_type)) for member in kind.fields]
-        if all(of is member.field_type for member, of in found):
-            return kind if kind.fields else None
-        fields = [member.model_copy(update={"field_type": of}) for member, of in found if of is not None]
-        return type(kind)(*fields) if fields else None
-    if isinstance(kind, ListType):
-        element = without_empty(kind.element_type)
-        if element is kind.element_type:
-            return kind
-        return None if element is None else list_with(kind, element, kind.element_required)
-    if isinstance(kind, MapType):
-        value = without_empty(kind.value_type)
-        if value is kind.value_type:
-            return kind
-        return None if value is None else map_with(kind, value, kind.value_required)
-    return kind
+    found = [(part, without_empty(part.field_type)) for part in parts_of(kind)]
+    left = [retyped(part, of) for part, of in found if of is not None]
+    if not left and (found or isinstance(kind, StructType)):
+        return None
+    return kind if all(of is part.field_type for part, of in found) else with_parts(kind, left)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from frazil.decode.avro.numbers import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID
 from frazil.decode.avro.scan import I64, U8
 from frazil.decode.columns import Bodies, bitmap
 from frazil.decode.json_text import text_array
+from frazil.schema.arrow import list_array, map_array, struct_array
 
 _MAX_MILLIS = (2**63 - 1) // 1000
 
@@ -227,9 +228,8 @@ def _make_struct(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
 
 def _struct(walk: WalkResult, part: Part, valid: Valid, arrays: list[pa.Array]) -> pa.Array:
     assert isinstance(part.type, StructType)
-    fields = [pa.field(member.name, array.type) for member, array in zip(part.type.fields, arrays, strict=True)]
-    rows = int(walk.counts[part.context])
-    return pa.Array.from_buffers(pa.struct(fields), rows, [_validity(valid)], children=arrays)
+    names = [member.name for member in part.type.fields]
+    return struct_array(int(walk.counts[part.context]), names, arrays, _validity(valid))
 
 
 def _make_optional(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
@@ -254,10 +254,7 @@ def _offsets(walk: WalkResult, part: Part) -> NDArray[np.int32]:
 
 def _make_list(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     offsets = _offsets(walk, part)
-    items = make_array(walk, part.children[0], None)
-    kind = pa.list_(pa.field("element", items.type))
-    buffers = [_validity(valid), pa.py_buffer(offsets)]
-    return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[items])
+    return list_array(offsets, make_array(walk, part.children[0], None), _validity(valid))
 
 
 def _make_map(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
@@ -266,10 +263,7 @@ def _make_map(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     values.find_equal_keys(walk.origin, offsets, walk.of(part.children[0]), bad)
     walk.refuse(part, bad, SAME_KEY)
     keys, items = (make_array(walk, child, None) for child in part.children)
-    kind = pa.map_(pa.string(), pa.field("value", items.type))
-    entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-    buffers = [_validity(valid), pa.py_buffer(offsets)]
-    return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[entries])
+    return map_array(offsets, keys, items, _validity(valid))
 
 
 _MAKERS: dict[str, Callable[[WalkResult, Part, Valid], pa.Array]] = {

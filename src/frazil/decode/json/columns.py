@@ -64,6 +64,7 @@ from frazil.decode.json.text import (
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
 from frazil.name_length import is_long, shorten
+from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil.schema.names import Spellings, conflict_reason, fraction_settings
 from frazil.schema.selection import EVERY_MEMBER
 
@@ -484,8 +485,7 @@ def _read_struct(
     error = np.zeros(len(slices), np.uint8)
     arrays = read_members(texts, slices, kind.fields, findings, path, error)
     refuse_objects(texts, slices, error, path)
-    arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
-    return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
+    return struct_array(len(slices), [member.name for member in kind.fields], arrays, validity, nulls)
 
 
 def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
@@ -496,10 +496,7 @@ def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
     items = read_value(texts, elements, kind.element_type, findings, (*path, "element"))
     if kind.element_required:
         _refuse_null(texts, elements, (*path, "element"))
-    arrow = pa.list_(pa.field("element", items.type))
-    return pa.Array.from_buffers(
-        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[items]
-    )
+    return list_array(offsets, items, validity, nulls)
 
 
 def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
@@ -515,12 +512,7 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
     items = read_value(texts, value_slices, kind.value_type, findings, (*path, "value"))
     if kind.value_required:
         _refuse_null(texts, value_slices, (*path, "value"))
-    arrow = pa.map_(pa.string(), pa.field("value", items.type))
-    names = keys.array.cast(pa.string()).fill_null("")  # Arrow aborts the process over a null key.
-    entries = pa.StructArray.from_arrays([names, items], fields=[arrow.key_field, arrow.item_field])
-    return pa.Array.from_buffers(
-        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[entries]
-    )
+    return map_array(offsets, keys.array.fill_null(""), items, validity, nulls)  # Arrow aborts over a null key.
 
 
 def _read_pairs(texts: Texts, slices: Slices, kind: MapType, findings: Findings, path: tuple[str, ...]) -> pa.Array:

@@ -32,6 +32,7 @@ from frazil.decode.protobuf.program import (
     offsets_of,
     validity,
 )
+from frazil.schema.arrow import list_array, map_array, struct_array
 
 # 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and
 # duration.proto allow.
@@ -269,8 +270,7 @@ def _read_values(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
 def _read_list(cells: Cells, place: Place, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
     offsets = offsets_of(cells.words_of(place.column, domain))
     items = _read_values(cells, Spot(place, place.element, place.domain, None), refusals)
-    arrow = pa.list_(pa.field("element", items.type))
-    return pa.Array.from_buffers(arrow, offsets.size - 1, [validity(mask), pa.py_buffer(offsets)], children=[items])
+    return list_array(offsets, items, validity(mask))
 
 
 def _read_map(cells: Cells, place: Place, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
@@ -288,10 +288,7 @@ def _read_map(cells: Cells, place: Place, domain: int, mask: Flags | None, refus
     if kept is not None:
         keys, items = keys.take(pa.array(kept)), items.take(pa.array(kept))
         counts = np.bincount(np.repeat(np.arange(counts.size), counts)[kept], minlength=counts.size)
-    arrow = pa.map_(keys.type, pa.field("value", items.type))
-    entries = pa.StructArray.from_arrays([keys, items], fields=[arrow.key_field, arrow.item_field])
-    offsets = offsets_of(counts)
-    return pa.Array.from_buffers(arrow, counts.size, [validity(mask), pa.py_buffer(offsets)], children=[entries])
+    return map_array(offsets_of(counts), keys, items, validity(mask))
 
 
 def _last_of_each_key(counts: I64, keys: pa.Array) -> I64 | None:
@@ -323,8 +320,8 @@ def _read_struct(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     inside = spot.place.inside
     _refuse_missing(cells, inside, spot.domain, spot.valid, refusals)
     arrays = [_read_place(cells, place, spot.domain, None, refusals) for place in inside]
-    arrow = pa.struct([pa.field(p.member.name, a.type) for p, a in zip(inside, arrays, strict=True)])
-    return pa.Array.from_buffers(arrow, int(cells.used[spot.domain]), [validity(spot.valid)], children=arrays)
+    names = [place.member.name for place in inside]
+    return struct_array(int(cells.used[spot.domain]), names, arrays, validity(spot.valid))
 
 
 def _read_wrapper(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
