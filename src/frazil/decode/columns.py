@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from frazil.decode.memory import I32, U8
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.parts import parts_of, retyped, with_parts
@@ -145,6 +146,19 @@ class Reader(Protocol):
         """Returns the records' columns. Bad records raise nothing; the result is deterministic, and time and memory are
         bounded by the number of bytes.
         """
+
+
+def bytes_of(values: pa.BinaryArray | pa.StringArray) -> U8:
+    """Returns the bytes that the offsets of an array point into: uint8; one zero byte where there are none."""
+    buffer = values.buffers()[2]
+    return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
+
+
+def offsets_of(array: pa.Array) -> I32:
+    """Returns the offsets of an array of bytes, texts or lists: int32 of shape (n_values + 1,)."""
+    if not len(array):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
 
 
 def bitmap(valid: NDArray[Any]) -> pa.Buffer:

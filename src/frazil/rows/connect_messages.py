@@ -201,7 +201,7 @@ def _read_members(
 ) -> _Messages | None:
     """Returns the messages; None where escaped keys must be replaced first."""
     texts, error, objects = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
-    texts.selection, texts.is_rescuing, texts.accepts_non_finite = None, False, True
+    texts.options = replace(options, selection=None, is_rescuing=False, accepts_non_finite=True)
     scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
     schema, payload = members_under(texts, objects, (SCHEMA, PAYLOAD), error)
     if (error == scan.ESCAPED_KEY).any() and not has_canonical_keys:
@@ -266,7 +266,7 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
         struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
-    conversion = Conversion(reading, "", message.rows.size, found.texts.limit)
+    conversion = Conversion(reading, "", message.rows.size, found.texts.options.limit)
     return _with_mismatches(found, message.rows, convert_columns(conversion, struct, columns, fields), dropped)
 
 
@@ -283,7 +283,7 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     table = StructType(*column)
     logical_types = with_keys(_below(name, schema), reading.keys)
     struct, columns = convert_logical_types(written, columns, logical_types, lambda path: type_at(table, path))
-    decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.limit), struct, columns, column)
+    decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.options.limit), struct, columns, column)
     requested_fields = decoded.requested_fields
     if kind is None:
         requested_fields = {(): {name: struct.fields[0].field_type}}
@@ -341,7 +341,7 @@ def _with_mismatches(found: _Messages, rows: NDArray[np.int64], decoded: Decoded
     return replace(
         decoded,
         refused=refused,
-        mismatches=sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[: texts.limit],
+        mismatches=sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[: texts.options.limit],
         requested_fields={} if texts.refused[rows].all() else decoded.requested_fields,
         dropped=decoded.dropped | dropped,
     )

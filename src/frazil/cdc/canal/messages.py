@@ -38,7 +38,7 @@ from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, members_under
+from frazil.decode.json.slices import JsonOptions, Slices, Texts, elements_of, group_equal, members_under
 from frazil.decode.settings import Reading
 from frazil.upsert.changes import Changes
 
@@ -259,9 +259,8 @@ def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
     texts = Texts(
         outer.buffer,
         np.zeros(rows.owner.size, np.bool_),
+        JsonOptions(limit=outer.options.limit, is_rescuing=messages.batch.reading.is_rescuing),
         outer.has_canonical_keys,
-        outer.limit,
-        messages.batch.reading.is_rescuing,
         has_escaped_keys=outer.has_escaped_keys,
     )
     texts.refused[messages.starts[outer.refused]] = True

@@ -98,7 +98,7 @@ def read_group(
 ) -> None:
     """Adds the columns of these rows, whose types are known. others: columns of all rows other than images."""
     texts, at = batch.texts, pa.array(places)
-    conversion = Conversion(batch.reading, "", places.size, texts.limit)
+    conversion = Conversion(batch.reading, "", places.size, texts.options.limit)
     requested = {one.name: one.field_type for one in batch.fields}
     found = [(requested[name], name, array.take(at)) for name, array in others.items()]
     for image in _images(texts, rows, places, types):

@@ -70,18 +70,17 @@ def _open_with_schema(batch: EnvelopeBatch, slices: Slices, schema: ConnectSchem
     texts, reading = batch.texts, batch.reading
     struct = _pruned(schema.struct, batch)
     error = np.zeros(len(slices), np.uint8)
-    kept, texts.selection = texts.selection, None
-    rescues, texts.is_rescuing = texts.is_rescuing, False
-    texts.accepts_non_finite = True
+    kept = texts.options
+    texts.options = replace(kept, selection=None, is_rescuing=False, accepts_non_finite=True)
     findings = Findings("drop")
     arrays = read_members(texts, slices, struct.fields, findings, (), error)
-    texts.selection, texts.is_rescuing, texts.accepts_non_finite = kept, rescues, False
+    texts.options = kept
     refuse_objects(texts, slices, error, ())
     columns = Columns(arrays, np.zeros(len(slices), np.uint8), ())
     struct, columns = open_columns(batch.envelope, struct, columns, schema.logical_types, batch.fields)
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
-    decoded = convert_columns(Conversion(reading, "", len(slices), texts.limit), struct, columns, batch.fields)
+    decoded = convert_columns(Conversion(reading, "", len(slices), texts.options.limit), struct, columns, batch.fields)
     texts.refused[slices.owner] |= decoded.refused
     texts.mismatches += [replace(one, row=int(slices.owner[one.row])) for one in decoded.mismatches]
     dropped = {path for path in findings.dropped if path.startswith(("after.", "before."))}

@@ -81,7 +81,7 @@ def _open(values: pa.BinaryArray, batch: EnvelopeBatch) -> Decoded | None:
     if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys:
         return None
     texts.refuse(slices, error, "", FAULTS)
-    return merge_groups(batch, len(values), texts.limit)
+    return merge_groups(batch, len(values), texts.options.limit)
 
 
 def _open_debezium(

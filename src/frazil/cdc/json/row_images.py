@@ -124,7 +124,7 @@ def _read_texts(
 ) -> tuple[pa.Array, Texts, Findings, bool]:
     """Returns the images, their texts, the requested fields and mismatches found, and whether some texts are no JSON."""
     found = Findings(findings.unknown_fields, rejected=findings.rejected)
-    options = json_options(batch.reading, batch.texts.limit, is_extended=True)
+    options = json_options(batch.reading, batch.texts.options.limit, is_extended=True)
     texts = texts_of(raw, options, has_canonical_keys, sent)
     objects, error = text_slices(raw), unreadable(raw)
     scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
