@@ -34,7 +34,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.decode.avro.walk import types_of
+from frazil.decode.avro.schema import connect_attributes, parse_avro
 from frazil.decode.columns import Columns, Fault, filled
 from frazil.decode.connect.values import ConnectValues, LogicalType, read_logical_type
 from frazil.decode.json_texts import json_text
@@ -173,11 +173,11 @@ def logical_types_of_avro(text: str, references: tuple[str, ...] = ()) -> Mappin
     """Returns the logical types that Connect's converter stored in an Avro schema, by path of the value; the texts are
     valid.
     """
-    found: dict[Path, LogicalType] = {}
-    for each in types_of(text, references):
-        if isinstance(each.node.get("connect.name"), str):
-            found[each.path] = logical_type_of(each.node["connect.name"], each.node.get("connect.parameters"))
-    return found
+    return {
+        path: logical_type_of(attributes["connect.name"], attributes.get("connect.parameters"))
+        for path, attributes in connect_attributes(parse_avro(text, references))
+        if isinstance(attributes.get("connect.name"), str)
+    }
 
 
 TypeAt = Callable[[Path], IcebergType | None]
