@@ -14,7 +14,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.decode.cast import Conversion, Place, require, require_inside
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
-from frazil.schema.arrow import arrow_type, as_written, children_of, replace_children, unsliced
+from frazil.schema.arrow import arrow_type, as_written, children_of, first_present, replace_children, unsliced
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.names import column_names, column_path
 from frazil.schema.parts import Path, parts_of
@@ -53,10 +53,7 @@ class _Joining:
             elif array.null_count < len(array):
                 if both.any():
                     self.conversion.refuse(array, both, owner, path, "name_conflict", _BOTH)
-                places = np.where(
-                    np.asarray(found.is_valid()), np.arange(len(found)), len(found) + np.arange(len(found))
-                )
-                found = pa.concat_arrays([found, as_written(array, found.type)]).take(pa.array(places))
+                found = first_present(found, array)
         return found
 
     def _inside(self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int32]) -> pa.Array:

@@ -41,7 +41,7 @@ from frazil.decode.renames import Renames
 from frazil.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.decode.settings import Reading
 from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
-from frazil.schema.arrow import arrow_type, as_written, children_of, replace_children, unsliced
+from frazil.schema.arrow import arrow_type, children_of, first_present, replace_children, unsliced
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
 from frazil.schema.names import Spellings, both_reason, conflict_reason, fraction_settings
@@ -228,15 +228,7 @@ def _with_other_case(
     respelt = _convert_member(conversion, struct, [*arrays[:n], array, *arrays[n + 1 :]], member, place, [n])
     if respelt.null_count == len(respelt):
         return column
-    return respelt if column.null_count == len(column) else _either(column, respelt)
-
-
-def _either(one: pa.Array, other: pa.Array) -> pa.Array:
-    """Returns the values of one column, and those of the other where it has none."""
-    count = len(one)
-    is_null = np.asarray(one.is_null())
-    places = np.where(is_null, np.arange(count, 2 * count), np.arange(count))
-    return pa.concat_arrays([one, as_written(other, one.type)]).take(pa.array(places))
+    return respelt if column.null_count == len(column) else first_present(column, respelt)
 
 
 def _handle_second(

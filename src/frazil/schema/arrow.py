@@ -171,6 +171,13 @@ def map_array(offsets: I32, keys: pa.Array, items: pa.Array, validity: pa.Buffer
     return _nested(_map_of(keys, items), offsets.size - 1, [keys, items], [validity, pa.py_buffer(offsets)], nulls)
 
 
+def first_present(one: pa.Array, other: pa.Array) -> pa.Array:
+    """Returns the values of one array, and those of the other where it has none."""
+    count = len(one)
+    places = np.where(np.asarray(one.is_null()), np.arange(count, 2 * count), np.arange(count))
+    return pa.concat_arrays([one, as_written(other, one.type)]).take(pa.array(places))
+
+
 def is_every(rows: Rows, count: int) -> bool:
     """Whether the row numbers are all of `count` rows, in order."""
     return rows.size == count and bool((rows == np.arange(count)).all())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import DateType, DecimalType, IcebergType, StructType, TimestampType, TimestamptzType, TimeType
+from pyiceberg.types import DecimalType, StructType
 
 from frazil.decode.avro import values
 from frazil.decode.avro.code import Part, Plan
@@ -20,18 +20,12 @@ from frazil.decode.avro.numbers import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID
 from frazil.decode.avro.scan import I64, U8
 from frazil.decode.columns import Bodies, bitmap
 from frazil.decode.json_text import text_array
-from frazil.schema.arrow import list_array, map_array, struct_array
+from frazil.schema.arrow import arrow_type, list_array, map_array, struct_array
 
 _MAX_MILLIS = (2**63 - 1) // 1000
 
 Valid = NDArray[np.bool_] | None
 """Which rows have a value, bool of shape (n_rows,); None: all."""
-
-_INTEGER_TYPES: dict[type[IcebergType], pa.DataType] = {
-    TimeType: pa.time64("us"),
-    TimestampType: pa.timestamp("us"),
-    TimestamptzType: pa.timestamp("us", tz="UTC"),
-}
 
 
 @dataclass
@@ -116,31 +110,17 @@ def _make_boolean(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     return _array(pa.bool_(), found.size, valid, np.packbits(found.astype(np.bool_), bitorder="little"))
 
 
-def _make_int(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part).astype(np.int32)
-    return _array(pa.date32() if isinstance(part.type, DateType) else pa.int32(), found.size, valid, found)
-
-
-def _make_long(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part)
-    return _array(_INTEGER_TYPES.get(type(part.type), pa.int64()), found.size, valid, found)
+def _make_number(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    """Returns numbers, days or times: a word has their bits."""
+    kind, found = arrow_type(part.type), walk.of(part)
+    return _array(kind, found.size, valid, found if kind.bit_width == 64 else found.astype(np.int32))
 
 
 def _make_millis(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     found = walk.of(part)
     if found.size and (int(found.min()) < -_MAX_MILLIS or int(found.max()) > _MAX_MILLIS):
         walk.refuse(part, (found < -_MAX_MILLIS) | (found > _MAX_MILLIS), FAR_MOMENT, found)
-    return _array(_INTEGER_TYPES[type(part.type)], found.size, valid, found * 1000)
-
-
-def _make_float(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part).astype(np.uint32)
-    return _array(pa.float32(), found.size, valid, found)
-
-
-def _make_double(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part)
-    return _array(pa.float64(), found.size, valid, found)
+    return _array(arrow_type(part.type), found.size, valid, found * 1000)
 
 
 def _make_binary(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
@@ -268,11 +248,8 @@ def _make_map(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
 
 _MAKERS: dict[str, Callable[[WalkResult, Part, Valid], pa.Array]] = {
     "boolean": _make_boolean,
-    "int": _make_int,
-    "long": _make_long,
+    "number": _make_number,
     "millis": _make_millis,
-    "float": _make_float,
-    "double": _make_double,
     "binary": _make_binary,
     "string": _make_string,
     "fixed": _make_fixed,

@@ -1,11 +1,9 @@
-"""Cells to Arrow arrays: messages, lists and maps, and inside them the arrays of `scalars`.
-
-Missing required fields are found here.
-"""
+"""Cells to Arrow arrays: scalars, and the messages, lists and maps around them. Missing required fields are found here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,46 +48,30 @@ _NO_DURATION = Fault(
 )
 
 
+Read = Callable[[Cells, Spot, Refusals], pa.Array]
+
+
 def _fixed(kind: pa.DataType, values: NDArray[np.generic], valid: Flags | None) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])
 
 
-def _read_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    # Of a longer varint only the low 32 bits count (protobuf.dev/programming-guides/proto3/#updating).
-    return _fixed(pa.int32(), cells.words_of(spot.column, spot.domain).astype(np.int32), spot.valid)
+def _numbers(kind: pa.DataType, change: Callable[[I64], NDArray[np.generic]]) -> Read:
+    """Returns the reader of numbers. change: makes their bits of the words."""
+
+    def read(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+        return _fixed(kind, change(cells.words_of(spot.column, spot.domain)), spot.valid)
+
+    return read
 
 
-def _read_zigzag_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    low = cells.words_of(spot.column, spot.domain).astype(np.uint32)
-    return _fixed(pa.int32(), (low >> 1) ^ (0 - (low & 1)), spot.valid)
+def _from_zigzag(words: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.generic]:
+    return (words >> 1) ^ (0 - (words & 1))
 
 
-def _read_unsigned_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _fixed(pa.int64(), cells.words_of(spot.column, spot.domain) & 0xFFFFFFFF, spot.valid)
-
-
-def _read_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _fixed(pa.int64(), cells.words_of(spot.column, spot.domain), spot.valid)
-
-
-def _read_zigzag_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    words = cells.words_of(spot.column, spot.domain).view(np.uint64)
-    return _fixed(pa.int64(), (words >> 1) ^ (0 - (words & 1)), spot.valid)
-
-
-def _read_unsigned_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    words = cells.words_of(spot.column, spot.domain)
+def _widen(words: I64) -> I64:
     wide = np.zeros((words.size, 2), np.int64)  # A decimal is 128 bits, the low ones first.
     wide[:, 0] = words
-    return _fixed(pa.decimal128(20, 0), wide, spot.valid)
-
-
-def _read_float(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _fixed(pa.float32(), cells.words_of(spot.column, spot.domain).astype(np.uint32), spot.valid)
-
-
-def _read_double(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _fixed(pa.float64(), cells.words_of(spot.column, spot.domain), spot.valid)
+    return wide
 
 
 def _read_boolean(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
@@ -211,16 +193,16 @@ def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     return texts
 
 
-Read = Callable[[Cells, Spot, Refusals], pa.Array]
 SCALAR_READERS: dict[str, Read] = {
-    "int": _read_int,
-    "zigzag_int": _read_zigzag_int,
-    "unsigned_int": _read_unsigned_int,
-    "long": _read_long,
-    "zigzag_long": _read_zigzag_long,
-    "unsigned_long": _read_unsigned_long,
-    "float": _read_float,
-    "double": _read_double,
+    # Of a longer varint only the low 32 bits count (protobuf.dev/programming-guides/proto3/#updating).
+    "int": _numbers(pa.int32(), lambda words: words.astype(np.int32)),
+    "zigzag_int": _numbers(pa.int32(), lambda words: _from_zigzag(words.astype(np.uint32))),
+    "unsigned_int": _numbers(pa.int64(), lambda words: words & 0xFFFFFFFF),
+    "long": _numbers(pa.int64(), lambda words: words),
+    "zigzag_long": _numbers(pa.int64(), lambda words: _from_zigzag(words.view(np.uint64))),
+    "unsigned_long": _numbers(pa.decimal128(20, 0), _widen),
+    "float": _numbers(pa.float32(), lambda words: words.astype(np.uint32)),
+    "double": _numbers(pa.float64(), lambda words: words),
     "boolean": _read_boolean,
     "string": _read_string,
     "unchecked_string": _read_unchecked_string,
