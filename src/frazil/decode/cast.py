@@ -45,7 +45,7 @@ from frazil.schema.arrow import arrow_type, children_of, first_present, replace_
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
 from frazil.schema.names import Spellings, both_reason, conflict_reason, fraction_settings
-from frazil.schema.parts import Path, parts_of, retyped, with_parts
+from frazil.schema.parts import Path, parts_of, retyped, type_word, with_parts
 from frazil.schema.rejected_changes import declaration_for
 
 Owner = NDArray[np.int32]
@@ -569,9 +569,9 @@ def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, 
     if converted is None and not may_convert(array.type, target):
         # A message that has got its first field is formatted with its fields: the remedy is a column of that type.
         is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
-        type_name = format_type(written) if is_first else _type_name(written)
-        conversion.refuse_change(place.path, f"{type_name} does not fit {_type_name(wanted)}")
-        declared = declaration_for(conversion.in_row(place.path), type_name, _type_name(wanted))
+        type_name = format_type(written) if is_first else type_word(written)
+        conversion.refuse_change(place.path, f"{type_name} does not fit {type_word(wanted)}")
+        declared = declaration_for(conversion.in_row(place.path), type_name, type_word(wanted))
         remedy = declared and f"; {declared}"
     back = converted.array if converted is not None else cast_losslessly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
@@ -583,7 +583,7 @@ def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, 
             bad &= ~converted.is_outside
         is_number = isinstance(wanted, DecimalType) and may_convert(array.type, target)
         fault, verdict = ("out_of_range", "is out of the range of") if is_number else ("type_mismatch", "does not fit")
-        reason = f"{{value}} ({_type_name(written)}) {verdict} {_type_name(wanted)}"
+        reason = f"{{value}} ({type_word(written)}) {verdict} {type_word(wanted)}"
         if differ_in_zone(written, wanted):
             remedy = f": {zone_settings(conversion.in_row(place.path), wanted)}"
         if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
@@ -605,7 +605,3 @@ def _from_epoch(conversion: Conversion, array: pa.Array, wanted: IcebergType, pl
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _type_name(kind: IcebergType) -> str:
-    return str(kind).split("<")[0]

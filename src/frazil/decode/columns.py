@@ -161,9 +161,26 @@ def offsets_of(array: pa.Array) -> I32:
     return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
 
 
+def offsets_from(lengths: NDArray[Any]) -> I32:
+    """Returns the offsets of values of these lengths: int32 of shape (n_values + 1,)."""
+    offsets = np.zeros(lengths.size + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
 def bitmap(valid: NDArray[Any]) -> pa.Buffer:
     """Returns Arrow's validity bitmap for an array of flags."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def validity(valid: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """Returns Arrow's validity bitmap for which values are there; None, as Arrow has it, when all are (None)."""
+    return None if valid is None else bitmap(valid)
+
+
+def fixed_width(kind: pa.DataType, valid: NDArray[np.bool_] | None, values: NDArray[Any]) -> pa.Array:
+    """Returns an array of numbers or times from their bits. valid: which are values; None: all."""
+    return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])
 
 
 def shortened(text: str) -> str:

@@ -26,7 +26,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.decode.columns import as_text
+from frazil.decode.columns import as_text, bitmap, offsets_from
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.json_texts import as_json, json_texts
 from frazil.schema.arrow import children_of, replace_children, unsliced
@@ -170,10 +170,8 @@ def format_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
     digits = np.frombuffer(raw.to_pybytes().hex().encode() if raw is not None else b"", np.uint8)
     out = np.full((digits.size // 32, 36), ord("-"), np.uint8)
     out[:, _DIGITS] = digits.reshape(-1, 32)
-    offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(np.where(there, 36, 0), out=offsets[1:])
-    mask = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), rows, [mask, pa.py_buffer(offsets), pa.py_buffer(out.tobytes())])
+    buffers = [None if there.all() else bitmap(there), pa.py_buffer(offsets_from(there * 36)), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.string(), rows, buffers)
 
 
 DAY = "d"

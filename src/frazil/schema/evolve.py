@@ -29,7 +29,7 @@ from pyiceberg.types import (
 from frazil.name_length import explain_long_name, is_long, long_name_in
 from frazil.schema.names import Spellings, column_settings, conflict_reason, merge_spellings
 from frazil.schema.parts import Path as Path
-from frazil.schema.parts import change_parts, common_part, parts_of, retyped, with_parts
+from frazil.schema.parts import change_parts, common_part, parts_of, retyped, type_word, with_parts
 
 RequestedFields = Mapping[Path, Mapping[str, IcebergType]]
 """Fields that the table lacks, or has in a narrower type: by path of their struct, the type by name. The path parts
@@ -44,7 +44,7 @@ class TypesDiffer(Exception):
     """Two tasks inferred types for one field that no type holds both of."""
 
     def __init__(self, path: Path, one: IcebergType, other: IcebergType) -> None:
-        kinds = (str(kind).split("<")[0] for kind in (one, other))
+        kinds = (type_word(kind) for kind in (one, other))
         super().__init__("{} is {} in some records and {} in others".format(".".join(path), *kinds))
         self.path = path
 

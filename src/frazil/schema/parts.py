@@ -70,3 +70,8 @@ def is_empty_type(kind: IcebergType) -> bool:
     """Whether the type contains nothing but structs without members."""
     parts = parts_of(kind)
     return (bool(parts) or isinstance(kind, StructType)) and all(is_empty_type(part.field_type) for part in parts)
+
+
+def type_word(kind: IcebergType) -> str:
+    """Returns the first word of a type: the contents of a list or struct would only hide it in a message."""
+    return str(kind).split("<")[0]

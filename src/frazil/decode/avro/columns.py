@@ -18,7 +18,7 @@ from frazil.decode.avro.code import Part, Plan
 from frazil.decode.avro.json import JsonFault
 from frazil.decode.avro.numbers import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
 from frazil.decode.avro.scan import I64, U8
-from frazil.decode.columns import Bodies, bitmap
+from frazil.decode.columns import Bodies, offsets_from, validity
 from frazil.decode.json_text import text_array
 from frazil.schema.arrow import arrow_type, list_array, map_array, struct_array
 
@@ -93,16 +93,12 @@ def make_array(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     return _MAKERS[part.make](walk, part, valid)
 
 
-def _validity(valid: Valid) -> pa.Buffer | None:
-    return None if valid is None else bitmap(valid)
-
-
 def _there(valid: Valid, rows: int) -> U8:
     return np.ones(rows, np.uint8) if valid is None else valid.astype(np.uint8)
 
 
 def _array(kind: pa.DataType, rows: int, valid: Valid, *buffers: object) -> pa.Array:
-    return pa.Array.from_buffers(kind, rows, [_validity(valid), *(pa.py_buffer(buffer) for buffer in buffers)])
+    return pa.Array.from_buffers(kind, rows, [validity(valid), *(pa.py_buffer(buffer) for buffer in buffers)])
 
 
 def _make_boolean(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
@@ -209,7 +205,7 @@ def _make_struct(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
 def _struct(walk: WalkResult, part: Part, valid: Valid, arrays: list[pa.Array]) -> pa.Array:
     assert isinstance(part.type, StructType)
     names = [member.name for member in part.type.fields]
-    return struct_array(int(walk.counts[part.context]), names, arrays, _validity(valid))
+    return struct_array(int(walk.counts[part.context]), names, arrays, validity(valid))
 
 
 def _make_optional(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
@@ -225,16 +221,14 @@ def _make_union(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
 
 
 def _offsets(walk: WalkResult, part: Part) -> NDArray[np.int32]:
-    lengths = walk.of(part)
-    offsets = np.zeros(lengths.size + 1, np.int32)
-    np.cumsum(lengths, dtype=np.int32, out=offsets[1:])
+    offsets = offsets_from(walk.of(part))
     walk.counts[part.children[0].context] = offsets[-1]
     return offsets
 
 
 def _make_list(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     offsets = _offsets(walk, part)
-    return list_array(offsets, make_array(walk, part.children[0], None), _validity(valid))
+    return list_array(offsets, make_array(walk, part.children[0], None), validity(valid))
 
 
 def _make_map(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
@@ -243,7 +237,7 @@ def _make_map(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     values.find_equal_keys(walk.origin, offsets, walk.of(part.children[0]), bad)
     walk.refuse(part, bad, SAME_KEY)
     keys, items = (make_array(walk, child, None) for child in part.children)
-    return map_array(offsets, keys, items, _validity(valid))
+    return map_array(offsets, keys, items, validity(valid))
 
 
 _MAKERS: dict[str, Callable[[WalkResult, Part, Valid], pa.Array]] = {

@@ -66,6 +66,7 @@ from frazil.decode.memory import I32, U8
 from frazil.name_length import is_long, shorten
 from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil.schema.names import Spellings, conflict_reason, fraction_settings
+from frazil.schema.parts import type_word
 from frazil.schema.selection import EVERY_MEMBER
 
 _HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
@@ -290,7 +291,7 @@ def _refuse_missing(
 
 def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tuple[str, ...]) -> None:
     if bad.any():
-        name = str(kind).split("<")[0]  # The contents of a list or struct would only hide the expected type.
+        name = type_word(kind)
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
         fault = faults[values.NOT_INTEGRAL]
         for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():

@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.decode.columns import Fault, Mismatch, bitmap
+from frazil.decode.columns import Fault, Mismatch, bitmap, offsets_from
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, new_stack
 from frazil.decode.json.keys import SEED, Sweep, new_sweep, tree_of
 from frazil.decode.json.scan import (
@@ -352,8 +352,8 @@ def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices
         total, place = int(counts.sum()), slices.sweep.tree.fields[slices.field][SLOT]
         start, end = slices.sweep.elements[place, :, :total]
         texts.spend(total)
-        owner, offsets = _owned(slices, counts)
-        return offsets, Slices(start, end, slices.sweep.element_kind[place, :total], owner)
+        owner = np.repeat(slices.owner, counts)
+        return offsets_from(counts), Slices(start, end, slices.sweep.element_kind[place, :total], owner)
     offsets, (elements,) = _members_of(texts, slices, ARRAY)
     return offsets, elements
 
@@ -379,18 +379,11 @@ def _members_of(texts: Texts, slices: Slices, kind: int) -> tuple[NDArray[np.int
     counts = np.zeros(len(slices), np.int32)
     count_members(texts.base, slices.start, slices.end, slices.kind, kind, counts, texts.stack)
     texts.spend(int(counts.sum(dtype=np.int64)) * (1 if kind == ARRAY else 2))
-    owner, offsets = _owned(slices, counts)
+    owner = np.repeat(slices.owner, counts)
     shape = (1 if kind == ARRAY else 2, owner.size)
     start, end, kinds = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, np.uint8)
     scan_members(texts.base, slices.start, slices.end, slices.kind, kind, start, end, kinds, texts.stack)
-    return offsets, [Slices(*found, owner) for found in zip(start, end, kinds, strict=True)]
-
-
-def _owned(slices: Slices, counts: I32) -> tuple[I32, NDArray[np.int32]]:
-    """Returns the record of each of the values, and the offsets of each slice's values."""
-    offsets = np.zeros(counts.size + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    return np.repeat(slices.owner, counts), offsets
+    return offsets_from(counts), [Slices(*found, owner) for found in zip(start, end, kinds, strict=True)]
 
 
 def _unspell(raw: bytes) -> str:

@@ -24,7 +24,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.decode.columns import bytes_of, offsets_of
+from frazil.decode.columns import bytes_of, offsets_from, offsets_of
 from frazil.decode.decimals import NO_NUMBER, TOO_WIDE, read_decimals
 from frazil.decode.epochs import (
     DIGITS,
@@ -94,7 +94,7 @@ def _join(
     for back in (1, 2):
         surplus[ends[pads >= back] - back] = True
     sizes = lengths // 4 * 3 - pads
-    return out[~surplus], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return out[~surplus], offsets_from(sizes)
 
 
 # Milliseconds of 0001-01-01 and 10000-01-01: numbers beyond were written in another unit.

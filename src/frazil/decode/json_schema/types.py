@@ -51,7 +51,7 @@ from frazil.decode.settings import Reading
 from frazil.registry.port import UnusableSchema
 from frazil.schema.evolve import can_promote
 from frazil.schema.names import Spellings
-from frazil.schema.parts import Path, common_part
+from frazil.schema.parts import Path, common_part, type_word
 
 MAX_DEPTH = 64
 _MAX_HOPS = 128
@@ -305,7 +305,7 @@ def _of_value(reading: Reading, table: IcebergType, written: IcebergType, path: 
         if not reading.may_widen:
             yield path, f"{table} is not widened to {written}"
     elif not ((_written_as(table) | _declared_for(reading, table, path)) & _written_as(written)):
-        yield path, f"{_type_name(written)} does not fit {_type_name(table)}"
+        yield path, f"{type_word(written)} does not fit {type_word(table)}"
 
 
 def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset[str]:
@@ -320,7 +320,3 @@ def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset
 def _written_as(kind: IcebergType) -> frozenset[str]:
     """Returns the kinds of JSON value that a column of the type accepts."""
     return _WRITTEN_AS.get(type(kind), _TEXT)
-
-
-def _type_name(kind: IcebergType) -> str:
-    return str(kind).split("<")[0]

@@ -11,7 +11,7 @@ from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from frazil.decode.columns import Fault, bitmap
+from frazil.decode.columns import Fault, bitmap, fixed_width, offsets_from, validity
 from frazil.decode.json_text import WriteValues, text_array, write_texts
 from frazil.decode.memory import U8
 from frazil.decode.protobuf.json import NOT_TEXT, fault_of, to_json
@@ -27,8 +27,6 @@ from frazil.decode.protobuf.program import (
     copy_slices,
     find_no_texts,
     may_repeat_keys,
-    offsets_of,
-    validity,
 )
 from frazil.schema.arrow import list_array, map_array, struct_array
 
@@ -51,15 +49,11 @@ _NO_DURATION = Fault(
 Read = Callable[[Cells, Spot, Refusals], pa.Array]
 
 
-def _fixed(kind: pa.DataType, values: NDArray[np.generic], valid: Flags | None) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])
-
-
 def _numbers(kind: pa.DataType, change: Callable[[I64], NDArray[np.generic]]) -> Read:
     """Returns the reader of numbers. change: makes their bits of the words."""
 
     def read(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-        return _fixed(kind, change(cells.words_of(spot.column, spot.domain)), spot.valid)
+        return fixed_width(kind, spot.valid, change(cells.words_of(spot.column, spot.domain)))
 
     return read
 
@@ -107,7 +101,7 @@ def _places_of(cells: Cells, spot: Spot) -> I64:
 
 
 def _copied(cells: Cells, spot: Spot, kind: pa.DataType, places: I64) -> pa.Array:
-    offsets = offsets_of(places & LENGTH_MASK)
+    offsets = offsets_from(places & LENGTH_MASK)
     out = np.empty(int(offsets[-1]) + 16, np.uint8)
     bodies, target = cells.bodies, int(out.ctypes.data)
     copy_slices(bodies.base, bodies.base + bodies.buffer.size, places, target, target + out.size)
@@ -118,7 +112,7 @@ def _copied(cells: Cells, spot: Spot, kind: pa.DataType, places: I64) -> pa.Arra
 def _read_enum(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
     names = spot.place.member.value.names
     numbers = cells.words_of(spot.column, spot.domain).astype(np.int32)
-    codes = _fixed(pa.int32(), numbers, spot.valid).dictionary_encode()
+    codes = fixed_width(pa.int32(), spot.valid, numbers).dictionary_encode()
     texts = pa.array([names.get(number, str(number)) for number in codes.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(codes.indices, texts).cast(pa.string())
 
@@ -134,7 +128,7 @@ def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     if spot.valid is not None:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_MOMENT, (seconds, nanos))
-    return _fixed(pa.timestamp("us", tz="UTC"), seconds * 1_000_000 + nanos // 1000, spot.valid)
+    return fixed_width(pa.timestamp("us", tz="UTC"), spot.valid, seconds * 1_000_000 + nanos // 1000)
 
 
 def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
@@ -145,7 +139,7 @@ def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_DURATION, (seconds, nanos))
     micros = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
-    return _fixed(pa.int64(), seconds * 1_000_000 + micros, spot.valid)
+    return fixed_width(pa.int64(), spot.valid, seconds * 1_000_000 + micros)
 
 
 def _struct_writer(cells: Cells, places: I64, valid: Flags, root: int) -> WriteValues:
@@ -250,7 +244,7 @@ def _read_values(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
 
 
 def _read_list(cells: Cells, place: Place, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
-    offsets = offsets_of(cells.words_of(place.column, domain))
+    offsets = offsets_from(cells.words_of(place.column, domain))
     items = _read_values(cells, Spot(place, place.element, place.domain, None), refusals)
     return list_array(offsets, items, validity(mask))
 
@@ -270,7 +264,7 @@ def _read_map(cells: Cells, place: Place, domain: int, mask: Flags | None, refus
     if kept is not None:
         keys, items = keys.take(pa.array(kept)), items.take(pa.array(kept))
         counts = np.bincount(np.repeat(np.arange(counts.size), counts)[kept], minlength=counts.size)
-    return map_array(offsets_of(counts), keys, items, validity(mask))
+    return map_array(offsets_from(counts), keys, items, validity(mask))
 
 
 def _last_of_each_key(counts: I64, keys: pa.Array) -> I64 | None:
