@@ -1,4 +1,6 @@
-"""The inputs and outputs of readers of binary formats: the bodies of records, and the columns made of them."""
+"""The inputs and outputs of readers of binary formats: the bodies of records, and the columns made of them;
+and the buffers that Arrow arrays are made of.
+"""
 
 from __future__ import annotations
 

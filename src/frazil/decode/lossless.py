@@ -1,4 +1,6 @@
-"""Lossless conversions between Arrow types: numbers, bytes, and days as times."""
+"""Lossless conversions of columns: numbers, bytes, UUIDs, days and times of day; and values and types as people read
+them.
+"""
 
 from __future__ import annotations
 

@@ -117,6 +117,7 @@ def merge_spellings(kind: IcebergType, unite: Callable[[IcebergType, IcebergType
 
 
 PROPERTY = "schema.name-mapping.default"
+"""The table property with other names of fields (Iceberg spec, "Column Projection")."""
 Aliases = tuple[tuple[Path, tuple[str, ...]], ...]
 """The other names of fields, by path of their column."""
 
