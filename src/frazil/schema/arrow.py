@@ -1,4 +1,4 @@
-"""Arrow types of Iceberg types, and Arrow arrays put together, relabelled and selected from. Pure."""
+"""Arrow types of Iceberg types, and Arrow arrays made of parts, relabelled and selected from. Pure."""
 
 from __future__ import annotations
 
