@@ -35,7 +35,7 @@ from frazil.decode.connect.schema import convert_logical_types
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.epochs import from_numbers
 from frazil.decode.settings import Envelope
-from frazil.schema.arrow import arrow_type, struct_array
+from frazil.schema.arrow import arrow_type, structs_where
 from frazil.schema.evolve import type_at
 from frazil.schema.selection import Path
 
@@ -205,7 +205,7 @@ def _as_image(struct: StructType, columns: Columns, operation_fields: Sequence[s
     members = [columns.arrays[n] for n in inside]
     fields = [struct.fields[n] for n in inside]
     there = columns.fault == 0
-    image = struct_array([one.name for one in fields], members, there.size, there)
+    image = structs_where([one.name for one in fields], members, there.size, there)
     outside = [n for n, field in enumerate(struct.fields) if field.name in operation_fields]
     made = [NestedField(0, "after", StructType(*fields), required=False), *(struct.fields[n] for n in outside)]
     return StructType(*made), replace(columns, arrays=[image, *(columns.arrays[n] for n in outside)])
@@ -280,7 +280,7 @@ def _marks(
     assert isinstance(requested, StructType)
     known = [field.name for field in requested.fields if field.name in marks]
     kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
-    return kind, struct_array(known, [pa.array(marks[name]) for name in known], rows)
+    return kind, structs_where(known, [pa.array(marks[name]) for name in known], rows)
 
 
 _NamedColumns = Mapping[str, tuple[IcebergType, pa.Array]]

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.cast import Conversion, Place, require, require_inside
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
-from frazil.schema.arrow import arrow_type, as_written
+from frazil.schema.arrow import arrow_type, as_written, children_of, first_present, replace_children, unsliced
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.names import column_names, column_path
-from frazil.schema.selection import Path
+from frazil.schema.parts import Path, parts_of
 
 _BOTH = "the record has the field under two of the names that `schema.name-mapping.default` gives it"
 
@@ -53,32 +53,19 @@ class _Joining:
             elif array.null_count < len(array):
                 if both.any():
                     self.conversion.refuse(array, both, owner, path, "name_conflict", _BOTH)
-                places = np.where(
-                    np.asarray(found.is_valid()), np.arange(len(found)), len(found) + np.arange(len(found))
-                )
-                found = pa.concat_arrays([found, as_written(array, found.type)]).take(pa.array(places))
+                found = first_present(found, array)
         return found
 
     def _inside(self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int32]) -> pa.Array:
         if not any(other[: len(path)] == path and len(other) > len(path) for other in self.aliases):
             return array
-        if array.offset:
-            array = pa.concat_arrays([array])
-        if isinstance(kind, StructType):
-            children = self.members([array.field(n) for n in range(array.type.num_fields)], kind.fields, path, owner)
-            arrow = pa.struct([pa.field(f.name, one.type) for f, one in zip(kind.fields, children, strict=True)])
-            return pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
-        if isinstance(kind, ListType):
-            of = np.repeat(owner, np.diff(np.asarray(array.offsets)))
-            items = self._inside(array.values, kind.element_type, (*path, "element"), of)
-            arrow = pa.list_(pa.field("element", items.type))
-            return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
-        assert isinstance(kind, MapType)
-        of = np.repeat(owner, np.diff(np.asarray(array.offsets)))
-        values = self._inside(array.items, kind.value_type, (*path, "value"), of)
-        arrow = pa.map_(array.keys.type, pa.field("value", values.type))
-        entries = pa.StructArray.from_arrays([array.keys, values], fields=[arrow.key_field, arrow.item_field])
-        return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
+        array = unsliced(array)
+        if not isinstance(kind, StructType):
+            owner = np.repeat(owner, np.diff(np.asarray(array.offsets)))
+        parts = parts_of(kind)
+        return replace_children(
+            array, [part.name for part in parts], self.members(children_of(array), parts, path, owner)
+        )
 
 
 def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decoded, limit: int) -> Decoded:

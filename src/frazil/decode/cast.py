@@ -41,14 +41,13 @@ from frazil.decode.renames import Renames
 from frazil.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.decode.settings import Reading
 from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
-from frazil.schema.arrow import arrow_type, as_written
+from frazil.schema.arrow import arrow_type, children_of, first_present, replace_children, unsliced
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
 from frazil.schema.names import Spellings, both_reason, conflict_reason, fraction_settings
+from frazil.schema.parts import Path, parts_of, retyped, type_word, with_parts
 from frazil.schema.rejected_changes import declaration_for
-from frazil.schema.selection import list_with, map_with
 
-Path = tuple[str, ...]
 Owner = NDArray[np.int32]
 NOT_ADDED = "not added: `schema_evolution` is `freeze`"
 """The end of the refusal of a new field."""
@@ -229,15 +228,7 @@ def _with_other_case(
     respelt = _convert_member(conversion, struct, [*arrays[:n], array, *arrays[n + 1 :]], member, place, [n])
     if respelt.null_count == len(respelt):
         return column
-    return respelt if column.null_count == len(column) else _either(column, respelt)
-
-
-def _either(one: pa.Array, other: pa.Array) -> pa.Array:
-    """Returns the values of one column, and those of the other where it has none."""
-    count = len(one)
-    is_null = np.asarray(one.is_null())
-    places = np.where(is_null, np.arange(count, 2 * count), np.arange(count))
-    return pa.concat_arrays([one, as_written(other, one.type)]).take(pa.array(places))
+    return respelt if column.null_count == len(column) else first_present(column, respelt)
 
 
 def _handle_second(
@@ -280,9 +271,7 @@ def convert_value(
     nearest field that a schema change would name.
     """
     written, wanted = kinds
-    if array.offset:
-        # The children are used as they are in memory: an array that is a slice is copied first.
-        array = pa.concat_arrays([array])
+    array = unsliced(array)
     if isinstance(written, DateType | TimestampType | TimestamptzType):
         array = _near(conversion, array, place)
     if isinstance(written, StructType) and isinstance(wanted, StructType):
@@ -350,11 +339,14 @@ def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
     """Returns the type of a field that is a union, or has one in its lists and maps, with one branch in place of the
     union.
     """
-    if isinstance(kind, ListType):
-        return list_with(kind, _with_branch(kind.element_type, branch), False)
-    if isinstance(kind, MapType):
-        return map_with(kind, _with_branch(kind.value_type, branch), False)
-    return branch
+    if isinstance(kind, StructType):
+        return branch
+    parts = parts_of(kind)
+    return (
+        with_parts(kind, [retyped(parts[0], _with_branch(parts[0].field_type, branch), required=False)])
+        if parts
+        else branch
+    )
 
 
 def _convert_into_branch(
@@ -369,12 +361,9 @@ def _convert_into_branch(
 def _convert_inner_struct(
     conversion: Conversion, array: pa.Array, written: StructType, wanted: StructType, place: Place
 ) -> pa.Array:
-    there = np.asarray(array.is_valid())
-    inner = Place(place.path, place.owner, there)
-    arrays = [array.field(n) for n in range(len(written.fields))]
-    columns = convert_struct(conversion, written, arrays, wanted.fields, inner)
-    kind = pa.struct([pa.field(f.name, c.type) for f, c in zip(wanted.fields, columns, strict=True)])
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=columns)
+    inner = Place(place.path, place.owner, np.asarray(array.is_valid()))
+    columns = convert_struct(conversion, written, children_of(array), wanted.fields, inner)
+    return replace_children(array, [member.name for member in wanted.fields], columns)
 
 
 def _convert_list(
@@ -389,8 +378,7 @@ def _convert_list(
     items = convert_value(conversion, array.values, (written.element_type, wanted.element_type), inner, top)
     if wanted.element_required:
         require(conversion, items, inner, inner.path)
-    kind = pa.list_(pa.field("element", items.type))
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[items])
+    return replace_children(array, (), [items])
 
 
 def _convert_map(
@@ -416,10 +404,7 @@ def _convert_map(
     values = convert_value(conversion, array.items, (written.value_type, wanted.value_type), items, top)
     if wanted.value_required:
         require(conversion, values, items, items.path)
-    kind = pa.map_(keys.type, pa.field("value", values.type))
-    entries = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
-    assert len(items.owner) == len(entries)
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
+    return replace_children(array, (), [values], keys)
 
 
 def _without_mismatches(
@@ -460,35 +445,26 @@ def require_inside(conversion: Conversion, column: pa.Array, kind: IcebergType, 
     """Applies `require` to the fields inside a column, of which some may have been left out."""
     if not _requires(kind):
         return
-    if column.offset:
-        # The children are used as they are in memory: an array that is a slice is copied first.
-        column = pa.concat_arrays([column])
-    for values, inner_kind, is_required, inner in _inside(column, kind, place):
-        if is_required:
+    for values, part, inner in _inside(column, kind, place):
+        if part.required:
             require(conversion, values, inner, inner.path)
-        require_inside(conversion, values, inner_kind, inner)
+        require_inside(conversion, values, part.field_type, inner)
 
 
-def _inside(column: pa.Array, kind: IcebergType, place: Place) -> Iterator[tuple[pa.Array, IcebergType, bool, Place]]:
-    """Yields the values one level down in a column, their type, whether they are required, and their place."""
+def _inside(column: pa.Array, kind: IcebergType, place: Place) -> Iterator[tuple[pa.Array, NestedField, Place]]:
+    """Yields the values one level down in a column, their field, and their place."""
+    column, parts = unsliced(column), parts_of(kind)
     if isinstance(kind, StructType):
-        there = np.asarray(column.is_valid())
-        for n, member in enumerate(kind.fields):
-            inner = Place((*place.path, member.name), place.owner, there)
-            yield column.field(n), member.field_type, member.required, inner
-    elif isinstance(kind, ListType):
-        yield column.values, kind.element_type, kind.element_required, _elements(column, place, "element")
-    elif isinstance(kind, MapType):
-        yield column.items, kind.value_type, kind.value_required, _elements(column, place, "value")
+        place = Place(place.path, place.owner, np.asarray(column.is_valid()))
+        places = [place.inside(part.name) for part in parts]
+    else:
+        places = [_elements(column, place, part.name) for part in parts]
+    yield from zip(children_of(column), parts, places, strict=True)
 
 
 def _requires(kind: IcebergType) -> bool:
     """Whether something inside a type is required."""
-    if isinstance(kind, StructType):
-        return any(member.required or _requires(member.field_type) for member in kind.fields)
-    if isinstance(kind, ListType):
-        return kind.element_required or _requires(kind.element_type)
-    return isinstance(kind, MapType) and (kind.value_required or _requires(kind.value_type))
+    return any(part.required or _requires(part.field_type) for part in parts_of(kind))
 
 
 def _handle_unknown(
@@ -565,8 +541,8 @@ def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: IcebergType,
         there = np.asarray(array.is_valid()) & place.there
         conversion.refuse(array, there, place.owner, place.path, "name_conflict", rejected[place.path])
     elif any(other[: len(place.path)] == place.path for other in rejected):
-        for values, inner_kind, _, inner in _inside(pa.concat_arrays([array]), kind, place):
-            _refuse_rejected(conversion, values, inner_kind, inner)
+        for values, part, inner in _inside(array, kind, place):
+            _refuse_rejected(conversion, values, part.field_type, inner)
 
 
 def _is_of_each(owner: Owner) -> bool:
@@ -593,9 +569,9 @@ def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, 
     if converted is None and not may_convert(array.type, target):
         # A message that has got its first field is formatted with its fields: the remedy is a column of that type.
         is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
-        type_name = format_type(written) if is_first else _type_name(written)
-        conversion.refuse_change(place.path, f"{type_name} does not fit {_type_name(wanted)}")
-        declared = declaration_for(conversion.in_row(place.path), type_name, _type_name(wanted))
+        type_name = format_type(written) if is_first else type_word(written)
+        conversion.refuse_change(place.path, f"{type_name} does not fit {type_word(wanted)}")
+        declared = declaration_for(conversion.in_row(place.path), type_name, type_word(wanted))
         remedy = declared and f"; {declared}"
     back = converted.array if converted is not None else cast_losslessly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
@@ -607,7 +583,7 @@ def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, 
             bad &= ~converted.is_outside
         is_number = isinstance(wanted, DecimalType) and may_convert(array.type, target)
         fault, verdict = ("out_of_range", "is out of the range of") if is_number else ("type_mismatch", "does not fit")
-        reason = f"{{value}} ({_type_name(written)}) {verdict} {_type_name(wanted)}"
+        reason = f"{{value}} ({type_word(written)}) {verdict} {type_word(wanted)}"
         if differ_in_zone(written, wanted):
             remedy = f": {zone_settings(conversion.in_row(place.path), wanted)}"
         if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
@@ -629,7 +605,3 @@ def _from_epoch(conversion: Conversion, array: pa.Array, wanted: IcebergType, pl
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _type_name(kind: IcebergType) -> str:
-    return str(kind).split("<")[0]

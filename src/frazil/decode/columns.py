@@ -1,4 +1,6 @@
-"""The inputs and outputs of readers of binary formats: the bodies of records, and the columns made of them."""
+"""The inputs and outputs of readers of binary formats: the bodies of records, and the columns made of them;
+and the buffers that Arrow arrays are made of.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
+from frazil.decode.memory import I32, U8
 from frazil.schema.arrow import Rows, arrow_type, as_written, spread_places
 from frazil.schema.evolve import merge_requested_fields
-from frazil.schema.selection import list_with, map_with
+from frazil.schema.parts import parts_of, retyped, with_parts
 
 
 class UnionStruct(StructType):
@@ -29,23 +32,11 @@ class EmptyStruct(StructType):
 
 def without_empty(kind: IcebergType) -> IcebergType | None:
     """Returns the type without structs that have no fields, which no file can have; None where nothing is left."""
-    if isinstance(kind, StructType):
-        found = [(member, without_empty(member.field_type)) for member in kind.fields]
-        if all(of is member.field_type for member, of in found):
-            return kind if kind.fields else None
-        fields = [member.model_copy(update={"field_type": of}) for member, of in found if of is not None]
-        return type(kind)(*fields) if fields else None
-    if isinstance(kind, ListType):
-        element = without_empty(kind.element_type)
-        if element is kind.element_type:
-            return kind
-        return None if element is None else list_with(kind, element, kind.element_required)
-    if isinstance(kind, MapType):
-        value = without_empty(kind.value_type)
-        if value is kind.value_type:
-            return kind
-        return None if value is None else map_with(kind, value, kind.value_required)
-    return kind
+    found = [(part, without_empty(part.field_type)) for part in parts_of(kind)]
+    left = [retyped(part, of) for part, of in found if of is not None]
+    if not left and (found or isinstance(kind, StructType)):
+        return None
+    return kind if all(of is part.field_type for part, of in found) else with_parts(kind, left)
 
 
 @dataclass(frozen=True)
@@ -182,9 +173,39 @@ class Reader(Protocol):
         """
 
 
+def bytes_of(values: pa.BinaryArray | pa.StringArray) -> U8:
+    """Returns the bytes that the offsets of an array point into: uint8; one zero byte where there are none."""
+    buffer = values.buffers()[2]
+    return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
+
+
+def offsets_of(array: pa.Array) -> I32:
+    """Returns the offsets of an array of bytes, texts or lists: int32 of shape (n_values + 1,)."""
+    if not len(array):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+
+
+def offsets_from(lengths: NDArray[Any]) -> I32:
+    """Returns the offsets of values of these lengths: int32 of shape (n_values + 1,)."""
+    offsets = np.zeros(lengths.size + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
 def bitmap(valid: NDArray[Any]) -> pa.Buffer:
     """Returns Arrow's validity bitmap for an array of flags."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def validity(valid: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """Returns Arrow's validity bitmap for which values are there; None, as Arrow has it, when all are (None)."""
+    return None if valid is None else bitmap(valid)
+
+
+def fixed_width(kind: pa.DataType, valid: NDArray[np.bool_] | None, values: NDArray[Any]) -> pa.Array:
+    """Returns an array of numbers or times from their bits. valid: which are values; None: all."""
+    return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])
 
 
 def shortened(text: str) -> str:

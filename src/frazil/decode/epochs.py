@@ -118,6 +118,23 @@ def cut_texts(texts: pa.StringArray) -> pa.StringArray:
     return pc.replace_substring_regex(texts, _FINER.pattern, r"\1")
 
 
+def strict_cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
+    """Returns the values parsed from texts; null where a text is invalid."""
+    try:
+        return texts.cast(target)
+    except pa.ArrowInvalid:  # Arrow refuses all of them for some invalid ones.
+        fits = pa.array([_can_cast(text, target) for text in texts], pa.bool_())
+        return pc.if_else(fits, texts, None).cast(target)
+
+
+def _can_cast(text: pa.Scalar, target: pa.DataType) -> bool:
+    try:
+        text.cast(target)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 HAS_ZONE = r"[0-9](Z|z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 """The end of a time text with a zone; a day alone, such as 2026-01-31, has no colon."""
 _INSTANT, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")

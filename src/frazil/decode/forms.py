@@ -20,9 +20,7 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
-    ListType,
     LongType,
-    MapType,
     NestedField,
     StringType,
     StructType,
@@ -34,8 +32,8 @@ from pyiceberg.types import (
 
 from frazil.decode.columns import UnionStruct
 from frazil.decode.renames import NO_RENAMES, Renames
+from frazil.schema.parts import Path, common_part
 
-Path = tuple[str, ...]
 Forms = frozenset[tuple[Path, str]]
 """The form of the column, by path of the writer's value: `number`, `text`, `bytes` or `struct`."""
 
@@ -78,12 +76,10 @@ def _of_value(
 ) -> Iterator[tuple[Path, str]]:
     if isinstance(written, StructType) and isinstance(wanted, StructType):
         yield from _of_members(written, wanted.fields, renames, written_at, at)
-    elif isinstance(written, ListType) and isinstance(wanted, ListType):
-        inner, column = (*written_at, "element"), (*at, "element")
-        yield from _of_value(written.element_type, wanted.element_type, renames, inner, column)
-    elif isinstance(written, MapType) and isinstance(wanted, MapType):
-        inner, column = (*written_at, "value"), (*at, "value")
-        yield from _of_value(written.value_type, wanted.value_type, renames, inner, column)
+    elif (both := common_part(written, wanted)) is not None:
+        part, column = both
+        inner = (*written_at, part.name)
+        yield from _of_value(part.field_type, column.field_type, renames, inner, (*at, column.name))
     elif isinstance(written, UnionStruct):
         for branch in written.fields:
             yield from _of_value(branch.field_type, wanted, renames, (*written_at, branch.name), at)

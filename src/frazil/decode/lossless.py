@@ -1,4 +1,6 @@
-"""Lossless conversions between Arrow types: numbers, bytes, and days as times."""
+"""Lossless conversions of columns: numbers, bytes, UUIDs, days and times of day; and values and types as people read
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.decode.columns import as_text
+from frazil.decode.columns import as_text, bitmap, offsets_from
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.json_texts import as_json, json_texts
+from frazil.schema.arrow import children_of, replace_children, unsliced
+from frazil.schema.parts import parts_of, types_in
 
 # Decimals of up to this many digits are recovered from the nearest float (IEEE 754; FLT_DIG and DBL_DIG of C).
 _RECOVERABLE_DIGITS = {pa.float32(): 6, pa.float64(): 15}
@@ -168,10 +172,8 @@ def format_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
     digits = np.frombuffer(raw.to_pybytes().hex().encode() if raw is not None else b"", np.uint8)
     out = np.full((digits.size // 32, 36), ord("-"), np.uint8)
     out[:, _DIGITS] = digits.reshape(-1, 32)
-    offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(np.where(there, 36, 0), out=offsets[1:])
-    mask = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), rows, [mask, pa.py_buffer(offsets), pa.py_buffer(out.tobytes())])
+    buffers = [None if there.all() else bitmap(there), pa.py_buffer(offsets_from(there * 36)), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.string(), rows, buffers)
 
 
 DAY = "d"
@@ -279,33 +281,17 @@ def readable(array: pa.Array, kind: IcebergType) -> pa.Array:
     """Returns the values for people to read: UUIDs as text, at every depth; others unchanged."""
     if isinstance(kind, UUIDType) and pa.types.is_fixed_size_binary(array.type):
         return format_uuids(array)
-    if not has_uuid(kind):
+    parts = parts_of(kind)
+    if not parts or not has_uuid(kind):
         return array
-    if array.offset:
-        # The children are used as they are in memory: an array that is a slice is copied first.
-        array = pa.concat_arrays([array])
-    if isinstance(kind, StructType):
-        children = [readable(array.field(n), member.field_type) for n, member in enumerate(kind.fields)]
-        arrow = pa.struct([pa.field(member.name, one.type) for member, one in zip(kind.fields, children, strict=True)])
-        return pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
-    if isinstance(kind, ListType):
-        items = readable(array.values, kind.element_type)
-        arrow = pa.list_(pa.field("element", items.type))
-        return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
-    assert isinstance(kind, MapType)
-    values = readable(array.items, kind.value_type)
-    arrow = pa.map_(array.keys.type, pa.field("value", values.type))
-    entries = pa.StructArray.from_arrays([array.keys, values], fields=[arrow.key_field, arrow.item_field])
-    return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
+    array = unsliced(array)
+    children = [readable(one, part.field_type) for one, part in zip(children_of(array), parts, strict=True)]
+    return replace_children(array, [part.name for part in parts], children)
 
 
 def has_uuid(kind: IcebergType) -> bool:
     """Whether a type is a UUID, or has one inside, other than as the key of a map."""
-    if isinstance(kind, StructType):
-        return any(has_uuid(member.field_type) for member in kind.fields)
-    if isinstance(kind, ListType):
-        return has_uuid(kind.element_type)
-    return has_uuid(kind.value_type) if isinstance(kind, MapType) else isinstance(kind, UUIDType)
+    return any(isinstance(inner, UUIDType) for _, inner in types_in(kind))
 
 
 def format_type(kind: IcebergType) -> str:

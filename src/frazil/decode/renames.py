@@ -7,11 +7,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.schema.selection import list_with, map_with
-
-Path = tuple[str, ...]
+from frazil.schema.parts import Path, change_parts, parts_of, retyped
 
 
 @dataclass(frozen=True)
@@ -53,20 +51,16 @@ class Renames:
         inner = (*path, member.name)
         name = self.first.get(inner, member.name)
         kind = self._named(member.field_type, inner)
-        return member.model_copy(update={"name": member.name if name in siblings else name, "field_type": kind})
+        return retyped(member, kind, name=member.name if name in siblings else name)
 
     def _named(self, kind: IcebergType, path: Path) -> IcebergType:
-        if isinstance(kind, StructType):
-            names, members = {member.name for member in kind.fields}, []
-            for member in kind.fields:  # Of two fields with one former name, the first has its column.
-                members.append(self.under_first(member, path, names))
-                names.add(members[-1].name)
-            return StructType(*members)
-        if isinstance(kind, ListType):
-            return list_with(kind, self._named(kind.element_type, (*path, "element")), kind.element_required)
-        if isinstance(kind, MapType):
-            return map_with(kind, self._named(kind.value_type, (*path, "value")), kind.value_required)
-        return kind
+        if not isinstance(kind, StructType):
+            return change_parts(kind, self._named, path)
+        names, members = {member.name for member in kind.fields}, []
+        for member in kind.fields:  # Of two fields with one former name, the first has its column.
+            members.append(self.under_first(member, path, names))
+            names.add(members[-1].name)
+        return StructType(*members)
 
 
 NO_RENAMES = Renames()
@@ -115,12 +109,8 @@ def _close(older: Mapping[Path, set[Path]]) -> None:
 
 
 def _paths_of(kind: IcebergType, path: Path) -> Iterator[Path]:
-    if isinstance(kind, StructType):
-        for member in kind.fields:
-            inner = (*path, member.name)
-            yield inner
-            yield from _paths_of(member.field_type, inner)
-    elif isinstance(kind, ListType):
-        yield from _paths_of(kind.element_type, (*path, "element"))
-    elif isinstance(kind, MapType):
-        yield from _paths_of(kind.value_type, (*path, "value"))
+    """Yields the paths of all members of structs in a type."""
+    for part in parts_of(kind):
+        if isinstance(kind, StructType):
+            yield (*path, part.name)
+        yield from _paths_of(part.field_type, (*path, part.name))

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Mismatch, as_text
-from frazil.decode.json import values
 from frazil.decode.json.grammar import NULL
 from frazil.decode.json.slices import Slices, Texts
 from frazil.decode.json_texts import json_texts
@@ -89,13 +88,7 @@ def members_of(mismatches: Iterable[Mismatch], row_count: int) -> pa.Array:
 def _members(texts: Texts, path: str, column: Slices) -> pa.Array:
     """Returns each record's member for a field that the table does not have; null without one."""
     there = column.kind > NULL
-    rows = np.flatnonzero(there).astype(np.int32)
-    out = np.empty(int((column.end[rows] - column.start[rows]).sum()), np.uint8)
-    ends = np.zeros(rows.size + 1, np.int32)
-    values.copy_texts(texts.base, column.start, column.end, rows, ends, out.ctypes.data)
-    return _at(
-        path, pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(ends), pa.py_buffer(out)]), there
-    )
+    return _at(path, texts.raw_texts(column, np.flatnonzero(there).astype(np.int32)), there)
 
 
 def members_at(path: Path, array: pa.Array, there: NDArray[np.bool_]) -> pa.Array:

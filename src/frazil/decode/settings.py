@@ -110,6 +110,9 @@ class WriterSchema:
 
 
 Framing = Literal["confluent", "apicurio", "none"]
+"""`confluent`: a zero byte and four bytes of id, big-endian. `apicurio`: a zero byte and eight. `none`: the value is
+the body.
+"""
 
 
 @dataclass(frozen=True)

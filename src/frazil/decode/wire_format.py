@@ -9,20 +9,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.decode.columns import Bodies, Fault
+from frazil.decode.columns import Bodies, Fault, bytes_of, offsets_of
 from frazil.decode.memory import I32, U8
-
-Framing = Literal["confluent", "apicurio", "none"]
-"""`confluent`: a zero byte and four bytes of id, big-endian. `apicurio`: a zero byte and eight. `none`: the value is
-the body.
-"""
+from frazil.decode.settings import Framing
 
 VALUE_HEADER = "__value_schema_id"
 KEY_HEADER = "__key_schema_id"
@@ -77,8 +73,8 @@ def split_headers(values: pa.BinaryArray, framing: Framing) -> HeaderSplit:
     Source: the Confluent wire format (magic byte 0, the id as a big-endian int), Apicurio's default one (as a long).
     """
     width = _ID_BYTES[framing]
-    buffer = _bytes_of(values)
-    start, end = _bounds(values)
+    buffer, offsets = bytes_of(values), offsets_of(values)
+    start, end = offsets[:-1].copy(), offsets[1:].copy()
     if width:
         ids, fault = _read_ids(buffer, start, end, width)
     else:
@@ -140,7 +136,7 @@ def last_header(headers: pa.ListArray, name: str) -> pa.BinaryArray:
 
 def _hits(headers: pa.ListArray, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the positions of the headers of this name among all headers, and the record of each."""
-    offsets = _offsets(headers)
+    offsets = offsets_of(headers)
     named = pc.fill_null(pc.equal(pc.struct_field(headers.values, "key"), name), False)
     hits = np.flatnonzero(np.asarray(named))
     hits = hits[(hits >= offsets[0]) & (hits < offsets[-1])]
@@ -196,19 +192,3 @@ def _faults(width: int) -> tuple[Fault, ...]:
         Fault("malformed", f"the value is shorter than the {1 + width} bytes of the wire format's header"),
         Fault("malformed", "the schema's id is negative"),
     )
-
-
-def _bytes_of(values: pa.BinaryArray) -> U8:
-    buffer = values.buffers()[2]
-    return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
-
-
-def _bounds(values: pa.BinaryArray) -> tuple[I32, I32]:
-    offsets = _offsets(values)
-    return offsets[:-1].copy(), offsets[1:].copy()
-
-
-def _offsets(array: pa.Array) -> I32:
-    if not len(array):
-        return np.zeros(1, np.int32)
-    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)

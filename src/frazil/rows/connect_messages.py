@@ -180,10 +180,9 @@ def _decode_messages(
     if not rows.size:
         return [], every, values
     some, sent = _texts_at(values, rows), None
-    options = replace(options, selection=None, is_rescuing=False)
+    options = replace(options, selection=None, is_rescuing=False, accepts_non_finite=True)
     for has_canonical_keys in (False, True):
         texts = texts_of(some, options, has_canonical_keys, sent)
-        texts.accepts_non_finite = True
         found = find(texts, some)
         groups = [Group(rows[one.rows], decode(found, one)) for one in found.groups if one.has_type]
         if not texts.has_escaped_keys:
@@ -274,7 +273,7 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
     struct, columns, dropped = _read(found, message.rows, kind)
     if envelope is not None and is_wrapped(envelope, [one.name for one in struct.fields]):
         dropped = {path for path in dropped if path.startswith(("after.", "before."))}
-    conversion = Conversion(reading, "", message.rows.size, found.texts.limit)
+    conversion = Conversion(reading, "", message.rows.size, found.texts.options.limit)
     decoded = convert_written(conversion, struct, columns, _paths_of(message.schema), fields)
     return _with_mismatches(found, message.rows, decoded, dropped)
 
@@ -313,7 +312,7 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     table = StructType(*column)
     logical_types = with_keys(_below(name, schema), reading.keys)
     struct, columns = convert_logical_types(written, columns, logical_types, lambda path: type_at(table, path))
-    decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.limit), struct, columns, column)
+    decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.options.limit), struct, columns, column)
     requested_fields = decoded.requested_fields
     if kind is None:
         requested_fields = {(): {name: struct.fields[0].field_type}}
@@ -366,7 +365,7 @@ def _with_mismatches(found: _Messages, rows: Ints, decoded: Decoded, dropped: se
     place[rows] = np.arange(rows.size)
     mismatches = [replace(one, row=int(place[one.row])) for one in texts.mismatches if place[one.row] >= 0]
     return replace(
-        decoded.refusing(texts.refused[rows], mismatches, texts.limit),
+        decoded.refusing(texts.refused[rows], mismatches, texts.options.limit),
         requested_fields={} if texts.refused[rows].all() else decoded.requested_fields,
         dropped=decoded.dropped | dropped,
     )

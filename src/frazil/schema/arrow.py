@@ -1,4 +1,4 @@
-"""Arrow types of Iceberg types, and Arrow arrays relabelled, sliced and selected from. Pure."""
+"""Arrow types of Iceberg types, and Arrow arrays made of parts, relabelled and selected from. Pure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.schema.parts import parts_of
+
 _ID = b"PARQUET:field_id"
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+I32 = NDArray[np.int32]
 Records = Mapping[str, pa.Array]
 """Columns of one length by name, as records read from Kafka."""
 Rows = NDArray[np.integer[Any]]
@@ -55,7 +58,8 @@ _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
 
 def arrow_field(field: NestedField) -> pa.Field:
     """Returns the Parquet field for a column: its Arrow type with Iceberg field ids at every level."""
-    return _with_id(field.name, arrow_type(field.field_type), field.field_id, not field.required)
+    metadata = {_ID: str(field.field_id).encode()}
+    return pa.field(field.name, arrow_type(field.field_type), not field.required, metadata=metadata)
 
 
 def field_id_of(field: pa.Field) -> int:
@@ -63,20 +67,15 @@ def field_id_of(field: pa.Field) -> int:
     return int((field.metadata or {}).get(_ID, b"-1"))
 
 
-def _with_id(name: str, kind: pa.DataType, field_id: int, nullable: bool) -> pa.Field:
-    return pa.field(name, kind, nullable, metadata={_ID: str(field_id).encode()})
-
-
 def arrow_type(kind: IcebergType) -> pa.DataType:
     """Returns the Arrow type that is written for an Iceberg type, with the ids of its nested fields."""
+    fields = [arrow_field(part) for part in parts_of(kind)]
     if isinstance(kind, StructType):
-        return pa.struct([arrow_field(field) for field in kind.fields])
+        return pa.struct(fields)
     if isinstance(kind, ListType):
-        element = _with_id("element", arrow_type(kind.element_type), kind.element_id, not kind.element_required)
-        return pa.list_(element)
+        return pa.list_(fields[0])
     if isinstance(kind, MapType):
-        key = _with_id("key", arrow_type(kind.key_type), kind.key_id, nullable=False)
-        return pa.map_(key, _with_id("value", arrow_type(kind.value_type), kind.value_id, not kind.value_required))
+        return pa.map_(arrow_field(kind.key_field), fields[0])
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, FixedType):
@@ -95,13 +94,13 @@ def as_written(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _relabel(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     array = unsliced(array)
-    if pa.types.is_struct(wanted):
-        children = [as_written(array.field(n), wanted.field(n).type) for n in range(wanted.num_fields)]
-    elif pa.types.is_map(wanted):
-        children = [as_written(array.keys, wanted.key_type), as_written(array.items, wanted.item_type)]
+    children = children_of(array)
+    if pa.types.is_map(wanted):
+        children.insert(0, array.keys)
+        kinds = [wanted.key_type, wanted.item_type]
     else:
-        children = [as_written(array.values, wanted.value_type)]
-    return with_children(array, wanted, children)
+        kinds = [wanted.field(n).type for n in range(wanted.num_fields)]
+    return with_children(array, wanted, [as_written(one, kind) for one, kind in zip(children, kinds, strict=True)])
 
 
 def unsliced(array: pa.Array) -> pa.Array:
@@ -114,10 +113,73 @@ def with_children(array: pa.Array, wanted: pa.DataType, children: Sequence[pa.Ar
     of a map, or elements of a list. The array is no slice.
     """
     buffers = array.buffers()[: 1 if pa.types.is_struct(wanted) else 2]
+    return _nested(wanted, len(array), children, buffers, array.null_count)
+
+
+def _nested(
+    wanted: pa.DataType, rows: int, children: Sequence[pa.Array], buffers: list[pa.Buffer | None], nulls: int
+) -> pa.Array:
     if pa.types.is_map(wanted):
         entries = pa.struct([wanted.key_field, wanted.item_field])
         children = [pa.Array.from_buffers(entries, len(children[0]), [None], 0, children=list(children))]
-    return pa.Array.from_buffers(wanted, len(array), buffers, array.null_count, children=list(children))
+    return pa.Array.from_buffers(wanted, rows, buffers, nulls, children=list(children))
+
+
+def children_of(array: pa.Array) -> list[pa.Array]:
+    """Returns the arrays of the parts of a nested array, as in `parts_of`. The array is no slice."""
+    if pa.types.is_struct(array.type):
+        return [array.field(n) for n in range(array.type.num_fields)]
+    return [array.items if pa.types.is_map(array.type) else array.values]
+
+
+def replace_children(
+    array: pa.Array, names: Iterable[str], children: Sequence[pa.Array], keys: pa.Array | None = None
+) -> pa.Array:
+    """Returns a nested array with the same nulls and lengths and other parts, for a map also with other keys. The array
+    is no slice. names: of a struct's members.
+    """
+    if pa.types.is_struct(array.type):
+        kind = pa.struct([pa.field(name, one.type) for name, one in zip(names, children, strict=True)])
+        return with_children(array, kind, children)
+    if not pa.types.is_map(array.type):
+        return with_children(array, _list_of(children[0]), children)
+    keys = array.keys if keys is None else keys
+    return with_children(array, _map_of(keys, children[0]), [keys, *children])
+
+
+def _list_of(items: pa.Array) -> pa.DataType:
+    return pa.list_(pa.field("element", items.type))
+
+
+def _map_of(keys: pa.Array, items: pa.Array) -> pa.DataType:
+    return pa.map_(keys.type, pa.field("value", items.type))
+
+
+def struct_array(
+    rows: int, names: Iterable[str], members: Sequence[pa.Array], validity: pa.Buffer | None, nulls: int = -1
+) -> pa.Array:
+    """Returns structs of these members. validity: Arrow's bitmap, None: none is null."""
+    kind = pa.struct([pa.field(name, one.type) for name, one in zip(names, members, strict=True)])
+    return _nested(kind, rows, members, [validity], nulls)
+
+
+def list_array(offsets: I32, items: pa.Array, validity: pa.Buffer | None, nulls: int = -1) -> pa.Array:
+    """Returns lists of these items. offsets: where the items of each list begin, `(n_lists + 1,)`."""
+    return _nested(_list_of(items), offsets.size - 1, [items], [validity, pa.py_buffer(offsets)], nulls)
+
+
+def map_array(offsets: I32, keys: pa.Array, items: pa.Array, validity: pa.Buffer | None, nulls: int = -1) -> pa.Array:
+    """Returns maps of these entries, none of whose keys is null. offsets: where the entries of each map begin,
+    `(n_maps + 1,)`.
+    """
+    return _nested(_map_of(keys, items), offsets.size - 1, [keys, items], [validity, pa.py_buffer(offsets)], nulls)
+
+
+def first_present(one: pa.Array, other: pa.Array) -> pa.Array:
+    """Returns the values of one array, and those of the other where it has none."""
+    count = len(one)
+    places = np.where(np.asarray(one.is_null()), np.arange(count, 2 * count), np.arange(count))
+    return pa.concat_arrays([one, as_written(other, one.type)]).take(pa.array(places))
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -127,13 +189,12 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def struct_array(
+def structs_where(
     names: Iterable[str], children: Sequence[pa.Array], count: int, there: Bools | None = None
 ) -> pa.Array:
     """Returns `count` structs of these members, of which there may be none. there: which are not null; None for all."""
-    kind = pa.struct([pa.field(name, child.type) for name, child in zip(names, children, strict=True)])
     mask = None if there is None or there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
-    return pa.Array.from_buffers(kind, count, [mask], children=list(children))
+    return struct_array(count, names, children, mask)
 
 
 def is_every(rows: Rows, count: int) -> bool:

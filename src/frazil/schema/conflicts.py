@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_fields
-from frazil.schema.selection import list_with, map_with
+from frazil.schema.parts import change_parts, parts_of, retyped
 
 MAX_REJECTED = 100
 """The largest number of rejected fields: a producer that makes up more of them is no case of single bad records."""
@@ -92,7 +92,7 @@ def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> Ice
     if not isinstance(kind, StructType) or not kind.fields:
         return kind if takes(path) else None
     members = ((member, _pruned(member.field_type, (*path, member.name), takes)) for member in kind.fields)
-    left = [member.model_copy(update={"field_type": inner}) for member, inner in members if inner is not None]
+    left = [retyped(member, inner) for member, inner in members if inner is not None]
     return StructType(*left) if left else None
 
 
@@ -108,9 +108,7 @@ def _rejected(path: Path, requested_fields: RequestedFields, accepted: Collectio
 def without_rejected(struct: StructType, rejected: Collection[Path], path: Path = ()) -> StructType:
     """Returns a writer's struct without the rejected fields."""
     left = (
-        member.model_copy(
-            update={"field_type": type_without_rejected(member.field_type, rejected, (*path, member.name))}
-        )
+        retyped(member, type_without_rejected(member.field_type, rejected, (*path, member.name)))
         for member in struct.fields
         if (*path, member.name) not in rejected
     )
@@ -121,13 +119,7 @@ def type_without_rejected(kind: IcebergType, rejected: Collection[Path], path: P
     """Returns the type of the field at `path` without the rejected fields."""
     if isinstance(kind, StructType):
         return without_rejected(kind, rejected, path)
-    if isinstance(kind, ListType):
-        element = type_without_rejected(kind.element_type, rejected, (*path, "element"))
-        return list_with(kind, element, kind.element_required)
-    if isinstance(kind, MapType):
-        value = type_without_rejected(kind.value_type, rejected, (*path, "value"))
-        return map_with(kind, value, kind.value_required)
-    return kind
+    return change_parts(kind, lambda inner, at: type_without_rejected(inner, rejected, at), path)
 
 
 def growth(fields: Sequence[NestedField], requested_fields: RequestedFields, is_shaped: bool = False) -> int:
@@ -141,14 +133,10 @@ def growth(fields: Sequence[NestedField], requested_fields: RequestedFields, is_
 
 
 def _count(kind: IcebergType, is_shaped: bool) -> int:
-    """Returns the number of columns inside a type."""
-    if isinstance(kind, StructType):
-        return sum(
-            _count(member.field_type, is_shaped) + (not (is_shaped and isinstance(member.field_type, StructType)))
-            for member in kind.fields
-        )
-    if isinstance(kind, ListType):
-        return 1 + _count(kind.element_type, is_shaped)
-    if isinstance(kind, MapType):
-        return 2 + _count(kind.value_type, is_shaped)
-    return 0
+    """Returns the number of columns inside a type; a map has one for its keys."""
+    counts = (
+        _count(part.field_type, is_shaped)
+        + (not (is_shaped and isinstance(kind, StructType) and isinstance(part.field_type, StructType)))
+        for part in parts_of(kind)
+    )
+    return isinstance(kind, MapType) + sum(counts)

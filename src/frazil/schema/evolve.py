@@ -26,17 +26,15 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.errors import InvariantError
 from frazil.name_length import explain_long_name, is_long, long_name_in
 from frazil.schema.names import Spellings, column_settings, conflict_reason, merge_spellings
-from frazil.schema.selection import list_with, map_with
+from frazil.schema.parts import Path as Path
+from frazil.schema.parts import change_parts, common_part, parts_of, retyped, type_word, with_parts
 
-RequestedFields = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
+RequestedFields = Mapping[Path, Mapping[str, IcebergType]]
 """Fields that the table lacks, or has in a narrower type: by path of their struct, the type by name. The path parts
 `element` and `value` lead into lists and maps.
 """
-Path = tuple[str, ...]
-
 
 _INTEGERS = (IntegerType, LongType)
 _NUMBERS = {IntegerType, LongType, FloatType, DoubleType}
@@ -45,8 +43,8 @@ _NUMBERS = {IntegerType, LongType, FloatType, DoubleType}
 class TypesDiffer(Exception):
     """Two tasks inferred types for one field that no type holds both of."""
 
-    def __init__(self, path: tuple[str, ...], one: IcebergType, other: IcebergType) -> None:
-        kinds = (str(kind).split("<")[0] for kind in (one, other))
+    def __init__(self, path: Path, one: IcebergType, other: IcebergType) -> None:
+        kinds = (type_word(kind) for kind in (one, other))
         super().__init__("{} is {} in some records and {} in others".format(".".join(path), *kinds))
         self.path = path
 
@@ -83,9 +81,9 @@ def dump_requested_fields(requested_fields: RequestedFields) -> str:
     return json.dumps(plain)
 
 
-def load_requested_fields(text: str) -> dict[tuple[str, ...], dict[str, IcebergType]]:
+def load_requested_fields(text: str) -> dict[Path, dict[str, IcebergType]]:
     """Returns the fields from the JSON of `dump_requested_fields`."""
-    found: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    found: dict[Path, dict[str, IcebergType]] = {}
     for path, fields in json.loads(text):
         members = {name: StructType.model_validate(struct).fields[0].field_type for name, struct in fields}
         found[tuple(path)] = members
@@ -98,7 +96,7 @@ def _struct_json(kind: IcebergType) -> str:
 
 def merge_requested_fields(
     many: Iterable[RequestedFields], keeps_first: bool = False
-) -> dict[tuple[str, ...], dict[str, IcebergType]]:
+) -> dict[Path, dict[str, IcebergType]]:
     """Returns the requested fields of all tasks together.
 
     keeps_first: of contradicting types the first one is taken, and later values of the other type are type mismatches
@@ -106,7 +104,7 @@ def merge_requested_fields(
 
     Raises: TypesDiffer where types contradict each other, unless `keeps_first`.
     """
-    merged: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    merged: dict[Path, dict[str, IcebergType]] = {}
     for requested_fields in many:
         for path, fields in requested_fields.items():
             mine = merged.setdefault(path, {})
@@ -115,7 +113,7 @@ def merge_requested_fields(
     return merged
 
 
-def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], keeps_first: bool = False) -> IcebergType:
+def merge_types(one: IcebergType, other: IcebergType, path: Path, keeps_first: bool = False) -> IcebergType:
     """Returns the inferred type that holds the values of both types. keeps_first: as in `merge_requested_fields`, at
     every level.
 
@@ -180,10 +178,9 @@ def find_missing_fields(table: StructType, written: StructType, may_widen: bool,
 
 def _structs_in(one: IcebergType, other: IcebergType, path: Path) -> tuple[StructType, StructType, Path] | None:
     """Returns the structs at the same place in two types, also inside lists and maps, and their path; None without them."""
-    if isinstance(one, ListType) and isinstance(other, ListType):
-        return _structs_in(one.element_type, other.element_type, (*path, "element"))
-    if isinstance(one, MapType) and isinstance(other, MapType):
-        return _structs_in(one.value_type, other.value_type, (*path, "value"))
+    both = common_part(one, other)
+    if both is not None:
+        return _structs_in(both[0].field_type, both[1].field_type, (*path, both[0].name))
     return (one, other, path) if isinstance(one, StructType) and isinstance(other, StructType) else None
 
 
@@ -193,20 +190,15 @@ def adds_to(old: IcebergType, new: IcebergType, may_widen: bool = True) -> bool:
 
 
 def type_at(struct: StructType, path: Path) -> IcebergType | None:
-    """Returns the type of the field at a path; None where there is none."""
+    """Returns the type of the field at a path; None where there is none. `key` leads to the keys of a map."""
     kind: IcebergType = struct
     for name in path:
-        if isinstance(kind, StructType):
-            members = {field.name: field.field_type for field in kind.fields}
-            if name not in members:
-                return None
-            kind = members[name]
-        elif isinstance(kind, ListType):
-            kind = kind.element_type
-        elif isinstance(kind, MapType):
-            kind = kind.value_type
-        else:
+        inside = {part.name: part.field_type for part in parts_of(kind)}
+        if isinstance(kind, MapType):
+            inside["key"] = kind.key_type
+        if name not in inside:
             return None
+        kind = inside[name]
     return kind
 
 
@@ -229,14 +221,14 @@ def extend_schema(
     """
     _check_lengths(requested_fields)
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
-    fields = _extend(schema.as_struct(), requested_fields, (), ids, may_widen).fields
+    struct: IcebergType = _extend(schema.as_struct(), requested_fields, (), ids, may_widen)
     for path in made_optional:
-        fields = _make_optional(StructType(*fields), path).fields
+        struct = _make_optional(struct, path)
     known = frozenset(schema.field_ids)
-    _check_spellings(StructType(*fields), known, ())
-    _check_full_names(StructType(*fields), known)
+    _check_spellings(struct, known, ())
+    _check_full_names(struct, known)
     try:
-        return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+        return Schema(*parts_of(struct), schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
         raise NameConflict(f"no table can have these columns together: {error}") from None
 
@@ -254,24 +246,19 @@ def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> No
     """Raises NameConflict for a new field whose name differs from another one's only in case. known: ids of fields that
     are not new.
     """
-    if isinstance(kind, ListType):
-        _check_spellings(kind.element_type, known, (*path, "element"))
-    elif isinstance(kind, MapType):
-        _check_spellings(kind.value_type, known, (*path, "value"))
-    elif isinstance(kind, StructType):
-        spellings = Spellings(member.name for member in kind.fields)
-        for member in kind.fields:
-            inner, others = (*path, member.name), spellings.others(member.name)
-            if others and member.field_id not in known:
-                raise NameConflict(conflict_reason(inner, others))
-            _check_spellings(member.field_type, known, inner)
+    spellings = Spellings(part.name for part in parts_of(kind))
+    for part in parts_of(kind):
+        inner, others = (*path, part.name), spellings.others(part.name)
+        if others and part.field_id not in known:
+            raise NameConflict(conflict_reason(inner, others))
+        _check_spellings(part.field_type, known, inner)
 
 
-def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
+def _check_full_names(struct: IcebergType, known: frozenset[int]) -> None:
     """Raises NameConflict for a new field whose full name in Iceberg is another field's too: `a.b` may be one field of
     this name, or the field `b` of `a`.
     """
-    named = [(path, field_id) for path, field_id in _paths(struct, ())]
+    named = list(_paths(struct, ()))
     if len({".".join(path) for path, _ in named}) == len(named):
         return
     owners: dict[str, Path] = {}
@@ -286,17 +273,11 @@ def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
 
 def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
     """Yields every path inside a type that Iceberg has a name for, with its field id."""
-    if isinstance(kind, StructType):
-        for member in kind.fields:
-            yield (*path, member.name), member.field_id
-            yield from _paths(member.field_type, (*path, member.name))
-    elif isinstance(kind, ListType):
-        yield (*path, "element"), kind.element_id
-        yield from _paths(kind.element_type, (*path, "element"))
-    elif isinstance(kind, MapType):
+    if isinstance(kind, MapType):
         yield (*path, "key"), kind.key_id
-        yield (*path, "value"), kind.value_id
-        yield from _paths(kind.value_type, (*path, "value"))
+    for part in parts_of(kind):
+        yield (*path, part.name), part.field_id
+        yield from _paths(part.field_type, (*path, part.name))
 
 
 def extend_fields(struct: StructType, requested_fields: RequestedFields) -> StructType:
@@ -325,16 +306,18 @@ def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
 
 
 def _extend(
-    struct: StructType, requested_fields: RequestedFields, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+    struct: StructType, requested_fields: RequestedFields, path: Path, ids: Iterator[int], may_widen: bool
 ) -> StructType:
-    fields = [_extend_field(field, requested_fields, (*path, field.name), ids, may_widen) for field in struct.fields]
+    fields = [
+        retyped(field, _extend_type(field.field_type, requested_fields, (*path, field.name), ids, may_widen))
+        for field in struct.fields
+    ]
     known, spellings = {field.name: n for n, field in enumerate(fields)}, Spellings(field.name for field in fields)
     for name, kind in requested_fields.get(path, {}).items():
         column = spellings.find(name)
         if column is not None:
             place = known[column]
-            united = _unite(fields[place].field_type, kind, ids, may_widen)
-            fields[place] = fields[place].model_copy(update={"field_type": united})
+            fields[place] = retyped(fields[place], _unite(fields[place].field_type, kind, ids, may_widen))
             continue
         known[name] = len(fields)
         spellings.add(name)
@@ -347,74 +330,44 @@ def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bo
     """Returns `old` with the fields it lacks of `new`; `old` itself where the types cannot be united."""
     if isinstance(old, StructType) and isinstance(new, StructType):
         return _extend(old, {(): {field.name: field.field_type for field in new.fields}}, (), ids, may_widen)
-    if isinstance(old, ListType) and isinstance(new, ListType):
-        return list_with(old, _unite(old.element_type, new.element_type, ids, may_widen), old.element_required)
-    if isinstance(old, MapType) and isinstance(new, MapType):
-        return map_with(old, _unite(old.value_type, new.value_type, ids, may_widen), old.value_required)
+    both = common_part(old, new)
+    if both is not None:
+        return with_parts(old, [retyped(both[0], _unite(both[0].field_type, both[1].field_type, ids, may_widen))])
     return new if may_widen and can_promote(old, new) else old
 
 
-def _make_optional(kind: IcebergType, path: Path) -> StructType:
-    """Returns the struct with the field at `path` optional."""
-    assert isinstance(kind, StructType)
-    head, rest = path[0], path[1:]
-    changed = {
-        field.name: {"field_type": _make_optional_inside(field.field_type, rest)} if rest else {"required": False}
-        for field in kind.fields
-        if field.name == head
-    }
-    return StructType(*(field.model_copy(update=changed.get(field.name, {})) for field in kind.fields))
-
-
-def _make_optional_inside(kind: IcebergType, path: Path) -> IcebergType:
-    if isinstance(kind, ListType):
-        if len(path) == 1:
-            return list_with(kind, kind.element_type, False)
-        return list_with(kind, _make_optional_inside(kind.element_type, path[1:]), kind.element_required)
-    if isinstance(kind, MapType):
-        if len(path) == 1:
-            return map_with(kind, kind.value_type, False)
-        return map_with(kind, _make_optional_inside(kind.value_type, path[1:]), kind.value_required)
-    return _make_optional(kind, path) if isinstance(kind, StructType) else kind
-
-
-def _extend_field(
-    field: NestedField, requested_fields: RequestedFields, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
-) -> NestedField:
-    return field.model_copy(
-        update={"field_type": _extend_type(field.field_type, requested_fields, path, ids, may_widen)}
-    )
+def _make_optional(kind: IcebergType, path: Path) -> IcebergType:
+    """Returns the type with the field at `path` optional."""
+    parts = {part.name: part for part in parts_of(kind)}
+    part, rest = parts.get(path[0]), path[1:]
+    if part is None:
+        return kind
+    inner = _make_optional(part.field_type, rest) if rest else part.field_type
+    parts[part.name] = retyped(part, inner, required=part.required and bool(rest))
+    return with_parts(kind, list(parts.values()))
 
 
 def _extend_type(
-    kind: IcebergType, requested_fields: RequestedFields, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+    kind: IcebergType, requested_fields: RequestedFields, path: Path, ids: Iterator[int], may_widen: bool
 ) -> IcebergType:
     if isinstance(kind, StructType):
         return _extend(kind, requested_fields, path, ids, may_widen)
-    if isinstance(kind, ListType):
-        element = _extend_type(kind.element_type, requested_fields, (*path, "element"), ids, may_widen)
-        return list_with(kind, element, kind.element_required)
-    if isinstance(kind, MapType):
-        value = _extend_type(kind.value_type, requested_fields, (*path, "value"), ids, may_widen)
-        return map_with(kind, value, kind.value_required)
-    return kind
+    return change_parts(kind, lambda inner, at: _extend_type(inner, requested_fields, at, ids, may_widen), path)
 
 
 def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
     """Returns a new type with ids of its own at every level."""
-    if isinstance(kind, StructType):
-        return StructType(
-            *(
-                f.model_copy(update={"field_id": next(ids), "field_type": _numbered(f.field_type, ids)})
-                for f in kind.fields
-            )
-        )
     if isinstance(kind, ListType):
         element_id, element = next(ids), _numbered(kind.element_type, ids)
         return ListType(element_id=element_id, element_type=element, element_required=kind.element_required)
     if isinstance(kind, MapType):
         key_id, value_id = next(ids), next(ids)
         return MapType(key_id, kind.key_type, value_id, _numbered(kind.value_type, ids), kind.value_required)
-    if isinstance(kind, IcebergType):
+    if not isinstance(kind, StructType):
         return kind
-    raise InvariantError(f"no Iceberg type: type={kind}")
+    return StructType(
+        *(
+            field.model_copy(update={"field_id": next(ids), "field_type": _numbered(field.field_type, ids)})
+            for field in kind.fields
+        )
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pyiceberg.types import (
     BooleanType,
@@ -14,16 +14,14 @@ from pyiceberg.types import (
     IntegerType,
     ListType,
     LongType,
-    MapType,
-    NestedField,
     StringType,
     StructType,
     TimestampType,
     TimestamptzType,
 )
 
-from frazil.schema.evolve import Path, RequestedFields
-from frazil.schema.selection import list_with, map_with
+from frazil.schema.evolve import RequestedFields
+from frazil.schema.parts import Path, change_parts, types_in
 
 _TIMES = (DateType, TimestampType, TimestamptzType)
 
@@ -36,7 +34,9 @@ def agree_on_times(many: Sequence[RequestedFields]) -> list[RequestedFields]:
     for requested_fields in many:
         for parent, members in requested_fields.items():
             for name, kind in members.items():
-                _note(kind, (*parent, name), seen)
+                for path, inner in types_in(kind, (*parent, name)):
+                    if isinstance(inner, (StringType, *_TIMES)):
+                        seen.setdefault(path, set()).add(type(inner))
     mixed = {path for path, kinds in seen.items() if len(kinds) > 1}
     if not mixed:
         return list(many)
@@ -49,30 +49,10 @@ def agree_on_times(many: Sequence[RequestedFields]) -> list[RequestedFields]:
     ]
 
 
-def _note(kind: IcebergType, path: Path, seen: dict[Path, set[type[IcebergType]]]) -> None:
-    if isinstance(kind, StructType):
-        for member in kind.fields:
-            _note(member.field_type, (*path, member.name), seen)
-    elif isinstance(kind, ListType):
-        _note(kind.element_type, (*path, "element"), seen)
-    elif isinstance(kind, MapType):
-        _note(kind.value_type, (*path, "value"), seen)
-    elif isinstance(kind, (StringType, *_TIMES)):
-        seen.setdefault(path, set()).add(type(kind))
-
-
 def _as_text(kind: IcebergType, path: Path, mixed: set[Path]) -> IcebergType:
-    if isinstance(kind, StructType):
-        return StructType(*(_member_as_text(member, path, mixed) for member in kind.fields))
-    if isinstance(kind, ListType):
-        return list_with(kind, _as_text(kind.element_type, (*path, "element"), mixed), kind.element_required)
-    if isinstance(kind, MapType):
-        return map_with(kind, _as_text(kind.value_type, (*path, "value"), mixed), kind.value_required)
-    return StringType() if path in mixed and isinstance(kind, _TIMES) else kind
-
-
-def _member_as_text(member: NestedField, path: Path, mixed: set[Path]) -> NestedField:
-    return member.model_copy(update={"field_type": _as_text(member.field_type, (*path, member.name), mixed)})
+    if path in mixed and isinstance(kind, _TIMES):
+        return StringType()
+    return change_parts(kind, lambda inner, at: _as_text(inner, at, mixed), path)
 
 
 Hints = tuple[tuple[Path, str], ...]
@@ -95,21 +75,9 @@ _KINDS: dict[type[IcebergType], str] = {
 def hints_of(requested_fields: RequestedFields) -> Hints:
     """Returns the kinds of the requested fields, and of all fields inside them."""
     return tuple(
-        hint
+        (path, _KINDS[type(inner)])
         for parent, members in requested_fields.items()
         for name, kind in members.items()
-        for hint in _hints(kind, (*parent, name))
+        for path, inner in types_in(kind, (*parent, name))
+        if type(inner) in _KINDS
     )
-
-
-def _hints(kind: IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
-    kind_name = _KINDS.get(type(kind))
-    if kind_name is not None:
-        yield path, kind_name
-    if isinstance(kind, StructType):
-        for member in kind.fields:
-            yield from _hints(member.field_type, (*path, member.name))
-    elif isinstance(kind, ListType):
-        yield from _hints(kind.element_type, (*path, "element"))
-    elif isinstance(kind, MapType):
-        yield from _hints(kind.value_type, (*path, "value"))

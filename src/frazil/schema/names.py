@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.schema.selection import Path, list_with, map_with
+from frazil.schema.parts import Path, change_parts, parts_of, retyped
 
 
 @lru_cache(maxsize=65_536)
@@ -105,28 +105,19 @@ def merge_spellings(kind: IcebergType, unite: Callable[[IcebergType, IcebergType
     """Returns the type with one member for those whose names differ in case alone, at every level: with the first name,
     and the type that `unite` returns.
     """
-    if isinstance(kind, ListType):
-        return list_with(kind, merge_spellings(kind.element_type, unite), kind.element_required)
-    if isinstance(kind, MapType):
-        return map_with(kind, merge_spellings(kind.value_type, unite), kind.value_required)
+    kind = change_parts(kind, lambda inner, _: merge_spellings(inner, unite))
     if not isinstance(kind, StructType):
         return kind
     found: dict[str, NestedField] = {}
     for member in kind.fields:
-        inner, first = merge_spellings(member.field_type, unite), found.get(fold_case(member.name))
-        if first is None:
-            found[fold_case(member.name)] = member.model_copy(update={"field_type": inner})
-        else:
-            united = unite(first.field_type, inner)
-            found[fold_case(member.name)] = first.model_copy(update={"field_type": united, "required": False})
-    return kind if len(found) == len(kind.fields) and _is_same(kind, found) else type(kind)(*found.values())
-
-
-def _is_same(kind: StructType, found: dict[str, NestedField]) -> bool:
-    return all(one is other or one == other for one, other in zip(kind.fields, found.values(), strict=True))
+        name = fold_case(member.name)
+        first = found.get(name)
+        found[name] = retyped(first, unite(first.field_type, member.field_type), required=False) if first else member
+    return type(kind)(*found.values()) if len(found) < len(kind.fields) else kind
 
 
 PROPERTY = "schema.name-mapping.default"
+"""The table property with other names of fields (Iceberg spec, "Column Projection")."""
 Aliases = tuple[tuple[Path, tuple[str, ...]], ...]
 """The other names of fields, by path of their column."""
 
@@ -149,19 +140,15 @@ def _names(entries: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _walk(kind: IcebergType, path: Path, names: Mapping[int, list[str]]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    if isinstance(kind, ListType):
-        yield from _walk(kind.element_type, (*path, "element"), names)
-    elif isinstance(kind, MapType):
-        yield from _walk(kind.value_type, (*path, "value"), names)
-    elif isinstance(kind, StructType):
-        own = {member.name for member in kind.fields}
-        counts = Counter(name for member in kind.fields for name in set(names.get(member.field_id, ())))
-        for member in kind.fields:
-            others = dict.fromkeys(names.get(member.field_id, ()))
-            found = tuple(name for name in others if name not in own and counts[name] == 1)
-            if found:
-                yield (*path, member.name), found
-            yield from _walk(member.field_type, (*path, member.name), names)
+    parts = parts_of(kind)
+    own = {part.name for part in parts}
+    counts = Counter(name for part in parts for name in set(names.get(part.field_id, ())))
+    for part in parts:
+        others = dict.fromkeys(names.get(part.field_id, ()))
+        found = tuple(name for name in others if name not in own and counts[name] == 1)
+        if found and isinstance(kind, StructType):
+            yield (*path, part.name), found
+        yield from _walk(part.field_type, (*path, part.name), names)
 
 
 def under(aliases: Aliases, *roots: str) -> Aliases:
@@ -176,28 +163,19 @@ def tops_of(aliases: Aliases) -> Aliases:
 
 def with_aliases(fields: Iterable[NestedField], aliases: Aliases) -> tuple[NestedField, ...]:
     """Returns the fields with an additional optional field for every other name, at every depth."""
-    return _wide(StructType(*fields), (), dict(aliases)).fields
+    return parts_of(_wide(StructType(*fields), (), dict(aliases)))
 
 
-def _wide(struct: StructType, path: Path, aliases: Mapping[Path, tuple[str, ...]]) -> StructType:
+def _wide(kind: IcebergType, path: Path, aliases: Mapping[Path, tuple[str, ...]]) -> IcebergType:
+    kind = change_parts(kind, lambda inner, at: _wide(inner, at, aliases), path)
+    if not isinstance(kind, StructType):
+        return kind
     members = []
-    for member in struct.fields:
-        inner = (*path, member.name)
-        kind, others = _wide_type(member.field_type, inner, aliases), aliases.get(inner, ())
-        is_required = member.required and not others
-        members.append(member.model_copy(update={"field_type": kind, "required": is_required}))
-        members += [member.model_copy(update={"name": name, "field_type": kind, "required": False}) for name in others]
+    for member in kind.fields:
+        others = aliases.get((*path, member.name), ())
+        members.append(member.model_copy(update={"required": member.required and not others}))
+        members += [member.model_copy(update={"name": name, "required": False}) for name in others]
     return StructType(*members)
-
-
-def _wide_type(kind: IcebergType, path: Path, aliases: Mapping[Path, tuple[str, ...]]) -> IcebergType:
-    if isinstance(kind, StructType):
-        return _wide(kind, path, aliases)
-    if isinstance(kind, ListType):
-        return list_with(kind, _wide_type(kind.element_type, (*path, "element"), aliases), kind.element_required)
-    if isinstance(kind, MapType):
-        return map_with(kind, _wide_type(kind.value_type, (*path, "value"), aliases), kind.value_required)
-    return kind
 
 
 def column_names(aliases: Aliases) -> Mapping[Path, str]:
@@ -219,17 +197,12 @@ def as_columns(kind: IcebergType, columns: Mapping[Path, str], path: Path = ()) 
     """Returns a writer's type with the names of the columns; where it has a field of that name too, the other keeps its
     own.
     """
-    if isinstance(kind, ListType):
-        return list_with(kind, as_columns(kind.element_type, columns, (*path, "element")), kind.element_required)
-    if isinstance(kind, MapType):
-        return map_with(kind, as_columns(kind.value_type, columns, (*path, "value")), kind.value_required)
     if not isinstance(kind, StructType):
-        return kind
+        return change_parts(kind, lambda inner, at: as_columns(inner, columns, at), path)
     taken, members = {member.name for member in kind.fields}, []
     for member in kind.fields:
         name = columns.get((*path, member.name), member.name)
         name = member.name if name in taken else name
         taken.add(name)
-        inner = as_columns(member.field_type, columns, (*path, name))
-        members.append(member.model_copy(update={"name": name, "field_type": inner}))
+        members.append(retyped(member, as_columns(member.field_type, columns, (*path, name)), name=name))
     return type(kind)(*members)

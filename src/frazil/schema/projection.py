@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, IcebergType, ListType, MapType, NestedField, StructType, TimeType
+from pyiceberg.types import DateType, IcebergType, MapType, NestedField, StructType, TimeType
 
 from frazil.schema.evolve import (
     NameConflict,
@@ -26,7 +26,8 @@ from frazil.schema.evolve import (
     widest,
 )
 from frazil.schema.names import column_settings, fold_case
-from frazil.schema.selection import Path, Selection, is_empty_type, list_with, map_with
+from frazil.schema.parts import Path, change_parts, is_empty_type, retyped, types_in
+from frazil.schema.selection import Selection
 from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
@@ -120,19 +121,13 @@ class Layout:
 
 def counted_in(kind: IcebergType, unit: str | None = None, path: Path = ()) -> Iterator[tuple[Path, str]]:
     """Yields the dates and times of day in a declared column's type, each with the unit of integers there: days since
-    1970 and milliseconds since midnight, or the declared `unit`. path: in the column.
+    1970 and milliseconds since midnight, or the `unit` of a declared time of day. path: in the column.
     """
-    if isinstance(kind, DateType):
-        yield path, "d"
-    elif isinstance(kind, TimeType):
-        yield path, unit or "ms"
-    elif isinstance(kind, StructType):
-        for member in kind.fields:
-            yield from counted_in(member.field_type, None, (*path, member.name))
-    elif isinstance(kind, ListType):
-        yield from counted_in(kind.element_type, None, (*path, "element"))
-    elif isinstance(kind, MapType):
-        yield from counted_in(kind.value_type, None, (*path, "value"))
+    for at, inner in types_in(kind, path):
+        if isinstance(inner, DateType):
+            yield at, "d"
+        elif isinstance(inner, TimeType):
+            yield at, (unit if at == path else None) or "ms"
 
 
 def change_case(name: str, case: str) -> str:
@@ -303,26 +298,24 @@ def extend_shaped(
 
 def in_record(kind: IcebergType) -> IcebergType:
     """Returns the type of a column with the names that members of structs have in records, as their docs record them."""
-    if isinstance(kind, ListType):
-        return list_with(kind, in_record(kind.element_type), kind.element_required)
-    if isinstance(kind, MapType):
-        return map_with(kind, in_record(kind.value_type), kind.value_required)
     if not isinstance(kind, StructType):
-        return kind
+        return change_parts(kind, lambda inner, _: in_record(inner))
     members = []
     for member in kind.fields:
         path = path_in_doc(member.doc) or ()
-        name = path[0] if len(path) == 1 else member.name
-        members.append(member.model_copy(update={"name": name, "field_type": in_record(member.field_type)}))
+        members.append(retyped(member, in_record(member.field_type), name=path[0] if len(path) == 1 else member.name))
     return type(kind)(*members)
 
 
 def _schema_in_record(schema: Schema, own: Container[str]) -> Schema:
     """Returns the schema with the names of records inside its columns."""
-    fields = [
-        member if member.name in own else member.model_copy(update={"field_type": in_record(member.field_type)})
-        for member in schema.fields
-    ]
+    return _with_fields(
+        schema,
+        (m if m.name in own else retyped(m, in_record(m.field_type)) for m in schema.fields),
+    )
+
+
+def _with_fields(schema: Schema, fields: Iterable[NestedField]) -> Schema:
     return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
@@ -335,22 +328,15 @@ def _schema_in_table(schema: Schema, before: Schema, case: str, own: Container[s
     if case == "keep" and schema == before:
         return schema
     names = {field_id: before.find_field(field_id) for field_id in before.field_ids}
-    fields = [
-        member
-        if member.name in own
-        else member.model_copy(update={"field_type": _in_table(member.field_type, names, case, (member.name,))})
-        for member in schema.fields
-    ]
-    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+    return _with_fields(
+        schema,
+        (m if m.name in own else retyped(m, _in_table(m.field_type, names, case, (m.name,))) for m in schema.fields),
+    )
 
 
 def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path: Path) -> IcebergType:
-    if isinstance(kind, ListType):
-        return list_with(kind, _in_table(kind.element_type, old, case, (*path, "element")), kind.element_required)
-    if isinstance(kind, MapType):
-        return map_with(kind, _in_table(kind.value_type, old, case, (*path, "value")), kind.value_required)
     if not isinstance(kind, StructType):
-        return kind
+        return change_parts(kind, lambda inner, at: _in_table(inner, old, case, at), path)
     members: list[NestedField] = []
     taken: dict[str, str] = {}
     for member in kind.fields:
@@ -361,8 +347,7 @@ def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path
             both = f"{format_path((*path, taken[fold_case(name)]))} and {format_path(inner)}"
             raise NameConflict(f"the fields {both} would share the column {name}: {column_settings(inner)}")
         taken.setdefault(fold_case(name), member.name)
-        of = _in_table(member.field_type, old, case, inner)
-        members.append(member.model_copy(update={"name": name, "doc": doc, "field_type": of}))
+        members.append(retyped(member, _in_table(member.field_type, old, case, inner), name=name, doc=doc))
     return type(kind)(*members)
 
 
@@ -370,11 +355,7 @@ def document(schema: Schema, docs: Mapping[str, str]) -> Schema:
     """Returns the schema with docs for some of its columns."""
     if not docs:
         return schema
-    fields = [
-        member.model_copy(update={"doc": docs[member.name]}) if member.name in docs else member
-        for member in schema.fields
-    ]
-    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+    return _with_fields(schema, (m.model_copy(update={"doc": docs.get(m.name, m.doc)}) for m in schema.fields))
 
 
 class _Plan:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
-Path = tuple[str, ...]
-"""Names from the top of the record downwards; `element` leads into a list, `value` into a map's values."""
+from frazil.schema.parts import Path as Path
+from frazil.schema.parts import is_empty_type, parts_of, retyped, with_parts
 
 
 @dataclass(frozen=True)
@@ -72,49 +72,20 @@ class Selection:
             return kind
         if isinstance(kind, StructType):
             return self.prune_struct(kind, path, keeps_empty)
-        if isinstance(kind, ListType):
-            element = self.prune(kind.element_type, (*path, "element"), keeps_empty)
-            return (
-                None
-                if element is None
-                else list_with(kind, element, kind.element_required and not is_empty_type(element))
-            )
-        if isinstance(kind, MapType):
-            value = self.prune(kind.value_type, (*path, "value"), keeps_empty)
-            if value is None:
-                return None
-            return map_with(kind, value, kind.value_required and not is_empty_type(value))
+        parts = self._prune_parts(kind, path, keeps_empty)
+        if parts_of(kind):
+            return with_parts(kind, parts) if parts else None
         return kind if taken == "all" else None
 
     def prune_struct(self, struct: StructType, path: Path = (), keeps_empty: bool = False) -> StructType | None:
         """Returns the struct with the members that are taken; None when there are none. keeps_empty: as in `prune`."""
-        fields: list[NestedField] = []
-        for field in struct.fields:
-            kind = self.prune(field.field_type, (*path, field.name), keeps_empty)
-            if kind is not None:
-                is_required = field.required and not is_empty_type(kind)
-                fields.append(field.model_copy(update={"field_type": kind, "required": is_required}))
+        fields = self._prune_parts(struct, path, keeps_empty)
         if not fields and not (keeps_empty and self.takes(path) == "all"):
             return None
         return type(struct)(*fields)  # Part of a union's struct is a union's struct.
 
-
-def list_with(kind: ListType, element: IcebergType, is_required: bool) -> ListType:
-    """Returns the list with other elements. PyIceberg takes a struct without members for a missing element type unless
-    it is passed by name.
-    """
-    return ListType(element_id=kind.element_id, element_type=element, element_required=is_required)
-
-
-def map_with(kind: MapType, value: IcebergType, is_required: bool) -> MapType:
-    """Returns the map with other values."""
-    return MapType(kind.key_id, kind.key_type, kind.value_id, value, is_required)
-
-
-def is_empty_type(kind: IcebergType) -> bool:
-    """Whether the type contains nothing but structs without members."""
-    if isinstance(kind, ListType):
-        return is_empty_type(kind.element_type)
-    if isinstance(kind, MapType):
-        return is_empty_type(kind.value_type)
-    return isinstance(kind, StructType) and all(is_empty_type(member.field_type) for member in kind.fields)
+    def _prune_parts(self, kind: IcebergType, path: Path, keeps_empty: bool) -> list[NestedField]:
+        taken = [(part, self.prune(part.field_type, (*path, part.name), keeps_empty)) for part in parts_of(kind)]
+        return [
+            retyped(part, of, required=part.required and not is_empty_type(of)) for part, of in taken if of is not None
+        ]

@@ -1,17 +1,31 @@
-"""Maps whose keys are written in another type than the table has them in: Protobuf allows both on the wire."""
+"""Maps whose keys are written in another type than the table has them in."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from pyiceberg.types import IcebergType, IntegerType, LongType, MapType, NestedField, StringType
+from pyiceberg.types import (
+    IcebergType,
+    IntegerType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
-from frazil.decode.columns import Decoded
+from frazil.decode.columns import Columns, Decoded
+from frazil.decode.connect.schema import convert_logical_types
+from frazil.decode.connect.values import LogicalType
 from frazil.decode.settings import WriterSchema
 from frazil.registry.protobuf import compile_proto
-from frazil.schema.evolve import dump_requested_fields, load_requested_fields, merge_requested_fields
+from frazil.schema.evolve import dump_requested_fields, load_requested_fields, merge_requested_fields, type_at
 from tests.unit.rows.test_writer_schemas import decode
 
 INT, LONG, TEXT = 1, 2, 3
@@ -79,3 +93,15 @@ def test_keys_of_another_kind_do_not_go_over(schemas: dict[int, WriterSchema]) -
     decoded = read(schemas, StringType(), (INT, SMALL))
     assert decoded.refused.tolist() == [True]
     assert decoded.refusals == {"schema 1: column m: map does not fit map"}
+
+
+def test_a_logical_type_of_keys_applies_whatever_type_the_values_have() -> None:
+    written, table = (
+        StructType(NestedField(1, "m", MapType(2, key, 3, LongType(), False), required=False))
+        for key in (LongType(), TimestampType())
+    )
+    columns = Columns([pa.array([[(1000, 5)]], pa.map_(pa.int64(), pa.int64()))], np.zeros(1, np.uint8), ())
+    of_keys: dict[tuple[str, ...], LogicalType] = {("m", "key"): LogicalType("org.apache.kafka.connect.data.Timestamp")}
+    struct, found = convert_logical_types(written, columns, of_keys, lambda path: type_at(table, path))
+    assert found.arrays[0].to_pylist() == [[(dt.datetime(1970, 1, 1, 0, 0, 1), 5)]]  # noqa: DTZ001
+    assert str(struct.fields[0].field_type) == "map<timestamp, long>"

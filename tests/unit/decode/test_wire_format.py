@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from frazil.decode.columns import Bodies
 from frazil.decode.protobuf.wire import split_message_indexes
+from frazil.decode.settings import Framing
 from frazil.decode.wire_format import (
     KEY_HEADER,
     VALUE_HEADER,
-    Framing,
     HeaderId,
     HeaderSplit,
     group_rows,

@@ -37,7 +37,7 @@ from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, members_under
+from frazil.decode.json.slices import JsonOptions, Slices, Texts, elements_of, group_equal, members_under
 from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import Bools, Ints, Records, spread_places
@@ -181,7 +181,7 @@ def _with_texts(decoded: Decoded, texts: Texts) -> Decoded:
         of_columns = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
         rescued = join_members([members_of(texts.rescued, count), *of_columns], count)
     of_texts = Decoded([], texts.refused, texts.mismatches)
-    both = of_texts.refusing(decoded.refused, decoded.mismatches, texts.limit)
+    both = of_texts.refusing(decoded.refused, decoded.mismatches, texts.options.limit)
     return replace(decoded, refused=both.refused, mismatches=both.mismatches, rescued=rescued)
 
 
@@ -243,9 +243,8 @@ def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
     texts = Texts(
         outer.buffer,
         np.zeros(rows.owner.size, np.bool_),
+        JsonOptions(limit=outer.options.limit, is_rescuing=messages.batch.reading.is_rescuing),
         outer.has_canonical_keys,
-        outer.limit,
-        messages.batch.reading.is_rescuing,
         has_escaped_keys=outer.has_escaped_keys,
     )
     texts.refused[messages.starts[outer.refused]] = True

@@ -20,7 +20,7 @@ from frazil.decode.json.columns import text_column
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.slices import Slices, Texts, all_members, group_equal, is_text
-from frazil.schema.arrow import Bools, Ints, struct_array
+from frazil.schema.arrow import Bools, Ints, structs_where
 
 Types = Mapping[str, SourceType]
 """The types of columns, by name."""
@@ -95,7 +95,7 @@ def read_group(
 ) -> Group:
     """Returns the columns of these rows, whose types are known. others: columns of all rows other than images."""
     texts, at = batch.texts, pa.array(places)
-    conversion = Conversion(batch.reading, "", places.size, texts.limit)
+    conversion = Conversion(batch.reading, "", places.size, texts.options.limit)
     requested = {one.name: one.field_type for one in batch.fields}
     found = [(requested[name], name, array.take(at)) for name, array in others.items()]
     for image in _images(texts, rows, places, types):
@@ -148,7 +148,7 @@ def _read_image(
         kind = reading_type(source, known.get(name))
         fields.append(NestedField(0, name, kind, required=False))
         arrays.append(_read_column(texts, conversion, slices, source, kind, (image.name, name)))
-    array = struct_array([one.name for one in fields], arrays, image.there.size, image.there)
+    array = structs_where([one.name for one in fields], arrays, image.there.size, image.there)
     return StructType(*fields), image.name, array
 
 
@@ -181,4 +181,4 @@ def _marks(image: _Image, is_update: Bools, requested: IcebergType) -> tuple[Ice
         slices = image.members.get(name)
         lacks = np.ones(is_update.size, np.bool_) if slices is None else slices.kind == ABSENT
         arrays.append(pa.array(lacks & is_update & image.there))
-    return requested, "unavailable", struct_array(names, arrays, is_update.size)
+    return requested, "unavailable", structs_where(names, arrays, is_update.size)

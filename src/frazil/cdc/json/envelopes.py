@@ -74,7 +74,7 @@ def _open(
     texts.refuse(slices, error, "", FAULTS)
     return replace(
         decoded,
-        mismatches=first_mismatches(texts.mismatches, options.limit),
+        mismatches=first_mismatches(texts.mismatches, texts.options.limit),
         rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
     )
 

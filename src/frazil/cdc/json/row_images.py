@@ -33,7 +33,7 @@ from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.slices import Slices, Texts
 from frazil.decode.rescue import unknown_values
-from frazil.schema.arrow import Bools, as_written, struct_array
+from frazil.schema.arrow import Bools, as_written, structs_where
 from frazil.schema.evolve import widest
 
 MONGODB = "mongodb"
@@ -82,7 +82,7 @@ def _read_members(
 ) -> pa.Array:
     there = slices.kind == OBJECT
     arrays = read_members(texts, slices, kind.fields, findings, (name,), error)
-    return struct_array([one.name for one in kind.fields], arrays, len(slices), there)
+    return structs_where([one.name for one in kind.fields], arrays, len(slices), there)
 
 
 def read_documents(
@@ -121,7 +121,7 @@ def _read_texts(
 ) -> tuple[pa.Array, Texts, Findings, bool]:
     """Returns the images, their texts, the requested fields and mismatches found, and whether some texts are no JSON."""
     found = Findings(findings.unknown_fields, rejected=findings.rejected)
-    options = json_options(batch.reading, batch.texts.limit, is_extended=True)
+    options = json_options(batch.reading, batch.texts.options.limit, is_extended=True)
     texts = texts_of(raw, options, has_canonical_keys, sent)
     objects, error = text_slices(raw), unreadable(raw)
     scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
@@ -165,4 +165,4 @@ def marks_of(batch: EnvelopeBatch, marks: Mapping[str, Bools], rows: int) -> pa.
     assert isinstance(kind, StructType)
     names = [one.name for one in kind.fields]
     flags = [pa.array(marks[name]) if name in marks else pa.nulls(rows, pa.bool_()) for name in names]
-    return struct_array(names, flags, rows)
+    return structs_where(names, flags, rows)

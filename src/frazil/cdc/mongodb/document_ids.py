@@ -24,7 +24,7 @@ from frazil.decode.json.any import payloads_of
 from frazil.decode.json.records import JsonOptions, decode_json
 from frazil.decode.settings import Reading
 from frazil.rows.record_keys import decode_keys
-from frazil.schema.arrow import Records, pick, struct_array
+from frazil.schema.arrow import Records, pick, structs_where
 from frazil.schema.evolve import type_at
 
 ID = "_id"
@@ -57,7 +57,7 @@ def fill_from_keys(
     lacks[lacks] = np.asarray(keys.columns[0].is_valid())
     found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.unknown_fields, is_extended=True))
     rows = np.flatnonzero(lacks)
-    image = struct_array([one.name for one in kind.fields], found.columns, rows.size)
+    image = structs_where([one.name for one in kind.fields], found.columns, rows.size)
     refused = opened.refused.copy()
     refused[rows[found.refused]] = True
     mismatches = [replace(one, row=int(rows[one.row]), path=_inside(one.path)) for one in found.mismatches]

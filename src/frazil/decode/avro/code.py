@@ -121,22 +121,22 @@ class Code:
 
 _TYPES: dict[tuple[str, str], tuple[str, IcebergType]] = {
     ("boolean", ""): ("boolean", BooleanType()),
-    ("int", ""): ("int", IntegerType()),
-    ("long", ""): ("long", LongType()),
-    ("float", ""): ("float", FloatType()),
-    ("double", ""): ("double", DoubleType()),
+    ("int", ""): ("number", IntegerType()),
+    ("long", ""): ("number", LongType()),
+    ("float", ""): ("number", FloatType()),
+    ("double", ""): ("number", DoubleType()),
     ("bytes", ""): ("binary", BinaryType()),
     ("string", ""): ("string", StringType()),
     ("string", "uuid"): ("uuid_text", UUIDType()),
     ("enum", ""): ("enum", StringType()),
     ("fixed", "uuid"): ("fixed", UUIDType()),
-    ("int", "date"): ("int", DateType()),
+    ("int", "date"): ("number", DateType()),
     ("int", "time-millis"): ("millis", TimeType()),
-    ("long", "time-micros"): ("long", TimeType()),
+    ("long", "time-micros"): ("number", TimeType()),
     ("long", "timestamp-millis"): ("millis", TimestamptzType()),
-    ("long", "timestamp-micros"): ("long", TimestamptzType()),
+    ("long", "timestamp-micros"): ("number", TimestamptzType()),
     ("long", "local-timestamp-millis"): ("millis", TimestampType()),
-    ("long", "local-timestamp-micros"): ("long", TimestampType()),
+    ("long", "local-timestamp-micros"): ("number", TimestampType()),
 }
 
 

@@ -11,26 +11,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import DateType, DecimalType, IcebergType, StructType, TimestampType, TimestamptzType, TimeType
+from pyiceberg.types import DecimalType, StructType
 
 from frazil.decode.avro import values
 from frazil.decode.avro.code import Part, Plan
 from frazil.decode.avro.json import JsonFault
 from frazil.decode.avro.numbers import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
 from frazil.decode.avro.scan import I64, U8
-from frazil.decode.columns import Bodies, bitmap
+from frazil.decode.columns import Bodies, offsets_from, validity
 from frazil.decode.json_text import text_array
+from frazil.schema.arrow import arrow_type, list_array, map_array, struct_array
 
 _MAX_MILLIS = (2**63 - 1) // 1000
 
 Valid = NDArray[np.bool_] | None
 """Which rows have a value, bool of shape (n_rows,); None: all."""
-
-_INTEGER_TYPES: dict[type[IcebergType], pa.DataType] = {
-    TimeType: pa.time64("us"),
-    TimestampType: pa.timestamp("us"),
-    TimestamptzType: pa.timestamp("us", tz="UTC"),
-}
 
 
 @dataclass
@@ -98,16 +93,12 @@ def make_array(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     return _MAKERS[part.make](walk, part, valid)
 
 
-def _validity(valid: Valid) -> pa.Buffer | None:
-    return None if valid is None else bitmap(valid)
-
-
 def _there(valid: Valid, rows: int) -> U8:
     return np.ones(rows, np.uint8) if valid is None else valid.astype(np.uint8)
 
 
 def _array(kind: pa.DataType, rows: int, valid: Valid, *buffers: object) -> pa.Array:
-    return pa.Array.from_buffers(kind, rows, [_validity(valid), *(pa.py_buffer(buffer) for buffer in buffers)])
+    return pa.Array.from_buffers(kind, rows, [validity(valid), *(pa.py_buffer(buffer) for buffer in buffers)])
 
 
 def _make_boolean(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
@@ -115,31 +106,17 @@ def _make_boolean(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     return _array(pa.bool_(), found.size, valid, np.packbits(found.astype(np.bool_), bitorder="little"))
 
 
-def _make_int(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part).astype(np.int32)
-    return _array(pa.date32() if isinstance(part.type, DateType) else pa.int32(), found.size, valid, found)
-
-
-def _make_long(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part)
-    return _array(_INTEGER_TYPES.get(type(part.type), pa.int64()), found.size, valid, found)
+def _make_number(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    """Returns numbers, days or times: a word has their bits."""
+    kind, found = arrow_type(part.type), walk.of(part)
+    return _array(kind, found.size, valid, found if kind.bit_width == 64 else found.astype(np.int32))
 
 
 def _make_millis(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     found = walk.of(part)
     if found.size and (int(found.min()) < -_MAX_MILLIS or int(found.max()) > _MAX_MILLIS):
         walk.refuse(part, (found < -_MAX_MILLIS) | (found > _MAX_MILLIS), FAR_MOMENT, found)
-    return _array(_INTEGER_TYPES[type(part.type)], found.size, valid, found * 1000)
-
-
-def _make_float(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part).astype(np.uint32)
-    return _array(pa.float32(), found.size, valid, found)
-
-
-def _make_double(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part)
-    return _array(pa.float64(), found.size, valid, found)
+    return _array(arrow_type(part.type), found.size, valid, found * 1000)
 
 
 def _make_binary(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
@@ -227,9 +204,8 @@ def _make_struct(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
 
 def _struct(walk: WalkResult, part: Part, valid: Valid, arrays: list[pa.Array]) -> pa.Array:
     assert isinstance(part.type, StructType)
-    fields = [pa.field(member.name, array.type) for member, array in zip(part.type.fields, arrays, strict=True)]
-    rows = int(walk.counts[part.context])
-    return pa.Array.from_buffers(pa.struct(fields), rows, [_validity(valid)], children=arrays)
+    names = [member.name for member in part.type.fields]
+    return struct_array(int(walk.counts[part.context]), names, arrays, validity(valid))
 
 
 def _make_optional(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
@@ -245,19 +221,14 @@ def _make_union(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
 
 
 def _offsets(walk: WalkResult, part: Part) -> NDArray[np.int32]:
-    lengths = walk.of(part)
-    offsets = np.zeros(lengths.size + 1, np.int32)
-    np.cumsum(lengths, dtype=np.int32, out=offsets[1:])
+    offsets = offsets_from(walk.of(part))
     walk.counts[part.children[0].context] = offsets[-1]
     return offsets
 
 
 def _make_list(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     offsets = _offsets(walk, part)
-    items = make_array(walk, part.children[0], None)
-    kind = pa.list_(pa.field("element", items.type))
-    buffers = [_validity(valid), pa.py_buffer(offsets)]
-    return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[items])
+    return list_array(offsets, make_array(walk, part.children[0], None), validity(valid))
 
 
 def _make_map(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
@@ -266,19 +237,13 @@ def _make_map(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     values.find_equal_keys(walk.origin, offsets, walk.of(part.children[0]), bad)
     walk.refuse(part, bad, SAME_KEY)
     keys, items = (make_array(walk, child, None) for child in part.children)
-    kind = pa.map_(pa.string(), pa.field("value", items.type))
-    entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-    buffers = [_validity(valid), pa.py_buffer(offsets)]
-    return pa.Array.from_buffers(kind, offsets.size - 1, buffers, children=[entries])
+    return map_array(offsets, keys, items, validity(valid))
 
 
 _MAKERS: dict[str, Callable[[WalkResult, Part, Valid], pa.Array]] = {
     "boolean": _make_boolean,
-    "int": _make_int,
-    "long": _make_long,
+    "number": _make_number,
     "millis": _make_millis,
-    "float": _make_float,
-    "double": _make_double,
     "binary": _make_binary,
     "string": _make_string,
     "fixed": _make_fixed,

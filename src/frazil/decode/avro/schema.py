@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from frazil.registry.port import UnusableSchema
+from frazil.schema.parts import Path
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 MAX_LEVELS = 64
@@ -58,6 +59,8 @@ class Avro:
     fields: list[AvroField] = field(default_factory=list)
     #: The branches of a union, or the one type of an array's elements or a map's values.
     items: list[Avro] = field(default_factory=list)
+    #: The attributes that Kafka Connect's converter adds, such as `connect.name`; Avro itself ignores them.
+    connect: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def short_name(self) -> str:
@@ -123,6 +126,31 @@ def branch_names(union: Avro, path: tuple[str, ...] = ()) -> list[str]:
     return names
 
 
+def _connect(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in node.items() if name.startswith("connect.")}
+
+
+def connect_attributes(
+    avro: Avro, path: Path = (), around: tuple[Avro, ...] = ()
+) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yields the attributes of Kafka Connect by path of the value, of a type and all types inside it; of a record inside
+    itself only once. path: names of fields, `element` and `value` below lists and maps, names of branches below unions.
+    """
+    if avro in around:
+        return
+    yield path, avro.connect
+    around = (*around, avro)
+    for member in avro.fields:
+        yield from connect_attributes(member.type, (*path, member.name), around)
+    if avro.kind in ("array", "map"):
+        yield from connect_attributes(avro.items[0], (*path, "element" if avro.kind == "array" else "value"), around)
+    elif avro.kind == "union":
+        is_optional = sum(branch.kind != "null" for branch in avro.items) == 1
+        for branch, name in zip(avro.items, branch_names(avro, path), strict=True):
+            if branch.kind != "null":
+                yield from connect_attributes(branch, path if is_optional else (*path, name), around)
+
+
 def _load(text: str, place: _Place) -> Any:
     try:
         return json.loads(text)
@@ -179,7 +207,9 @@ class _Parser:
             raise unusable("a type is neither a name nor an object nor a union", place.path)
         kind = node.get("type")
         if isinstance(kind, (dict, list)):
-            return self.parse(kind, place.deeper())
+            inner = self.parse(kind, place.deeper())
+            # A record is one object for all its uses, so it keeps only the attributes of its declaration.
+            return inner if inner.kind == "record" else replace(inner, connect={**_connect(node), **inner.connect})
         if not isinstance(kind, str):
             raise unusable("a type has no `type`", place.path)
         complex_kinds: dict[str, Callable[[dict[str, Any], _Place], Avro]] = {
@@ -188,7 +218,8 @@ class _Parser:
         }  # fmt: skip
         if kind in complex_kinds:
             return complex_kinds[kind](node, place)
-        return _with_logical(self._find(kind, place), node) if kind in PRIMITIVES else self._find(kind, place)
+        found = self._find(kind, place)
+        return _with_logical(replace(found, connect=_connect(node)), node) if kind in PRIMITIVES else found
 
     def _find(self, name: str, place: _Place) -> Avro:
         if name in PRIMITIVES:
@@ -211,7 +242,7 @@ class _Parser:
             raise unusable(f"`{full}` cannot be the name of a type", place.path)
         if full in self.named:
             raise unusable(f"the type `{full}` is defined twice", place.path)
-        self.named[full] = Avro(kind, full)
+        self.named[full] = Avro(kind, full, connect=_connect(node))
         return self.named[full], full.rpartition(".")[0]
 
     def _record(self, node: dict[str, Any], place: _Place) -> Avro:
@@ -264,12 +295,12 @@ class _Parser:
     def _array(self, node: dict[str, Any], place: _Place) -> Avro:
         if "items" not in node:
             raise unusable("an array has no `items`", place.path)
-        return Avro("array", items=[self.parse(node["items"], place.deeper("element"))])
+        return Avro("array", items=[self.parse(node["items"], place.deeper("element"))], connect=_connect(node))
 
     def _map(self, node: dict[str, Any], place: _Place) -> Avro:
         if "values" not in node:
             raise unusable("a map has no `values`", place.path)
-        return Avro("map", items=[self.parse(node["values"], place.deeper("value"))])
+        return Avro("map", items=[self.parse(node["values"], place.deeper("value"))], connect=_connect(node))
 
     def _union(self, node: list[Any], place: _Place) -> Avro:
         branches = [self.parse(branch, place) for branch in node]

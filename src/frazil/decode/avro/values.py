@@ -6,15 +6,11 @@ ones. The word of an absent value is 0.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
-from frazil.decode.memory import COMPILED, copy_bytes, load8, load64, store8
+from frazil.decode.memory import COMPILED, copy_bytes, is_utf8, load8, load64, store8, store64
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
@@ -23,19 +19,7 @@ U8 = NDArray[np.uint8]
 FITS, WIDE, EMPTY = range(3)
 
 _LOW = 0xFFFFFFFF
-_HIGHS = np.uint64(0x8080808080808080)
 _FEW = 16
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _store64(typingctx: Any, address: Any, value: Any) -> Any:
-    """Writes the eight bytes of `value`, the lowest first."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[1], builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.uint64), codegen
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
@@ -63,9 +47,9 @@ def copy_slices(origin: int, words: I64, out: int) -> None:
             last = length - 8
             n = 0
             while n < last:
-                _store64(out + n, load64(i + n))
+                store64(out + n, load64(i + n))
                 n += 8
-            _store64(out + last, load64(i + last))
+            store64(out + last, load64(i + last))
         else:
             for n in range(length):
                 store8(out + n, load8(i + n))
@@ -81,43 +65,11 @@ def copy_fixed(origin: int, words: I64, size: int, out: int) -> None:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def is_text(i: int, end: int) -> bool:
-    """Whether the bytes are UTF-8 (RFC 3629, section 4): the shortest form, no surrogates, nothing above U+10FFFF."""
-    last = end - 8
-    whole = i <= last
-    while i < end:
-        if i <= last:
-            if load64(i) & _HIGHS == 0:
-                i += 8
-                continue
-        elif whole and load64(last) & _HIGHS == 0:  # The last eight bytes, some of which were checked already.
-            return True
-        c = load8(i)
-        if c < 0x80:
-            i += 1
-            continue
-        if c < 0xC2 or c > 0xF4:
-            return False
-        more = 1 if c < 0xE0 else 2 if c < 0xF0 else 3
-        if i + more >= end:
-            return False
-        least = 0xA0 if c == 0xE0 else 0x90 if c == 0xF0 else 0x80
-        most = 0x9F if c == 0xED else 0x8F if c == 0xF4 else 0xBF
-        if load8(i + 1) < least or load8(i + 1) > most:
-            return False
-        for n in range(2, more + 1):
-            if load8(i + n) & 0xC0 != 0x80:
-                return False
-        i += more + 1
-    return True
-
-
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
 def find_no_text(origin: int, words: I64, bad: U8) -> None:
     """Sets `bad` where the bytes of a value are not UTF-8."""
     for row in range(words.size):
         i = origin + (words[row] & _LOW)
-        if not is_text(i, i + (words[row] >> 32)):
+        if not is_utf8(i, i + (words[row] >> 32)):
             bad[row] = 1
 
 

@@ -34,12 +34,13 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.decode.avro.walk import types_of
+from frazil.decode.avro.schema import connect_attributes, parse_avro
 from frazil.decode.columns import Columns, Fault, filled
 from frazil.decode.connect.values import ConnectValues, LogicalType, read_logical_type
 from frazil.decode.json_texts import json_text
 from frazil.registry.port import UnusableSchema
-from frazil.schema.selection import Path, list_with
+from frazil.schema.arrow import children_of, replace_children, unsliced
+from frazil.schema.parts import Path, parts_of, retyped, with_parts
 
 _MAX_LEVELS = 64
 _MAX_TEXT_BYTES = 2**20
@@ -152,11 +153,11 @@ def logical_types_of_avro(text: str, references: tuple[str, ...] = ()) -> Mappin
     """Returns the logical types that Connect's converter stored in an Avro schema, by path of the value; the texts are
     valid.
     """
-    found: dict[Path, LogicalType] = {}
-    for each in types_of(text, references):
-        if isinstance(each.node.get("connect.name"), str):
-            found[each.path] = logical_type_of(each.node["connect.name"], each.node.get("connect.parameters"))
-    return found
+    return {
+        path: logical_type_of(attributes["connect.name"], attributes.get("connect.parameters"))
+        for path, attributes in connect_attributes(parse_avro(text, references))
+        if isinstance(attributes.get("connect.name"), str)
+    }
 
 
 TypeAt = Callable[[Path], IcebergType | None]
@@ -188,51 +189,23 @@ class _Reading:
             if converted is not None:
                 self._note(array, converted, logical_type, path, owner)
                 return converted.array, converted.kind
-        if not any(len(other) > len(path) and other[: len(path)] == path for other in self.logical_types):
+        parts = parts_of(kind)
+        if not parts or not any(len(other) > len(path) and other[: len(path)] == path for other in self.logical_types):
             return array, kind
-        if array.offset:
-            array = pa.concat_arrays([array])
-        if isinstance(kind, StructType):
-            return self._struct(array, kind, path, owner)
-        if isinstance(kind, ListType):
-            return self._list(array, kind, path, owner)
-        return self._map(array, kind, path, owner) if isinstance(kind, MapType) else (array, kind)
-
-    def _list(
-        self, array: pa.Array, kind: ListType, path: Path, owner: NDArray[np.int64]
-    ) -> tuple[pa.Array, IcebergType]:
-        counts = np.diff(np.asarray(array.offsets))
-        items, of = self.read(array.values, kind.element_type, (*path, "element"), np.repeat(owner, counts))
-        arrow = pa.list_(pa.field("element", items.type))
-        made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
-        return made, list_with(kind, of, kind.element_required)
-
-    def _map(
-        self, array: pa.Array, kind: MapType, path: Path, owner: NDArray[np.int64]
-    ) -> tuple[pa.Array, IcebergType]:
-        of_entry = np.repeat(owner, np.diff(np.asarray(array.offsets)))
-        keys, key_kind = self.read(array.keys, kind.key_type, (*path, "key"), of_entry)
-        items, of = self.read(array.items, kind.value_type, (*path, "value"), of_entry)
-        arrow = pa.map_(keys.type, pa.field("value", items.type))
-        # The record of an unreadable key is refused; Arrow aborts the process over a null key.
-        entries = pa.StructArray.from_arrays([filled(keys), items], fields=[arrow.key_field, arrow.item_field])
-        made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
-        return made, MapType(0, key_kind, 0, of, kind.value_required)
-
-    def _struct(
-        self, array: pa.Array, kind: StructType, path: Path, owner: NDArray[np.int64]
-    ) -> tuple[pa.Array, IcebergType]:
+        array = unsliced(array)
+        if not isinstance(kind, StructType):
+            owner = np.repeat(owner, np.diff(np.asarray(array.offsets)))
+        keys: pa.Array | None = None
+        if isinstance(kind, MapType):
+            keys, of_key = self.read(array.keys, kind.key_type, (*path, "key"), owner)
+            keys = filled(keys)  # The record of an unreadable key is refused; Arrow aborts the process over a null key.
+            kind = MapType(kind.key_id, of_key, kind.value_id, kind.value_type, kind.value_required)
         read = [
-            self.read(array.field(n), member.field_type, (*path, member.name), owner)
-            for n, member in enumerate(kind.fields)
+            self.read(one, part.field_type, (*path, part.name), owner)
+            for one, part in zip(children_of(array), parts, strict=True)
         ]
-        fields = [
-            member.model_copy(update={"field_type": of}) for member, (_, of) in zip(kind.fields, read, strict=True)
-        ]
-        arrow = pa.struct([pa.field(f.name, one.type) for f, (one, _) in zip(fields, read, strict=True)])
-        children = [one for one, _ in read]
-        made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
-        return made, type(kind)(*fields)  # A union is kept as a union.
+        made = replace_children(array, [part.name for part in parts], [one for one, _ in read], keys)
+        return made, with_parts(kind, [retyped(part, of) for part, (_, of) in zip(parts, read, strict=True)])
 
     def _note(
         self, array: pa.Array, converted: ConnectValues, logical_type: LogicalType, path: Path, owner: NDArray[np.int64]

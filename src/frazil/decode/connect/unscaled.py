@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from frazil.decode.columns import bytes_of, offsets_of
 from frazil.decode.decimals import MAX_DECIMAL_DIGITS, Decimals, read_decimals
 
 Bools = NDArray[np.bool_]
@@ -31,8 +32,7 @@ def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, Bools]:
     array = pa.concat_arrays([array.cast(pa.binary())])
     rows = len(array)
     there = np.asarray(array.is_valid())
-    offsets = np.frombuffer(array.buffers()[1], np.int32, rows + 1).astype(np.int64) if rows else np.zeros(1, np.int64)
-    raw = np.frombuffer(array.buffers()[2], np.uint8) if array.buffers()[2] else np.zeros(0, np.uint8)
+    offsets, raw = offsets_of(array).astype(np.int64), bytes_of(array)
     starts, ends = offsets[:-1], offsets[1:]
     bad = there & ((ends - starts < 1) | (ends - starts > _WORD))
     good = there & ~bad

@@ -39,6 +39,7 @@ from frazil.decode.epochs import (
     from_numbers,
     from_texts,
     inside_years,
+    strict_cast,
 )
 from frazil.decode.lossless import read_uuids
 
@@ -209,23 +210,6 @@ def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: Icebe
 
 def _without_zone(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(texts, "Z$", "")
-
-
-def strict_cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns the values parsed from texts; null where a text is invalid."""
-    try:
-        return texts.cast(target)
-    except pa.ArrowInvalid:  # Arrow refuses all of them for some invalid ones.
-        fits = pa.array([_can_cast(text, target) for text in texts], pa.bool_())
-        return pc.if_else(fits, texts, None).cast(target)
-
-
-def _can_cast(text: pa.Scalar, target: pa.DataType) -> bool:
-    try:
-        text.cast(target)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _uuid(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:

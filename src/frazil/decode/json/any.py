@@ -12,8 +12,8 @@ from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_value
 from frazil.decode.json.grammar import ABSENT, MAX_DEPTH
 from frazil.decode.json.infer import infer_type
-from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import members_under
+from frazil.decode.json.records import text_slices, texts_of, unescape_keys, unreadable
+from frazil.decode.json.slices import JsonOptions, members_under
 
 
 def decode_any(

@@ -64,7 +64,9 @@ from frazil.decode.json.text import (
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
 from frazil.name_length import is_long, shorten
+from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil.schema.names import Spellings, conflict_reason, fraction_settings
+from frazil.schema.parts import type_word
 from frazil.schema.selection import EVERY_MEMBER
 
 _HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
@@ -122,7 +124,7 @@ def read_members(
     themselves.
     """
     names = [member.name for member in fields]
-    level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
+    level = EVERY_MEMBER if texts.options.selection is None else texts.options.selection.level(path)
     excluded = level.more(names)  # Excluded fields are looked up too, so that they are no unknown fields.
     members = find_members(texts, slices, fields, excluded, error)
     columns = members.columns
@@ -144,7 +146,7 @@ def read_members(
 
 def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
     """Returns one column of any type, with a value per slice: null where it is absent, null or refused."""
-    if texts.is_extended:
+    if texts.options.is_extended:
         slices = unwrap_scalars(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
     if reader is not None:
@@ -248,9 +250,9 @@ def _handle_unknown(
 
 
 def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> None:
-    if texts.selection is not None and texts.selection.takes(path) == "none":
+    if texts.options.selection is not None and texts.options.selection.takes(path) == "none":
         return
-    if texts.selection is not None and texts.selection.is_split(path):
+    if texts.options.selection is not None and texts.options.selection.is_split(path):
         column = _rescue_parts(texts, column, path, findings)
     there = column.kind > NULL
     if not there.any():
@@ -265,7 +267,7 @@ def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Fi
 
 def _rescue_parts(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> Slices:
     """Rescues the selected parts of objects and lists; returns the values that are neither."""
-    assert texts.selection is not None
+    assert texts.options.selection is not None
     objects, lists = column.only(OBJECT), column.only(ARRAY)
     error = np.zeros(len(objects), np.uint8)
     read_members(texts, objects, (), findings, path, error)
@@ -273,7 +275,7 @@ def _rescue_parts(texts: Texts, column: Slices, path: tuple[str, ...], findings:
     if (lists.kind == ARRAY).any():
         _, elements = elements_of(texts, lists)
         _put_aside(texts, elements, (*path, "element"), findings)
-    is_part = texts.selection.takes(path) == "part"
+    is_part = texts.options.selection.takes(path) == "part"
     return column.only() if is_part else column.only(*_SCALARS)
 
 
@@ -281,7 +283,7 @@ def _refuse_missing(
     texts: Texts, slices: Slices, column: Slices, array: pa.Array, path: tuple[str, ...], error: U8
 ) -> None:
     missing = (slices.kind == OBJECT) & (error == OK) & np.asarray(array.is_null())
-    if not texts.is_rescuing:  # A rescued value is null in its column.
+    if not texts.options.is_rescuing:  # A rescued value is null in its column.
         missing &= column.kind <= NULL
     if missing.any():
         texts.refuse(column, missing.astype(np.uint8) * values.MISSING, ".".join(path), _FAULTS)
@@ -289,7 +291,7 @@ def _refuse_missing(
 
 def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tuple[str, ...]) -> None:
     if bad.any():
-        name = str(kind).split("<")[0]  # The contents of a list or struct would only hide the expected type.
+        name = type_word(kind)
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
         fault = faults[values.NOT_INTEGRAL]
         for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
@@ -366,8 +368,8 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
-    if (texts.accepts_non_finite or texts.is_extended) and bad.any():
-        words = slices.only(STRING) if texts.accepts_non_finite else non_finite_of(slices)
+    if (texts.options.accepts_non_finite or texts.options.is_extended) and bad.any():
+        words = slices.only(STRING) if texts.options.accepts_non_finite else non_finite_of(slices)
         _read_non_finite(texts, words, out, valid, bad)
     _refuse(texts, slices, bad, kind, path)
     return _primitive(arrow, valid, pa.py_buffer(out))
@@ -381,7 +383,7 @@ def _as_floats(texts: Texts, slices: Slices, doubles: NDArray[np.floating[Any]])
         out = doubles.astype(np.float32)
     between = np.flatnonzero(((doubles.view(np.int64) & _BELOW_HALF) == 0) & (out != doubles)).astype(np.int32)
     if between.size:
-        out[between] = _exact_doubles(texts, slices, between, pa.float32())
+        out[between] = np.asarray(texts.raw_texts(slices, between).cast(pa.float32()))
     return out
 
 
@@ -400,18 +402,9 @@ def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values
     count = values.parse_doubles(texts.base, slices.start, slices.end, slices.kind, out, valid, bad, slow)
     if count:
         rows = slow[:count]
-        out[rows] = _exact_doubles(texts, slices, rows, pa.float64())
+        # They have more digits than one rounding can take: Arrow's own parser is exact.
+        out[rows] = np.asarray(texts.raw_texts(slices, rows).cast(pa.float64()))
     return out
-
-
-def _exact_doubles(texts: Texts, slices: Slices, rows: I32, kind: pa.DataType) -> NDArray[np.floating[Any]]:
-    """Returns doubles with more digits than one rounding can take: parsed from their text by Arrow's own exact parser."""
-    size = int((slices.end[rows] - slices.start[rows]).sum())
-    out = np.empty(size, np.uint8)
-    offsets = np.zeros(rows.size + 1, np.int32)
-    values.copy_texts(texts.base, slices.start, slices.end, rows, offsets, out.ctypes.data)
-    text = pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
-    return np.asarray(text.cast(kind))
 
 
 def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
@@ -430,7 +423,7 @@ def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
 
 
 def _read_string(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
-    coerces = bool(texts.coerced) and texts.coerces(path)
+    coerces = texts.options.coerces(path)
     column = text_column(texts, _as_written(slices) if coerces else slices, numbers=coerces)
     _refuse(texts, slices, column.bad, kind, path)
     return as_sent(texts, slices, column.array) if coerces else column.array
@@ -445,8 +438,8 @@ def _as_written(slices: Slices) -> Slices:
 def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
     """Returns a column of a type that JSON writes as text: decimals, dates, times, UUIDs, bytes."""
     reader = TEXT_READERS[type(kind)]
-    unit = texts.units.get(path) if texts.units else None
-    zone = texts.zones.get(path) if texts.zones else None
+    unit = texts.options.unit_at.get(path)
+    zone = texts.options.zone_at.get(path)
     is_counted = unit is not None and isinstance(kind, DateType | TimeType)
     column = text_column(texts, slices, numbers=reader.numbers or is_counted)
     if zone is not None:
@@ -484,8 +477,7 @@ def _read_struct(
     error = np.zeros(len(slices), np.uint8)
     arrays = read_members(texts, slices, kind.fields, findings, path, error)
     refuse_objects(texts, slices, error, path)
-    arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
-    return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
+    return struct_array(len(slices), [member.name for member in kind.fields], arrays, validity, nulls)
 
 
 def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
@@ -496,10 +488,7 @@ def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
     items = read_value(texts, elements, kind.element_type, findings, (*path, "element"))
     if kind.element_required:
         _refuse_null(texts, elements, (*path, "element"))
-    arrow = pa.list_(pa.field("element", items.type))
-    return pa.Array.from_buffers(
-        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[items]
-    )
+    return list_array(offsets, items, validity, nulls)
 
 
 def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
@@ -515,12 +504,7 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
     items = read_value(texts, value_slices, kind.value_type, findings, (*path, "value"))
     if kind.value_required:
         _refuse_null(texts, value_slices, (*path, "value"))
-    arrow = pa.map_(pa.string(), pa.field("value", items.type))
-    names = keys.array.cast(pa.string()).fill_null("")  # Arrow aborts the process over a null key.
-    entries = pa.StructArray.from_arrays([names, items], fields=[arrow.key_field, arrow.item_field])
-    return pa.Array.from_buffers(
-        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[entries]
-    )
+    return map_array(offsets, keys.array.fill_null(""), items, validity, nulls)  # Arrow aborts over a null key.
 
 
 def _read_pairs(texts: Texts, slices: Slices, kind: MapType, findings: Findings, path: tuple[str, ...]) -> pa.Array:

@@ -148,11 +148,13 @@ def unwrap_scalars(texts: Texts, slices: Slices, wanted: IcebergType, path: tupl
         forms.append(_DECIMAL)
     if isinstance(wanted, StringType):
         forms.append(_OID)
-    if isinstance(wanted, _TIMES) and texts.units.get(path, "ms") == "ms":
+    if isinstance(wanted, _TIMES) and texts.options.unit_at.get(path, "ms") == "ms":
         forms.append(_DATE)
     scalars = _scalars(texts, slices)
     taken = np.isin(scalars[:, 0], forms)
-    return _either(slices, scalars, taken if isinstance(wanted, _FLOATING) else taken & (scalars[:, 3] != NON_FINITE))
+    if not isinstance(wanted, _FLOATING):
+        taken &= scalars[:, 3] != NON_FINITE
+    return slices.with_others(taken, *scalars.T[1:]) if taken.any() else slices
 
 
 def unwrap_new_scalars(texts: Texts, slices: Slices) -> Slices:
@@ -165,7 +167,8 @@ def unwrap_new_scalars(texts: Texts, slices: Slices) -> Slices:
     scalars[scalars[:, 0] == _DATE, 3] = MOMENT
     # The value of a `$numberDouble` may be integral; its type is double all the same.
     scalars[(scalars[:, 0] == _DOUBLE) & (scalars[:, 3] == INT), 3] = DOUBLE
-    return _either(slices, scalars, scalars[:, 0] >= 0)
+    taken = scalars[:, 0] >= 0
+    return slices.with_others(taken, *scalars.T[1:]) if taken.any() else slices
 
 
 def non_finite_of(slices: Slices) -> Slices:
@@ -192,14 +195,3 @@ def _scalars(texts: Texts, slices: Slices) -> I32:
     scalars = np.empty((len(slices), 4), np.int32)
     find_scalars(texts.base, slices.start, slices.end, slices.kind, scalars)
     return scalars
-
-
-def _either(slices: Slices, scalars: I32, taken: NDArray[np.bool_]) -> Slices:
-    if not taken.any():
-        return slices
-    return Slices(
-        np.where(taken, scalars[:, 1], slices.start),
-        np.where(taken, scalars[:, 2], slices.end),
-        np.where(taken, scalars[:, 3], slices.kind).astype(np.uint8),
-        slices.owner,
-    )

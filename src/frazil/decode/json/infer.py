@@ -33,7 +33,7 @@ from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY, TOO_MA
 from frazil.decode.json.slices import MAX_NAMES, Slices, Texts, all_members, elements_of, find_members
 from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.limits import long_name_fault, rejected_fault
-from frazil.decode.memory import I32, U8
+from frazil.decode.memory import U8
 from frazil.name_length import is_long, shorten
 from frazil.schema.names import both_reason, fold_case
 from frazil.schema.selection import EVERY_MEMBER
@@ -47,9 +47,9 @@ def type_of_texts(texts: Texts, slices: Slices) -> IcebergType:
     if (slices.kind == ESCAPED).any():  # No time needs an escape.
         return StringType()
     rows = np.flatnonzero(slices.kind == STRING).astype(np.int32)
-    if not _spells(_texts_at(texts, slices, rows[:1]), f"{_DAY}|{_TIME}"):
+    if not _spells(texts.raw_texts(slices, rows[:1], quotes=1), f"{_DAY}|{_TIME}"):
         return StringType()
-    column = _texts_at(texts, slices, rows)
+    column = texts.raw_texts(slices, rows, quotes=1)
     if _spells(column, _DAY):
         return _if_read(column, DateType())
     if not _spells(column, _TIME):
@@ -68,15 +68,6 @@ def _if_read(column: pa.StringArray, kind: IcebergType) -> IcebergType:
     valid, bad = np.ones(len(column), np.uint8), np.zeros(len(column), np.uint8)
     TEXT_READERS[type(kind)].read(TextColumn(column, valid, bad), kind, np.full(len(column), STRING, np.uint8))
     return StringType() if bad.any() else kind
-
-
-def _texts_at(texts: Texts, slices: Slices, rows: I32) -> pa.StringArray:
-    """Returns the texts at these rows, without their quotes."""
-    start, end = slices.start + 1, slices.end - 1
-    out = np.empty(int((end[rows] - start[rows]).sum()) + 1, np.uint8)
-    offsets = np.zeros(rows.size + 1, np.int32)
-    values.copy_texts(texts.base, start, end, rows, offsets, out.ctypes.data)
-    return pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
 
 MAX_INFERRED_DEPTH = 60
@@ -131,14 +122,14 @@ def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergTy
 def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred | None:
     """Returns the type and the first value's position; see `infer_type`."""
     slices = texts.selected(slices, path)
-    if texts.is_extended:
+    if texts.options.is_extended:
         slices = unwrap_new_scalars(texts, slices)
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
         return None
-    hint = texts.hints.get(tuple(map(fold_case, path))) if texts.hints else None
-    if hint == "moment" and not texts.is_extended:
+    hint = texts.options.hint_at.get(tuple(map(fold_case, path)))
+    if hint == "moment" and not texts.options.is_extended:
         hint = "string"
     if len(families) > 1 or (hint is not None and hint not in families):
         first = hint or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
@@ -157,7 +148,7 @@ def _of_family(
 ) -> Inferred | None:
     """Returns the type of values that are all of one family."""
     first_at = int(slices.start[int(np.argmax(slices.kind > NULL))])
-    if family_name == "string" and texts.infers_times:
+    if family_name == "string" and texts.options.infers_times:
         return Inferred(type_of_texts(texts, slices), first_at)
     if family_name in _TYPES:
         return Inferred(_TYPES[family_name], first_at)
@@ -189,7 +180,7 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
     groups: dict[str, list[tuple[str, Slices]]] = {}
     for name, column in members:
         inner = (*path, name)
-        reason = texts.rejected.get(inner) if texts.rejected else None
+        reason = texts.options.rejected.get(inner)
         fault = rejected_fault(name, reason) if reason is not None else long_name_fault(name) if is_long(name) else None
         if fault is not None:
             there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
@@ -223,12 +214,7 @@ def merge_spelling_variants(one: Slices, other: Slices) -> tuple[Slices, Slices]
     """
     is_second, is_there = one.kind > NULL, other.kind > NULL
     takes = is_there & ~is_second
-    joined = Slices(
-        np.where(takes, other.start, one.start),
-        np.where(takes, other.end, one.end),
-        np.where(takes, other.kind, one.kind).astype(np.uint8),
-        one.owner,
-    )
+    joined = one.with_others(takes, other.start, other.end, other.kind)
     left = np.where(is_there & is_second, other.kind, ABSENT).astype(np.uint8)
     return joined, Slices(other.start, other.end, left, other.owner)
 
@@ -243,7 +229,7 @@ def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: s
 
 def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error: U8) -> list[tuple[str, Slices]]:
     """Returns every selected member of the objects among `slices`, with its values."""
-    level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
+    level = EVERY_MEMBER if texts.options.selection is None else texts.options.selection.level(path)
     if level.only is not None:
         names = sorted(level.only)
         return list(zip(names, find_members(texts, slices, (), names, error).columns, strict=True))
@@ -260,8 +246,8 @@ def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...
 
 
 def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
-    if texts.numbers is not None:
-        return texts.numbers
+    if texts.options.numbers is not None:
+        return texts.options.numbers
     if DOUBLE in kinds or NON_FINITE in kinds:
         return DoubleType()
     valid, bad = np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)

@@ -15,8 +15,8 @@ from frazil.decode.columns import bitmap, filled
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL
 from frazil.decode.json.slices import Slices, Texts, elements_of
 from frazil.decode.memory import I32, U8
-
-Path = tuple[str, ...]
+from frazil.schema.arrow import map_array
+from frazil.schema.parts import Path
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,7 @@ def map_of(slices: Slices, bad: U8, pairs: Pairs, keys: pa.Array, items: pa.Arra
     """Returns the maps of these entries; null where there is no array of pairs. keys: none of them null."""
     there = (slices.kind == ARRAY) & (bad == 0)
     nulls = int(there.size - np.count_nonzero(there))
-    arrow = pa.map_(keys.type, pa.field("value", items.type))
-    entries = pa.StructArray.from_arrays([keys, items], fields=[arrow.key_field, arrow.item_field])
-    buffers = [bitmap(there) if nulls else None, pa.py_buffer(pairs.offsets)]
-    return pa.Array.from_buffers(arrow, len(slices), buffers, null_count=nulls, children=[entries])
+    return map_array(pairs.offsets, keys, items, bitmap(there) if nulls else None, nulls)
 
 
 ReadValue = Callable[[Slices, IcebergType, Path], pa.Array]

@@ -6,8 +6,7 @@ price of decoding alone (docs/decisions/0002). A bad record does not affect the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,16 +15,15 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.cast import NOT_ADDED
-from frazil.decode.columns import Decoded, Fault, Mismatch
+from frazil.decode.columns import Decoded, Fault, Mismatch, bytes_of, offsets_of
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.columns import Findings, read_members
 from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
-from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES, Slices, Texts, all_members
+from frazil.decode.json.slices import MAX_NAMES, JsonOptions, Slices, Texts, all_members
 from frazil.decode.rescue import rescued_column
-from frazil.schema.names import fold_case
-from frazil.schema.selection import Selection
+from frazil.schema.parts import Path
 
 FAULTS = {
     scan.NOT_OBJECT: Fault("not_an_object", "the value is not a JSON object"),
@@ -38,46 +36,12 @@ FAULTS = {
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """The faults of an entire text, by the codes of the scan."""
+_DEFAULT = JsonOptions()
 _MAX_ROUNDS = 20
 """The limit on repeated decoding without contradicting records; after it all refused records are left out at once."""
 
 
-@dataclass(frozen=True)
-class JsonOptions:
-    """How JSON records are decoded."""
-
-    #: The handling of fields that the table lacks: `add` requests them, `drop` leaves them out, `rescue` rescues them,
-    #: `refuse` refuses their records.
-    unknown_fields: str = "add"
-    #: Whether values that do not fit their column are rescued too.
-    is_rescuing: bool = False
-    #: The number of mismatches that are kept.
-    limit: int = MAX_MISMATCHES
-    #: The fields to take; None: all.
-    selection: Selection | None = None
-    #: The units of numbers in time fields, by path.
-    units: tuple[tuple[tuple[str, ...], str], ...] = ()
-    #: The reasons why some fields cannot be added, by path.
-    rejected: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    #: Whether the texts are MongoDB Extended JSON.
-    is_extended: bool = False
-    #: Paths of string columns that accept values of other types, as they are written.
-    coerced: tuple[tuple[str, ...], ...] = ()
-    #: The type of numbers without a column; None: inferred from their values.
-    numbers: IcebergType | None = None
-    #: The number of names at the beginning of a path that lead to the row.
-    row_depth: int = 0
-    #: Inference hints from earlier records, by path.
-    hints: tuple[tuple[tuple[str, ...], str], ...] = ()
-    #: The zones of local times, by path.
-    zones: tuple[tuple[tuple[str, ...], str], ...] = ()
-    #: Whether text without a column that is always a time becomes a time column.
-    infers_times: bool = False
-
-
-def decode_json(
-    values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions = JsonOptions()
-) -> Decoded:
+def decode_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions = _DEFAULT) -> Decoded:
     """Decodes one JSON object per value into the columns `fields`.
 
     values: binary. Bad records raise nothing: they are refused; a value that does not fit is null, and so are all
@@ -97,7 +61,7 @@ def _without_refused(
     """Returns the result without the fields that only refused records request, and with types inferred without them."""
     alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
     refused, mismatches = alone.refused.copy(), list(alone.mismatches)
-    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    requested_fields: dict[Path, dict[str, IcebergType]] = {}
     for n in range(_MAX_ROUNDS):
         rows = np.flatnonzero(~refused)
         remaining = values.take(pa.array(rows))
@@ -139,19 +103,19 @@ def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Mismatch
     return StructType(*(NestedField(0, name, kind, required=False) for name, kind in found.items())), decoded.mismatches
 
 
-def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[tuple[str, ...], bool]]:
+def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[Path, bool]]:
     """Returns the paths of all fields of these records, each with whether its values are objects; of objects down to
     `depth` the members too. Faulty records are ignored: they are reported when they are decoded.
     """
     return _list_paths(values, texts_of(values, JsonOptions()), depth)
 
 
-def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[tuple[str, ...], bool]]:
+def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[Path, bool]]:
     error = unreadable(values)
     slices = text_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
-    found: list[tuple[tuple[str, ...], bool]] = []
-    waiting: list[tuple[tuple[str, ...], Slices, NDArray[Any]]] = [((), slices, error)]
+    found: list[tuple[Path, bool]] = []
+    waiting: list[tuple[Path, Slices, NDArray[Any]]] = [((), slices, error)]
     while waiting:
         path, objects, error = waiting.pop()
         names, members = all_members(texts, objects, [], error)
@@ -198,46 +162,16 @@ def texts_of(
     values: pa.BinaryArray, options: JsonOptions, has_canonical_keys: bool = False, sent: pa.BinaryArray | None = None
 ) -> Texts:
     """Returns the texts at the beginning of their decoding. sent: before escaped keys were replaced."""
+    sent = sent if options.coerced else None
+    starts = None if sent is None else text_slices(values).start
     refused = np.zeros(len(values), np.bool_)
-    return Texts(
-        _buffer(values),
-        refused,
-        has_canonical_keys,
-        options.limit,
-        options.is_rescuing,
-        options.selection,
-        dict(options.units),
-        is_extended=options.is_extended,
-        coerced=options.coerced,
-        sent=sent if options.coerced else None,
-        starts=text_slices(values).start if sent is not None and options.coerced else None,
-        numbers=options.numbers,
-        rejected=options.rejected,
-        hints=_by_spelling(options.hints),
-        row_depth=options.row_depth,
-        zones=dict(options.zones),
-        infers_times=options.infers_times,
-    )
-
-
-def _by_spelling(hints: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
-    """Returns the hints by path in lower case: names that differ in case alone are one field."""
-    return {tuple(map(fold_case, path)): kind for path, kind in hints}
-
-
-def _buffer(values: pa.BinaryArray) -> NDArray[Any]:
-    buffer = values.buffers()[2]
-    return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
+    return Texts(bytes_of(values), refused, options, has_canonical_keys, sent, starts)
 
 
 def text_slices(values: pa.BinaryArray) -> Slices:
     """Returns every text as one slice of unknown kind."""
-    rows = len(values)
-    offsets = (
-        np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4) if rows else np.zeros(1, np.int32)
-    )
-    kind = np.zeros(rows, np.uint8)
-    return Slices(offsets[:-1].copy(), offsets[1:].copy(), kind, np.arange(rows, dtype=np.int32))
+    rows, offsets = len(values), offsets_of(values)
+    return Slices(offsets[:-1].copy(), offsets[1:].copy(), np.zeros(rows, np.uint8), np.arange(rows, dtype=np.int32))
 
 
 def unreadable(values: pa.BinaryArray) -> NDArray[Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.decode.columns import Fault, Mismatch, bitmap
+from frazil.decode.columns import Fault, Mismatch, bitmap, offsets_from
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, new_stack
 from frazil.decode.json.keys import SEED, Sweep, new_sweep, tree_of
 from frazil.decode.json.scan import (
@@ -24,8 +26,11 @@ from frazil.decode.json.scan import (
     scan_members,
 )
 from frazil.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, READ_AS, SLOT, SUBTREE_LAST, scan_tree
+from frazil.decode.json.values import copy_texts
 from frazil.decode.limits import check_cells, check_new_fields
 from frazil.decode.memory import COMPILED, I32, U8, load8, load64
+from frazil.schema.names import fold_case
+from frazil.schema.parts import Path
 from frazil.schema.selection import Selection
 
 MAX_MISMATCHES = 20
@@ -87,9 +92,71 @@ class Slices:
 
     def only(self, *kinds: int) -> Slices:
         """Returns the values of these kinds; the others are absent."""
+        kind = np.where(np.isin(self.kind, kinds), self.kind, ABSENT).astype(np.uint8)
+        return Slices(self.start, self.end, kind, self.owner)
+
+    def with_others(self, taken: NDArray[np.bool_], start: I32, end: I32, kind: NDArray[Any]) -> Slices:
+        """Returns the values, with others in place of those in `taken`."""
         return Slices(
-            self.start, self.end, np.where(np.isin(self.kind, kinds), self.kind, ABSENT).astype(np.uint8), self.owner
+            np.where(taken, start, self.start),
+            np.where(taken, end, self.end),
+            np.where(taken, kind, self.kind).astype(np.uint8),
+            self.owner,
         )
+
+
+@dataclass(frozen=True)
+class JsonOptions:
+    """How JSON records are decoded."""
+
+    #: The handling of fields that the table lacks: `add` requests them, `drop` leaves them out, `rescue` rescues them,
+    #: `refuse` refuses their records.
+    unknown_fields: str = "add"
+    #: Whether a value that does not fit its column is rescued, and its record is not refused.
+    is_rescuing: bool = False
+    #: The number of mismatches that are kept.
+    limit: int = MAX_MISMATCHES
+    #: The fields to take; None: all.
+    selection: Selection | None = None
+    #: The units of numbers in time fields, by path.
+    units: tuple[tuple[Path, str], ...] = ()
+    #: The reasons why some fields cannot be added, by path.
+    rejected: Mapping[Path, str] = field(default_factory=dict)
+    #: Whether the texts are MongoDB Extended JSON.
+    is_extended: bool = False
+    #: Paths of string columns that accept values of other types, as they are written.
+    coerced: tuple[Path, ...] = ()
+    #: The type of numbers without a column; None: inferred from their values.
+    numbers: IcebergType | None = None
+    #: The number of names at the beginning of a path that lead to the row.
+    row_depth: int = 0
+    #: Inference hints from earlier records, by path.
+    hints: tuple[tuple[Path, str], ...] = ()
+    #: The zones of local times, by path.
+    zones: tuple[tuple[Path, str], ...] = ()
+    #: Whether text without a column that is always a time becomes a time column.
+    infers_times: bool = False
+    #: Whether the texts NaN, Infinity and -Infinity are floats and doubles, as Kafka Connect's converter writes them.
+    accepts_non_finite: bool = False
+
+    @cached_property
+    def unit_at(self) -> Mapping[Path, str]:
+        """The units, by path."""
+        return dict(self.units)
+
+    @cached_property
+    def zone_at(self) -> Mapping[Path, str]:
+        """The zones of local times, by path."""
+        return dict(self.zones)
+
+    @cached_property
+    def hint_at(self) -> Mapping[Path, str]:
+        """The inference hints, by path in lower case: names that differ in case alone are one field."""
+        return {tuple(map(fold_case, path)): kind for path, kind in self.hints}
+
+    def coerces(self, path: Path) -> bool:
+        """Whether the string column at a path accepts values of other types."""
+        return any(path[: len(one)] == one for one in self.coerced)
 
 
 @dataclass
@@ -100,16 +167,14 @@ class Texts:
     buffer: NDArray[np.uint8]
     #: Which records have a value that does not fit: bool of shape (n_records,).
     refused: NDArray[np.bool_]
+    #: How they are decoded.
+    options: JsonOptions
     #: Whether escapes in keys are canonical.
     has_canonical_keys: bool = False
-    #: The number of mismatches of one column that are kept.
-    limit: int = MAX_MISMATCHES
-    #: Whether a value that does not fit is added to `rescued` and its record is not refused.
-    is_rescuing: bool = False
-    #: The fields to take; None: all.
-    selection: Selection | None = None
-    #: The units of numbers in time fields, by path.
-    units: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    #: The texts before escaped keys were replaced, where some column is coerced.
+    sent: pa.BinaryArray | None = None
+    #: The beginning of each text after that, where some column is coerced.
+    starts: I32 | None = None
     #: The mismatches that are kept so far.
     mismatches: list[Mismatch] = field(default_factory=list)
     #: The rescued values so far.
@@ -118,29 +183,7 @@ class Texts:
     unknown_fields: list[tuple[str, Slices]] = field(default_factory=list)
     #: Functions called with the known members of an object before they are read, by path of the object; they may remove
     #: some.
-    watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
-    #: Whether the texts NaN, Infinity and -Infinity are floats and doubles, as Kafka Connect's converter writes them.
-    accepts_non_finite: bool = False
-    #: Whether the texts are MongoDB Extended JSON.
-    is_extended: bool = False
-    #: Paths of string columns that accept values of other types, as they are written.
-    coerced: tuple[tuple[str, ...], ...] = ()
-    #: The texts before escaped keys were replaced, where some column is coerced.
-    sent: pa.BinaryArray | None = None
-    #: The beginning of each text after that, where some column is coerced.
-    starts: I32 | None = None
-    #: The type of numbers without a column; None: inferred from their values.
-    numbers: IcebergType | None = None
-    #: The reasons why some fields cannot be added, by path.
-    rejected: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    #: Inference hints from earlier records, by path in lower case.
-    hints: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    #: The zones of local times, by path.
-    zones: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    #: Whether text without a column that is always a time becomes a time column.
-    infers_times: bool = False
-    #: The number of names at the beginning of a path that lead to the row.
-    row_depth: int = 0
+    watched: Mapping[Path, Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
     #: Records whose values are of another kind than that of an earlier record, with that record, or -1 for a hint.
     contradictions: list[tuple[int, I32]] = field(default_factory=list)
     #: Whether escaped keys must be replaced first.
@@ -165,20 +208,16 @@ class Texts:
         self.cells += cells
         check_cells(self.cells)
 
-    def in_row(self, path: tuple[str, ...]) -> tuple[str, ...]:
+    def in_row(self, path: Path) -> Path:
         """Returns a path as a pipeline file writes it: from the top of the row."""
-        return path[self.row_depth :]
+        return path[self.options.row_depth :]
 
-    def selected(self, slices: Slices, path: tuple[str, ...]) -> Slices:
+    def selected(self, slices: Slices, path: Path) -> Slices:
         """Returns the values of the field at `path` that are selected, or have selected parts."""
-        taken = "all" if self.selection is None else self.selection.takes(path)
+        taken = "all" if self.options.selection is None else self.options.selection.takes(path)
         if taken == "all":
             return slices
         return slices.only(OBJECT, ARRAY) if taken == "part" else slices.only()
-
-    def coerces(self, path: tuple[str, ...]) -> bool:
-        """Whether the string column at a path accepts values of other types."""
-        return any(path[: len(one)] == one for one in self.coerced)
 
     def excerpt(self, slices: Slices, n: int) -> str:
         """Returns the n-th value as it is written, cut to a readable length."""
@@ -190,6 +229,14 @@ class Texts:
         """Returns the n-th value as it is written."""
         return self.buffer[slices.start[n] : slices.end[n]].tobytes().decode()
 
+    def raw_texts(self, slices: Slices, rows: I32, quotes: int = 0) -> pa.StringArray:
+        """Returns the values of some rows as they are written, without `quotes` bytes at either end."""
+        start, end = slices.start + quotes, slices.end - quotes
+        out = np.empty(int((end[rows] - start[rows]).sum()) + 1, np.uint8)
+        offsets = np.zeros(rows.size + 1, np.int32)
+        copy_texts(self.base, start, end, rows, offsets, out.ctypes.data)
+        return pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+
     def describe(self, slices: Slices, n: int) -> str:
         """Returns the kind of the n-th value and its beginning: `string "x"`; only the kind for true and false."""
         return f"{_KIND_WORDS[slices.kind[n]]} {self.excerpt(slices, n)}".removeprefix(" ")
@@ -197,12 +244,14 @@ class Texts:
     def refuse(self, slices: Slices, bad: U8, path: str, faults: Mapping[int, Fault]) -> None:
         """Refuses the records of the values in `bad`, and adds a mismatch for the first few."""
         rows = np.flatnonzero(bad)
-        if self.is_rescuing and path:
+        if self.options.is_rescuing and path:
             saved = np.array([faults[int(bad[n])].kind not in _NO_TEXT for n in rows], np.bool_)
             self.rescued += [self._mismatch(slices, n, path, faults[int(bad[n])], True) for n in rows[saved].tolist()]
             rows = rows[~saved]
         self.refused[slices.owner[rows]] = True
-        self.mismatches += [self._mismatch(slices, n, path, faults[int(bad[n])]) for n in rows[: self.limit].tolist()]
+        self.mismatches += [
+            self._mismatch(slices, n, path, faults[int(bad[n])]) for n in rows[: self.options.limit].tolist()
+        ]
 
     def _mismatch(self, slices: Slices, n: int, path: str, fault: Fault, is_rescued: bool = False) -> Mismatch:
         reason = fault.message
@@ -240,7 +289,7 @@ def find_members(
     """
     sweep, root = slices.sweep, slices.node
     if sweep is None or root is None:
-        tree = tree_of(fields, others, texts.selection is None)
+        tree = tree_of(fields, others, texts.options.selection is None)
         texts.spend(len(tree.fields) * len(slices))
         root, sweep = 0, new_sweep(tree, len(slices), texts.buffer.size)
     tree = sweep.tree
@@ -303,8 +352,8 @@ def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices
         total, place = int(counts.sum()), slices.sweep.tree.fields[slices.field][SLOT]
         start, end = slices.sweep.elements[place, :, :total]
         texts.spend(total)
-        owner, offsets = _owned(slices, counts)
-        return offsets, Slices(start, end, slices.sweep.element_kind[place, :total], owner)
+        owner = np.repeat(slices.owner, counts)
+        return offsets_from(counts), Slices(start, end, slices.sweep.element_kind[place, :total], owner)
     offsets, (elements,) = _members_of(texts, slices, ARRAY)
     return offsets, elements
 
@@ -330,18 +379,11 @@ def _members_of(texts: Texts, slices: Slices, kind: int) -> tuple[NDArray[np.int
     counts = np.zeros(len(slices), np.int32)
     count_members(texts.base, slices.start, slices.end, slices.kind, kind, counts, texts.stack)
     texts.spend(int(counts.sum(dtype=np.int64)) * (1 if kind == ARRAY else 2))
-    owner, offsets = _owned(slices, counts)
+    owner = np.repeat(slices.owner, counts)
     shape = (1 if kind == ARRAY else 2, owner.size)
     start, end, kinds = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, np.uint8)
     scan_members(texts.base, slices.start, slices.end, slices.kind, kind, start, end, kinds, texts.stack)
-    return offsets, [Slices(*found, owner) for found in zip(start, end, kinds, strict=True)]
-
-
-def _owned(slices: Slices, counts: I32) -> tuple[I32, NDArray[np.int32]]:
-    """Returns the record of each of the values, and the offsets of each slice's values."""
-    offsets = np.zeros(counts.size + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    return np.repeat(slices.owner, counts), offsets
+    return offsets_from(counts), [Slices(*found, owner) for found in zip(start, end, kinds, strict=True)]
 
 
 def _unspell(raw: bytes) -> str:

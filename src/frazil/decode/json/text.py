@@ -24,6 +24,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.decode.columns import bytes_of, offsets_from, offsets_of
 from frazil.decode.decimals import NO_NUMBER, TOO_WIDE, read_decimals
 from frazil.decode.epochs import (
     DIGITS,
@@ -35,6 +36,7 @@ from frazil.decode.epochs import (
     from_texts,
     have_zones,
     inside_years,
+    strict_cast,
     to_instants,
     to_local,
 )
@@ -57,11 +59,10 @@ def read_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_
     rows = len(texts)
     texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
     there = np.asarray(texts.is_valid())
-    buffer = texts.buffers()[2]
-    if not rows or buffer is None or not buffer.size:
-        return pa.array([b"" if one else None for one in there.tolist()], pa.binary()), np.zeros(rows, np.bool_)
-    offsets = np.frombuffer(texts.buffers()[1], np.int32, rows + 1)
-    codes = _SIX_BITS[np.frombuffer(buffer, np.uint8)]
+    offsets = offsets_of(texts)
+    if not offsets[-1]:
+        return texts.cast(pa.binary()), np.zeros(rows, np.bool_)
+    codes = _SIX_BITS[bytes_of(texts)[: offsets[-1]]]
     starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
     bad = there & ((ends - starts) % 4 != 0)
     pads = _count(codes >= _PAD, starts, ends)
@@ -93,7 +94,7 @@ def _join(
     for back in (1, 2):
         surplus[ends[pads >= back] - back] = True
     sizes = lengths // 4 * 3 - pads
-    return out[~surplus], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return out[~surplus], offsets_from(sizes)
 
 
 # Milliseconds of 0001-01-01 and 10000-01-01: numbers beyond were written in another unit.
@@ -146,17 +147,14 @@ def _floor(number: Decimal) -> int:
 
 
 def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
-    """Returns the result of Arrow's strict cast; when it refuses the column, value by value, so that only the invalid
-    ones are marked.
-    """
-    try:
-        return column.array.cast(target)
-    except pa.ArrowInvalid:
-        fits = np.array([_can_cast(value, target) for value in column.array], np.bool_)
-        column.bad[~fits] = UNREADABLE
+    """Returns the values parsed from texts; the invalid ones are marked."""
+    found = strict_cast(column.array, target)
+    if found.null_count > column.array.null_count:
+        bad = np.asarray(column.array.is_valid()) & np.asarray(found.is_null())
+        column.bad[bad] = UNREADABLE
         if not pa.types.is_integer(target):
-            column.bad[~fits & find_far_years(column.array)] = OUT_OF_RANGE
-        return pc.if_else(pa.array(fits), column.array, pa.scalar(None, column.array.type)).cast(target)
+            column.bad[bad & find_far_years(column.array)] = OUT_OF_RANGE
+    return found
 
 
 def _cast_times(column: TextColumn, target: pa.TimestampType) -> pa.Array:
@@ -171,14 +169,6 @@ def _within_years(column: TextColumn, array: pa.Array) -> pa.Array:
     found, outside = inside_years(array)
     column.bad[outside] = OUT_OF_RANGE
     return found
-
-
-def _can_cast(value: pa.Scalar, target: pa.DataType) -> bool:
-    try:
-        value.cast(target)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
@@ -358,11 +348,10 @@ def read_latin1(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_
     rows = len(texts)
     texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
     there, bad = np.asarray(texts.is_valid()), np.zeros(rows, np.bool_)
-    buffer = texts.buffers()[2]
-    if not rows or buffer is None or not buffer.size:
+    offsets = offsets_of(texts)
+    if not offsets[-1]:
         return texts.cast(pa.binary()), bad
-    offsets = np.frombuffer(texts.buffers()[1], np.int32, rows + 1)
-    raw_texts = np.frombuffer(buffer, np.uint8)[: offsets[-1]]
+    raw_texts = bytes_of(texts)[: offsets[-1]]
     sums = np.concatenate([[0], np.cumsum(raw_texts >= _BEYOND, dtype=np.int64)])
     bad = (sums[offsets[1:]] > sums[offsets[:-1]]) & there
     is_first = (raw_texts & 0xC0) != _CONTINUES

@@ -32,7 +32,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.decode.cast import NOT_ADDED, Path
+from frazil.decode.cast import NOT_ADDED
 from frazil.decode.json_schema.kinds import (
     ANY,
     Array,
@@ -51,6 +51,7 @@ from frazil.decode.settings import Reading
 from frazil.registry.port import UnusableSchema
 from frazil.schema.evolve import can_promote
 from frazil.schema.names import Spellings
+from frazil.schema.parts import Path, common_part, type_word
 
 MAX_DEPTH = 64
 _MAX_HOPS = 128
@@ -297,15 +298,14 @@ def _of_struct(reading: Reading, table: StructType, written: StructType, path: P
 def _of_value(reading: Reading, table: IcebergType, written: IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(table, StructType) and isinstance(written, StructType):
         yield from _of_struct(reading, table, written, path)
-    elif isinstance(table, ListType) and isinstance(written, ListType):
-        yield from _of_value(reading, table.element_type, written.element_type, (*path, "element"))
-    elif isinstance(table, MapType) and isinstance(written, MapType):
-        yield from _of_value(reading, table.value_type, written.value_type, (*path, "value"))
+    elif (both := common_part(table, written)) is not None:
+        column, part = both
+        yield from _of_value(reading, column.field_type, part.field_type, (*path, column.name))
     elif can_promote(table, written):
         if not reading.may_widen:
             yield path, f"{table} is not widened to {written}"
     elif not ((_written_as(table) | _declared_for(reading, table, path)) & _written_as(written)):
-        yield path, f"{_type_name(written)} does not fit {_type_name(table)}"
+        yield path, f"{type_word(written)} does not fit {type_word(table)}"
 
 
 def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset[str]:
@@ -320,7 +320,3 @@ def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset
 def _written_as(kind: IcebergType) -> frozenset[str]:
     """Returns the kinds of JSON value that a column of the type accepts."""
     return _WRITTEN_AS.get(type(kind), _TEXT)
-
-
-def _type_name(kind: IcebergType) -> str:
-    return str(kind).split("<")[0]

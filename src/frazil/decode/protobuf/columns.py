@@ -1,11 +1,9 @@
-"""Cells to Arrow arrays: messages, lists and maps, and inside them the arrays of `scalars`.
-
-Missing required fields are found here.
-"""
+"""Cells to Arrow arrays: scalars, and the messages, lists and maps around them. Missing required fields are found here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +11,7 @@ from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from frazil.decode.columns import Fault, bitmap
+from frazil.decode.columns import Fault, bitmap, fixed_width, offsets_from, validity
 from frazil.decode.json_text import WriteValues, text_array, write_texts
 from frazil.decode.memory import U8
 from frazil.decode.protobuf.json import NOT_TEXT, fault_of, to_json
@@ -29,9 +27,8 @@ from frazil.decode.protobuf.program import (
     copy_slices,
     find_no_texts,
     may_repeat_keys,
-    offsets_of,
-    validity,
 )
+from frazil.schema.arrow import list_array, map_array, struct_array
 
 # 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and
 # duration.proto allow.
@@ -49,46 +46,26 @@ _NO_DURATION = Fault(
 )
 
 
-def _fixed(kind: pa.DataType, values: NDArray[np.generic], valid: Flags | None) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])
+Read = Callable[[Cells, Spot, Refusals], pa.Array]
 
 
-def _read_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    # Of a longer varint only the low 32 bits count (protobuf.dev/programming-guides/proto3/#updating).
-    return _fixed(pa.int32(), cells.words_of(spot.column, spot.domain).astype(np.int32), spot.valid)
+def _numbers(kind: pa.DataType, change: Callable[[I64], NDArray[np.generic]]) -> Read:
+    """Returns the reader of numbers. change: makes their bits of the words."""
+
+    def read(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+        return fixed_width(kind, spot.valid, change(cells.words_of(spot.column, spot.domain)))
+
+    return read
 
 
-def _read_zigzag_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    low = cells.words_of(spot.column, spot.domain).astype(np.uint32)
-    return _fixed(pa.int32(), (low >> 1) ^ (0 - (low & 1)), spot.valid)
+def _from_zigzag(words: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.generic]:
+    return (words >> 1) ^ (0 - (words & 1))
 
 
-def _read_unsigned_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _fixed(pa.int64(), cells.words_of(spot.column, spot.domain) & 0xFFFFFFFF, spot.valid)
-
-
-def _read_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _fixed(pa.int64(), cells.words_of(spot.column, spot.domain), spot.valid)
-
-
-def _read_zigzag_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    words = cells.words_of(spot.column, spot.domain).view(np.uint64)
-    return _fixed(pa.int64(), (words >> 1) ^ (0 - (words & 1)), spot.valid)
-
-
-def _read_unsigned_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    words = cells.words_of(spot.column, spot.domain)
+def _widen(words: I64) -> I64:
     wide = np.zeros((words.size, 2), np.int64)  # A decimal is 128 bits, the low ones first.
     wide[:, 0] = words
-    return _fixed(pa.decimal128(20, 0), wide, spot.valid)
-
-
-def _read_float(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _fixed(pa.float32(), cells.words_of(spot.column, spot.domain).astype(np.uint32), spot.valid)
-
-
-def _read_double(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    return _fixed(pa.float64(), cells.words_of(spot.column, spot.domain), spot.valid)
+    return wide
 
 
 def _read_boolean(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
@@ -124,7 +101,7 @@ def _places_of(cells: Cells, spot: Spot) -> I64:
 
 
 def _copied(cells: Cells, spot: Spot, kind: pa.DataType, places: I64) -> pa.Array:
-    offsets = offsets_of(places & LENGTH_MASK)
+    offsets = offsets_from(places & LENGTH_MASK)
     out = np.empty(int(offsets[-1]) + 16, np.uint8)
     bodies, target = cells.bodies, int(out.ctypes.data)
     copy_slices(bodies.base, bodies.base + bodies.buffer.size, places, target, target + out.size)
@@ -135,7 +112,7 @@ def _copied(cells: Cells, spot: Spot, kind: pa.DataType, places: I64) -> pa.Arra
 def _read_enum(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
     names = spot.place.member.value.names
     numbers = cells.words_of(spot.column, spot.domain).astype(np.int32)
-    codes = _fixed(pa.int32(), numbers, spot.valid).dictionary_encode()
+    codes = fixed_width(pa.int32(), spot.valid, numbers).dictionary_encode()
     texts = pa.array([names.get(number, str(number)) for number in codes.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(codes.indices, texts).cast(pa.string())
 
@@ -151,7 +128,7 @@ def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     if spot.valid is not None:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_MOMENT, (seconds, nanos))
-    return _fixed(pa.timestamp("us", tz="UTC"), seconds * 1_000_000 + nanos // 1000, spot.valid)
+    return fixed_width(pa.timestamp("us", tz="UTC"), spot.valid, seconds * 1_000_000 + nanos // 1000)
 
 
 def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
@@ -162,7 +139,7 @@ def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
         bad &= spot.valid
     refusals.add_times(cells, spot, bad, _NO_DURATION, (seconds, nanos))
     micros = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
-    return _fixed(pa.int64(), seconds * 1_000_000 + micros, spot.valid)
+    return fixed_width(pa.int64(), spot.valid, seconds * 1_000_000 + micros)
 
 
 def _struct_writer(cells: Cells, places: I64, valid: Flags, root: int) -> WriteValues:
@@ -210,16 +187,16 @@ def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     return texts
 
 
-Read = Callable[[Cells, Spot, Refusals], pa.Array]
 SCALAR_READERS: dict[str, Read] = {
-    "int": _read_int,
-    "zigzag_int": _read_zigzag_int,
-    "unsigned_int": _read_unsigned_int,
-    "long": _read_long,
-    "zigzag_long": _read_zigzag_long,
-    "unsigned_long": _read_unsigned_long,
-    "float": _read_float,
-    "double": _read_double,
+    # Of a longer varint only the low 32 bits count (protobuf.dev/programming-guides/proto3/#updating).
+    "int": _numbers(pa.int32(), lambda words: words.astype(np.int32)),
+    "zigzag_int": _numbers(pa.int32(), lambda words: _from_zigzag(words.astype(np.uint32))),
+    "unsigned_int": _numbers(pa.int64(), lambda words: words & 0xFFFFFFFF),
+    "long": _numbers(pa.int64(), lambda words: words),
+    "zigzag_long": _numbers(pa.int64(), lambda words: _from_zigzag(words.view(np.uint64))),
+    "unsigned_long": _numbers(pa.decimal128(20, 0), _widen),
+    "float": _numbers(pa.float32(), lambda words: words.astype(np.uint32)),
+    "double": _numbers(pa.float64(), lambda words: words),
     "boolean": _read_boolean,
     "string": _read_string,
     "unchecked_string": _read_unchecked_string,
@@ -267,10 +244,9 @@ def _read_values(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
 
 
 def _read_list(cells: Cells, place: Place, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
-    offsets = offsets_of(cells.words_of(place.column, domain))
+    offsets = offsets_from(cells.words_of(place.column, domain))
     items = _read_values(cells, Spot(place, place.element, place.domain, None), refusals)
-    arrow = pa.list_(pa.field("element", items.type))
-    return pa.Array.from_buffers(arrow, offsets.size - 1, [validity(mask), pa.py_buffer(offsets)], children=[items])
+    return list_array(offsets, items, validity(mask))
 
 
 def _read_map(cells: Cells, place: Place, domain: int, mask: Flags | None, refusals: Refusals) -> pa.Array:
@@ -288,10 +264,7 @@ def _read_map(cells: Cells, place: Place, domain: int, mask: Flags | None, refus
     if kept is not None:
         keys, items = keys.take(pa.array(kept)), items.take(pa.array(kept))
         counts = np.bincount(np.repeat(np.arange(counts.size), counts)[kept], minlength=counts.size)
-    arrow = pa.map_(keys.type, pa.field("value", items.type))
-    entries = pa.StructArray.from_arrays([keys, items], fields=[arrow.key_field, arrow.item_field])
-    offsets = offsets_of(counts)
-    return pa.Array.from_buffers(arrow, counts.size, [validity(mask), pa.py_buffer(offsets)], children=[entries])
+    return map_array(offsets_from(counts), keys, items, validity(mask))
 
 
 def _last_of_each_key(counts: I64, keys: pa.Array) -> I64 | None:
@@ -323,8 +296,8 @@ def _read_struct(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     inside = spot.place.inside
     _refuse_missing(cells, inside, spot.domain, spot.valid, refusals)
     arrays = [_read_place(cells, place, spot.domain, None, refusals) for place in inside]
-    arrow = pa.struct([pa.field(p.member.name, a.type) for p, a in zip(inside, arrays, strict=True)])
-    return pa.Array.from_buffers(arrow, int(cells.used[spot.domain]), [validity(spot.valid)], children=arrays)
+    names = [place.member.name for place in inside]
+    return struct_array(int(cells.used[spot.domain]), names, arrays, validity(spot.valid))
 
 
 def _read_wrapper(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:

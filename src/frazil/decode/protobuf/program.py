@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from frazil.decode.columns import Bodies, Fault, bitmap
-from frazil.decode.memory import COMPILED, U8, copy_bytes
+from frazil.decode.columns import Bodies, Fault
+from frazil.decode.memory import COMPILED, U8, copy_bytes, is_utf8
 from frazil.decode.protobuf import layout
 from frazil.decode.protobuf.schema import Member
-from frazil.decode.protobuf.wire import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_GROUP, WIRE_VARINT, is_utf8
+from frazil.decode.protobuf.wire import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_GROUP, WIRE_VARINT
 
 I64 = NDArray[np.int64]
 
@@ -287,18 +286,6 @@ class Spot:
     def path(self) -> str:
         """The field, with `element` for the elements of a list."""
         return f"{self.place.path}.element" if self.place.member.shape == "list" else self.place.path
-
-
-def offsets_of(counts: I64) -> NDArray[np.int32]:
-    """Returns the offsets of values with so many elements or bytes: int32 of shape (n_values + 1,)."""
-    offsets = np.zeros(counts.size + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
-
-
-def validity(valid: Flags | None) -> pa.Buffer | None:
-    """Returns Arrow's bitmap, None when all are valid."""
-    return None if valid is None else bitmap(valid)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from frazil.decode.memory import COMPILED, I32, U8, load8, load64
+from frazil.decode.memory import COMPILED, I32, U8, is_utf8, load8, load64
 from frazil.decode.protobuf.layout import (
     AT,
     BAD_TAG,
@@ -63,7 +63,6 @@ from frazil.decode.protobuf.wire import (
     WIRE_GROUP,
     WIRE_GROUP_END,
     WIRE_VARINT,
-    is_utf8,
     read_fixed32,
     read_length,
     read_varint,

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import EmptyStruct
-from frazil.decode.forms import OWN_FORMS, Forms, Path
+from frazil.decode.forms import OWN_FORMS, Forms
 from frazil.decode.protobuf.json import JSON_TYPES
 from frazil.decode.protobuf.layout import (
     BYTES,
@@ -52,6 +52,7 @@ from frazil.decode.protobuf.layout import (
     VARINT,
 )
 from frazil.registry.port import UnusableSchema
+from frazil.schema.parts import Path
 
 MAX_FIELDS = 2000
 MAX_LEVELS = 64

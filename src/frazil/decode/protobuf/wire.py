@@ -72,42 +72,6 @@ def read_fixed32(i: int) -> int:
     return load8(i) | load8(i + 1) << 8 | load8(i + 2) << 16 | load8(i + 3) << 24
 
 
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _sequence_length(i: int, end: int) -> int:
-    """Returns the bytes of the UTF-8 sequence at `i`, which is not ASCII; 0 when it is invalid (Unicode 16, table 3-7)."""
-    first = load8(i)
-    if first < 0xC2 or first > 0xF4:
-        return 0
-    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-    if i + size > end:
-        return 0
-    second = load8(i + 1)
-    least = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-    most = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-    if second < least or second > most:
-        return 0
-    for k in range(2, size):
-        if load8(i + k) & 0xC0 != 0x80:
-            return 0
-    return size
-
-
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
-def is_utf8(i: int, end: int) -> bool:
-    """Whether the bytes are UTF-8."""
-    while i < end:
-        if i + 8 <= end and (load64(i) & _HIGHS) == _NO_BITS:
-            i += 8
-        elif load8(i) < 0x80:
-            i += 1
-        else:
-            size = _sequence_length(i, end)
-            if size == 0:
-                return False
-            i += size
-    return True
-
-
 MAX_INDEXES = 32
 MESSAGE_INDEX_FAULTS = (
     Fault("malformed", "the record is cut short within its message indexes"),

@@ -1,0 +1,77 @@
+"""Parts of nested Iceberg types: the members of a struct, the elements of a list, the values of a map. Pure.
+
+The key of a map is no part: schema changes and settings reach members inside values, never inside keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+Path = tuple[str, ...]
+"""Names from the top of the record downwards; `element` leads into a list, `value` into a map's values."""
+
+
+def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:
+    """Returns the fields one level down, those of lists and maps named `element` and `value`; none of other types."""
+    if isinstance(kind, StructType):
+        return kind.fields
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    return (kind.value_field,) if isinstance(kind, MapType) else ()
+
+
+def with_parts(kind: IcebergType, parts: Sequence[NestedField]) -> IcebergType:
+    """Returns the type with other parts; a struct of a union, or of a message without fields, stays one. Only the type of
+    an element or a value, and whether it is required, is taken from its part.
+    """
+    if isinstance(kind, StructType):
+        return type(kind)(*parts)
+    if isinstance(kind, ListType):
+        # PyIceberg takes a struct without members for a missing element type unless it is passed by name.
+        return ListType(
+            element_id=kind.element_id, element_type=parts[0].field_type, element_required=parts[0].required
+        )
+    if isinstance(kind, MapType):
+        return MapType(kind.key_id, kind.key_type, kind.value_id, parts[0].field_type, parts[0].required)
+    return kind
+
+
+def retyped(part: NestedField, kind: IcebergType, **update: object) -> NestedField:
+    """Returns the field with another type, and with other attributes in `update`."""
+    return part.model_copy(update={"field_type": kind, **update})
+
+
+def change_parts(kind: IcebergType, change: Callable[[IcebergType, Path], IcebergType], path: Path = ()) -> IcebergType:
+    """Returns the type with the type of each of its parts changed; a type without parts unchanged. path: of the type."""
+    parts = parts_of(kind)
+    if not parts:
+        return kind
+    return with_parts(kind, [retyped(part, change(part.field_type, (*path, part.name))) for part in parts])
+
+
+def types_in(kind: IcebergType, path: Path = ()) -> Iterator[tuple[Path, IcebergType]]:
+    """Yields the type and all types inside it, each with its path, outer ones first. path: of the type."""
+    yield path, kind
+    for part in parts_of(kind):
+        yield from types_in(part.field_type, (*path, part.name))
+
+
+def common_part(one: IcebergType, other: IcebergType) -> tuple[NestedField, NestedField] | None:
+    """Returns the elements of two lists, or the values of two maps; None for other types."""
+    for nested in (ListType, MapType):
+        if isinstance(one, nested) and isinstance(other, nested):
+            return parts_of(one)[0], parts_of(other)[0]
+    return None
+
+
+def is_empty_type(kind: IcebergType) -> bool:
+    """Whether the type contains nothing but structs without members."""
+    parts = parts_of(kind)
+    return (bool(parts) or isinstance(kind, StructType)) and all(is_empty_type(part.field_type) for part in parts)
+
+
+def type_word(kind: IcebergType) -> str:
+    """Returns the first word of a type: the contents of a list or struct would only hide it in a message."""
+    return str(kind).split("<")[0]
