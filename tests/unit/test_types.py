@@ -134,6 +134,11 @@ def test_a_report_survives_its_way_to_the_driver() -> None:
     assert load_report(dump_report(report)) == report
 
 
+def test_a_report_keeps_a_name_that_is_no_unicode() -> None:
+    report = TaskReport("n.t", schema=SchemaRequests(dropped=frozenset({"half \ud800"})))
+    assert load_report(dump_report(report)) == report
+
+
 def test_summaries_are_compact_and_sorted() -> None:
     assert as_json({"b": [1, "é"], "a": None}) == '{"a":null,"b":[1,"é"]}'
 
