@@ -56,10 +56,13 @@ class WrittenFiles:
     data: tuple[DataFile, ...] = ()
     #: Data files of the dead-letter table.
     dead_letters: tuple[DataFile, ...] = ()
-    #: The number of bad records in the files of the dead-letter table.
-    dead_letter_count: int = 0
     #: Names of two partitions, where the rows have more partitions than one batch may write; there are no files then.
     scattered: tuple[str, ...] = ()
+
+    @property
+    def dead_letter_count(self) -> int:
+        """The number of bad records in the files of the dead-letter table."""
+        return sum(file.record_count for file in self.dead_letters)
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
@@ -67,7 +70,6 @@ class WrittenFiles:
         return cls(
             data=tuple(file for part in parts for file in part.data),
             dead_letters=tuple(file for part in parts for file in part.dead_letters),
-            dead_letter_count=sum(part.dead_letter_count for part in parts),
             scattered=next((part.scattered for part in parts if part.scattered), ()),
         )
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -48,8 +49,7 @@ from frazil.failpoints import hit
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
-from frazil.rows.metadata_columns import refuse_far_times
-from frazil.rows.read import ReadRecords, read_records
+from frazil.ingest.task import ReadRecords, read_records
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
@@ -260,7 +260,9 @@ class _Attempt:
         chosen, columns_left = self._selection.of(rows), self.target.reading.columns_left
         write_some(self.dead_letter_writer, rows.filter(pc.invert(chosen)))
         for batch in self._without_crashing(rows.filter(chosen)).to_batches():
-            for dead_letters, records, read in read_bounded(batch, self._read, columns_left, records_of):
+            for dead_letters, records, read in read_bounded(
+                batch, partial(read_records, self.target, limit=_ALL), columns_left, records_of
+            ):
                 self._take_read(dead_letters, records, read)
 
     def finish(self, removed: Sequence[str]) -> _Written:
@@ -284,14 +286,6 @@ class _Attempt:
         self._selected += bad.num_rows
         self.dead_letter_writer.write(with_new_reason(bad, [reason for reason in reasons if reason is not None]))
         return dead_letters.filter(pc.invert(is_bad))
-
-    def _read(self, records: Mapping[str, pa.Array]) -> ReadRecords:
-        found = read_records(self.target, records, _ALL)
-        near = refuse_far_times(self.target, records, found.decoded, _ALL)
-        if near is found.decoded:
-            return found
-        changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
-        return ReadRecords(near, changes)
 
     def _take_read(self, batch: pa.RecordBatch, records: Mapping[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded

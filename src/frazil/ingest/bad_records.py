@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pyiceberg.schema import Schema
 
 from frazil.errors import ConflictError, FrazilError, RecordError
-from frazil.ingest.batch import Planned, job_of
-from frazil.ingest.job import JobRunner
+from frazil.ingest.job import JobRunner, job_of
 from frazil.ingest.schema_changes import WIDE_REMEDY
 from frazil.ingest.state import FEWEST_TO_JUDGE
+from frazil.ingest.table import Planned
 from frazil.report import TaskReport, merge_reports
 from frazil.spec import TableSpec
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from frazil.ingest.batch import Planned
 from frazil.ingest.failures import TableStopped
+from frazil.ingest.table import Planned
 from frazil.types import OffsetRange
 
 MOST_DEATHS = 2

@@ -8,10 +8,9 @@ import structlog
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, FencedError
-from frazil.ingest.batch import Identity
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.log import keeps_old_metadata
-from frazil.ingest.pipeline import Pipeline
+from frazil.ingest.pipeline import Identity, Pipeline
 from frazil.ingest.preflight import arranged, has_layout_columns, text_order
 from frazil.ingest.schemas import may_change
 from frazil.ingest.services import Services

@@ -10,13 +10,12 @@ import structlog
 from frazil.catalog.port import TableState
 from frazil.clock import jitter
 from frazil.errors import FrazilError
-from frazil.ingest.batch import Planned
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.isolate import Found
 from frazil.ingest.outcome import Committed
 from frazil.ingest.plan import slowed_s
 from frazil.ingest.services import Pace
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.ingest.transactions.runs import Waiting
 from frazil.report import TaskReport
 from frazil.schema.rejected_changes import refused_changes

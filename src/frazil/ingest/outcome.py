@@ -15,10 +15,10 @@ from frazil.clock import Clock
 from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.bad_records import remedy_for
-from frazil.ingest.batch import Planned
-from frazil.ingest.job import OVERSIZED_BYTES
 from frazil.ingest.plan import lag_records
 from frazil.ingest.state import FEWEST_TO_JUDGE, NoOpChange, RunState
+from frazil.ingest.table import Planned
+from frazil.ingest.task import OVERSIZED_BYTES
 from frazil.report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from frazil.catalog.port import NotSent, TableState
@@ -18,8 +18,8 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record, may_commit_some, too_many_bad
-from frazil.ingest.batch import Identity, Planned, job_of
 from frazil.ingest.isolate import Found
+from frazil.ingest.job import job_of
 from frazil.ingest.outcome import (
     BadStart,
     Committed,
@@ -35,7 +35,7 @@ from frazil.ingest.primary_key_updates import KeyUpdates, key_updates_in
 from frazil.ingest.schema_updates import SchemaUpdates
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.services import Services
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
 from frazil.types import Commit, PendingDeadLetters, Progress, add_counts, advance
@@ -47,6 +47,20 @@ from frazil.write.transforms import TooManyPartitions, exceeds
 
 _MOST_SCHEMAS = 200
 _MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they are merged.
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The writer of a commit: the pipeline, its cluster, and this run of it."""
+
+    #: The pipeline's name.
+    pipeline: str
+    #: The id of the Kafka cluster.
+    cluster_id: str
+    #: The number of the run; a later run has a greater one.
+    epoch: int
+    #: The id of the run.
+    run_id: str
 
 
 class Pipeline:

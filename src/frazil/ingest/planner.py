@@ -8,12 +8,11 @@ from dataclasses import replace
 import structlog
 
 from frazil.errors import UnavailableError
-from frazil.ingest.batch import Planned
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.job import JobRunner
 from frazil.ingest.plan import TableClock, lag_records, plan_batch
 from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.kafka.port import Partition
 
 log = structlog.get_logger("frazil")

@@ -24,8 +24,7 @@ from frazil.dead_letters.tables import refuse_other_table
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.schema_changes import CLASH_REMEDY, declared_adder
-from frazil.ingest.table import Table
-from frazil.ingest.table_target import layout_of, own_columns
+from frazil.ingest.table import Table, layout_of, own_columns
 from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
 from frazil.schema.names import Spellings

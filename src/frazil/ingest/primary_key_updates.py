@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from frazil.clock import Clock
-from frazil.ingest.batch import Planned
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.report import TaskReport
 from frazil.types import OffsetRange

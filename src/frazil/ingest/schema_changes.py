@@ -8,8 +8,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
-from frazil.ingest.table import Table
-from frazil.ingest.table_target import own_columns, shaping_of
+from frazil.ingest.table import Table, own_columns, shaping_of
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_schema, new_schema
 from frazil.schema.names import column_settings, fold_case

@@ -14,17 +14,15 @@ from frazil.dead_letters.tables import new_table_properties
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record
-from frazil.ingest.batch import Planned, job_of, with_hints
 from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone
-from frazil.ingest.job import JobRunner
+from frazil.ingest.job import JobRunner, job_of, with_hints
 from frazil.ingest.outcome import NoColumns, Outcome, RejectedFields, Replan, SchemaChanged
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
 from frazil.ingest.preflight import check_measured_columns
 from frazil.ingest.primary_key_updates import key_updates_in
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder, same_table
 from frazil.ingest.state import NoOpChange, find_no_op_change
-from frazil.ingest.table import Table, set_key_columns
-from frazil.ingest.table_target import layout_of, own_columns
+from frazil.ingest.table import Planned, Table, layout_of, own_columns, set_key_columns
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import (

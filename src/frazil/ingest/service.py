@@ -25,7 +25,6 @@ from frazil.errors import (
     UnavailableError,
     unforeseen,
 )
-from frazil.ingest.batch import Planned
 from frazil.ingest.crash_suspects import Suspects
 from frazil.ingest.discovery import Discovery, tolerate_empty_patterns
 from frazil.ingest.failures import TableStopped, TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
@@ -48,7 +47,7 @@ from frazil.ingest.planner import LONGEST_POLL_S, Planner, Polling, no_leader, n
 from frazil.ingest.primary_key_updates import record_applied_early
 from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.ingest.transactions.lookahead import Boundaries
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.workers import (

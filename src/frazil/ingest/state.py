@@ -13,8 +13,8 @@ from frazil.catalog.port import TableSize, TableState
 from frazil.decode.settings import WriterSchema
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.job import OVERSIZED_BYTES
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, learn_row_bytes
+from frazil.ingest.task import OVERSIZED_BYTES
 from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.report import TaskReport

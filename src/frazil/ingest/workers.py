@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 from frazil.catalog.port import TableState
 from frazil.clock import Clock, SystemClock
 from frazil.errors import ConflictError
-from frazil.ingest.batch import Planned
 from frazil.ingest.failures import TaskFailedError
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.spec import TableSpec
 
 COMMIT_THREADS = 4

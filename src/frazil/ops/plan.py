@@ -22,8 +22,7 @@ from frazil.ingest.preflight import refuse_columns, refuse_foreseen, text_order
 from frazil.ingest.schema_changes import CLASH_REMEDY, adder
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.state import Tally
-from frazil.ingest.table import Table
-from frazil.ingest.table_target import key_column_of, own_columns, shaping_of
+from frazil.ingest.table import Table, key_column_of, own_columns, shaping_of
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural

@@ -21,8 +21,7 @@ from frazil.errors import UnavailableError
 from frazil.ingest.preflight import term_mismatch
 from frazil.ingest.schema_changes import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
-from frazil.ingest.table import Table
-from frazil.ingest.table_target import key_column_of
+from frazil.ingest.table import Table, key_column_of
 from frazil.ops.check import Finding, failed
 from frazil.ops.plan import describe_type
 from frazil.rows.project import in_column

@@ -10,10 +10,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from frazil.ingest.batch import Planned
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.ingest.workers import Done, Workers
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
