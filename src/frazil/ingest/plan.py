@@ -10,123 +10,6 @@ from frazil.kafka.port import Partition
 from frazil.report import TaskReport
 from frazil.types import Batch, OffsetRange, Offsets, Watermark, later
 
-# An upsert table reads no more than fits into memory, while an append table beside it could fill large files.
-_MUCH_RECORDS = 2_000_000
-
-
-def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
-    """Returns the group with `batch`, with batches of the same partitions cut to the same ends. Returns None where the
-    batch must be read alone: its end must not be moved, it shares no topic, or too few records of a batch would be
-    left.
-    """
-    others = [one for one in group if not one.topics.isdisjoint(batch.topics)]
-    if not others:
-        return [*group, batch]
-    if any(one.is_apart for one in (batch, *others)):
-        return None
-    ends = _first_ends((batch, *others))
-    joined = [_up_to(one, ends) for one in (*group, batch)]
-    pairs = zip(joined, (*group, batch), strict=True)
-    are_enough = all(2 * cut.span >= one.span or cut.span >= _MUCH_RECORDS for cut, one in pairs)
-    return joined if are_enough and all(r.span > 0 for one in joined for r in one.ranges) else None
-
-
-def read_once(batches: Iterable[Batch]) -> list[OffsetRange]:
-    """Returns the ranges that cover all batches, one for each partition."""
-    covered: dict[Partition, OffsetRange] = {}
-    for r in (r for batch in batches for r in batch.ranges):
-        known = covered.setdefault((r.topic, r.partition), r)
-        covered[r.topic, r.partition] = replace(r, start=min(r.start, known.start), end=max(r.end, known.end))
-    return list(covered.values())
-
-
-def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
-    """Returns the offsets at which the records of a table begin, by table, topic and partition, for tables that do not
-    use all records of their topics' read.
-    """
-    read = {(r.topic, r.partition): r.start for r in read_once(batches)}
-    starts: dict[str, Offsets] = {}
-    for batch in batches:
-        own = {(r.topic, r.partition): r.start for r in batch.ranges}
-        if own != {place: start for place, start in read.items() if place[0] in batch.topics}:
-            starts[batch.table] = {
-                topic: {partition: start for (name, partition), start in own.items() if name == topic}
-                for topic in batch.topics
-            }
-    return starts
-
-
-def tables_read_with(batch: Batch, batches: Iterable[Batch]) -> frozenset[str]:
-    """Returns the other tables that the batch's topics are read for."""
-    return frozenset(one.table for one in batches if one is not batch and not one.topics.isdisjoint(batch.topics))
-
-
-def _first_ends(batches: Iterable[Batch]) -> dict[Partition, int]:
-    ends: dict[Partition, int] = {}
-    for r in (r for batch in batches for r in batch.ranges):
-        ends[r.topic, r.partition] = min(r.end, ends.get((r.topic, r.partition), r.end))
-    return ends
-
-
-def _up_to(batch: Batch, ends: dict[Partition, int]) -> Batch:
-    cut = (replace(r, end=min(r.end, ends.get((r.topic, r.partition), r.end))) for r in batch.ranges)
-    return replace(batch, ranges=tuple(cut))
-
-
-ASSUMED_SHARE = 1 / 6
-# A smaller file is mostly footer, which shows nothing about a large one.
-LEAST_TYPICAL_BYTES = 32 * 1024
-# Estimates are never exact: a file that is planned a little too small is one file, one that is too large becomes two.
-AIM = 0.95
-# Memory of a column with or without a value, and of the order of a change.
-_VALUE_BYTES, _PLACE_BYTES = 8, 50
-
-
-def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
-    """Returns the size of a record in a file, in bytes: the mean of the known size and that of the batch of `report`."""
-    written = sum(file.size_bytes for file in report.written.data)
-    if (
-        not report.written.data
-        or not report.counts.record_count
-        or written < LEAST_TYPICAL_BYTES * len(report.written.data)
-    ):
-        return known
-    found = written / report.counts.record_count
-    return found if known is None else (known + found) / 2
-
-
-def stored_row_bytes(size: TableSize | None) -> float | None:
-    """Returns the size of a row in the stored table, in bytes; None where its files are small."""
-    if size is None or not size.row_count or size.size_bytes < LEAST_TYPICAL_BYTES * size.file_count:
-        return None
-    return size.size_bytes / size.row_count
-
-
-def buffered_row_bytes(columns: int) -> int:
-    """Returns the least memory of a buffered change in a table with `columns` columns, in bytes: far more than the
-    record, where few columns have a value.
-    """
-    return _PLACE_BYTES + columns * _VALUE_BYTES
-
-
-def records_per_file(file_bytes: int, row_bytes: float) -> int:
-    """Returns the number of records in a file of this size; at least one."""
-    return max(1, int(AIM * file_bytes / max(row_bytes, 1e-3)))
-
-
-def whole_files(files: int, tasks: int) -> int:
-    """Returns the largest number of files, up to `files`, that the tasks share evenly; at least one."""
-    return files // tasks * tasks if files >= tasks else max(1, files)
-
-
-def span_of_whole_files(usual: int, most: int, per_file: int, tasks: int) -> int:
-    """Returns the number of records with which each task of a batch writes files of the target size and no remainder:
-    about `usual` where that has several files, more where it has less than one for each task, never more than `most`.
-    """
-    a_file_each = per_file * tasks
-    return min(most, max(1, usual // a_file_each) * a_file_each)
-
-
 # A table with a larger batch than this is in catch-up: it gets jobs of its own.
 CATCH_UP_RECORDS = 150_000
 # The first batch decides the inferred columns.
@@ -148,6 +31,15 @@ LONGEST_SLOWED_S = 60.0
 MAX_TABLES_PER_JOB = 16
 # A task that reads for several tables buffers unwritten rows of each.
 MAX_CATCH_UPS_PER_JOB = 4
+# An upsert table reads no more than fits into memory, while an append table beside it could fill large files.
+_MUCH_RECORDS = 2_000_000
+ASSUMED_SHARE = 1 / 6
+# A smaller file is mostly footer, which shows nothing about a large one.
+LEAST_TYPICAL_BYTES = 32 * 1024
+# Estimates are never exact: a file that is planned a little too small is one file, one that is too large becomes two.
+AIM = 0.95
+# Memory of a column with or without a value, and of the order of a change.
+_VALUE_BYTES, _PLACE_BYTES = 8, 50
 
 
 @dataclass(frozen=True)
@@ -275,6 +167,51 @@ def limit_ranges(ranges: Iterable[OffsetRange], limit: int) -> list[OffsetRange]
     return sorted(kept, key=lambda r: (r.topic, r.partition))
 
 
+def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
+    """Returns the size of a record in a file, in bytes: the mean of the known size and that of the batch of `report`."""
+    written = sum(file.size_bytes for file in report.written.data)
+    if (
+        not report.written.data
+        or not report.counts.record_count
+        or written < LEAST_TYPICAL_BYTES * len(report.written.data)
+    ):
+        return known
+    found = written / report.counts.record_count
+    return found if known is None else (known + found) / 2
+
+
+def stored_row_bytes(size: TableSize | None) -> float | None:
+    """Returns the size of a row in the stored table, in bytes; None where its files are small."""
+    if size is None or not size.row_count or size.size_bytes < LEAST_TYPICAL_BYTES * size.file_count:
+        return None
+    return size.size_bytes / size.row_count
+
+
+def buffered_row_bytes(columns: int) -> int:
+    """Returns the least memory of a buffered change in a table with `columns` columns, in bytes: far more than the
+    record, where few columns have a value.
+    """
+    return _PLACE_BYTES + columns * _VALUE_BYTES
+
+
+def records_per_file(file_bytes: int, row_bytes: float) -> int:
+    """Returns the number of records in a file of this size; at least one."""
+    return max(1, int(AIM * file_bytes / max(row_bytes, 1e-3)))
+
+
+def whole_files(files: int, tasks: int) -> int:
+    """Returns the largest number of files, up to `files`, that the tasks share evenly; at least one."""
+    return files // tasks * tasks if files >= tasks else max(1, files)
+
+
+def span_of_whole_files(usual: int, most: int, per_file: int, tasks: int) -> int:
+    """Returns the number of records with which each task of a batch writes files of the target size and no remainder:
+    about `usual` where that has several files, more where it has less than one for each task, never more than `most`.
+    """
+    a_file_each = per_file * tasks
+    return min(most, max(1, usual // a_file_each) * a_file_each)
+
+
 def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple[list[list[Batch]], list[list[Batch]]]:
     """Returns small batches and catch-ups in groups, one job for each. A catch-up shares a job only with others of its
     topics. Batches that share a read may be cut (`shared_reads`). alone: tables that share no job. Groups are in the
@@ -299,6 +236,65 @@ def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
         return False
     is_small = batch.span <= CATCH_UP_RECORDS
     return is_small or (len(group) < MAX_CATCH_UPS_PER_JOB and not batch.topics.isdisjoint(group[0].topics))
+
+
+def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
+    """Returns the group with `batch`, with batches of the same partitions cut to the same ends. Returns None where the
+    batch must be read alone: its end must not be moved, it shares no topic, or too few records of a batch would be
+    left.
+    """
+    others = [one for one in group if not one.topics.isdisjoint(batch.topics)]
+    if not others:
+        return [*group, batch]
+    if any(one.is_apart for one in (batch, *others)):
+        return None
+    ends = _first_ends((batch, *others))
+    joined = [_up_to(one, ends) for one in (*group, batch)]
+    pairs = zip(joined, (*group, batch), strict=True)
+    are_enough = all(2 * cut.span >= one.span or cut.span >= _MUCH_RECORDS for cut, one in pairs)
+    return joined if are_enough and all(r.span > 0 for one in joined for r in one.ranges) else None
+
+
+def read_once(batches: Iterable[Batch]) -> list[OffsetRange]:
+    """Returns the ranges that cover all batches, one for each partition."""
+    covered: dict[Partition, OffsetRange] = {}
+    for r in (r for batch in batches for r in batch.ranges):
+        known = covered.setdefault((r.topic, r.partition), r)
+        covered[r.topic, r.partition] = replace(r, start=min(r.start, known.start), end=max(r.end, known.end))
+    return list(covered.values())
+
+
+def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
+    """Returns the offsets at which the records of a table begin, by table, topic and partition, for tables that do not
+    use all records of their topics' read.
+    """
+    read = {(r.topic, r.partition): r.start for r in read_once(batches)}
+    starts: dict[str, Offsets] = {}
+    for batch in batches:
+        own = {(r.topic, r.partition): r.start for r in batch.ranges}
+        if own != {place: start for place, start in read.items() if place[0] in batch.topics}:
+            starts[batch.table] = {
+                topic: {partition: start for (name, partition), start in own.items() if name == topic}
+                for topic in batch.topics
+            }
+    return starts
+
+
+def tables_read_with(batch: Batch, batches: Iterable[Batch]) -> frozenset[str]:
+    """Returns the other tables that the batch's topics are read for."""
+    return frozenset(one.table for one in batches if one is not batch and not one.topics.isdisjoint(batch.topics))
+
+
+def _first_ends(batches: Iterable[Batch]) -> dict[Partition, int]:
+    ends: dict[Partition, int] = {}
+    for r in (r for batch in batches for r in batch.ranges):
+        ends[r.topic, r.partition] = min(r.end, ends.get((r.topic, r.partition), r.end))
+    return ends
+
+
+def _up_to(batch: Batch, ends: dict[Partition, int]) -> Batch:
+    cut = (replace(r, end=min(r.end, ends.get((r.topic, r.partition), r.end))) for r in batch.ranges)
+    return replace(batch, ranges=tuple(cut))
 
 
 def lag_records(position: Offsets, ends: Mapping[Partition, int]) -> int:
