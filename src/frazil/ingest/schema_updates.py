@@ -45,16 +45,6 @@ SAMPLE_BYTES = 64 * 1024 * 1024
 """The largest size of the values in one read of the sample, estimated from the average size in the batch."""
 
 
-def log_unsampled(batch: Batch, error: TaskFailedError) -> None:
-    """Logs the records that do not contribute to the first columns, because a task that reads them fails.
-
-    Raises: `error` where no record is its cause.
-    """
-    if is_jvm_gone(error) or is_heap_full(error):
-        raise error
-    log.warning("sample_failed", table=batch.table, where=batch.place, reason=error.message)
-
-
 def sample_reads(
     position: Offsets, read: Sequence[OffsetRange], reach: Mapping[Partition, int], record_bytes: float
 ) -> list[list[OffsetRange]]:
@@ -183,7 +173,9 @@ class SchemaUpdates:
             try:
                 found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
             except TaskFailedError as error:  # The crashing record is searched for when its batch is read.
-                log_unsampled(batch, error)
+                if is_jvm_gone(error) or is_heap_full(error):
+                    raise
+                log.warning("sample_failed", table=batch.table, where=batch.place, reason=error.message)
                 continue
             requested_fields += map(load_requested_fields, found.schema.requested_fields)
             missing |= found.schema.missing
