@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable
 
+import structlog
+
 from frazil.catalog.port import Catalog
 from frazil.errors import SpecError
 from frazil.ingest.failures import TableStopped, describe_error
@@ -16,6 +18,8 @@ from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
 from frazil.types import OffsetRange
+
+log = structlog.get_logger("frazil")
 
 
 class Discovery:
@@ -306,6 +310,15 @@ def tolerate_empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecErro
     if errors and len(errors) == len(_selectors(spec)):
         raise errors[0]
     return errors
+
+
+def warn_of_empty_patterns(spec: PipelineSpec, source: Source) -> None:
+    """Logs each regular expression that matches no topic yet.
+
+    Raises: the error of `tolerate_empty_patterns`.
+    """
+    for error in tolerate_empty_patterns(spec, source):
+        log.warning("pattern_matches_no_topic", reason=error.message, where=error.where, remedy=error.remedy)
 
 
 def empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:

@@ -20,7 +20,7 @@ from frazil.catalog.layout import (
     unknown_transform,
 )
 from frazil.catalog.port import Catalog, TableState
-from frazil.dead_letters.tables import refuse_other_table
+from frazil.dead_letters.tables import DELETES_OLD, refuse_other_table
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.schema_changes import CLASH_REMEDY, declared_adder
@@ -157,6 +157,17 @@ def text_order(spec: TableSpec, schema: Schema) -> str:
         f"`order_by: {name}` is text, and texts are compared by their bytes: `9` counts as newer than `10`, and"
         " `03:04:05Z` as newer than `03:04:05.5Z`, so newer changes may be dropped. Declare the column, as"
         " `timestamptz` or `decimal(p,s)`, before the table is created, unless all of its texts have one form"
+    )
+
+
+def keeps_old_metadata(state: TableState | None) -> str:
+    """Returns a warning for a table without Iceberg's property about old metadata files; empty for other tables."""
+    if state is None or DELETES_OLD in state.properties:
+        return ""
+    return (
+        "every commit leaves a metadata file behind, 86,400 a day with a commit a second, until table maintenance"
+        f" removes it as an orphan. `ALTER TABLE {state.name} SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`: then each"
+        " commit removes the oldest one"
     )
 
 

@@ -189,6 +189,8 @@ class CatalogState:
     loaded_at_s: float = 0.0
     #: When the table was last requested from the catalog.
     asked_at_s: float = float("-inf")
+    #: Whether the table was requested since it was last checked for a due batch.
+    was_asked: bool = False
     #: The table's size after the newest commit; None before it is known.
     size: TableSize | None = None
     #: Rows of the dead-letter table, as last counted.
@@ -281,6 +283,8 @@ class SchemaState:
     schemas: dict[str, WriterSchema] = field(default_factory=dict)
     #: When the newest schema was last requested, on the monotonic clock in seconds.
     schemas_at_s: float = float("-inf")
+    #: Whether the registry was asked since the table was last checked for a due batch.
+    was_asked: bool = False
     #: Whether schemas were added with which no committed batch was read yet.
     has_new_schemas: bool = False
     #: Requested schema changes that the table's settings do not allow.
