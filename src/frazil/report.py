@@ -126,9 +126,7 @@ class BadRecords:
 
 @dataclass(frozen=True)
 class FirstTombstone:
-    """The first record of a partition in a task's ranges, where it is a tombstone: its delete may be the last record of
-    another task.
-    """
+    """A tombstone that is a partition's first record in a task's ranges: its delete may be another task's last one."""
 
     #: The topic.
     topic: str
@@ -239,9 +237,7 @@ class TaskReport:
 
 
 def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_BAD) -> TaskReport:
-    """Returns the reports of all tasks of one batch for `table` as one report, with the first `limit` bad records by
-    position.
-    """
+    """Returns the reports of all tasks of a batch for `table` as one, with the first `limit` bad records by position."""
     mine = [report for report in reports if report.table == table]
     return TaskReport(
         table,

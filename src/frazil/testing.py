@@ -98,9 +98,7 @@ class StepWorkers:
 
 
 class MemoryJobs:
-    """Runs tasks on the records of a MemorySource: `tasks` tasks per job unless it needs a single one, with Arrow
-    batches of `batch_size` records.
-    """
+    """Runs `tasks` tasks per job on the records of a MemorySource, in Arrow batches of `batch_size` records."""
 
     parallelism = 1
 

@@ -85,7 +85,7 @@ class Discovery:
         if before is not None and (table.state is None or table.state.uuid != before.uuid):
             table.forget_batches()  # They were read for a dropped table: offsets begin at `start` again.
         table.catalog.is_loaded = True
-        table.forget_skipped()
+        table.offsets.forget_skipped(table.progress.offsets)
         mismatch = declared_mismatch(table.spec, table.state.schema if table.state is not None else None)
         if mismatch is not None:
             raise TableStopped(*describe_error(mismatch))
@@ -210,9 +210,7 @@ class Discovery:
             )
 
     def _refuse_name(self, table: Table) -> None:
-        """Raises TableStopped for a new topic whose table would be another table's dead-letter table, or would have no
-        name.
-        """
+        """Raises TableStopped for a new topic whose table would be another's dead-letter table, or would have no name."""
         if not all(table.name.split(".")):
             raise TableStopped(
                 f"`{table.name}` is not a table name: one of its parts is empty",
@@ -238,18 +236,14 @@ class Discovery:
                 )
 
     def verify(self, table: Table) -> None:
-        """Raises TableStopped when a topic of the table was recreated since it was read, or the table's name belongs to
-        another.
-        """
+        """Raises TableStopped when a topic was recreated since it was read, or the table's name belongs to another."""
         self._refuse_name(table)
         if self.is_behind(table):
             self._match(table, self._found)
         self._check_topic_ids(table)
 
     def verify_again(self, table: Table) -> None:
-        """Requests the table's topics from Kafka, and raises TableStopped when one was recreated; also for a table in a
-        batch.
-        """
+        """Requests the table's topics, also for a table in a batch; raises TableStopped when one was recreated."""
         names = set(table.offsets.topics)
         self._match(table, self._source.topics(names.__contains__))
         self._check_topic_ids(table)

@@ -201,9 +201,7 @@ def _with_few_headers(records: DataFrame) -> DataFrame:
 
 
 def _without_oversized(records: DataFrame) -> DataFrame:
-    """Returns the records without the contents of oversized ones, whose partition becomes OVERSIZED_PARTITION. Columns
-    that are not read do not count.
-    """
+    """Returns the records without the contents of oversized ones, whose partition becomes OVERSIZED_PARTITION."""
     sizes = (f"ifnull({size}, 0)" for name, size in _SIZES.items() if name in records.columns)
     is_oversized = f"{' + '.join(sizes)} > {OVERSIZED_BYTES}"
     replaced = {name: f"if({is_oversized}, null, {name}) as {name}" for name in _SIZES}

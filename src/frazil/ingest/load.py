@@ -168,9 +168,7 @@ class Loader:
         table.schema.schemas_at_s = self._services.clock.monotonic_s()
 
     def _needs_credentials(self, table: Table) -> bool:
-        """Whether the table's credentials end soon: commits refresh the state of a busy table, but only a load renews
-        credentials.
-        """
+        """Whether the table's credentials end soon: only a load renews them, however often a busy table is committed."""
         clock = self._services.clock
         ends_ms = table.state.credentials_end_ms if table.state else None
         if ends_ms is None or clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:

@@ -27,7 +27,7 @@ from frazil.types import Resolved, advance
 
 class Finding(Protocol):
     """A finding of a batch that must be handled before its offsets can be committed: one class, with its own log event
-    and its own effect on the next plan (`ingest.findings`).
+    and its own effect on the next plan.
     """
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
@@ -60,9 +60,7 @@ class Replan:
 
 @dataclass(frozen=True)
 class Reload:
-    """The commit was refused, or records that were read no longer exist: the table is loaded before it is planned
-    again.
-    """
+    """The commit was refused, or records that were read are gone: the table is loaded, and planned again."""
 
     #: The error of the commit or of the read.
     error: ConflictError

@@ -38,7 +38,7 @@ from frazil.ingest.services import Services
 from frazil.ingest.table import Planned, Table
 from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
-from frazil.types import Commit, PendingDeadLetters, Progress, add_counts, advance
+from frazil.types import Commit, PendingDeadLetters, Progress, add_counts, advance, by_topic
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.upsert.records.tombstones import still_last
@@ -96,9 +96,7 @@ class Pipeline:
         return step()
 
     def _read_again(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
-        """Returns the first step that must precede another read of the batch; None where the records need not be read
-        again.
-        """
+        """Returns the step that must precede another read of the batch; None where it need not be read again."""
         table = planned.table
         if report.counts.has_oversized:
             return partial(Replan, table.state, report, (OversizedRecords(),))
@@ -117,9 +115,7 @@ class Pipeline:
         return None
 
     def _check_rows(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
-        """Returns the first step that must precede the commit of rows which were read; None where they may be
-        committed.
-        """
+        """Returns the step that must precede the commit of rows which were read; None where they may be committed."""
         table = planned.table
         if (
             report.changes.unplaced
@@ -143,9 +139,7 @@ class Pipeline:
         return Replan(planned.table.state, report, (NewSchemas(schemas),))
 
     def _update_schema(self, planned: Planned, report: TaskReport) -> Outcome:
-        """Changes the schema as the report requests; for a table without commits also as a sample of later records
-        requests.
-        """
+        """Changes the schema as the report requests, of a table without commits also as a sample of later records does."""
         sampled = self.schema_updates.sampled(planned, report)
         return (
             self._fetch_schemas(planned, sampled)
@@ -191,9 +185,7 @@ class Pipeline:
         return replace(state, progress=self._catalog.commit(commit))
 
     def _check_topic_ids(self, planned: Sequence[Planned]) -> None:
-        """Raises ConflictError for a topic that was recreated during the read: its offsets would refer to other
-        records.
-        """
+        """Raises ConflictError for a topic recreated during the read: its offsets would refer to other records."""
         # Of tables that share a topic, one may have the id of the recreated topic already.
         expected = {
             (name, topic.id)
@@ -293,8 +285,6 @@ def _read_with(table: Table) -> tuple[str, ...]:
 def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLetters | None:
     if not report.written.dead_letters:
         return None
-    since: dict[str, dict[int, int]] = {}
-    for r in planned.batch.ranges:
-        since.setdefault(r.topic, {})[r.partition] = r.start
+    since = by_topic({(r.topic, r.partition): r.start for r in planned.batch.ranges})
     topic = planned.table.spec.dead_letters.topic or ""
     return PendingDeadLetters(planned.table.dead_letter_table_name, report.written.dead_letters, since, topic)

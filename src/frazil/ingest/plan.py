@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from frazil.catalog.port import TableSize
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport
-from frazil.types import Batch, OffsetRange, Offsets, Watermark, later
+from frazil.types import Batch, OffsetRange, Offsets, Watermark, by_partition, by_topic, later
 
 # A table with a larger batch than this is in catch-up: it gets jobs of its own.
 CATCH_UP_RECORDS = 150_000
@@ -92,10 +92,9 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
     offsets to read, by topic and partition.
     """
     waiting = [
-        OffsetRange(topic, partition, offset, ends[topic, partition])
-        for topic, partitions in position.items()
-        for partition, offset in partitions.items()
-        if ends.get((topic, partition), offset) > offset
+        OffsetRange(*place, offset, ends[place])
+        for place, offset in by_partition(position).items()
+        if ends.get(place, offset) > offset
     ]
     written, is_early = clock.file_bytes(sum(r.span for r in waiting)), now_s < clock.next_due_s
     is_full = written >= (clock.min_bytes or clock.target_bytes)
@@ -121,9 +120,7 @@ def pace_s(interval_s: float) -> float:
 
 
 def slowed_s(interval_s: float, slowed_by: float) -> float:
-    """Returns the interval in seconds, `slowed_by` times as long as table maintenance requests, at most
-    LONGEST_SLOWED_S.
-    """
+    """Returns the interval in seconds, `slowed_by` times as long, but at most LONGEST_SLOWED_S."""
     return max(interval_s, min(interval_s * slowed_by, LONGEST_SLOWED_S))
 
 
@@ -273,10 +270,7 @@ def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
     for batch in batches:
         own = {(r.topic, r.partition): r.start for r in batch.ranges}
         if own != {place: start for place, start in read.items() if place[0] in batch.topics}:
-            starts[batch.table] = {
-                topic: {partition: start for (name, partition), start in own.items() if name == topic}
-                for topic in batch.topics
-            }
+            starts[batch.table] = by_topic(own)
     return starts
 
 
@@ -299,11 +293,7 @@ def _up_to(batch: Batch, ends: dict[Partition, int]) -> Batch:
 
 def lag_records(position: Offsets, ends: Mapping[Partition, int]) -> int:
     """Returns the number of offsets between the position and the ends."""
-    return sum(
-        max(0, ends.get((topic, partition), offset) - offset)
-        for topic, partitions in position.items()
-        for partition, offset in partitions.items()
-    )
+    return sum(max(0, ends.get(place, offset) - offset) for place, offset in by_partition(position).items())
 
 
 def advance_watermark(
@@ -324,11 +314,11 @@ def advance_watermark(
     planned. silent: partitions without a known end, which may have any records.
     """
     marks = later(before.partitions, latest_ms)
-    read_to = ((t, p, offset) for t, ps in position.items() for p, offset in ps.items())
-    behind = {(t, p) for t, p, offset in read_to if (t, p) in silent or ends.get((t, p), offset) > offset}
+    read_to = by_partition(position).items()
+    behind = {place for place, offset in read_to if place in silent or ends.get(place, offset) > offset}
     if any(partition not in marks.get(topic, {}) for topic, partition in behind):
         return Watermark(marks, before.complete_to_ms)
     read = {(r.topic, r.partition) for r in ranges}
-    holding = [mark for t, ps in marks.items() for p, mark in ps.items() if (t, p) in read | behind]
+    holding = [mark for place, mark in by_partition(marks).items() if place in read | behind]
     complete = [ms for ms in (before.complete_to_ms, min(holding, default=None)) if ms is not None]
     return Watermark(marks, max(complete, default=None))

@@ -15,6 +15,7 @@ from frazil.ingest.plan import TableClock, lag_records, plan_batch
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Planned, Table
 from frazil.kafka.port import Partition, Source
+from frazil.types import by_partition
 
 log = structlog.get_logger("frazil")
 
@@ -65,9 +66,7 @@ class Planner:
             table.status.set(RunState.WAITING)
 
     def set_goal(self) -> None:
-        """Limits all later batches to the ends at the first call; for a partition without an end, to its first known
-        end.
-        """
+        """Limits later batches to the ends at the first call; for a partition without one, to its first known end."""
         if self._goal is None:
             self._goal, self._open_goals = {}, {*self.ends, *self.silent}
         for partition in self._open_goals & self.ends.keys():
@@ -83,15 +82,14 @@ class Planner:
                 continue
             if not self._open_goals.isdisjoint(table.partitions()):
                 return False
-            vector = table.offsets.empty_to if table.is_first and table.offsets.empty_to else table.position()
-            waiting = (
-                table.offsets.waiting.ends
-                if table.offsets.waiting is not None and not table.offsets.waiting.keeps_run
-                else {}
+            read_to = by_partition(
+                table.offsets.empty_to if table.is_first and table.offsets.empty_to else table.position()
             )
+            wait = table.offsets.waiting
+            waiting = wait.ends if wait is not None and not wait.keeps_run else {}
             if any(
-                max(vector.get(t, {}).get(p, -1), waiting.get((t, p), -1)) < self._goal.get((t, p), 0)
-                for t, p in table.partitions()
+                max(read_to.get(partition, -1), waiting.get(partition, -1)) < self._goal.get(partition, 0)
+                for partition in table.partitions()
             ):
                 return False
         return True
@@ -113,7 +111,7 @@ class Planner:
             return None
         position = table.position()
         table.offsets.lag_records = lag_records(position, self.ends)
-        is_behind_start = any(self.ends.get((t, p), o) < o for t, ps in position.items() for p, o in ps.items())
+        is_behind_start = any(self.ends.get(place, o) < o for place, o in by_partition(position).items())
         if table.offsets.needs_check or is_behind_start:
             for lost in self._discovery.check_offsets(table, self.ends):
                 place = {"topic": lost.topic, "partition": lost.partition, "first": lost.start, "last": lost.end - 1}

@@ -69,9 +69,7 @@ def _abandon(table: Table, places: Set[Place], unpaired: Set[Place]) -> None:
 
 
 def record_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
-    """Keeps for a while which primary-key updates are in the table by their insert alone, so that their delete does not
-    wait.
-    """
+    """Keeps for a while which updates are in the table by their insert alone, so that their delete does not wait."""
     deletes = {(part.topic, part.position) for part in report.changes.key_update_parts if part.is_delete}
     inserts = {(part.topic, part.position) for part in report.changes.key_update_parts if not part.is_delete}
     recent = {change: at_ms for change, at_ms in table.key_updates.applied_early.items() if now_ms - at_ms <= WAITED_MS}
@@ -107,9 +105,7 @@ def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
 
 
 def _can_have_more(planned: Planned) -> bool:
-    """Whether the batch may be longer when it is planned again: it was shortened, a partition has no leader, or it has
-    all records that may be read.
-    """
+    """Whether the next batch may be longer: this one was shortened, has all records, or a partition has no leader."""
     return _is_cut(planned) or not planned.silent.isdisjoint(planned.table.partitions()) or _is_all(planned)
 
 

@@ -37,7 +37,7 @@ from frazil.schema.evolve import (
 )
 from frazil.schema.inference import agree_on_times, hints_of
 from frazil.schema.projection import KEY_ROOT, document
-from frazil.types import Batch, OffsetRange, Offsets
+from frazil.types import Batch, OffsetRange, Offsets, by_partition
 
 log = structlog.get_logger("frazil")
 
@@ -53,10 +53,9 @@ def sample_reads(
     """
     ends = {(r.topic, r.partition): r.end for r in read}
     rest = [
-        OffsetRange(topic, partition, start, reach[topic, partition])
-        for topic, partitions in sorted(position.items())
-        for partition, offset in sorted(partitions.items())
-        if (start := ends.get((topic, partition), offset)) < reach.get((topic, partition), 0)
+        OffsetRange(*place, start, reach[place])
+        for place, offset in sorted(by_partition(position).items())
+        if (start := ends.get(place, offset)) < reach.get(place, 0)
     ]
     most = max(1, min(FIRST_BATCH_RECORDS, int(SAMPLE_BYTES / max(1.0, record_bytes))))
     total = sum(r.span for r in rest)
@@ -98,9 +97,7 @@ class SchemaUpdates:
         return self.with_declared(table, made)
 
     def with_declared(self, table: Table, state: TableState) -> TableState:
-        """Adds missing declared and metadata columns, as a run with another pipeline file may have created the table;
-        returns the table.
-        """
+        """Adds columns that the pipeline file has, as another one may have created the table; returns the table."""
         if not compare_schemas(state.schema, declared_adder(table.spec)(state.schema)):
             return state
         return self._catalog.evolve(table.name, declared_adder(table.spec))

@@ -307,9 +307,7 @@ class Service:
                     self._load(table)
 
     def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
-        """Updates the topics of all tables. When only this request fails, tables continue with the topics that they
-        have.
-        """
+        """Updates the topics of all tables; where only this request fails, they continue with those that they have."""
         error = future.exception()
         if isinstance(error, UnavailableError):
             log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
@@ -346,9 +344,7 @@ class Service:
                     self._submit(kind, store, [replace(by_name[batch.table], batch=batch) for batch in groups[0]])
 
     def _finds_end_first(self, planned: Planned) -> bool:
-        """Starts the search for the end of a batch of complete transactions, unless it is known; returns whether it
-        did.
-        """
+        """Starts the search for the end of a batch of complete transactions, unless it is known; returns whether."""
         if planned.table.spec.atomic is None or planned.places is not None:
             return False
         planned.table.schedule.in_flight = True
@@ -463,9 +459,7 @@ class Service:
                 self._stop_or_end(table, error)
 
     def _stop_or_end(self, table: Table, error: BaseException) -> None:
-        """Stops the table after an error that another attempt would repeat, or ends the process where it concerns every
-        table.
-        """
+        """Stops the table after an error that would be repeated, or ends the process where it concerns every table."""
         if isinstance(error, FencedError):
             # The loaded state is the other run's, and may have pending dead letters: it must not be used.
             table.catalog.is_loaded = False

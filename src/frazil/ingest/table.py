@@ -99,10 +99,6 @@ class Table:
         vector = self.position()
         return [(t, p) for t, p in self.partitions() if p not in vector.get(t, {})]
 
-    def forget_skipped(self) -> None:
-        """Drops skipped offsets after a load, where another run's commit has skipped them already."""
-        self.offsets.forget_skipped(self.progress.offsets)
-
     def end_batch(self) -> None:
         """Forgets the findings about a batch that is committed now."""
         self.offsets.waiting, self.schema.no_op_change = None, None
@@ -117,9 +113,7 @@ class Table:
         self.key_updates.applied_early, self.key_updates.pending, self.key_updates.is_single_task = {}, {}, False
 
     def note_committed(self, report: TaskReport) -> None:
-        """Counts the bad records of a committed batch; after many batches without one, batches read fewer columns
-        again.
-        """
+        """Counts the bad records of a committed batch; after many without one, batches read fewer columns again."""
         if self.bad_records.note_committed(report):
             self.key_updates.is_single_task = False
 
@@ -150,9 +144,7 @@ class Table:
 
     @property
     def needs_one_task(self) -> bool:
-        """Whether one task must read a batch: several would write small files of very many partitions, or must not
-        share changes.
-        """
+        """Whether one task must read a batch: several would write small files, or must not share changes."""
         if self.key_updates.is_single_task or self.sizes.is_scattered is not None:
             return self.key_updates.is_single_task or bool(self.sizes.is_scattered)
         buckets = (term.transform for term in self.spec.partition_by or () if term.transform.startswith("bucket"))
@@ -228,9 +220,7 @@ def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
 
 
 def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope | None:
-    """Returns how a table's records contain changes; None where they are rows. keys: paths of the key columns, where
-    known.
-    """
+    """Returns how records contain changes; None where they are rows. keys: paths of known key columns."""
     envelope = spec.envelope
     if envelope is None:
         return None
@@ -245,6 +235,11 @@ def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope 
         marks_deletes=spec.deletes == "soft",
         is_upsert=spec.mode == "upsert",
     )
+
+
+def declared_columns(spec: TableSpec) -> dict[str, IcebergType]:
+    """Returns the columns of the pipeline file, and those that do not come from the record's value."""
+    return {column.name: column.type for column in spec.columns} | own_columns(spec)
 
 
 def key_column_of(spec: TableSpec) -> str:

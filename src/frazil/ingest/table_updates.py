@@ -175,9 +175,7 @@ def _update_interval(table: Table, services: Services) -> float:
 
 
 def _add_refusals(table: Table, report: TaskReport) -> None:
-    """Adds refused schema changes to the table, and logs each change once, whichever schemas request it, with the
-    remedy.
-    """
+    """Adds refused schema changes to the table; logs each once, whichever schemas request it, with the remedy."""
     noted = add_names(table.schema.refusals, report.schema.refusals)
     if noted == table.schema.refusals:
         return

@@ -205,9 +205,7 @@ class ReadRecords:
 
 
 def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
-    """Decodes records, and refuses those with a timestamp that no column can hold. limit: the number of mismatches that
-    are kept.
-    """
+    """Decodes records, and refuses those with a timestamp that no column can hold. limit: mismatches to keep."""
     found = _read_values(target, records, limit)
     near = refuse_far_times(target, records, found.decoded, limit)
     if near is found.decoded:

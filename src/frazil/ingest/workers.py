@@ -178,9 +178,7 @@ class ThreadWorkers:
         self._done.put(None)  # Unlike an Event, this queue may be used by the very thread that a signal interrupts.
 
     def close(self, wait: bool = True) -> None:
-        """Ends the threads. Threads that are not waited for keep the process alive until their work has ended: the
-        caller ends the JVM that does the work.
-        """
+        """Ends the threads. Those not waited for keep the process alive until the caller ends the JVM."""
         for pool in self._workers.values():
             pool.waiting.clear()
             pool.threads.shutdown(wait=wait)
