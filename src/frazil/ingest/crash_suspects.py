@@ -51,6 +51,8 @@ class Suspects:
         self._path = path
         self._known = _read(path)
         self._reading: dict[str, Planned] = {}
+        #: Until then suspects are read after the other tables, on the monotonic clock in seconds.
+        self.last_until_s = float("-inf")
 
     def begin(self, planned: Iterable[Planned]) -> None:
         """Notes that the batches are read from now on."""
@@ -60,16 +62,16 @@ class Suspects:
         """Notes that the table's batch is not read any more."""
         self._reading.pop(table, None)
 
-    def delays(self, table: Table, tables: Iterable[Table], ends: Mapping[Partition, int], is_early: bool) -> bool:
+    def delays(self, table: Table, tables: Iterable[Table], ends: Mapping[Partition, int], now_s: float) -> bool:
         """Whether the table must wait because of suspects: these are read alone, and after the others have been read to
-        their ends or for a while. is_early: whether that while is not over.
+        their ends, or until `last_until_s`.
         """
         if table.name not in self._known:
             return not self._known.keys().isdisjoint(self._reading)
         if self._reading:
             return True
         others = (one for one in tables if one.name not in self._known and one.status.run_state is not RunState.STOPPED)
-        return is_early and any(one.unplaced() or lag_records(one.position(), ends) for one in others)
+        return now_s < self.last_until_s and any(one.unplaced() or lag_records(one.position(), ends) for one in others)
 
     def select(self, planned: list[Planned]) -> list[Planned]:
         """Returns the batches that may be read together: of suspects one, that with the fewest crashes."""

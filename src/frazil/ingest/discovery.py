@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import structlog
 
 from frazil.catalog.port import Catalog
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
@@ -30,6 +30,10 @@ class Discovery:
         self._source = source
         self._catalog = catalog
         self.tables: dict[str, Table] = {table.name: Table(table) for table in spec.tables}
+        #: When topics were last requested, on the monotonic clock in seconds.
+        self.asked_at_s = float("-inf")
+        #: The error of the last request for topics; None where it succeeded.
+        self.outage: UnavailableError | None = None
         self._found: dict[str, TopicDescription] = {}
         self._behind: set[str] = set()
         self._has_topics = False
@@ -50,7 +54,7 @@ class Discovery:
             table = f"{self._spec.namespace}.{name}"
             if table not in self.tables and any(selector.matches(name) for selector in self._spec.topics):
                 self.tables[table] = Table(self._spec.table_for(name))
-        self._found = found
+        self._found, self.outage = found, None
         for known in self.tables.values():
             if known.schedule.in_flight:
                 self._behind.add(known.name)
@@ -59,6 +63,14 @@ class Discovery:
         self._has_topics = True
         writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
+
+    def warn_of_empty_patterns(self) -> None:
+        """Logs each regular expression that matches no topic yet.
+
+        Raises: the error of `tolerate_empty_patterns`.
+        """
+        for error in tolerate_empty_patterns(self._spec, self._source):
+            log.warning("pattern_matches_no_topic", reason=error.message, where=error.where, remedy=error.remedy)
 
     def add_named(self) -> None:
         """Adds the tables of topics that `topics` names and Kafka does not have; they wait for their topics."""
@@ -304,15 +316,6 @@ def tolerate_empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecErro
     if errors and len(errors) == len(_selectors(spec)):
         raise errors[0]
     return errors
-
-
-def warn_of_empty_patterns(spec: PipelineSpec, source: Source) -> None:
-    """Logs each regular expression that matches no topic yet.
-
-    Raises: the error of `tolerate_empty_patterns`.
-    """
-    for error in tolerate_empty_patterns(spec, source):
-        log.warning("pattern_matches_no_topic", reason=error.message, where=error.where, remedy=error.remedy)
 
 
 def empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:

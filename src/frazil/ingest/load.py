@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 import structlog
 
@@ -36,6 +37,7 @@ class Loader:
         self._run_id = run_id
         self._epoch: int | None = None
         self._taking = threading.Lock()
+        self._are_unloaded_first = False
         self._warned: set[tuple[str, str]] = set()
         #: The id of the Kafka cluster; empty until it is known.
         self.cluster_id = ""
@@ -111,6 +113,13 @@ class Loader:
             return False
         table.state = self.pipeline.claim(table)
         return True
+
+    def in_turn(self, tables: Iterable[Table]) -> list[Table]:
+        """Returns the tables in the order in which they are loaded or refreshed. Those that are not loaded come first
+        or last by turns: neither kind may occupy a slow catalog.
+        """
+        self._are_unloaded_first = first = not self._are_unloaded_first
+        return sorted(tables, key=lambda one: (one.catalog.is_loaded is first, one.catalog.asked_at_s))
 
     def is_due(self, table: Table) -> bool:
         """Whether the table must be loaded: it is not loaded, its credentials end soon, or another writer may have

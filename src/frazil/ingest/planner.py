@@ -36,9 +36,8 @@ class Planner:
         #: Partitions without an end, such as those without a leader.
         self.silent: frozenset[Partition] = frozenset()
 
-    def request_ends(self, source: Source, clock: Clock, topics_outage: UnavailableError | None) -> None:
-        """Asks Kafka for the ends of all tables that have not stopped. topics_outage: the error of the last request for
-        topics, where it failed.
+    def request_ends(self, source: Source, clock: Clock) -> None:
+        """Asks Kafka for the ends of all tables that have not stopped.
 
         Raises: UnavailableError when Kafka does not answer.
         """
@@ -46,8 +45,8 @@ class Planner:
         active = [table for table in self._discovery.tables.values() if table.status.run_state is not RunState.STOPPED]
         asked = {partition for table in active for partition in table.partitions()}
         ends = source.ends(asked)
-        if asked and not ends and topics_outage is not None:
-            raise topics_outage  # Neither ends nor topics are returned: Kafka itself is unavailable.
+        if asked and not ends and self._discovery.outage is not None:
+            raise self._discovery.outage  # Neither ends nor topics are returned: Kafka itself is unavailable.
         self.ends, self.silent = ends, frozenset(asked - ends.keys())
         self.polling.record(clock.monotonic_s() - began_s)
 

@@ -26,7 +26,7 @@ from frazil.errors import (
     unforeseen,
 )
 from frazil.ingest.crash_suspects import Suspects, apply_found
-from frazil.ingest.discovery import Discovery, warn_of_empty_patterns
+from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped, TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
 from frazil.ingest.isolate import Found
 from frazil.ingest.load import Loader
@@ -71,7 +71,6 @@ class Service:
     def __init__(
         self, spec: PipelineSpec, services: Services, run_id: str, publish: Callable[[Sequence[Table]], None]
     ) -> None:
-        self._spec = spec
         self._services = services
         self._clock = services.clock
         self._publish = publish
@@ -82,16 +81,12 @@ class Service:
         self._workers = services.workers
         self._is_stopping = False
         self._has_logged_stopping = False
-        self._topics_at_s = float("-inf")
         self._published_at_s = float("-inf")
         self._outages = 0
-        self._topics_outage: UnavailableError | None = None
         self._timeouts = RunTimeouts(services.clock)
-        self._waiting_first = False
         #: The error that ends the process; None while there is none.
         self.fatal: BaseException | None = None
         self._suspects = Suspects(spec.state_dir / f"{spec.pipeline}.suspects.json")
-        self._connected_at_s = float("-inf")
 
     @property
     def tables(self) -> list[Table]:
@@ -167,17 +162,17 @@ class Service:
             try:
                 self._loader.cluster_id = self._services.source.cluster_id()
                 self._discovery.refresh_topics()
-                warn_of_empty_patterns(self._spec, self._services.source)
+                self._discovery.warn_of_empty_patterns()
                 if self._timeouts.is_limited:
                     self._discovery.add_named()
-                self._topics_at_s = self._clock.monotonic_s()
+                self._discovery.asked_at_s = self._clock.monotonic_s()
                 self._load_all()
                 break
             except UnavailableError as error:
                 self._wait_after_outage(error)
         epoch = 1 + max((table.progress.epoch for table in self.tables), default=0)
         self._loader.take_epoch(epoch)
-        self._connected_at_s = self._clock.monotonic_s()
+        self._suspects.last_until_s = self._clock.monotonic_s() + OTHERS_FIRST_S
         log.info("connected", cluster_id=self._loader.cluster_id, tables=len(self.tables), epoch=epoch)
 
     def _wait_after_outage(self, error: UnavailableError) -> None:
@@ -258,15 +253,14 @@ class Service:
         now_s = self._clock.monotonic_s()
         try:
             self._refresh(now_s)
-            self._planner.request_ends(self._services.source, self._clock, self._topics_outage)
+            self._planner.request_ends(self._services.source, self._clock)
             if self._outages:
                 log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
                 self._planner.set_goal()
-            is_early = now_s < self._connected_at_s + OTHERS_FIRST_S
             planned: list[Planned] = []
             for table in self._free_tables(now_s):
-                if not self._suspects.delays(table, self._discovery.tables.values(), self._planner.ends, is_early):
+                if not self._suspects.delays(table, self._discovery.tables.values(), self._planner.ends, now_s):
                     with self._guarded(table):
                         planned += filter(None, [self._plan(table, now_s)])
             self._outages = 0
@@ -286,14 +280,10 @@ class Service:
         ]
 
     def _refresh(self, now_s: float) -> None:
-        if now_s - self._topics_at_s >= TOPICS_EVERY_S and self._workers.is_free("topics"):
-            self._topics_at_s = now_s
+        if now_s - self._discovery.asked_at_s >= TOPICS_EVERY_S and self._workers.is_free("topics"):
+            self._discovery.asked_at_s = now_s
             self._workers.submit("topics", self._after_topics, self._discovery.find_topics)
-        # Tables to load and tables to refresh alternate in coming first: neither may occupy a slow catalog.
-        self._waiting_first = first = not self._waiting_first
-        for table in sorted(
-            self._free_tables(now_s), key=lambda one: (one.catalog.is_loaded is first, one.catalog.asked_at_s)
-        ):
+        for table in self._loader.in_turn(self._free_tables(now_s)):
             with self._guarded(table):
                 if self._discovery.is_behind(table):
                     self._discovery.verify(table)
@@ -311,9 +301,8 @@ class Service:
         error = future.exception()
         if isinstance(error, UnavailableError):
             log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
-            self._topics_outage = error
+            self._discovery.outage = error
             return
-        self._topics_outage = None
         self._discovery.set_topics(future.result())
         for table in self.tables:
             if not table.schedule.in_flight and table.status.run_state is not RunState.STOPPED:
