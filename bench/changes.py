@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, LongType, StringType
 
 from frazil.decode.settings import Envelope, Reading, WriterSchema
-from frazil.rows.read import read_records
+from frazil.ingest.task import read_records
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import METADATA_COLUMNS, MetadataField
 from frazil.write.target import TableTarget, metadata_columns

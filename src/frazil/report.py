@@ -1,5 +1,5 @@
 """What a task reports on one table: JSON on its way to the driver, where the reports of all tasks are merged. Each part has
-its own merge and reader.
+its own merge.
 """
 
 from __future__ import annotations
@@ -7,7 +7,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from functools import cache
+from typing import Self
+
+from pydantic import TypeAdapter
 
 from frazil.types import BadRecord, DataFile, LastDelete, Offsets, add_counts, later
 
@@ -44,12 +47,6 @@ class Counts:
             ignored_records=add_counts(*(part.ignored_records for part in parts)),
         )
 
-    @classmethod
-    def load(cls, fields: Mapping[str, Any]) -> Self:
-        """Returns the record from its JSON."""
-        latest = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
-        return cls(**{**fields, "latest_ms": latest})
-
 
 @dataclass(frozen=True)
 class WrittenFiles:
@@ -59,10 +56,13 @@ class WrittenFiles:
     data: tuple[DataFile, ...] = ()
     #: Data files of the dead-letter table.
     dead_letters: tuple[DataFile, ...] = ()
-    #: The number of bad records in the files of the dead-letter table.
-    dead_letter_count: int = 0
     #: Names of two partitions, where the rows have more partitions than one batch may write; there are no files then.
     scattered: tuple[str, ...] = ()
+
+    @property
+    def dead_letter_count(self) -> int:
+        """The number of bad records in the files of the dead-letter table."""
+        return sum(file.record_count for file in self.dead_letters)
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
@@ -70,15 +70,8 @@ class WrittenFiles:
         return cls(
             data=tuple(file for part in parts for file in part.data),
             dead_letters=tuple(file for part in parts for file in part.dead_letters),
-            dead_letter_count=sum(part.dead_letter_count for part in parts),
             scattered=next((part.scattered for part in parts if part.scattered), ()),
         )
-
-    @classmethod
-    def load(cls, fields: Mapping[str, Any]) -> Self:
-        """Returns the record from its JSON."""
-        data, dead_letters = (tuple(DataFile(**file) for file in fields[name]) for name in ("data", "dead_letters"))
-        return cls(data, dead_letters, fields["dead_letter_count"], tuple(fields["scattered"]))
 
 
 @dataclass(frozen=True)
@@ -110,15 +103,6 @@ class SchemaRequests:
             dropped=frozenset[str]().union(*(part.dropped for part in parts)),
         )
 
-    @classmethod
-    def load(cls, fields: Mapping[str, Any]) -> Self:
-        """Returns the record from its JSON."""
-        made_optional, missing, refusals, dropped = (
-            frozenset(fields[name]) for name in ("made_optional", "missing", "refusals", "dropped")
-        )
-        requested_fields, key_columns = (tuple(fields[name]) for name in ("requested_fields", "key_columns"))
-        return cls(requested_fields, made_optional, key_columns, missing, refusals, dropped)
-
 
 MOST_BAD = 20
 """The largest number of bad records that are reported one by one."""
@@ -139,17 +123,10 @@ class BadRecords:
         first = sorted((one for part in parts for one in part.first), key=lambda b: (b.topic, b.partition, b.offset))
         return cls(tuple(first[:limit]), sum(part.count for part in parts))
 
-    @classmethod
-    def load(cls, fields: Mapping[str, Any]) -> Self:
-        """Returns the record from its JSON."""
-        return cls(tuple(BadRecord(**one) for one in fields["first"]), fields["count"])
-
 
 @dataclass(frozen=True)
 class FirstTombstone:
-    """The first record of a partition in a task's ranges, where it is a tombstone: its delete may be the last record of
-    another task.
-    """
+    """A tombstone that is a partition's first record in a task's ranges: its delete may be another task's last one."""
 
     #: The topic.
     topic: str
@@ -240,30 +217,6 @@ class ChangeReport:
             unplaced=tuple(sorted(place for part in parts for place in part.unplaced)),
         )
 
-    @classmethod
-    def load(cls, fields: Mapping[str, Any]) -> Self:
-        """Returns the record from its JSON."""
-        unpaired, unplaced = (
-            tuple((topic, partition, offset) for topic, partition, offset in fields[name])
-            for name in ("unpaired", "unplaced")
-        )
-        return cls(
-            touched=tuple(map(_load_touched, fields["touched"])),
-            has_key_updates=fields["has_key_updates"],
-            unpaired=unpaired,
-            key_update_parts=tuple(KeyUpdatePart(**part) for part in fields["key_update_parts"]),
-            ends={t: {int(p): offset for p, offset in ps.items()} for t, ps in fields["ends"].items()},
-            emptied=fields["emptied"],
-            last_deletes=tuple(LastDelete(**last) for last in fields["last_deletes"]),
-            unplaced=unplaced,
-        )
-
-
-def _load_touched(fields: Mapping[str, Any]) -> Touched:
-    first = fields["first"]
-    files = tuple(fields["files"])
-    return Touched(**{**fields, "files": files, "first": FirstTombstone(**first) if first is not None else None})
-
 
 @dataclass(frozen=True)
 class TaskReport:
@@ -284,9 +237,7 @@ class TaskReport:
 
 
 def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_BAD) -> TaskReport:
-    """Returns the reports of all tasks of one batch for `table` as one report, with the first `limit` bad records by
-    position.
-    """
+    """Returns the reports of all tasks of a batch for `table` as one, with the first `limit` bad records by position."""
     mine = [report for report in reports if report.table == table]
     return TaskReport(
         table,
@@ -305,12 +256,10 @@ def dump_report(report: TaskReport) -> str:
 
 def load_report(text: str) -> TaskReport:
     """Returns the report that `dump_report` wrote."""
-    fields = json.loads(text)
-    return TaskReport(
-        fields["table"],
-        Counts.load(fields["counts"]),
-        WrittenFiles.load(fields["written"]),
-        SchemaRequests.load(fields["schema"]),
-        BadRecords.load(fields["bad_records"]),
-        ChangeReport.load(fields["changes"]),
-    )
+    # Not `validate_json`: names of fields may have surrogates that are no Unicode.
+    return _reader().validate_python(json.loads(text))
+
+
+@cache
+def _reader() -> TypeAdapter[TaskReport]:
+    return TypeAdapter(TaskReport)

@@ -72,22 +72,22 @@ class StepWorkers:
         """See Workers."""
         return not self._waiting
 
-    def submit(self, pool: str, about: Any, work: Callable[[], Any]) -> None:
+    def submit(self, pool: str, then: Callable[[Future[Any]], None], work: Callable[[], Any]) -> None:
         """See Workers."""
-        self._waiting.append((pool, about, work))
+        self._waiting.append((pool, then, work))
 
     def wait(self, timeout_s: float) -> list[Done]:
         """See Workers. A BaseException that is no Exception (a simulated crash) is raised here."""
         if not self._waiting:
             self._clock.sleep(timeout_s)
             return []
-        _, about, work = self._waiting.popleft()
+        _, then, work = self._waiting.popleft()
         future: Future[Any] = Future()
         try:
             future.set_result(work())
         except Exception as error:  # noqa: BLE001  (as an executor does)
             future.set_exception(error)
-        return [Done(about, future)]
+        return [Done(then, future)]
 
     def wake(self) -> None:
         """Does nothing: nothing sleeps."""
@@ -98,9 +98,7 @@ class StepWorkers:
 
 
 class MemoryJobs:
-    """Runs tasks on the records of a MemorySource: `tasks` tasks per job unless it needs a single one, with Arrow
-    batches of `batch_size` records.
-    """
+    """Runs `tasks` tasks per job on the records of a MemorySource, in Arrow batches of `batch_size` records."""
 
     parallelism = 1
 

@@ -10,7 +10,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 Offsets = Mapping[str, Mapping[int, int]]
 """The next offset to read, by topic and partition."""
@@ -97,9 +99,7 @@ class DeleteFile:
 
     @property
     def is_of_one_file(self) -> bool:
-        """Whether the file refers to exactly one data file: it is removed together with that data file, and a newer
-        delete file can replace it.
-        """
+        """Whether it refers to one data file: it is removed with that file, and a newer delete file can replace it."""
         return self.kind == "vector" or (self.kind == "positions" and bool(self.data_file))
 
     @property
@@ -300,22 +300,30 @@ def load_offsets(text: str) -> dict[str, dict[int, int]]:
     return {topic: {int(p): int(o) for p, o in partitions.items()} for topic, partitions in parsed.items()}
 
 
+def by_partition(values: Mapping[str, Mapping[int, T]]) -> dict[tuple[str, int], T]:
+    """Returns values that are by topic and partition under pairs of both."""
+    return {(topic, number): value for topic, numbers in values.items() for number, value in numbers.items()}
+
+
+def by_topic(values: Mapping[tuple[str, int], T]) -> dict[str, dict[int, T]]:
+    """Returns values that are under pairs of topic and partition by topic, then by partition."""
+    found: dict[str, dict[int, T]] = {}
+    for (topic, number), value in values.items():
+        found.setdefault(topic, {})[number] = value
+    return found
+
+
 def advance(offsets: Offsets, ranges: Iterable[OffsetRange]) -> dict[str, dict[int, int]]:
     """Returns the offsets after `ranges` have been read."""
-    moved = {topic: dict(partitions) for topic, partitions in offsets.items()}
-    for r in ranges:
-        moved.setdefault(r.topic, {})[r.partition] = r.end
-    return moved
+    return by_topic(by_partition(offsets) | {(r.topic, r.partition): r.end for r in ranges})
 
 
-def later(one: Mapping[str, Mapping[int, int]], other: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
+def later(one: Offsets, other: Offsets) -> dict[str, dict[int, int]]:
     """Returns the greater of two numbers, by topic and partition."""
-    merged = {topic: dict(partitions) for topic, partitions in one.items()}
-    for topic, partitions in other.items():
-        mine = merged.setdefault(topic, {})
-        for partition, number in partitions.items():
-            mine[partition] = max(number, mine.get(partition, number))
-    return merged
+    merged = by_partition(one)
+    for place, number in by_partition(other).items():
+        merged[place] = max(number, merged.get(place, number))
+    return by_topic(merged)
 
 
 def add_counts(*many: Mapping[str, int]) -> dict[str, int]:

@@ -87,7 +87,7 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
         TaskReport(
             "t",
             Counts(10, 700, 90, False, {"a": {1: 5}}),
-            WrittenFiles((files[0],), (files[1],), 2),
+            WrittenFiles((files[0],), (files[1],)),
             SchemaRequests(("w1",), frozenset({"l"}), dropped=frozenset({"p"})),
             BadRecords((bad(1, 9), bad(1, 11)), 2),
         ),
@@ -103,7 +103,7 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
     assert merge_reports("t", reports, limit=2) == TaskReport(
         "t",
         Counts(15, 770, 90, True, {"a": {0: 3, 1: 5}}),
-        WrittenFiles((files[0], files[2]), (files[1],), 2),
+        WrittenFiles((files[0], files[2]), (files[1],)),
         SchemaRequests(("w1", "w2"), frozenset({"l"}), dropped=frozenset({"p", "q"})),
         BadRecords((bad(0, 70), bad(1, 9)), 3),
     )
@@ -115,7 +115,7 @@ def test_a_report_survives_its_way_to_the_driver() -> None:
     report = TaskReport(
         "t",
         Counts(1, 99, 99, True, {"a": {3: 4}}, {"tombstone": 2}),
-        WrittenFiles((DataFile("/é.parquet", 1, 2, '{"a": 1}'),), (DataFile("/l.parquet", 1, 2, "{}"),), 1, ("x", "y")),
+        WrittenFiles((DataFile("/é.parquet", 1, 2, '{"a": 1}'),), (DataFile("/l.parquet", 1, 2, "{}"),), ("x", "y")),
         SchemaRequests(
             ("w",), frozenset({'["x"]'}), ("id",), frozenset({"7"}), frozenset({"column x: no"}), frozenset({"x", "y"})
         ),
@@ -131,6 +131,11 @@ def test_a_report_survives_its_way_to_the_driver() -> None:
             (("a", 0, 2),),
         ),
     )
+    assert load_report(dump_report(report)) == report
+
+
+def test_a_report_keeps_a_name_that_is_no_unicode() -> None:
+    report = TaskReport("n.t", schema=SchemaRequests(dropped=frozenset({"half \ud800"})))
     assert load_report(dump_report(report)) == report
 
 

@@ -136,7 +136,14 @@ def _run(
         maintenance_scheduler = MaintenanceScheduler(runner, clock)
         schemas = open_schemas(spec)
         services = Services(
-            source, catalog, jobs, clock, schemas=schemas, outbox=outbox, reader=reader, pace=maintenance_scheduler
+            source,
+            catalog,
+            jobs,
+            clock,
+            schemas=schemas,
+            outbox=outbox,
+            reader=reader,
+            slowed_by=maintenance_scheduler.slowed_by,
         )
         service = Service(spec, services, new_id(), partial(_publish, state_file, maintenance_scheduler))
         stopping.then(service.stop)

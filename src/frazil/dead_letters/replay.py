@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -52,8 +53,7 @@ from frazil.failpoints import hit
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
-from frazil.rows.metadata_columns import refuse_far_times
-from frazil.rows.read import ReadRecords, read_records
+from frazil.ingest.task import ReadRecords, read_records
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
@@ -231,9 +231,10 @@ class _Attempt:
         readable, crashing, reasons = split_crashing(self.target, rows.filter(chosen))
         self._selected += crashing.num_rows
         write_some(self.dead_letter_writer, with_new_reason(crashing, reasons))
+        read = partial(read_records, self.target, limit=_ALL)
         for batch in readable.to_batches():
-            for dead_letters, records, read in read_bounded(batch, self._read, columns_left, records_of):
-                self._take_read(dead_letters, records, read)
+            for dead_letters, records, found in read_bounded(batch, read, columns_left, records_of):
+                self._take_read(dead_letters, records, found)
 
     def finish(self, removed: Sequence[str]) -> _Written:
         """Closes the files and returns them."""
@@ -244,14 +245,6 @@ class _Attempt:
         """Deletes the files."""
         self.writer.abandon()
         self.dead_letter_writer.abandon()
-
-    def _read(self, records: Mapping[str, pa.Array]) -> ReadRecords:
-        found = read_records(self.target, records, _ALL)
-        near = refuse_far_times(self.target, records, found.decoded, _ALL)
-        if near is found.decoded:
-            return found
-        changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
-        return ReadRecords(near, changes)
 
     def _take_read(self, batch: pa.RecordBatch, records: Mapping[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded

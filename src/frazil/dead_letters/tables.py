@@ -25,7 +25,6 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
 from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.log import DELETES_OLD
 from frazil.ingest.table import Table
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.literals import format_moment
@@ -37,6 +36,8 @@ from frazil.write.write import FileWriter
 
 _PLACE = ("topic", "partition", "offset")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
+DELETES_OLD = "write.metadata.delete-after-commit.enabled"
+"""Iceberg's property; nothing removes the old metadata files of a table without it."""
 # By default Iceberg keeps every old metadata file: at one commit a second that fills a disk.
 NEW_TABLE_PROPERTIES = {
     DELETES_OLD: "true",

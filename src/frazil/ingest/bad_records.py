@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pyiceberg.schema import Schema
 
 from frazil.errors import ConflictError, FrazilError, RecordError
-from frazil.ingest.batch import Planned, job_of
-from frazil.ingest.job import JobRunner
+from frazil.ingest.job import JobRunner, job_of
 from frazil.ingest.schema_changes import WIDE_REMEDY
 from frazil.ingest.state import FEWEST_TO_JUDGE
+from frazil.ingest.table import Planned
 from frazil.report import TaskReport, merge_reports
 from frazil.spec import TableSpec
 
@@ -39,9 +39,7 @@ def remedy_for(kind: str, spec: TableSpec, usual: str) -> str:
 
 
 def may_commit_some(planned: Planned) -> bool:
-    """Whether fewer records than are judged may be committed before a new table stops for its bad records, so that
-    their dead letters show the reasons.
-    """
+    """Whether a new table may commit fewer records than are judged before it stops: their dead letters show the reasons."""
     table = planned.table
     is_cut = table.schedule.most_records is not None and table.schedule.most_records < FEWEST_TO_JUDGE
     is_new = table.progress.snapshot_id is None

@@ -6,8 +6,10 @@ import difflib
 import re
 from collections.abc import Iterable
 
+import structlog
+
 from frazil.catalog.port import Catalog
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
@@ -16,6 +18,8 @@ from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
 from frazil.types import OffsetRange
+
+log = structlog.get_logger("frazil")
 
 
 class Discovery:
@@ -26,6 +30,10 @@ class Discovery:
         self._source = source
         self._catalog = catalog
         self.tables: dict[str, Table] = {table.name: Table(table) for table in spec.tables}
+        #: When topics were last requested, on the monotonic clock in seconds.
+        self.asked_at_s = float("-inf")
+        #: The error of the last request for topics; None where it succeeded.
+        self.outage: UnavailableError | None = None
         self._found: dict[str, TopicDescription] = {}
         self._behind: set[str] = set()
         self._has_topics = False
@@ -46,7 +54,7 @@ class Discovery:
             table = f"{self._spec.namespace}.{name}"
             if table not in self.tables and any(selector.matches(name) for selector in self._spec.topics):
                 self.tables[table] = Table(self._spec.table_for(name))
-        self._found = found
+        self._found, self.outage = found, None
         for known in self.tables.values():
             if known.schedule.in_flight:
                 self._behind.add(known.name)
@@ -55,6 +63,14 @@ class Discovery:
         self._has_topics = True
         writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
+
+    def warn_of_empty_patterns(self) -> None:
+        """Logs each regular expression that matches no topic yet.
+
+        Raises: the error of `tolerate_empty_patterns`.
+        """
+        for error in tolerate_empty_patterns(self._spec, self._source):
+            log.warning("pattern_matches_no_topic", reason=error.message, where=error.where, remedy=error.remedy)
 
     def add_named(self) -> None:
         """Adds the tables of topics that `topics` names and Kafka does not have; they wait for their topics."""
@@ -81,7 +97,7 @@ class Discovery:
         if before is not None and (table.state is None or table.state.uuid != before.uuid):
             table.forget_batches()  # They were read for a dropped table: offsets begin at `start` again.
         table.catalog.is_loaded = True
-        table.forget_skipped()
+        table.offsets.forget_skipped(table.progress.offsets)
         mismatch = declared_mismatch(table.spec, table.state.schema if table.state is not None else None)
         if mismatch is not None:
             raise TableStopped(*describe_error(mismatch))
@@ -206,9 +222,7 @@ class Discovery:
             )
 
     def _refuse_name(self, table: Table) -> None:
-        """Raises TableStopped for a new topic whose table would be another table's dead-letter table, or would have no
-        name.
-        """
+        """Raises TableStopped for a new topic whose table would be another's dead-letter table, or would have no name."""
         if not all(table.name.split(".")):
             raise TableStopped(
                 f"`{table.name}` is not a table name: one of its parts is empty",
@@ -234,18 +248,14 @@ class Discovery:
                 )
 
     def verify(self, table: Table) -> None:
-        """Raises TableStopped when a topic of the table was recreated since it was read, or the table's name belongs to
-        another.
-        """
+        """Raises TableStopped when a topic was recreated since it was read, or the table's name belongs to another."""
         self._refuse_name(table)
         if self.is_behind(table):
             self._match(table, self._found)
         self._check_topic_ids(table)
 
     def verify_again(self, table: Table) -> None:
-        """Requests the table's topics from Kafka, and raises TableStopped when one was recreated; also for a table in a
-        batch.
-        """
+        """Requests the table's topics, also for a table in a batch; raises TableStopped when one was recreated."""
         names = set(table.offsets.topics)
         self._match(table, self._source.topics(names.__contains__))
         self._check_topic_ids(table)

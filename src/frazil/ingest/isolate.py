@@ -42,9 +42,7 @@ class Found:
 
 
 def search_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Returns the function for `mapInArrow` that searches the records of this job. Its output has the column of a
-    task's output.
-    """
+    """Returns the function for `mapInArrow` that searches the job's records; its output has a task's column."""
     return functools.partial(search, job)
 
 
@@ -132,9 +130,7 @@ class _Search:
 
 
 def _read(job: Job, records: pa.RecordBatch, folder: Path) -> None:
-    """Reads and writes records as a task would, into a folder that is removed, so that an unavailable store fails no
-    trial.
-    """
+    """Reads and writes records as a task would, in a folder that is removed: no store can fail a trial."""
 
     def here(target: TableTarget) -> TableTarget:
         return replace(

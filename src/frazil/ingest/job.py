@@ -9,17 +9,29 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
-from frazil.ingest.plan import read_once
-from frazil.ingest.task import OVERSIZED_PARTITION, REPORT_SCHEMA, Job, has_few_headers, source_columns, task_of
+from frazil.ingest.plan import own_starts, read_once
+from frazil.ingest.table import Planned
+from frazil.ingest.task import (
+    OVERSIZED_BYTES,
+    OVERSIZED_PARTITION,
+    REPORT_SCHEMA,
+    Job,
+    has_few_headers,
+    source_columns,
+    task_of,
+)
 from frazil.kafka.source import read_ranges
 from frazil.report import TaskReport, load_report
+from frazil.schema.inference import Hints
 from frazil.types import Batch
+from frazil.write.target import TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,8 +41,6 @@ _RECORDS_PER_TASK = 30_000
 # Spark ends an Arrow batch at so many bytes, and measures after every record for it: a quarter of its threads' work. At this
 # value it does not measure.
 _NO_LIMIT = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
-# A batch of small records leaves out larger records than this, so that the twenty thousand of one Arrow batch have a bound.
-OVERSIZED_BYTES = 8192
 # The sizes that count for a record. Arrow's offsets of empty headers count as well, eight bytes each. No function has a
 # lambda, as Spark would then compile no expression of the query.
 _SIZES = {
@@ -148,6 +158,31 @@ class SparkJobs:
         return self._small[spark]
 
 
+def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:
+    """Returns the Spark job that reads the batches. schema: replaces the schema of the tables."""
+    trials = frozenset(p.table.name for p in planned if is_trial or p.table.state is None)
+    fed: dict[str, list[TableTarget]] = {}
+    for p in planned:
+        for topic in p.batch.topics:
+            fed.setdefault(topic, []).append(p.table.target(schema))
+    return Job(
+        targets={topic: targets[0] for topic, targets in fed.items()},
+        trials=trials,
+        # Columns of a new table are found in the order of its records, so that one task must read them.
+        is_scattered=bool(trials) or any(p.table.needs_one_task for p in planned),
+        beside={topic: tuple(targets[1:]) for topic, targets in fed.items() if targets[1:]},
+        starts=own_starts([p.batch for p in planned]),
+    )
+
+
+def with_hints(job: Job, hints: Hints) -> Job:
+    """Returns the job with the hints that earlier records of the table have left, to be read by one task."""
+    targets = {
+        topic: replace(target, reading=replace(target.reading, hints=hints)) for topic, target in job.targets.items()
+    }
+    return replace(job, targets=targets, is_scattered=True)
+
+
 def slices_of(batches: Sequence[Batch], parallelism: int) -> int:
     """Returns the number of tasks that read the batches together."""
     quickest = max(1, min(parallelism, sum(r.span for r in read_once(batches)) // _RECORDS_PER_TASK))
@@ -166,9 +201,7 @@ def _with_few_headers(records: DataFrame) -> DataFrame:
 
 
 def _without_oversized(records: DataFrame) -> DataFrame:
-    """Returns the records without the contents of oversized ones, whose partition becomes OVERSIZED_PARTITION. Columns
-    that are not read do not count.
-    """
+    """Returns the records without the contents of oversized ones, whose partition becomes OVERSIZED_PARTITION."""
     sizes = (f"ifnull({size}, 0)" for name, size in _SIZES.items() if name in records.columns)
     is_oversized = f"{' + '.join(sizes)} > {OVERSIZED_BYTES}"
     replaced = {name: f"if({is_oversized}, null, {name}) as {name}" for name in _SIZES}

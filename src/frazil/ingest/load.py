@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 import structlog
 
-from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, FencedError
-from frazil.ingest.batch import Identity
 from frazil.ingest.discovery import Discovery
-from frazil.ingest.log import keeps_old_metadata
-from frazil.ingest.pipeline import Pipeline
-from frazil.ingest.preflight import arranged, has_layout_columns, text_order
+from frazil.ingest.pipeline import Identity, Pipeline
+from frazil.ingest.preflight import arranged, has_layout_columns, keeps_old_metadata, text_order
 from frazil.ingest.schemas import may_change
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
@@ -39,8 +37,8 @@ class Loader:
         self._run_id = run_id
         self._epoch: int | None = None
         self._taking = threading.Lock()
-        self._ordered_by_text: set[str] = set()
-        self._keeps_old_metadata: set[str] = set()
+        self._are_unloaded_first = False
+        self._warned: set[tuple[str, str]] = set()
         #: The id of the Kafka cluster; empty until it is known.
         self.cluster_id = ""
 
@@ -79,8 +77,12 @@ class Loader:
             table.state = arranged(self._services.catalog, table.spec, table.state)
             if table.spec.mode == "upsert":
                 check_columns(table.target())
-                self._note_order(table, table.state)
-            self._note_old_metadata(table, table.state)
+                text = text_order(table.spec, table.state.schema)
+                if text and self._is_first("ordered_by_text", table):
+                    log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=text)
+            kept = keeps_old_metadata(table.state)
+            if kept and self._is_first("old_metadata_kept", table):
+                log.warning("old_metadata_kept", table=table.name, reason=kept)
         table.catalog.loaded_at_s = clock.monotonic_s()
 
     def reload(self, table: Table) -> None:
@@ -112,12 +114,21 @@ class Loader:
         table.state = self.pipeline.claim(table)
         return True
 
+    def in_turn(self, tables: Iterable[Table]) -> list[Table]:
+        """Returns the tables in the order in which they are loaded or refreshed. Those that are not loaded come first
+        or last by turns: neither kind may occupy a slow catalog.
+        """
+        self._are_unloaded_first = first = not self._are_unloaded_first
+        return sorted(tables, key=lambda one: (one.catalog.is_loaded is first, one.catalog.asked_at_s))
+
     def is_due(self, table: Table) -> bool:
         """Whether the table must be loaded: it is not loaded, its credentials end soon, or another writer may have
-        changed it since the last commit.
+        changed it since the last commit. A loaded table is checked for a due batch before it is loaded again.
         """
+        if not table.catalog.is_loaded:
+            return True
         is_stale = self._services.clock.monotonic_s() - table.catalog.loaded_at_s >= RELOAD_IDLE_EVERY_S
-        return not table.catalog.is_loaded or is_stale or self._needs_credentials(table)
+        return not table.catalog.was_asked and (is_stale or self._needs_credentials(table))
 
     def lacks_schemas(self, table: Table) -> bool:
         """Whether `load_schemas` has schemas to load."""
@@ -128,11 +139,9 @@ class Loader:
         )
 
     def has_old_schemas(self, table: Table) -> bool:
-        """Whether `refresh_schemas` is due."""
-        return (
-            bool(table.schema.schemas)
-            and self._services.clock.monotonic_s() - table.schema.schemas_at_s >= _SCHEMAS_EVERY_S
-        )
+        """Whether `refresh_schemas` is due: not twice before the table is checked for a due batch."""
+        age_s = self._services.clock.monotonic_s() - table.schema.schemas_at_s
+        return bool(table.schema.schemas) and not table.schema.was_asked and age_s >= _SCHEMAS_EVERY_S
 
     def refresh_schemas(self, table: Table) -> None:
         """Requests the newest schema again for a table that is read with it, and forgets ids without a usable schema,
@@ -140,7 +149,7 @@ class Loader:
 
         Raises: UnavailableError when the registry does not answer.
         """
-        table.schema.schemas_at_s = self._services.clock.monotonic_s()
+        table.schema.was_asked, table.schema.schemas_at_s = True, self._services.clock.monotonic_s()
         # A schema that is forgotten before a batch is read with it would be missing again, without end for slow batches.
         if not table.schema.has_new_schemas:
             table.schema.schemas = {
@@ -152,32 +161,23 @@ class Loader:
         if others:
             table.schema.schemas |= self.pipeline.schemas_of(table, others)
 
-    def _note_order(self, table: Table, state: TableState) -> None:
-        """Logs once for each table that its changes are ordered by a text."""
-        reason = text_order(table.spec, state.schema)
-        if reason and table.name not in self._ordered_by_text:
-            self._ordered_by_text.add(table.name)
-            log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=reason)
-
-    def _note_old_metadata(self, table: Table, state: TableState) -> None:
-        """Logs once for each table that no process removes its old metadata files."""
-        reason = keeps_old_metadata(state)
-        if reason and table.name not in self._keeps_old_metadata:
-            self._keeps_old_metadata.add(table.name)
-            log.warning("old_metadata_kept", table=table.name, reason=reason)
+    def _is_first(self, warning: str, table: Table) -> bool:
+        """Whether the table has not had this warning before."""
+        known = len(self._warned)
+        self._warned.add((warning, table.name))
+        return len(self._warned) > known
 
     def load_schemas(self, table: Table) -> None:
         """Requests the schemas of the last batch, so that they are not missing in the first batch of this process.
 
         Raises: UnavailableError when the registry does not answer.
         """
+        table.schema.was_asked = True
         table.schema.schemas |= self.pipeline.schemas_of(table, _first_ids(table) - table.schema.schemas.keys())
         table.schema.schemas_at_s = self._services.clock.monotonic_s()
 
     def _needs_credentials(self, table: Table) -> bool:
-        """Whether the table's credentials end soon: commits refresh the state of a busy table, but only a load renews
-        credentials.
-        """
+        """Whether the table's credentials end soon: only a load renews them, however often a busy table is committed."""
         clock = self._services.clock
         ends_ms = table.state.credentials_end_ms if table.state else None
         if ends_ms is None or clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:

@@ -15,10 +15,10 @@ from frazil.clock import Clock
 from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.bad_records import remedy_for
-from frazil.ingest.batch import Planned
-from frazil.ingest.job import OVERSIZED_BYTES
 from frazil.ingest.plan import lag_records
 from frazil.ingest.state import FEWEST_TO_JUDGE, NoOpChange, RunState
+from frazil.ingest.table import Planned
+from frazil.ingest.task import OVERSIZED_BYTES
 from frazil.report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
@@ -27,7 +27,7 @@ from frazil.types import Resolved, advance
 
 class Finding(Protocol):
     """A finding of a batch that must be handled before its offsets can be committed: one class, with its own log event
-    and its own effect on the next plan (`ingest.findings`).
+    and its own effect on the next plan.
     """
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
@@ -60,9 +60,7 @@ class Replan:
 
 @dataclass(frozen=True)
 class Reload:
-    """The commit was refused, or records that were read no longer exist: the table is loaded before it is planned
-    again.
-    """
+    """The commit was refused, or records that were read are gone: the table is loaded, and planned again."""
 
     #: The error of the commit or of the read.
     error: ConflictError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from frazil.catalog.port import NotSent, TableState
@@ -18,8 +18,8 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record, may_commit_some, too_many_bad
-from frazil.ingest.batch import Identity, Planned, job_of
 from frazil.ingest.isolate import Found
+from frazil.ingest.job import job_of
 from frazil.ingest.outcome import (
     BadStart,
     Committed,
@@ -35,10 +35,10 @@ from frazil.ingest.primary_key_updates import KeyUpdates, key_updates_in
 from frazil.ingest.schema_updates import SchemaUpdates
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.services import Services
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
-from frazil.types import Commit, PendingDeadLetters, Progress, add_counts, advance
+from frazil.types import Commit, PendingDeadLetters, Progress, add_counts, advance, by_topic
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.upsert.records.tombstones import still_last
@@ -47,6 +47,20 @@ from frazil.write.transforms import TooManyPartitions, exceeds
 
 _MOST_SCHEMAS = 200
 _MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they are merged.
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The writer of a commit: the pipeline, its cluster, and this run of it."""
+
+    #: The pipeline's name.
+    pipeline: str
+    #: The id of the Kafka cluster.
+    cluster_id: str
+    #: The number of the run; a later run has a greater one.
+    epoch: int
+    #: The id of the run.
+    run_id: str
 
 
 class Pipeline:
@@ -82,9 +96,7 @@ class Pipeline:
         return step()
 
     def _read_again(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
-        """Returns the first step that must precede another read of the batch; None where the records need not be read
-        again.
-        """
+        """Returns the step that must precede another read of the batch; None where it need not be read again."""
         table = planned.table
         if report.counts.has_oversized:
             return partial(Replan, table.state, report, (OversizedRecords(),))
@@ -103,9 +115,7 @@ class Pipeline:
         return None
 
     def _check_rows(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
-        """Returns the first step that must precede the commit of rows which were read; None where they may be
-        committed.
-        """
+        """Returns the step that must precede the commit of rows which were read; None where they may be committed."""
         table = planned.table
         if (
             report.changes.unplaced
@@ -129,9 +139,7 @@ class Pipeline:
         return Replan(planned.table.state, report, (NewSchemas(schemas),))
 
     def _update_schema(self, planned: Planned, report: TaskReport) -> Outcome:
-        """Changes the schema as the report requests; for a table without commits also as a sample of later records
-        requests.
-        """
+        """Changes the schema as the report requests, of a table without commits also as a sample of later records does."""
         sampled = self.schema_updates.sampled(planned, report)
         return (
             self._fetch_schemas(planned, sampled)
@@ -177,9 +185,7 @@ class Pipeline:
         return replace(state, progress=self._catalog.commit(commit))
 
     def _check_topic_ids(self, planned: Sequence[Planned]) -> None:
-        """Raises ConflictError for a topic that was recreated during the read: its offsets would refer to other
-        records.
-        """
+        """Raises ConflictError for a topic recreated during the read: its offsets would refer to other records."""
         # Of tables that share a topic, one may have the id of the recreated topic already.
         expected = {
             (name, topic.id)
@@ -279,8 +285,6 @@ def _read_with(table: Table) -> tuple[str, ...]:
 def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLetters | None:
     if not report.written.dead_letters:
         return None
-    since: dict[str, dict[int, int]] = {}
-    for r in planned.batch.ranges:
-        since.setdefault(r.topic, {})[r.partition] = r.start
+    since = by_topic({(r.topic, r.partition): r.start for r in planned.batch.ranges})
     topic = planned.table.spec.dead_letters.topic or ""
     return PendingDeadLetters(planned.table.dead_letter_table_name, report.written.dead_letters, since, topic)

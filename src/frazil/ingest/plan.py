@@ -8,124 +8,7 @@ from dataclasses import dataclass, replace
 from frazil.catalog.port import TableSize
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport
-from frazil.types import Batch, OffsetRange, Offsets, Watermark, later
-
-# An upsert table reads no more than fits into memory, while an append table beside it could fill large files.
-_MUCH_RECORDS = 2_000_000
-
-
-def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
-    """Returns the group with `batch`, with batches of the same partitions cut to the same ends. Returns None where the
-    batch must be read alone: its end must not be moved, it shares no topic, or too few records of a batch would be
-    left.
-    """
-    others = [one for one in group if not one.topics.isdisjoint(batch.topics)]
-    if not others:
-        return [*group, batch]
-    if any(one.is_apart for one in (batch, *others)):
-        return None
-    ends = _first_ends((batch, *others))
-    joined = [_up_to(one, ends) for one in (*group, batch)]
-    pairs = zip(joined, (*group, batch), strict=True)
-    are_enough = all(2 * cut.span >= one.span or cut.span >= _MUCH_RECORDS for cut, one in pairs)
-    return joined if are_enough and all(r.span > 0 for one in joined for r in one.ranges) else None
-
-
-def read_once(batches: Iterable[Batch]) -> list[OffsetRange]:
-    """Returns the ranges that cover all batches, one for each partition."""
-    covered: dict[Partition, OffsetRange] = {}
-    for r in (r for batch in batches for r in batch.ranges):
-        known = covered.setdefault((r.topic, r.partition), r)
-        covered[r.topic, r.partition] = replace(r, start=min(r.start, known.start), end=max(r.end, known.end))
-    return list(covered.values())
-
-
-def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
-    """Returns the offsets at which the records of a table begin, by table, topic and partition, for tables that do not
-    use all records of their topics' read.
-    """
-    read = {(r.topic, r.partition): r.start for r in read_once(batches)}
-    starts: dict[str, Offsets] = {}
-    for batch in batches:
-        own = {(r.topic, r.partition): r.start for r in batch.ranges}
-        if own != {place: start for place, start in read.items() if place[0] in batch.topics}:
-            starts[batch.table] = {
-                topic: {partition: start for (name, partition), start in own.items() if name == topic}
-                for topic in batch.topics
-            }
-    return starts
-
-
-def tables_read_with(batch: Batch, batches: Iterable[Batch]) -> frozenset[str]:
-    """Returns the other tables that the batch's topics are read for."""
-    return frozenset(one.table for one in batches if one is not batch and not one.topics.isdisjoint(batch.topics))
-
-
-def _first_ends(batches: Iterable[Batch]) -> dict[Partition, int]:
-    ends: dict[Partition, int] = {}
-    for r in (r for batch in batches for r in batch.ranges):
-        ends[r.topic, r.partition] = min(r.end, ends.get((r.topic, r.partition), r.end))
-    return ends
-
-
-def _up_to(batch: Batch, ends: dict[Partition, int]) -> Batch:
-    cut = (replace(r, end=min(r.end, ends.get((r.topic, r.partition), r.end))) for r in batch.ranges)
-    return replace(batch, ranges=tuple(cut))
-
-
-ASSUMED_SHARE = 1 / 6
-# A smaller file is mostly footer, which shows nothing about a large one.
-LEAST_TYPICAL_BYTES = 32 * 1024
-# Estimates are never exact: a file that is planned a little too small is one file, one that is too large becomes two.
-AIM = 0.95
-# Memory of a column with or without a value, and of the order of a change.
-_VALUE_BYTES, _PLACE_BYTES = 8, 50
-
-
-def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
-    """Returns the size of a record in a file, in bytes: the mean of the known size and that of the batch of `report`."""
-    written = sum(file.size_bytes for file in report.written.data)
-    if (
-        not report.written.data
-        or not report.counts.record_count
-        or written < LEAST_TYPICAL_BYTES * len(report.written.data)
-    ):
-        return known
-    found = written / report.counts.record_count
-    return found if known is None else (known + found) / 2
-
-
-def stored_row_bytes(size: TableSize | None) -> float | None:
-    """Returns the size of a row in the stored table, in bytes; None where its files are small."""
-    if size is None or not size.row_count or size.size_bytes < LEAST_TYPICAL_BYTES * size.file_count:
-        return None
-    return size.size_bytes / size.row_count
-
-
-def buffered_row_bytes(columns: int) -> int:
-    """Returns the least memory of a buffered change in a table with `columns` columns, in bytes: far more than the
-    record, where few columns have a value.
-    """
-    return _PLACE_BYTES + columns * _VALUE_BYTES
-
-
-def records_per_file(file_bytes: int, row_bytes: float) -> int:
-    """Returns the number of records in a file of this size; at least one."""
-    return max(1, int(AIM * file_bytes / max(row_bytes, 1e-3)))
-
-
-def whole_files(files: int, tasks: int) -> int:
-    """Returns the largest number of files, up to `files`, that the tasks share evenly; at least one."""
-    return files // tasks * tasks if files >= tasks else max(1, files)
-
-
-def span_of_whole_files(usual: int, most: int, per_file: int, tasks: int) -> int:
-    """Returns the number of records with which each task of a batch writes files of the target size and no remainder:
-    about `usual` where that has several files, more where it has less than one for each task, never more than `most`.
-    """
-    a_file_each = per_file * tasks
-    return min(most, max(1, usual // a_file_each) * a_file_each)
-
+from frazil.types import Batch, OffsetRange, Offsets, Watermark, by_partition, by_topic, later
 
 # A table with a larger batch than this is in catch-up: it gets jobs of its own.
 CATCH_UP_RECORDS = 150_000
@@ -148,6 +31,15 @@ LONGEST_SLOWED_S = 60.0
 MAX_TABLES_PER_JOB = 16
 # A task that reads for several tables buffers unwritten rows of each.
 MAX_CATCH_UPS_PER_JOB = 4
+# An upsert table reads no more than fits into memory, while an append table beside it could fill large files.
+_MUCH_RECORDS = 2_000_000
+ASSUMED_SHARE = 1 / 6
+# A smaller file is mostly footer, which shows nothing about a large one.
+LEAST_TYPICAL_BYTES = 32 * 1024
+# Estimates are never exact: a file that is planned a little too small is one file, one that is too large becomes two.
+AIM = 0.95
+# Memory of a column with or without a value, and of the order of a change.
+_VALUE_BYTES, _PLACE_BYTES = 8, 50
 
 
 @dataclass(frozen=True)
@@ -200,10 +92,9 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
     offsets to read, by topic and partition.
     """
     waiting = [
-        OffsetRange(topic, partition, offset, ends[topic, partition])
-        for topic, partitions in position.items()
-        for partition, offset in partitions.items()
-        if ends.get((topic, partition), offset) > offset
+        OffsetRange(*place, offset, ends[place])
+        for place, offset in by_partition(position).items()
+        if ends.get(place, offset) > offset
     ]
     written, is_early = clock.file_bytes(sum(r.span for r in waiting)), now_s < clock.next_due_s
     is_full = written >= (clock.min_bytes or clock.target_bytes)
@@ -229,9 +120,7 @@ def pace_s(interval_s: float) -> float:
 
 
 def slowed_s(interval_s: float, slowed_by: float) -> float:
-    """Returns the interval in seconds, `slowed_by` times as long as table maintenance requests, at most
-    LONGEST_SLOWED_S.
-    """
+    """Returns the interval in seconds, `slowed_by` times as long, but at most LONGEST_SLOWED_S."""
     return max(interval_s, min(interval_s * slowed_by, LONGEST_SLOWED_S))
 
 
@@ -275,6 +164,51 @@ def limit_ranges(ranges: Iterable[OffsetRange], limit: int) -> list[OffsetRange]
     return sorted(kept, key=lambda r: (r.topic, r.partition))
 
 
+def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
+    """Returns the size of a record in a file, in bytes: the mean of the known size and that of the batch of `report`."""
+    written = sum(file.size_bytes for file in report.written.data)
+    if (
+        not report.written.data
+        or not report.counts.record_count
+        or written < LEAST_TYPICAL_BYTES * len(report.written.data)
+    ):
+        return known
+    found = written / report.counts.record_count
+    return found if known is None else (known + found) / 2
+
+
+def stored_row_bytes(size: TableSize | None) -> float | None:
+    """Returns the size of a row in the stored table, in bytes; None where its files are small."""
+    if size is None or not size.row_count or size.size_bytes < LEAST_TYPICAL_BYTES * size.file_count:
+        return None
+    return size.size_bytes / size.row_count
+
+
+def buffered_row_bytes(columns: int) -> int:
+    """Returns the least memory of a buffered change in a table with `columns` columns, in bytes: far more than the
+    record, where few columns have a value.
+    """
+    return _PLACE_BYTES + columns * _VALUE_BYTES
+
+
+def records_per_file(file_bytes: int, row_bytes: float) -> int:
+    """Returns the number of records in a file of this size; at least one."""
+    return max(1, int(AIM * file_bytes / max(row_bytes, 1e-3)))
+
+
+def whole_files(files: int, tasks: int) -> int:
+    """Returns the largest number of files, up to `files`, that the tasks share evenly; at least one."""
+    return files // tasks * tasks if files >= tasks else max(1, files)
+
+
+def span_of_whole_files(usual: int, most: int, per_file: int, tasks: int) -> int:
+    """Returns the number of records with which each task of a batch writes files of the target size and no remainder:
+    about `usual` where that has several files, more where it has less than one for each task, never more than `most`.
+    """
+    a_file_each = per_file * tasks
+    return min(most, max(1, usual // a_file_each) * a_file_each)
+
+
 def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple[list[list[Batch]], list[list[Batch]]]:
     """Returns small batches and catch-ups in groups, one job for each. A catch-up shares a job only with others of its
     topics. Batches that share a read may be cut (`shared_reads`). alone: tables that share no job. Groups are in the
@@ -301,13 +235,65 @@ def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
     return is_small or (len(group) < MAX_CATCH_UPS_PER_JOB and not batch.topics.isdisjoint(group[0].topics))
 
 
+def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
+    """Returns the group with `batch`, with batches of the same partitions cut to the same ends. Returns None where the
+    batch must be read alone: its end must not be moved, it shares no topic, or too few records of a batch would be
+    left.
+    """
+    others = [one for one in group if not one.topics.isdisjoint(batch.topics)]
+    if not others:
+        return [*group, batch]
+    if any(one.is_apart for one in (batch, *others)):
+        return None
+    ends = _first_ends((batch, *others))
+    joined = [_up_to(one, ends) for one in (*group, batch)]
+    pairs = zip(joined, (*group, batch), strict=True)
+    are_enough = all(2 * cut.span >= one.span or cut.span >= _MUCH_RECORDS for cut, one in pairs)
+    return joined if are_enough and all(r.span > 0 for one in joined for r in one.ranges) else None
+
+
+def read_once(batches: Iterable[Batch]) -> list[OffsetRange]:
+    """Returns the ranges that cover all batches, one for each partition."""
+    covered: dict[Partition, OffsetRange] = {}
+    for r in (r for batch in batches for r in batch.ranges):
+        known = covered.setdefault((r.topic, r.partition), r)
+        covered[r.topic, r.partition] = replace(r, start=min(r.start, known.start), end=max(r.end, known.end))
+    return list(covered.values())
+
+
+def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
+    """Returns the offsets at which the records of a table begin, by table, topic and partition, for tables that do not
+    use all records of their topics' read.
+    """
+    read = {(r.topic, r.partition): r.start for r in read_once(batches)}
+    starts: dict[str, Offsets] = {}
+    for batch in batches:
+        own = {(r.topic, r.partition): r.start for r in batch.ranges}
+        if own != {place: start for place, start in read.items() if place[0] in batch.topics}:
+            starts[batch.table] = by_topic(own)
+    return starts
+
+
+def tables_read_with(batch: Batch, batches: Iterable[Batch]) -> frozenset[str]:
+    """Returns the other tables that the batch's topics are read for."""
+    return frozenset(one.table for one in batches if one is not batch and not one.topics.isdisjoint(batch.topics))
+
+
+def _first_ends(batches: Iterable[Batch]) -> dict[Partition, int]:
+    ends: dict[Partition, int] = {}
+    for r in (r for batch in batches for r in batch.ranges):
+        ends[r.topic, r.partition] = min(r.end, ends.get((r.topic, r.partition), r.end))
+    return ends
+
+
+def _up_to(batch: Batch, ends: dict[Partition, int]) -> Batch:
+    cut = (replace(r, end=min(r.end, ends.get((r.topic, r.partition), r.end))) for r in batch.ranges)
+    return replace(batch, ranges=tuple(cut))
+
+
 def lag_records(position: Offsets, ends: Mapping[Partition, int]) -> int:
     """Returns the number of offsets between the position and the ends."""
-    return sum(
-        max(0, ends.get((topic, partition), offset) - offset)
-        for topic, partitions in position.items()
-        for partition, offset in partitions.items()
-    )
+    return sum(max(0, ends.get(place, offset) - offset) for place, offset in by_partition(position).items())
 
 
 def advance_watermark(
@@ -328,11 +314,11 @@ def advance_watermark(
     planned. silent: partitions without a known end, which may have any records.
     """
     marks = later(before.partitions, latest_ms)
-    read_to = ((t, p, offset) for t, ps in position.items() for p, offset in ps.items())
-    behind = {(t, p) for t, p, offset in read_to if (t, p) in silent or ends.get((t, p), offset) > offset}
+    read_to = by_partition(position).items()
+    behind = {place for place, offset in read_to if place in silent or ends.get(place, offset) > offset}
     if any(partition not in marks.get(topic, {}) for topic, partition in behind):
         return Watermark(marks, before.complete_to_ms)
     read = {(r.topic, r.partition) for r in ranges}
-    holding = [mark for t, ps in marks.items() for p, mark in ps.items() if (t, p) in read | behind]
+    holding = [mark for place, mark in by_partition(marks).items() if place in read | behind]
     complete = [ms for ms in (before.complete_to_ms, min(holding, default=None)) if ms is not None]
     return Watermark(marks, max(complete, default=None))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
+from frazil.clock import Clock
 from frazil.errors import UnavailableError
-from frazil.ingest.batch import Planned
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.job import JobRunner
 from frazil.ingest.plan import TableClock, lag_records, plan_batch
 from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
-from frazil.kafka.port import Partition
+from frazil.ingest.table import Planned, Table
+from frazil.kafka.port import Partition, Source
+from frazil.types import by_partition
 
 log = structlog.get_logger("frazil")
 
@@ -27,24 +28,44 @@ class Planner:
         self._jobs = jobs
         self._goal: dict[Partition, int] | None = None
         self._open_goals: set[Partition] = set()
+        self._leaderless: set[str] = set()
+        #: The pauses between requests for ends.
+        self.polling = Polling()
         #: The end of every partition, as last requested.
         self.ends: dict[Partition, int] = {}
         #: Partitions without an end, such as those without a leader.
         self.silent: frozenset[Partition] = frozenset()
 
-    def set_ends(self, asked: Set[Partition], ends: dict[Partition, int]) -> None:
-        """Sets the ends that Kafka has returned for the partitions `asked`."""
-        self.ends, self.silent = ends, frozenset(asked - ends.keys())
+    def request_ends(self, source: Source, clock: Clock) -> None:
+        """Asks Kafka for the ends of all tables that have not stopped.
 
-    def silent_of(self, table: Table) -> list[Partition]:
-        """Returns the partitions without a leader that the table waits for."""
+        Raises: UnavailableError when Kafka does not answer.
+        """
+        began_s = clock.monotonic_s()
+        active = [table for table in self._discovery.tables.values() if table.status.run_state is not RunState.STOPPED]
+        asked = {partition for table in active for partition in table.partitions()}
+        ends = source.ends(asked)
+        if asked and not ends and self._discovery.outage is not None:
+            raise self._discovery.outage  # Neither ends nor topics are returned: Kafka itself is unavailable.
+        self.ends, self.silent = ends, frozenset(asked - ends.keys())
+        self.polling.record(clock.monotonic_s() - began_s)
+
+    def set_idle_status(self, table: Table) -> None:
+        """Sets what a table without a batch waits for: a topic, a leader, or records."""
         waits_for = self.silent if self._goal is None else self._open_goals
-        return [partition for partition in table.partitions() if partition in waits_for] if waits_for else []
+        silent = [partition for partition in table.partitions() if partition in waits_for] if waits_for else []
+        is_over = table.offsets.read_to is not None or table.name in self._leaderless
+        self._leaderless.discard(table.name)
+        if not table.offsets.topics:
+            table.status.set(RunState.BACKING_OFF, _no_topic(table))
+        elif silent:
+            self._leaderless.add(table.name)
+            table.status.set(RunState.BACKING_OFF, _no_leader(silent[0]))
+        elif is_over and table.status.run_state is not RunState.WAITING:
+            table.status.set(RunState.WAITING)
 
     def set_goal(self) -> None:
-        """Limits all later batches to the ends at the first call; for a partition without an end, to its first known
-        end.
-        """
+        """Limits later batches to the ends at the first call; for a partition without one, to its first known end."""
         if self._goal is None:
             self._goal, self._open_goals = {}, {*self.ends, *self.silent}
         for partition in self._open_goals & self.ends.keys():
@@ -60,15 +81,14 @@ class Planner:
                 continue
             if not self._open_goals.isdisjoint(table.partitions()):
                 return False
-            vector = table.offsets.empty_to if table.is_first and table.offsets.empty_to else table.position()
-            waiting = (
-                table.offsets.waiting.ends
-                if table.offsets.waiting is not None and not table.offsets.waiting.keeps_run
-                else {}
+            read_to = by_partition(
+                table.offsets.empty_to if table.is_first and table.offsets.empty_to else table.position()
             )
+            wait = table.offsets.waiting
+            waiting = wait.ends if wait is not None and not wait.keeps_run else {}
             if any(
-                max(vector.get(t, {}).get(p, -1), waiting.get((t, p), -1)) < self._goal.get((t, p), 0)
-                for t, p in table.partitions()
+                max(read_to.get(partition, -1), waiting.get(partition, -1)) < self._goal.get(partition, 0)
+                for partition in table.partitions()
             ):
                 return False
         return True
@@ -90,7 +110,7 @@ class Planner:
             return None
         position = table.position()
         table.offsets.lag_records = lag_records(position, self.ends)
-        is_behind_start = any(self.ends.get((t, p), o) < o for t, ps in position.items() for p, o in ps.items())
+        is_behind_start = any(self.ends.get(place, o) < o for place, o in by_partition(position).items())
         if table.offsets.needs_check or is_behind_start:
             for lost in self._discovery.check_offsets(table, self.ends):
                 place = {"topic": lost.topic, "partition": lost.partition, "first": lost.start, "last": lost.end - 1}
@@ -171,13 +191,13 @@ class Planner:
         return {partition: min(end, self._goal.get(partition, 0)) for partition, end in ends.items()}
 
 
-def no_topic(table: Table) -> UnavailableError:
+def _no_topic(table: Table) -> UnavailableError:
     """Returns the error of a table none of whose topics exists."""
     names = ", ".join(s.literal or f"/{s.pattern}/" for s in table.spec.topics)
     return UnavailableError(f"topic {names} does not exist", remedy="create the topic, or correct its name")
 
 
-def no_leader(partition: Partition) -> UnavailableError:
+def _no_leader(partition: Partition) -> UnavailableError:
     """Returns the error of a table that waits for this partition."""
     return UnavailableError(
         f"partition {partition[1]} of topic {partition[0]} has no leader, or one that does not answer",

@@ -20,12 +20,11 @@ from frazil.catalog.layout import (
     unknown_transform,
 )
 from frazil.catalog.port import Catalog, TableState
-from frazil.dead_letters.tables import refuse_other_table
+from frazil.dead_letters.tables import DELETES_OLD, refuse_other_table
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.schema_changes import CLASH_REMEDY, declared_adder
-from frazil.ingest.table import Table
-from frazil.ingest.table_target import layout_of, own_columns
+from frazil.ingest.table import Table, declared_columns, layout_of
 from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
 from frazil.schema.names import Spellings
@@ -39,8 +38,7 @@ def has_layout_columns(spec: TableSpec) -> bool:
     """Whether every column of the table's partitioning, sort order and properties is declared or a metadata column;
     otherwise the table is created when records have shown its columns.
     """
-    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
-    schema = new_schema(declared.items())
+    schema = new_schema(declared_columns(spec).items())
     named = [*(term.column for term in layout_of(spec).terms), *measured_columns(spec)]
     return all(find_column(schema, name) is not None for name in named)
 
@@ -74,9 +72,7 @@ def arranged(catalog: Catalog, spec: TableSpec, state: TableState) -> TableState
 
 
 def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
-    """Returns the error, with file and line, of an existing table that cannot be written with the layout of the
-    pipeline file; None when it can.
-    """
+    """Returns the error, with file and line, of a table that cannot have the file's layout; None when it can."""
     spec_kept = state.partitioning if spec.partition_by is None else PartitionSpec()
     unknown = unknown_transform(spec_kept, state.sorting if spec.sort_by is None else UNSORTED_SORT_ORDER)
     if unknown:
@@ -92,9 +88,8 @@ def term_mismatch(spec: TableSpec, found: Schema, file: Path) -> SpecError | Non
     """Returns the error, with file and line, of the first term of `partition_by` and `sort_by` that has no column among
     the schema `found`, the declared columns and the metadata columns; None when all have one.
     """
-    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
     there = {field.name: field.field_type for field in found.fields}
-    schema = new_schema({**declared, **there}.items())
+    schema = new_schema((declared_columns(spec) | there).items())
     for term in layout_of(spec).terms:
         try:
             bind(term, schema)
@@ -123,7 +118,7 @@ def _check_declared(table: Table) -> None:
     """Raises an error when the declared columns cannot be added to the existing table, or cannot be those of a new one."""
     spec, state = table.spec, table.state
     if state is None:
-        schema = new_schema([*((one.name, one.type) for one in spec.columns), *own_columns(spec).items()])
+        schema = new_schema(declared_columns(spec).items())
         if spec.unknown_fields != "add":
             check_measured_columns(spec, schema)
     else:
@@ -158,6 +153,17 @@ def text_order(spec: TableSpec, schema: Schema) -> str:
         f"`order_by: {name}` is text, and texts are compared by their bytes: `9` counts as newer than `10`, and"
         " `03:04:05Z` as newer than `03:04:05.5Z`, so newer changes may be dropped. Declare the column, as"
         " `timestamptz` or `decimal(p,s)`, before the table is created, unless all of its texts have one form"
+    )
+
+
+def keeps_old_metadata(state: TableState | None) -> str:
+    """Returns a warning for a table without Iceberg's property about old metadata files; empty for other tables."""
+    if state is None or DELETES_OLD in state.properties:
+        return ""
+    return (
+        "every commit leaves a metadata file behind, 86,400 a day with a commit a second, until table maintenance"
+        f" removes it as an orphan. `ALTER TABLE {state.name} SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`: then each"
+        " commit removes the oldest one"
     )
 
 

@@ -4,14 +4,13 @@ part is missing, or continues without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import structlog
 
 from frazil.clock import Clock
-from frazil.ingest.batch import Planned
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.report import TaskReport
 from frazil.types import OffsetRange
@@ -34,55 +33,43 @@ class KeyUpdates:
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
         """See Finding."""
-        _plan_again(planned, report, self.unpaired, clock)
+        table, changes, unpaired = planned.table, report.changes, frozenset(self.unpaired)
+        planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
+        table.key_updates.is_single_task = True
+        stuck = {part.place for part in changes.key_update_parts if part.is_delete} if changes.ends else set()
+        stuck |= unpaired
+        # A shorter batch waits for other records than the whole one; the wait of each begins when it was first read.
+        table.key_updates.pending = {place: PendingUpdate(planned_ms) for place in stuck} | _not_committed(planned)
+        late = {place for place in stuck if not _may_follow(place, planned, planned_ms)}
+        ranges = _limited(_limited(planned.batch.ranges, changes.ends), _before(stuck))
+        if late or not stuck:
+            _abandon(table, late, unpaired)
+        elif ranges:
+            table.offsets.cut, table.offsets.waiting = Cut(planned.position, ranges, planned.places or {}), None
+            log.debug("batch_shortened", table=table.name, incomplete_updates=len(stuck))
+        elif _can_have_more(planned):
+            _wait_for_other_part(planned, clock, _are_old(stuck, report, planned_ms))
+        else:  # The other part is beyond the largest batch.
+            _abandon(table, stuck, unpaired)
 
 
 def key_updates_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
     """Returns the finding, where primary-key updates prevent the commit of the batch."""
-    return (
-        (KeyUpdates(report.changes.unpaired),)
-        if report.changes.has_key_updates or report.changes.unpaired or report.changes.ends
-        else ()
-    )
+    changes = report.changes
+    if changes.has_key_updates or changes.unpaired or changes.ends:
+        return (KeyUpdates(changes.unpaired),)
+    return ()
 
 
-def _plan_again(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clock: Clock) -> None:
-    table = planned.table
-    planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
-    table.key_updates.is_single_task = True
-    stuck = (
-        {part.place for part in report.changes.key_update_parts if part.is_delete}
-        if report.changes.ends
-        else set[Place]()
-    )
-    if unpaired:
-        stuck.update(unpaired)
-    # A shorter batch waits for other records than the whole one; the wait of each begins when it was first read.
-    table.key_updates.pending = {place: PendingUpdate(planned_ms) for place in stuck} | _applied_early_before(
-        planned, table.key_updates.pending
-    )
-    late = {place for place in stuck if not _may_follow(place, planned, planned_ms)}
-    if late or not stuck:
-        table.key_updates.abandoned |= late.difference(unpaired)
-        table.key_updates.unpaired |= late.intersection(unpaired)
-        log.info("primary_key_updates_found", table=table.name, dead_letters=len(table.key_updates.unpaired))
-        return
-    ranges = _limited(_limited(planned.batch.ranges, report.changes.ends), _before(stuck))
-    if ranges:
-        table.offsets.cut, table.offsets.waiting = Cut(planned.position, ranges, planned.places or {}), None
-        log.debug("batch_shortened", table=table.name, incomplete_updates=len(stuck))
-    elif _can_have_more(planned):
-        _wait_for_other_part(planned, clock, _are_old(stuck, report, planned_ms))
-    else:  # The other part is beyond the largest batch.
-        table.key_updates.abandoned |= stuck.difference(unpaired)
-        table.key_updates.unpaired |= stuck.intersection(unpaired)
-        log.info("primary_key_updates_found", table=table.name, dead_letters=len(table.key_updates.unpaired))
+def _abandon(table: Table, places: Set[Place], unpaired: Set[Place]) -> None:
+    """Lets the batch continue without the other parts of these updates."""
+    table.key_updates.abandoned |= places - unpaired
+    table.key_updates.unpaired |= places & unpaired
+    log.info("primary_key_updates_found", table=table.name, dead_letters=len(table.key_updates.unpaired))
 
 
 def record_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
-    """Keeps for a while which primary-key updates are in the table by their insert alone, so that their delete does not
-    wait.
-    """
+    """Keeps for a while which updates are in the table by their insert alone, so that their delete does not wait."""
     deletes = {(part.topic, part.position) for part in report.changes.key_update_parts if part.is_delete}
     inserts = {(part.topic, part.position) for part in report.changes.key_update_parts if not part.is_delete}
     recent = {change: at_ms for change, at_ms in table.key_updates.applied_early.items() if now_ms - at_ms <= WAITED_MS}
@@ -118,9 +105,7 @@ def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
 
 
 def _can_have_more(planned: Planned) -> bool:
-    """Whether the batch may be longer when it is planned again: it was shortened, a partition has no leader, or it has
-    all records that may be read.
-    """
+    """Whether the next batch may be longer: this one was shortened, has all records, or a partition has no leader."""
     return _is_cut(planned) or not planned.silent.isdisjoint(planned.table.partitions()) or _is_all(planned)
 
 
@@ -149,14 +134,10 @@ def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]
     return tuple(r for r in cut if r.span > 0)
 
 
-def _applied_early_before(
-    planned: Planned, pending_updates: Mapping[Place, PendingUpdate]
-) -> dict[Place, PendingUpdate]:
-    """Returns the records that are not committed yet."""
-    position = planned.position
-    return {
-        place: one for place, one in pending_updates.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)
-    }
+def _not_committed(planned: Planned) -> dict[Place, PendingUpdate]:
+    """Returns the pending updates whose records are not committed yet."""
+    position, pending = planned.position, planned.table.key_updates.pending
+    return {place: one for place, one in pending.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)}
 
 
 def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> bool:

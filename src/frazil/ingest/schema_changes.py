@@ -8,8 +8,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
-from frazil.ingest.table import Table
-from frazil.ingest.table_target import own_columns, shaping_of
+from frazil.ingest.table import Table, declared_columns, own_columns, shaping_of
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_schema, new_schema
 from frazil.schema.names import column_settings, fold_case
@@ -34,8 +33,7 @@ def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[Req
     again.
     """
     spec = table.spec
-    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
-    schema = table.state.schema if table.state is not None else new_schema(declared.items())
+    schema = table.state.schema if table.state is not None else new_schema(declared_columns(spec).items())
     accepted, rejected = accept(requested_fields, lambda some: adder(spec, some)(schema))
     is_known = not accepted and rejected.keys() <= table.schema.rejected.keys()
     if rejected and (is_known or len(rejected.keys() | table.schema.rejected.keys()) > MAX_REJECTED):
@@ -76,8 +74,7 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
 
 def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
     """Returns the change that adds missing declared and metadata columns to a table."""
-    declared = {column.name: column.type for column in spec.columns}
-    return lambda schema: extend_schema(schema, {(): {**declared, **own_columns(spec)}})
+    return lambda schema: extend_schema(schema, {(): declared_columns(spec)})
 
 
 def adder(

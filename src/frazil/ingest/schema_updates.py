@@ -14,17 +14,15 @@ from frazil.dead_letters.tables import new_table_properties
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record
-from frazil.ingest.batch import Planned, job_of, with_hints
 from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone
-from frazil.ingest.job import JobRunner
+from frazil.ingest.job import JobRunner, job_of, with_hints
 from frazil.ingest.outcome import NoColumns, Outcome, RejectedFields, Replan, SchemaChanged
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
 from frazil.ingest.preflight import check_measured_columns
 from frazil.ingest.primary_key_updates import key_updates_in
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder, same_table
 from frazil.ingest.state import NoOpChange, find_no_op_change
-from frazil.ingest.table import Table, set_key_columns
-from frazil.ingest.table_target import layout_of, own_columns
+from frazil.ingest.table import Planned, Table, layout_of, own_columns, set_key_columns
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import (
@@ -39,22 +37,12 @@ from frazil.schema.evolve import (
 )
 from frazil.schema.inference import agree_on_times, hints_of
 from frazil.schema.projection import KEY_ROOT, document
-from frazil.types import Batch, OffsetRange, Offsets
+from frazil.types import Batch, OffsetRange, Offsets, by_partition
 
 log = structlog.get_logger("frazil")
 
 SAMPLE_BYTES = 64 * 1024 * 1024
 """The largest size of the values in one read of the sample, estimated from the average size in the batch."""
-
-
-def log_unsampled(batch: Batch, error: TaskFailedError) -> None:
-    """Logs the records that do not contribute to the first columns, because a task that reads them fails.
-
-    Raises: `error` where no record is its cause.
-    """
-    if is_jvm_gone(error) or is_heap_full(error):
-        raise error
-    log.warning("sample_failed", table=batch.table, where=batch.place, reason=error.message)
 
 
 def sample_reads(
@@ -65,10 +53,9 @@ def sample_reads(
     """
     ends = {(r.topic, r.partition): r.end for r in read}
     rest = [
-        OffsetRange(topic, partition, start, reach[topic, partition])
-        for topic, partitions in sorted(position.items())
-        for partition, offset in sorted(partitions.items())
-        if (start := ends.get((topic, partition), offset)) < reach.get((topic, partition), 0)
+        OffsetRange(*place, start, reach[place])
+        for place, offset in sorted(by_partition(position).items())
+        if (start := ends.get(place, offset)) < reach.get(place, 0)
     ]
     most = max(1, min(FIRST_BATCH_RECORDS, int(SAMPLE_BYTES / max(1.0, record_bytes))))
     total = sum(r.span for r in rest)
@@ -110,9 +97,7 @@ class SchemaUpdates:
         return self.with_declared(table, made)
 
     def with_declared(self, table: Table, state: TableState) -> TableState:
-        """Adds missing declared and metadata columns, as a run with another pipeline file may have created the table;
-        returns the table.
-        """
+        """Adds columns that the pipeline file has, as another one may have created the table; returns the table."""
         if not compare_schemas(state.schema, declared_adder(table.spec)(state.schema)):
             return state
         return self._catalog.evolve(table.name, declared_adder(table.spec))
@@ -185,7 +170,9 @@ class SchemaUpdates:
             try:
                 found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
             except TaskFailedError as error:  # The crashing record is searched for when its batch is read.
-                log_unsampled(batch, error)
+                if is_jvm_gone(error) or is_heap_full(error):
+                    raise
+                log.warning("sample_failed", table=batch.table, where=batch.place, reason=error.message)
                 continue
             requested_fields += map(load_requested_fields, found.schema.requested_fields)
             missing |= found.schema.missing

@@ -209,9 +209,7 @@ def may_change(schema: WriterSchema) -> bool:
 
 
 def record_name(schema: WriterSchema) -> str:
-    """Returns the full name of the records that a schema describes, as used in subjects; of a .proto file that of its
-    first message; empty where it has none.
-    """
+    """Returns the full name of a schema's records (of a .proto file, of its first message); empty where it has none."""
     if schema.kind == "protobuf":
         return str(load_message(schema.descriptors, (0,)).full_name)
     if schema.kind not in ("avro", "json_schema"):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock
@@ -15,25 +14,6 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.workers import ThreadWorkers, Workers
 from frazil.kafka.port import Outbox, RecordReader, Source
-
-
-class Pace(Protocol):
-    """The pace of commits that table maintenance requests, where a commit of changes may undo the work it is about to
-    do.
-    """
-
-    def slowed_by(self, table: str) -> float:
-        """Returns the factor by which the table's commit interval is lengthened; 1.0 for the usual interval. Takes no
-        time.
-        """
-
-
-class UsualPace:
-    """The usual pace, of a process without table maintenance."""
-
-    def slowed_by(self, table: str) -> float:  # noqa: ARG002  (every table is alike)
-        """See Pace."""
-        return 1.0
 
 
 @dataclass(frozen=True)
@@ -56,8 +36,9 @@ class Services:
     outbox: Outbox | None = None
     #: Reads records in the driver, for tables with `atomic: transaction`.
     reader: RecordReader | None = None
-    #: The pace of commits that table maintenance requests.
-    pace: Pace = field(default_factory=UsualPace)
+    #: Returns the factor by which table maintenance lengthens a table's commit interval, where a commit of changes may
+    #: undo the work that it is about to do; 1.0 for the usual interval. Takes no time.
+    slowed_by: Callable[[str], float] = lambda _: 1.0
 
 
 class RunTimeouts:

@@ -13,15 +13,15 @@ from frazil.catalog.port import TableSize, TableState
 from frazil.decode.settings import WriterSchema
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.job import OVERSIZED_BYTES
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, learn_row_bytes
+from frazil.ingest.task import OVERSIZED_BYTES
 from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields
 from frazil.schema.projection import KEY_ROOT, format_path
 from frazil.schema.selection import Path
-from frazil.types import BadRecord, Offsets, Resolved
+from frazil.types import BadRecord, Offsets, Resolved, by_partition, by_topic
 from frazil.upsert.records.read_changes import PendingUpdate, Place
 
 
@@ -87,9 +87,7 @@ class Schedule:
     most_records: int | None = None
 
     def read_less(self, records: int) -> bool:
-        """Limits batches to a quarter of `records`, after a task failed with all of them and with none of them alone.
-        Returns False where there was only one record.
-        """
+        """Limits batches to a quarter of `records`, which fail a task only together; returns False for a single record."""
         if records <= 1:
             return False
         self.most_records = max(1, records // 4)
@@ -136,21 +134,13 @@ class OffsetState:
 
     def begun(self, committed: Offsets) -> dict[str, dict[int, int]]:
         """Returns the committed offsets, with the first offsets of partitions that have none."""
-        vector = {topic: dict(partitions) for topic, partitions in committed.items()}
-        for topic, partitions in self.first.items():
-            mine = vector.setdefault(topic, {})
-            for partition, offset in partitions.items():
-                mine.setdefault(partition, offset)
-        return vector
+        return by_topic(by_partition(self.first) | by_partition(committed))
 
     def position(self, committed: Offsets) -> Offsets:
-        """Returns the offsets to read from: those of `begun`, moved behind skipped offsets. Topics that do not exist
-        keep theirs.
-        """
+        """Returns the offsets to read from: those of `begun`, also of topics that do not exist, behind skipped ones."""
         vector = self.begun(committed)
-        for topic, lost in self.skipped.items():
-            for partition, (_, to) in lost.items():
-                vector[topic][partition] = max(to, vector[topic][partition])
+        for (topic, partition), (_, to) in by_partition(self.skipped).items():
+            vector[topic][partition] = max(to, vector[topic][partition])
         return vector
 
     def partitions(self) -> list[Partition]:
@@ -158,23 +148,16 @@ class OffsetState:
         return [(t.name, p) for t in self.topics.values() for p in range(t.partition_count)]
 
     def skip(self, topic: str, partition: int, start: int, end: int) -> None:
-        """Moves the position of a partition to `end`, as the records before it are gone. Earlier skipped offsets that
-        are not committed are kept.
-        """
+        """Moves a partition to `end`, as earlier records are gone; earlier skipped offsets that are not committed stay."""
         lost = self.skipped.setdefault(topic, {})
         lost[partition] = (lost[partition][0] if partition in lost else start, end)
         self.skipped_offsets += end - start
 
     def forget_skipped(self, committed: Offsets) -> None:
-        """Drops the skipped offsets of partitions whose first offset differs after a load: they were committed
-        meanwhile, or rolled back.
-        """
-        begun = self.begun(committed)
-        kept: dict[str, dict[int, tuple[int, int]]] = {}
-        for topic, partitions in self.skipped.items():
-            for partition, lost in partitions.items():
-                if begun.get(topic, {}).get(partition) == lost[0]:
-                    kept.setdefault(topic, {})[partition] = lost
+        """Drops skipped offsets which a load shows to be committed meanwhile, or rolled back."""
+        begun = by_partition(self.begun(committed))
+        lost = by_partition(self.skipped).items()
+        kept = by_topic({place: offsets for place, offsets in lost if begun.get(place) == offsets[0]})
         self.needs_check |= kept != self.skipped
         self.skipped = kept
 
@@ -189,6 +172,8 @@ class CatalogState:
     loaded_at_s: float = 0.0
     #: When the table was last requested from the catalog.
     asked_at_s: float = float("-inf")
+    #: Whether the table was requested since it was last checked for a due batch.
+    was_asked: bool = False
     #: The table's size after the newest commit; None before it is known.
     size: TableSize | None = None
     #: Rows of the dead-letter table, as last counted.
@@ -281,6 +266,8 @@ class SchemaState:
     schemas: dict[str, WriterSchema] = field(default_factory=dict)
     #: When the newest schema was last requested, on the monotonic clock in seconds.
     schemas_at_s: float = float("-inf")
+    #: Whether the registry was asked since the table was last checked for a due batch.
+    was_asked: bool = False
     #: Whether schemas were added with which no committed batch was read yet.
     has_new_schemas: bool = False
     #: Requested schema changes that the table's settings do not allow.
@@ -358,9 +345,7 @@ class BadRecordState:
     searches: int = 0
 
     def note_committed(self, report: TaskReport) -> bool:
-        """Counts a committed batch; returns whether batches stop reading the columns of dead letters, after many
-        batches without a bad record.
-        """
+        """Counts a committed batch; returns whether batches stop reading what dead letters need, after many good ones."""
         self.tally.add(report)
         self.good_batches = 0 if report.bad_records.count else self.good_batches + 1
         if self.good_batches < _GOOD_BATCHES:

@@ -1,17 +1,22 @@
-"""One table of a running pipeline: its settings, its state in the catalog, and the records of `ingest.state`."""
+"""One table of a running pipeline: its settings, its state in the catalog, the records of `ingest.state`, and the
+description of it that tasks receive.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, StringType
 
+from frazil.catalog.layout import Layout
 from frazil.catalog.port import Catalog, TableState
+from frazil.decode.settings import Envelope, Framing, Reading
+from frazil.decode.wire_format import KEY_HEADER
 from frazil.errors import UnavailableError
-from frazil.ingest.job import OVERSIZED_BYTES
 from frazil.ingest.plan import TableClock, buffered_row_bytes, stored_row_bytes
 from frazil.ingest.state import (
     MANY_FILES,
@@ -25,13 +30,20 @@ from frazil.ingest.state import (
     Status,
     Tally,
 )
-from frazil.ingest.table_target import KEY_COLUMNS, target_file_size, target_of
+from frazil.ingest.task import OVERSIZED_BYTES
+from frazil.ingest.transactions.runs import Cut
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport
-from frazil.schema.names import Spellings
+from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
+from frazil.schema.names import PROPERTY, Aliases, Spellings, aliases_of
+from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
-from frazil.types import Offsets, Progress
-from frazil.write.target import TableTarget
+from frazil.spec.models import ValueSpec
+from frazil.types import RESCUED_COLUMN, Batch, Offsets, Progress
+from frazil.write.plain_target import plain_target
+from frazil.write.target import ChangeReading, TableTarget, metadata_columns
+
+KEY_COLUMNS = "key-columns"
 
 
 @dataclass
@@ -87,10 +99,6 @@ class Table:
         vector = self.position()
         return [(t, p) for t, p in self.partitions() if p not in vector.get(t, {})]
 
-    def forget_skipped(self) -> None:
-        """Drops skipped offsets after a load, where another run's commit has skipped them already."""
-        self.offsets.forget_skipped(self.progress.offsets)
-
     def end_batch(self) -> None:
         """Forgets the findings about a batch that is committed now."""
         self.offsets.waiting, self.schema.no_op_change = None, None
@@ -105,9 +113,7 @@ class Table:
         self.key_updates.applied_early, self.key_updates.pending, self.key_updates.is_single_task = {}, {}, False
 
     def note_committed(self, report: TaskReport) -> None:
-        """Counts the bad records of a committed batch; after many batches without one, batches read fewer columns
-        again.
-        """
+        """Counts the bad records of a committed batch; after many without one, batches read fewer columns again."""
         if self.bad_records.note_committed(report):
             self.key_updates.is_single_task = False
 
@@ -138,9 +144,7 @@ class Table:
 
     @property
     def needs_one_task(self) -> bool:
-        """Whether one task must read a batch: several would write small files of very many partitions, or must not
-        share changes.
-        """
+        """Whether one task must read a batch: several would write small files, or must not share changes."""
         if self.key_updates.is_single_task or self.sizes.is_scattered is not None:
             return self.key_updates.is_single_task or bool(self.sizes.is_scattered)
         buckets = (term.transform for term in self.spec.partition_by or () if term.transform.startswith("bucket"))
@@ -153,6 +157,35 @@ class Table:
     def target(self, schema: Schema | None = None) -> TableTarget:
         """Returns the settings and state that tasks need of the table. schema: replaces its schema."""
         return target_of(self, schema)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A batch with the facts that it was planned from."""
+
+    #: The table that the batch is for.
+    table: Table
+    #: The offsets to read.
+    batch: Batch
+    #: The table's offsets, by topic and partition.
+    position: Mapping[str, Mapping[int, int]]
+    #: The ends of all partitions, as last requested.
+    ends: Mapping[Partition, int]
+    #: How far the batch may read: to the ends, or to the goal of a run with `--until-caught-up`.
+    reach: Mapping[Partition, int]
+    #: When the batch was planned, on the monotonic clock in seconds.
+    planned_at_s: float
+    #: Partitions without a leader.
+    silent: frozenset[Partition] = frozenset()
+    #: The places in the progress after the batch, of a batch that ends at the end of a transaction; None while that end
+    #: is not known.
+    places: Mapping[str, Mapping[int, str]] | None = None
+
+    def with_cut(self, cut: Cut | None) -> Planned:
+        """Returns the batch with the ranges of `cut`, or the batch itself where the cut is for another position."""
+        if cut is None or cut.position != self.position:
+            return self
+        return replace(self, batch=replace(self.batch, ranges=cut.ranges, is_apart=True), places=cut.places)
 
 
 def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -> TableState:
@@ -170,3 +203,224 @@ def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -
     if loaded is None:
         raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=state.name)
     return loaded
+
+
+def layout_of(spec: TableSpec) -> Layout:
+    """Returns the layout of the table's files in the pipeline file."""
+    return Layout(spec.partition_by, spec.sort_by)
+
+
+def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
+    """Returns the columns that do not come from the record's value."""
+    columns = metadata_columns(spec.metadata, spec.key.format)
+    columns |= {column.name: column.type for column in spec.columns if column.is_own}
+    if spec.rescue or spec.unknown_fields == "rescue":
+        columns[RESCUED_COLUMN] = StringType()
+    return columns
+
+
+def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope | None:
+    """Returns how records contain changes; None where they are rows. keys: paths of known key columns."""
+    envelope = spec.envelope
+    if envelope is None:
+        return None
+    values = (envelope.insert, envelope.update, envelope.delete) if envelope.kind == "operation" else ((), (), ())
+    return Envelope(
+        envelope.kind,
+        envelope.operation,
+        *values,
+        placeholder=envelope.placeholder,
+        keys=keys,
+        is_log=spec.changelog,
+        marks_deletes=spec.deletes == "soft",
+        is_upsert=spec.mode == "upsert",
+    )
+
+
+def declared_columns(spec: TableSpec) -> dict[str, IcebergType]:
+    """Returns the columns of the pipeline file, and those that do not come from the record's value."""
+    return {column.name: column.type for column in spec.columns} | own_columns(spec)
+
+
+def key_column_of(spec: TableSpec) -> str:
+    """Returns the column of decoded record keys; empty where there is none, or where keys are kept as bytes."""
+    return spec.metadata.get("key", "") if spec.key.format != "raw" else ""
+
+
+def shaping_of(spec: TableSpec) -> Shaping | None:
+    """Returns how the table's columns are derived from its records; None where they are the records' fields."""
+    fields = tuple((column.name, column.field) for column in spec.columns if column.field)
+    shaping = Shaping(
+        depth=spec.flatten.depth if spec.flatten else 0,
+        separator=spec.flatten.separator if spec.flatten else "_",
+        case=spec.column_case,
+        include=spec.include,
+        exclude=spec.exclude,
+        fields=fields,
+        units=tuple((column.name, column.unit) for column in spec.columns if column.unit),
+        counted=tuple(
+            (one.name, *inner) for one in spec.columns if not one.is_own for inner in counted_in(one.type, one.unit)
+        ),
+        coerced=tuple(column.name for column in spec.columns if column.coerce),
+        zones=tuple((column.name, column.zone) for column in spec.columns if column.zone),
+        constants=tuple((one.name, one.constant) for one in spec.columns if one.constant is not None),
+        headers=tuple((column.name, column.header) for column in spec.columns if column.header is not None),
+        key=key_column_of(spec),
+    )
+    if shaping.include and not shaping.makes_names:  # A declared column is always included.
+        others = tuple((column.name,) for column in spec.columns if not column.field and not column.is_own)
+        shaping = replace(shaping, include=shaping.include + others)
+    return shaping if shaping != Shaping() else None
+
+
+def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
+    """Returns the description of the table for tasks. schema: replaces the table's schema."""
+    state, key_column = table.state, key_column_of(table.spec)
+    known = schema or (state.schema if state else None)
+    changes = _change_reading(table) if table.spec.mode == "upsert" else None
+    return TableTarget(
+        name=table.name,
+        schema_json=known.model_dump_json() if known else "",
+        location=state.location if state else "",
+        properties=tuple(sorted(state.properties.items())) if state else (),
+        io_properties=tuple(sorted(state.io_properties.items())) if state else (),
+        spec_id=state.spec_id if state else 0,
+        metadata=tuple((name, column) for name, column in table.spec.metadata.items() if column != key_column),
+        target_file_size_bytes=target_file_size(table),
+        reading=replace(_reading(table), aliases=_aliases(table, known)),
+        dead_letters=plain_target(table.bad_records.dead_letters) if table.bad_records.dead_letters else None,
+        shaping=shaping_of(table.spec),
+        key=_key_reading(table) if key_column else None,
+        headers=_header_readings(table),
+        partition_spec=state.partition_spec if state else "",
+        sort_order=state.sort_order if state else "",
+        older_specs=state.older_specs if state else (),
+        max_partitions=table.spec.limits.partitions,
+        changes=changes,
+        envelope=envelope_of(table.spec, changes.paths if changes else ()),
+        is_single_task=table.key_updates.is_single_task,
+        unpaired=tuple(sorted(table.key_updates.unpaired)),
+        missing_required=tuple(sorted(table.key_updates.missing_required)),
+        crashing=tuple(sorted(table.bad_records.crashing, key=lambda one: (one.topic, one.partition, one.offset))),
+        abandoned=tuple(sorted(table.key_updates.abandoned)),
+        applied_early=tuple(sorted(table.key_updates.applied_early)),
+        last_deletes=table.progress.last_deletes,
+        before_key=_envelope_key_reading(table) if table.spec.envelope is not None else None,
+        tombstones=table.spec.tombstones if table.spec.tombstones != "delete" else "",
+    )
+
+
+def _aliases(table: Table, schema: Schema | None) -> Aliases:
+    """Returns the other names of the table's columns, except for columns that the pipeline file assigns a field; none
+    where names of new columns differ from those of fields.
+    """
+    mapping = table.state.properties.get(PROPERTY, "") if table.state is not None else ""
+    shaping = shaping_of(table.spec)
+    if not mapping or schema is None or (shaping is not None and shaping.makes_names):
+        return ()
+    given = {column for column, _ in shaping.fields} if shaping is not None else set()
+    given.update(own_columns(table.spec))
+    return tuple((path, names) for path, names in aliases_of(mapping, schema) if path[0] not in given)
+
+
+def _change_reading(table: Table) -> ChangeReading:
+    spec = table.spec
+    columns, is_key_of_record = spec.key_columns, not spec.key_columns
+    reading = _envelope_key_reading(table) if spec.envelope is not None else _key_reading(table)
+    is_plain_key = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
+    if is_key_of_record and is_plain_key:
+        # The column with the whole key is already decoded.
+        columns, is_key_of_record = (spec.metadata["key"],), False
+    if is_key_of_record and table.state is not None:
+        columns = tuple(json.loads(table.state.marks.get(KEY_COLUMNS, "[]")))
+    return ChangeReading(
+        reading,
+        columns,
+        is_key_of_record,
+        order_by=spec.order_by or "",
+        marks_deletes=spec.deletes == "soft",
+        has_source_order=spec.order_by is not None and spec.metadata.get("source_order") == spec.order_by,
+        is_one_partition=len(table.partitions()) <= 1,
+        is_one_topic=len(spec.topics) == 1 and spec.topics[0].literal is not None,
+    )
+
+
+def _envelope_key_reading(table: Table) -> Reading:
+    """Returns how keys of envelopes are read: with the format of the values, where the pipeline file has none for keys."""
+    spec = table.spec
+    return _key_reading(table, spec.value.model_copy(update={"message": None}) if spec.key.format == "raw" else None)
+
+
+def _reading(table: Table) -> Reading:
+    spec = table.spec
+    unknown_fields: str = spec.unknown_fields
+    if spec.schema_evolution == "freeze" and unknown_fields == "add":
+        unknown_fields = "rescue" if spec.rescue else "refuse"
+    value = spec.value
+    return Reading(
+        format=value.format,
+        framing=_framing(value),
+        is_by_header=value.framing == "header" and value.source != "latest",
+        message=value.message or "",
+        schemas=tuple(sorted(table.schema.of_values)),
+        unknown_fields=unknown_fields,
+        is_rescuing=spec.rescue,
+        may_widen=spec.schema_evolution == "evolve",
+        on_bad=spec.on_bad_record,
+        max_record_bytes=spec.limits.record_bytes,
+        rejected=tuple(sorted(table.schema.rejected.items())),
+        columns_left=max(0, spec.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)),
+        numbers=spec.numbers,
+        infers_times=spec.infers_timestamps,
+    )
+
+
+def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
+    """Returns how keys are read. written: the format to use in place of the pipeline file's format of keys."""
+    spec = table.spec
+    key = written or spec.key
+    return Reading(
+        format=key.format,
+        framing=_framing(key),
+        is_by_header=key.framing == "header" and key.source != "latest",
+        header=KEY_HEADER,
+        message=key.message or "",
+        schemas=table.schema.under(KEY_SCHEMA),
+        unknown_fields="refuse" if spec.schema_evolution == "freeze" else "add",
+        may_widen=spec.schema_evolution == "evolve",
+        on_bad=spec.on_bad_record,
+        numbers=spec.numbers,
+    )
+
+
+def _header_readings(table: Table) -> tuple[tuple[str, Reading], ...]:
+    """Returns how the header of each column is read: with its declared type only. Text and bytes need no decoding."""
+    decoded = ((one.name, one.value) for one in table.spec.columns if one.value is not None)
+    return tuple(
+        (column, _header_reading(table, column, value))
+        for column, value in decoded
+        if value.format not in ("text", "raw")
+    )
+
+
+def _header_reading(table: Table, column: str, value: ValueSpec) -> Reading:
+    return Reading(
+        format=value.format,
+        framing=_framing(value),
+        message=value.message or "",
+        schemas=table.schema.under(f"{HEADER_SCHEMA}{column}:"),
+        unknown_fields="drop",
+        may_widen=False,
+        on_bad=table.spec.on_bad_record,
+    )
+
+
+def target_file_size(table: Table) -> int:
+    """Returns the target size of the table's files, in bytes."""
+    declared = table.state.properties.get("write.target-file-size-bytes") if table.state else None
+    return int(declared) if declared else table.spec.commit.target_file_size_bytes
+
+
+def _framing(value: ValueSpec) -> Framing:
+    """Returns the framing of the bytes: where they contain the id of their schema."""
+    return "none" if value.framing == "header" or value.source == "latest" else value.framing

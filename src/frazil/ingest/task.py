@@ -14,11 +14,14 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from frazil.cdc.changes import read_envelope
 from frazil.dead_letters.record import SOURCE_COLUMNS, dead_letter_rows, explain, first_mismatches, named_schemas
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
+from frazil.decode.settings import OWN_TYPES
 from frazil.failpoints import hit
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.report import (
@@ -34,7 +37,8 @@ from frazil.report import (
 )
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.metadata_columns import refuse_far_times
-from frazil.rows.read import ReadRecords, read_records
+from frazil.rows.project import decode_rows, shape_rows
+from frazil.rows.tombstones import decode_others, find_tombstones, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import pick
 from frazil.schema.evolve import dump_requested_fields
@@ -49,10 +53,14 @@ from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
 
+Records = Mapping[str, pa.Array]
+
 REPORT_SCHEMA = "report string"
 _EVERY_MISMATCH = 2**31
 _NEVER = 2**63 - 1
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
+# A batch of small records leaves out larger records than this, so that the twenty thousand of one Arrow batch have a bound.
+OVERSIZED_BYTES = 8192
 OVERSIZED_PARTITION = -1
 """The partition of an oversized record that was left out of a batch of small records."""
 
@@ -113,15 +121,6 @@ def has_few_headers(job: Job) -> bool:
     return not any(one.needs_headers or one.dead_letters or "headers" in one.metadata_fields for one in targets)
 
 
-def _decode_only(topic: str, target: TableTarget, records: Mapping[str, pa.Array]) -> Decoded:
-    """Returns the decoded records, without adding to the results of the task."""
-    if target.changes is None:
-        found = read_records(target, records, limit=0).decoded
-    else:
-        found = read_checked(target, topic, records, limit=0).decoded
-    return refuse_far_times(target, records, found, limit=0)
-
-
 def _has_key_updates(target: TableTarget) -> bool:
     return target.envelope is not None and target.envelope.needs_headers
 
@@ -176,6 +175,80 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
         raise
 
 
+@dataclass(frozen=True)
+class ReadRecords:
+    """The results of reading some records."""
+
+    #: The result per record; its columns are the rows where there are no `changes`.
+    decoded: Decoded
+    #: The changes of a table with an envelope.
+    changes: Changes | None = None
+    #: Which records are tombstones that make no row because the table's `tombstones` is `ignore`.
+    ignored: NDArray[np.bool_] | None = None
+
+    @property
+    def ignored_records(self) -> Mapping[str, int]:
+        """The number of records that make no row and are no bad records, by kind of record."""
+        if self.ignored is not None:
+            return {"tombstone": int(np.count_nonzero(self.ignored))}
+        return self.changes.ignored_records if self.changes is not None else {}
+
+    def rows(self, target: TableTarget, records: Records) -> pa.Table:
+        """Returns the rows of the good records in the schema of the table's files. records: the records that were read."""
+        if self.changes is not None:
+            return _change_rows(target, self.changes, records)
+        rows = shape_rows(target, self.decoded, records)
+        out = self.decoded.refused if self.ignored is None else self.decoded.refused | self.ignored
+        if out.any() and rows.num_columns:
+            rows = rows.filter(pa.array(~out))
+        return rows
+
+
+def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
+    """Decodes records, and refuses those with a timestamp that no column can hold. limit: mismatches to keep."""
+    found = _read_values(target, records, limit)
+    near = refuse_far_times(target, records, found.decoded, limit)
+    if near is found.decoded:
+        return found
+    changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
+    return replace(found, decoded=near, changes=changes)
+
+
+def _read_values(target: TableTarget, records: Records, limit: int) -> ReadRecords:
+    tombstones = find_tombstones(target, records)
+    if target.envelope is None:
+        if tombstones is None:
+            return ReadRecords(decode_rows(target, records, limit))
+        decoded = decode_others(target, records, tombstones, limit)
+        return ReadRecords(decoded, ignored=tombstones if target.tombstones == "ignore" else None)
+    if tombstones is None:
+        changes = read_envelope(target, records, limit)
+    else:
+        changes = read_others(read_envelope, target, records, tombstones, limit)
+    return ReadRecords(changes.decoded, changes)
+
+
+def _read_changes(target: TableTarget, topic: str, records: Records, limit: int) -> Changes:
+    """Decodes the changes of an upsert table, and refuses records with a timestamp that no column can hold."""
+    changes = read_checked(target, topic, records, limit)
+    return replace(changes, decoded=refuse_far_times(target, records, changes.decoded, limit))
+
+
+def _decode_only(topic: str, target: TableTarget, records: Records) -> Decoded:
+    """Returns the decoded records, without adding to the results of the task."""
+    if target.changes is None:
+        return read_records(target, records, limit=0).decoded
+    return _read_changes(target, topic, records, limit=0).decoded
+
+
+def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Table:
+    """Returns a row for each change."""
+    places = pa.array(changes.records)
+    own = {name: records[name].take(places) for name, _ in target.metadata if name not in OWN_TYPES}
+    decoded = Decoded(changes.columns, np.zeros(changes.records.size, np.bool_), rescued=changes.rescued_rows)
+    return shape_rows(target, decoded, {**own, **changes.own})
+
+
 @dataclass
 class _TableRun:
     """The results of the task for one table."""
@@ -192,8 +265,6 @@ class _TableRun:
     writer: FileWriter | None = None
     #: Writes files of the dead-letter table; None before the first dead letter.
     dead_letter_writer: FileWriter | None = None
-    #: Dead letters that were written.
-    dead_letter_count: int = 0
     #: Numbers and sizes of the records so far.
     counts: Counts = field(default_factory=Counts)
     #: Schema requests so far.
@@ -204,12 +275,6 @@ class _TableRun:
     scattered: tuple[str, ...] = ()
     #: Whether there are primary-key updates that one task must read.
     has_key_updates: bool = False
-    #: Places of records whose row had another key, where the row of the old key was not found.
-    unpaired: tuple[tuple[str, int, int], ...] = ()
-    #: Places of truncates without a position among the changes of other partitions.
-    unplaced: tuple[tuple[str, int, int], ...] = ()
-    #: The offsets at which the batch must end so that it divides no primary-key update.
-    ends: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.key_update_parts = IncompleteUpdates(self.target.abandoned, self.target.applied_early)
@@ -219,17 +284,16 @@ class _TableRun:
     @property
     def is_writing(self) -> bool:
         """Whether rows are written: not once something must change before the batch can be committed."""
-        is_lost = self.bad.count > 0 and not self._has_place_for_bad
-        is_refused = (
-            self.is_trial or self.counts.has_oversized or bool(self.scattered or self.unplaced) or self._is_in_part
-        )
         asked = self.requests
         needs = asked.requested_fields or asked.made_optional or asked.missing or asked.key_columns
-        return not (is_refused or needs or is_lost)
+        is_refused = self.is_trial or self.counts.has_oversized or self.has_key_updates
+        is_lost = self.bad.count > 0 and not self._has_place_for_bad
+        return not (is_refused or needs or is_lost or self.scattered or self.unplaced)
 
     @property
-    def _is_in_part(self) -> bool:
-        return self.has_key_updates or bool(self.unpaired) or bool(self.ends)
+    def unplaced(self) -> tuple[tuple[str, int, int], ...]:
+        """Places of truncates without a position among the changes of other partitions."""
+        return tuple(sorted(self.changes.unplaced)) if self.changes is not None else ()
 
     @property
     def _has_place_for_bad(self) -> bool:
@@ -297,17 +361,12 @@ class _TableRun:
         except TooManyPartitions as error:
             self.scattered = error.some
 
-    def _read(self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES) -> ReadRecords:
+    def _read(self, topic: str, columns: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
         if self.target.changes is None:
             found = read_records(self.target, columns, limit)
-            near = refuse_far_times(self.target, columns, found.decoded, limit)
-            decoded = self._by_rows(topic, columns, near)
-            if near is found.decoded or found.changes is None:
-                return replace(found, decoded=decoded)
-            return ReadRecords(decoded, replace(found.changes, decoded=decoded).without_refused())
-        changes = read_checked(self.target, topic, self.last_deletes.mark_following_deletes(topic, columns), limit)
-        near = refuse_far_times(self.target, columns, changes.decoded, limit)
-        decoded = self._by_rows(topic, columns, near)
+            return replace(found, decoded=self._by_rows(topic, columns, found.decoded))
+        changes = _read_changes(self.target, topic, self.last_deletes.mark_following_deletes(topic, columns), limit)
+        decoded = self._by_rows(topic, columns, changes.decoded)
         self.requests = SchemaRequests.merge([self.requests, SchemaRequests(key_columns=changes.key_columns)])
         self.has_key_updates |= changes.old_keys is not None and not self.target.is_single_task
         if topic:  # A second read of bad records finds no further changes.
@@ -340,7 +399,6 @@ class _TableRun:
         records = pick(columns, kept.records)
         rows = rows_of(self.target, kept, records)
         self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
-        self.unplaced = tuple(sorted(self.changes.unplaced))
 
     def _write_dead_letters(self, dead_letters: TableTarget, columns: dict[str, pa.Array], decoded: Decoded) -> None:
         rows = np.flatnonzero(decoded.refused)
@@ -357,48 +415,45 @@ class _TableRun:
         if self.dead_letter_writer is None:
             self.dead_letter_writer = FileWriter(dead_letters)
         self.dead_letter_writer.write(rows)
-        self.dead_letter_count += rows.num_rows
 
     def report(self) -> TaskReport:
         """Ends the files, or deletes them when they cannot be committed; returns the report."""
-        files: list[DataFile] = []
-        dead_letters: list[DataFile] = []
-        touched: tuple[Touched, ...] = ()
+        ends: dict[str, dict[int, int]] = {}  # The offsets at which the batch must end to divide no primary-key update.
         if self.target.is_single_task:
-            self.ends = self.key_update_parts.ends()
+            ends = self.key_update_parts.ends()
         else:
             self.has_key_updates |= self.key_update_parts.has_lone_deletes
-        if self.is_writing:
+        data: tuple[DataFile, ...] = ()
+        dead_letters: tuple[DataFile, ...] = ()
+        touched: tuple[Touched, ...] = ()
+        # Places of records whose row had another key, where the row of the old key was not found.
+        unpaired: tuple[tuple[str, int, int], ...] = ()
+        if self.is_writing and not ends:
             with self._noting_partitions():
                 left = (
                     self.changes.finish(self.writer) if self.changes is not None and self.writer is not None else None
                 )
-                self.unpaired = tuple(sorted(self.changes.lost)) if self.changes is not None else ()
-                files = self.writer.finish() if self.writer is not None else []
+                unpaired = tuple(sorted(self.changes.lost)) if self.changes is not None else ()
+                data = tuple(self.writer.finish()) if self.writer is not None else ()
                 if left is not None and left[0]:
-                    touched = (Touched(left[0], left[1], tuple(file.path for file in files), left[2]),)
+                    touched = (Touched(left[0], left[1], tuple(file.path for file in data), left[2]),)
                 touched += self.first_tombstones.kept()
-                dead_letters = self.dead_letter_writer.finish() if self.dead_letter_writer is not None else []
-        if not self.is_writing:
+                dead_letters = tuple(self.dead_letter_writer.finish()) if self.dead_letter_writer is not None else ()
+        if not self.is_writing or ends or unpaired:
             self.abandon()
-            files, dead_letters = [], []
+            data, dead_letters = (), ()
         return TaskReport(
             table=self.target.name,
-            written=WrittenFiles(
-                data=tuple(files),
-                dead_letters=tuple(dead_letters),
-                dead_letter_count=self.dead_letter_count if dead_letters else 0,
-                scattered=self.scattered,
-            ),
+            written=WrittenFiles(data, dead_letters, self.scattered),
             counts=self.counts,
             schema=self.requests,
             bad_records=self.bad,
             changes=ChangeReport(
                 touched=touched,
                 has_key_updates=self.has_key_updates,
-                unpaired=self.unpaired,
+                unpaired=unpaired,
                 key_update_parts=self.key_update_parts.alone(),
-                ends=self.ends,
+                ends=ends,
                 emptied=self.changes.emptied if self.changes is not None else "",
                 unplaced=self.unplaced,
                 last_deletes=self.last_deletes.found(),

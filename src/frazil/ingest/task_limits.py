@@ -24,9 +24,7 @@ MEMORY_BYTES = 2 * 1024**3
 
 
 class _Paused(event.Listener):  # type: ignore[misc]
-    """Stops the clock while a loop is compiled or loaded: a minute where no compiled form is on disk, whatever the
-    data.
-    """
+    """Stops the clock while a loop is compiled or loaded, which may take a minute whatever the data."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -59,9 +57,7 @@ def limited_time(cpu_seconds: float = CPU_SECONDS) -> Iterator[None]:
 
 @contextmanager
 def limited_memory(more_bytes: int = MEMORY_BYTES) -> Iterator[None]:
-    """Limits the memory that the process may allocate in its block: a larger allocation raises MemoryError, or ends the
-    process.
-    """
+    """Limits what the process may allocate in its block: more raises MemoryError, or ends the process."""
     if sys.platform != "linux":  # Other systems do not enforce the limit.
         yield
         return

@@ -17,9 +17,6 @@ from urllib.parse import urlsplit
 
 from frazil.catalog.port import TableState
 from frazil.clock import Clock, SystemClock
-from frazil.errors import ConflictError
-from frazil.ingest.batch import Planned
-from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.table import Table
 from frazil.spec import TableSpec
 
@@ -35,51 +32,13 @@ MOST_THREADS = 32
 
 
 @dataclass(frozen=True)
-class FindBatchEnd:
-    """The search for the end of a batch of a table with `atomic`."""
-
-    #: The batch.
-    planned: Planned
-
-
-@dataclass(frozen=True)
-class SearchCrashingRecords:
-    """The search for records of a failed batch that crash tasks."""
-
-    #: The batch.
-    planned: Planned
-    #: The error with which it failed.
-    error: TaskFailedError
-
-
-@dataclass(frozen=True)
-class LoadTable:
-    """The load of a table from the catalog, or of its schemas from the registry."""
-
-    #: The table.
-    table: Table
-    #: The table's state before the load.
-    before: TableState | None = None
-    #: The refused commit after which the table is loaded again; None for other loads.
-    conflict: ConflictError | None = None
-
-
-@dataclass(frozen=True)
-class ListTopics:
-    """The request for the topics in Kafka."""
-
-
-@dataclass(frozen=True)
 class Done:
     """Finished work."""
 
-    #: The value that the work was submitted with.
-    about: Any
+    #: The function that takes the result, with which the work was submitted.
+    then: Any
     #: The finished future.
     future: Future[Any]
-
-
-_WAKE = Done(None, Future())
 
 
 class Workers(Protocol):
@@ -97,8 +56,8 @@ class Workers(Protocol):
     def is_idle(self) -> bool:
         """Whether no work is running or queued."""
 
-    def submit(self, pool: str, about: Any, work: Callable[[], Any]) -> None:
-        """Queues `work` in a pool; `wait` returns its end together with `about`."""
+    def submit(self, pool: str, then: Callable[[Future[Any]], None], work: Callable[[], Any]) -> None:
+        """Queues `work` in a pool; `wait` returns its end together with `then`."""
 
     def wait(self, timeout_s: float) -> list[Done]:
         """Returns finished work: at once where there is some, else the first that finishes within the time."""
@@ -176,7 +135,8 @@ class ThreadWorkers:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
+        # None ends a `wait` without finished work.
+        self._done: queue.SimpleQueue[tuple[_Pool, Done] | None] = queue.SimpleQueue()
         self._workers: dict[str, _Pool] = {}
 
     def is_free(self, pool: str) -> bool:
@@ -189,10 +149,10 @@ class ThreadWorkers:
         """See the protocol."""
         return not any(pool.waiting or pool.began_s for pool in self._workers.values())
 
-    def submit(self, pool: str, about: Any, work: Callable[[], Any]) -> None:
+    def submit(self, pool: str, then: Any, work: Callable[[], Any]) -> None:
         """See the protocol."""
         known, future = self._pool(pool), Future[Any]()
-        future.add_done_callback(lambda done: self._done.put(Done((known, about), done)))
+        future.add_done_callback(lambda done: self._done.put((known, Done(then, done))))
         known.waiting.append((future, work))
         known.begin()
 
@@ -201,29 +161,24 @@ class ThreadWorkers:
         self._begin()
         finished: list[Done] = []
         try:
-            finished.append(self._done.get(timeout=max(0.0, timeout_s)))
+            ended = self._done.get(timeout=max(0.0, timeout_s))
             while True:
-                finished.append(self._done.get_nowait())
+                if ended is not None:
+                    pool, done = ended
+                    del pool.began_s[done.future]
+                    finished.append(done)
+                ended = self._done.get_nowait()
         except queue.Empty:
             pass
-        answers = []
-        for done in finished:
-            if done is _WAKE:
-                continue
-            pool, about = done.about
-            del pool.began_s[done.future]
-            answers.append(Done(about, done.future))
         self._begin()
-        return answers
+        return finished
 
     def wake(self) -> None:
         """See the protocol."""
-        self._done.put(_WAKE)  # Unlike an Event, this queue may be used by the very thread that a signal interrupts.
+        self._done.put(None)  # Unlike an Event, this queue may be used by the very thread that a signal interrupts.
 
     def close(self, wait: bool = True) -> None:
-        """Ends the threads. Threads that are not waited for keep the process alive until their work has ended: the
-        caller ends the JVM that does the work.
-        """
+        """Ends the threads. Those not waited for keep the process alive until the caller ends the JVM."""
         for pool in self._workers.values():
             pool.waiting.clear()
             pool.threads.shutdown(wait=wait)

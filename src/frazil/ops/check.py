@@ -19,8 +19,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.log import keeps_old_metadata
-from frazil.ingest.preflight import refuse_foreseen, text_order
+from frazil.ingest.preflight import keeps_old_metadata, refuse_foreseen, text_order
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source

@@ -11,8 +11,7 @@ from frazil.catalog.layout import order_of, partition_terms, sort_terms
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
 from frazil.ingest.preflight import check_measured_columns, term_mismatch
-from frazil.ingest.table import Table
-from frazil.ingest.table_target import layout_of, own_columns
+from frazil.ingest.table import Table, layout_of, own_columns
 from frazil.spec import TableSpec
 from frazil.spec.sections import check_order
 

@@ -17,14 +17,12 @@ from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.log import keeps_old_metadata
 from frazil.ingest.plan import lag_records, limit_ranges
-from frazil.ingest.preflight import refuse_columns, refuse_foreseen, text_order
+from frazil.ingest.preflight import keeps_old_metadata, refuse_columns, refuse_foreseen, text_order
 from frazil.ingest.schema_changes import CLASH_REMEDY, adder
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.state import Tally
-from frazil.ingest.table import Table
-from frazil.ingest.table_target import key_column_of, own_columns, shaping_of
+from frazil.ingest.table import Table, key_column_of, own_columns, shaping_of
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural

@@ -25,9 +25,9 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
+from frazil.ingest.task import read_records
 from frazil.kafka.port import ReadRecord
 from frazil.rows.decoder import fields_requested_by_rows
-from frazil.rows.read import read_records
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.upsert.records.read_changes import read_checked

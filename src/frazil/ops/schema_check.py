@@ -22,8 +22,7 @@ from frazil.errors import UnavailableError
 from frazil.ingest.preflight import term_mismatch
 from frazil.ingest.schema_changes import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
-from frazil.ingest.table import Table
-from frazil.ingest.table_target import key_column_of
+from frazil.ingest.table import Table, key_column_of
 from frazil.ops.check import Finding, declared_schema, failed
 from frazil.rows.project import in_column
 from frazil.rows.record_keys import is_record

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from frazil.ingest.batch import Planned
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
@@ -34,19 +33,19 @@ class HandLanes:
     @property
     def waiting(self) -> list[tuple[str, tuple[str, ...]]]:
         """What is to be done: kind of work and tables."""
-        return [(lane.partition(":")[0], tables_of(about)) for lane, about, _ in self._waiting]
+        return [(lane.partition(":")[0], tables_of(then)) for lane, then, _ in self._waiting]
 
     def do(self, lane: str, *tables: str) -> None:
         """Does the work of these tables in a lane."""
         self._do(*self._waiting.pop(self.waiting.index((lane, tables))))
 
-    def _do(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+    def _do(self, lane: str, then: Any, work: Callable[[], Any]) -> None:
         future: Future[Any] = Future()
         try:
             future.set_result(work())
         except Exception as error:  # noqa: BLE001  (as an executor does)
             future.set_exception(error)
-        self._done.append((lane, Done(about, future)))
+        self._done.append((lane, Done(then, future)))
 
     def is_free(self, lane: str) -> bool:
         return all(busy != lane for busy, *_ in [*self._waiting, *self._done])
@@ -55,11 +54,11 @@ class HandLanes:
     def is_idle(self) -> bool:
         return not self._waiting and not self._done
 
-    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+    def submit(self, lane: str, then: Any, work: Callable[[], Any]) -> None:
         if lane.startswith(("load", "topics")):
-            self._do(lane, about, work)
+            self._do(lane, then, work)
         else:
-            self._waiting.append((lane, about, work))
+            self._waiting.append((lane, then, work))
 
     def wait(self, timeout_s: float) -> list[Done]:
         if not self._done:
@@ -75,8 +74,9 @@ class HandLanes:
         self._waiting.clear()
 
 
-def tables_of(about: list[Planned] | Planned) -> tuple[str, ...]:
-    """The tables that a piece of work is about."""
+def tables_of(then: Any) -> tuple[str, ...]:
+    """The tables of the batch or batches that a piece of work is for: what takes its result begins with them."""
+    (about, *_) = then.args
     return tuple(planned.table.name for planned in (about if isinstance(about, list) else [about]))
 
 

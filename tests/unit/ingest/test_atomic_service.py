@@ -13,9 +13,9 @@ import pytest
 
 from frazil.catalog.progress import from_summary
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
-from frazil.ingest.log import INCOMPLETE_TRANSACTION
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
+from frazil.ingest.table_updates import INCOMPLETE_TRANSACTION
 from frazil.ingest.transactions import lookahead
 from frazil.spec.models import AtomicSpec, EnvelopeSpec, TopicSelector, ValueSpec
 from frazil.testing import FakeClock, live_rows

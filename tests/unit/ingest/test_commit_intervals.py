@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from frazil.ingest.plan import pace_s, slowed_s
 from frazil.ingest.planner import LONGEST_POLL_S
 from frazil.ingest.service import Service
-from frazil.ingest.services import Pace, Services, UsualPace
+from frazil.ingest.services import Services
 from frazil.kafka.port import Partition
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec, ValueSpec
@@ -47,7 +47,9 @@ class AskedPace:
 class Scenario:
     """Two tables of one pipeline, the second begun ten seconds after the first; when each of their commits came."""
 
-    def __init__(self, root: Path, pace: Pace | None = None, a: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, root: Path, slowed_by: Callable[[str], float] = lambda _: 1.0, a: Mapping[str, Any] | None = None
+    ) -> None:
         self.clock = FakeClock()
         self.source = SlowSource(self.clock)
         tables = [
@@ -67,7 +69,7 @@ class Scenario:
         catalog = MemoryCatalog(root, "p")
         workers = StepWorkers(self.clock)
         jobs = MemoryJobs(self.source)
-        parts = Services(self.source, catalog, jobs, self.clock, workers, pace=pace or UsualPace())
+        parts = Services(self.source, catalog, jobs, self.clock, workers, slowed_by=slowed_by)
         self.service = Service(spec, parts, "run", lambda _: None)
         self.service.connect()
         self.commits: dict[str, list[float]] = {"n.a": [], "n.b": []}
@@ -116,7 +118,7 @@ def test_tables_with_nothing_to_read_are_asked_for_no_more_than_it_costs(tmp_pat
 def test_a_mirror_commits_less_often_while_its_care_asks_for_it_and_other_tables_do_not(tmp_path: Path) -> None:
     pace = AskedPace()
     scenario = Scenario(
-        tmp_path, pace=pace, a={"mode": "upsert", "key_columns": ("x",), "key": ValueSpec(format="json")}
+        tmp_path, slowed_by=pace.slowed_by, a={"mode": "upsert", "key_columns": ("x",), "key": ValueSpec(format="json")}
     )
     scenario.live(100, "a", "b")
     pace.factor = 1.5

@@ -61,15 +61,15 @@ class TimedLanes:
     def is_idle(self) -> bool:
         return not self._ends
 
-    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+    def submit(self, lane: str, then: Any, work: Callable[[], Any]) -> None:
         kind = lane.partition(":")[0]
         took_s = {"commit": COMMIT_S, "topics": ASK_S, "load": ASK_S}.get(kind, 0.0)
         if not took_s:
-            took_s, self.stall_s = JOB_S + TABLE_S * len(about) + self.stall_s, 0.0
+            took_s, self.stall_s = JOB_S + TABLE_S * len(then.args[0]) + self.stall_s, 0.0
             took_s += self.slow_s if next(self._jobs) % 5 == 0 else 0.0
         begun_s = max(self._clock.monotonic_s(), heapq.heappop(self._free_at[kind]))
         heapq.heappush(self._free_at[kind], begun_s + took_s)
-        heapq.heappush(self._ends, (begun_s + took_s, next(self._numbers), lane, about, work))
+        heapq.heappush(self._ends, (begun_s + took_s, next(self._numbers), lane, then, work))
 
     def wait(self, timeout_s: float) -> list[Done]:
         now_s = self._clock.monotonic_s()
@@ -77,13 +77,13 @@ class TimedLanes:
         self._clock.sleep(max(0.0, until_s - now_s))
         finished = []
         while self._ends and self._ends[0][0] <= self._clock.monotonic_s():
-            _, _, _, about, work = heapq.heappop(self._ends)
+            _, _, _, then, work = heapq.heappop(self._ends)
             future: Future[Any] = Future()
             try:
                 future.set_result(work())
             except Exception as error:  # noqa: BLE001  (as an executor does)
                 future.set_exception(error)
-            finished.append(Done(about, future))
+            finished.append(Done(then, future))
         return finished
 
     def wake(self) -> None:

@@ -8,8 +8,8 @@ import pytest
 from pyiceberg.types import LongType
 from structlog.testing import capture_logs
 
+from frazil.dead_letters.tables import DELETES_OLD
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
-from frazil.ingest.log import DELETES_OLD
 from frazil.schema.evolve import new_schema
 from tests.unit.ingest.service_scene import Scene, turn_until
 

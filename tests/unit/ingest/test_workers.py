@@ -34,7 +34,7 @@ def finished(workers: ThreadWorkers, count: int) -> list[object]:
     """What the next so many answers are about."""
     answers: list[object] = []
     while len(answers) < count:
-        answers += [done.about for done in workers.wait(10)]
+        answers += [done.then for done in workers.wait(10)]
     return answers
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.types import LongType
 
+from frazil.dead_letters.tables import DELETES_OLD
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.log import DELETES_OLD
 from frazil.ingest.table import Table
 from frazil.ops.check import Finding, check_kafka, check_local_folder, check_orders, check_store, check_tables
 from frazil.schema.evolve import new_schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import Reading
-from frazil.ingest.task import Job
+from frazil.ingest.task import Job, read_records
 from frazil.report import TaskReport
 from frazil.spec.models import MetadataField
 from tests.unit.ingest.targets import records_of, run, target_of
@@ -59,3 +60,14 @@ def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letter
 def test_such_records_are_rows_where_no_column_holds_it(tmp_path: Path, metadata: tuple[MetadataField, ...]) -> None:
     report = _read(tmp_path, metadata)
     assert (report.counts.record_count, report.bad_records.count) == (5, 0)
+
+
+def test_an_ignored_tombstone_beside_such_a_record_is_no_row(tmp_path: Path) -> None:
+    target = replace(target_of(tmp_path, {"id": "long"}, metadata=("timestamp",)), tombstones="ignore")
+    values = [b'{"id": 1}', None, b'{"id": 3}']
+    times = [*_ENDS, _FAR[0]]
+    batch = records_of([{"timestamp": at, "value": value} for at, value in zip(times, values, strict=True)])
+    records = dict(zip(batch.schema.names, batch.columns, strict=True))
+    found = read_records(target, records)
+    assert found.rows(target, records)["id"].to_pylist() == [1]
+    assert found.ignored_records == {"tombstone": 1}

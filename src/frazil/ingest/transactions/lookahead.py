@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.errors import SpecError
-from frazil.ingest.batch import Planned
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.schemas import Schemas, may_change
-from frazil.ingest.table import Table
+from frazil.ingest.table import Planned, Table
 from frazil.ingest.transactions.markers import Event, TransactionEnds, read_events, read_marks, reading_of_marks
 from frazil.ingest.transactions.runs import Cut, Log, Mark, find_ends, unknown_of
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
-from frazil.types import OffsetRange, advance
+from frazil.types import OffsetRange, advance, by_topic
 
 LARGEST_TRANSACTION = 10_000_000
 """A table stops when a batch would need more offsets than this to contain its transactions completely."""
@@ -151,9 +150,7 @@ class Boundaries:
                 goals = _grown(followed, goals, ends)
 
     def _read_before(self, table: Table, followed: _Followed, partitions: Sequence[Partition]) -> None:
-        """Reads the records before a position at which no earlier batch has ended, as a transaction may continue across
-        it.
-        """
+        """Reads the records before a position that no batch has ended at: a transaction may continue across it."""
         assert self._reader is not None
         at = {partition: followed.logs[partition].start for partition in partitions if followed.logs[partition].start}
         first = self._source.beginnings(at)
@@ -185,10 +182,7 @@ class Boundaries:
         ranges = [r for r in ranges if r.span]
         if not ranges:
             return None
-        places: dict[str, dict[int, str]] = {}
-        for (topic, number), end in found.items():
-            if end.newest:
-                places.setdefault(topic, {})[number] = end.newest
+        places = by_topic({partition: end.newest for partition, end in found.items() if end.newest})
         return Cut(planned.position, tuple(ranges), places)
 
     def _counts(self, table: Table, followed: _Followed) -> Mapping[str, int]:
@@ -236,9 +230,7 @@ class Boundaries:
 
 
 def check_partitions(table: Table) -> None:
-    """Raises SpecError for a topic with several partitions and no topic of transactions, where nothing shows a
-    transaction's end.
-    """
+    """Raises SpecError for several partitions without a topic of transactions, where nothing shows their ends."""
     count = max((topic.partition_count for topic in table.offsets.topics.values()), default=0)
     if count > 1 and table.spec.atomic is not None and table.spec.atomic.transaction_topic is None:
         raise SpecError(

@@ -255,9 +255,7 @@ def _events(events: Iterable[tuple[int, dict[str, Any]]], topic: str) -> Iterato
 
 
 def _is_of(topic: str, counted: Mapping[str, Any]) -> bool:
-    """Whether the counted changes are of the source table of this topic: `<prefix>.<table>`, with the characters of a
-    topic name.
-    """
+    """Whether the counted changes are of this topic's source table: `<prefix>.<table>`, spelled as a topic."""
     name = _NOT_OF_TOPICS.sub("_", counted["data_collection"])
     return topic == name or topic.endswith(f".{name}")
 

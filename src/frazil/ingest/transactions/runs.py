@@ -85,9 +85,7 @@ class Log:
         run.last, run.place = mark.offset, mark.place
 
     def forget(self, before: int, newest: str) -> list[Run]:
-        """Moves the start to the offset `before`, where a batch has ended, with the newest place there; returns the
-        removed runs.
-        """
+        """Moves the start to the end of a batch, with the newest place there; returns the removed runs."""
         count = next((n for n, run in enumerate(self.runs) if run.last >= before), len(self.runs))
         done, self.runs = self.runs[:count], self.runs[count:]
         self.start, self.newest = before, newest
@@ -203,9 +201,7 @@ class _Prefixes:
         return not self._continues(transaction, runs) and max(self._known[transaction].places.values()) < self._passed
 
     def _continues(self, transaction: str, inside: Mapping[Partition, list[Run]]) -> bool:
-        """Whether known runs of the transaction are outside. A run at the same place may be another change, or a
-        repetition.
-        """
+        """Whether known runs are outside; a run at the same place may be another change, or a repetition."""
         for partition, numbers in self._known[transaction].runs.items():
             newest = max((run.place for run in inside.get(partition, ())), default="")
             outside = [self._logs[partition].runs[n] for n in numbers if n >= self._kept[partition]]

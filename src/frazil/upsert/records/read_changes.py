@@ -24,7 +24,7 @@ from frazil.kafka.port import Partition
 from frazil.report import KeyUpdatePart
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, shape_rows
-from frazil.rows.read import find_tombstones, read_others
+from frazil.rows.tombstones import find_tombstones, read_others
 from frazil.schema.arrow import Bools, Records, one_array, pick
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.schema.selection import Path

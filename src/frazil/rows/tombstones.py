@@ -1,83 +1,25 @@
-"""Records to the rows that are appended for them, whether they are rows themselves or changes in a CDC envelope.
-
-The setting `tombstones` (`ignore`, `dead_letter`, `row`) overrides what the table's mode does with records without a
-value: an upsert table deletes the row of the key, an append table of rows makes a dead letter, an append table of
+"""The setting `tombstones` (`ignore`, `dead_letter`, `row`), which overrides what the table's mode does with records without
+a value: an upsert table deletes the row of the key, an append table of rows makes a dead letter, an append table of
 changes ignores and counts them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
-from frazil.cdc.changes import read_envelope
 from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded, Mismatch
-from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.decode.settings import OWN_TYPES
 from frazil.rows.decoder import has_value
-from frazil.rows.project import decode_rows, shape_rows
+from frazil.rows.project import decode_rows
 from frazil.schema.arrow import Bools, Records, pick
 from frazil.types import add_counts
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
 
 _REASON = "the record has no value (a tombstone), and `tombstones` of the table is dead_letter"
-
-
-@dataclass(frozen=True)
-class ReadRecords:
-    """The results of reading some records."""
-
-    #: The result per record; its columns are the rows where there are no `changes`.
-    decoded: Decoded
-    #: The changes of a table with an envelope.
-    changes: Changes | None = None
-    #: Which records are tombstones that make no row because the table's `tombstones` is `ignore`.
-    ignored: Bools | None = None
-
-    @property
-    def ignored_records(self) -> Mapping[str, int]:
-        """The number of records that make no row and are no bad records, by kind of record."""
-        if self.ignored is not None:
-            return {"tombstone": int(np.count_nonzero(self.ignored))}
-        return self.changes.ignored_records if self.changes is not None else {}
-
-    def rows(self, target: TableTarget, records: Records) -> pa.Table:
-        """Returns the rows of the good records in the schema of the table's files. records: the records that were read."""
-        if self.changes is not None:
-            return _change_rows(target, self.changes, records)
-        rows = shape_rows(target, self.decoded, records)
-        out = self.decoded.refused if self.ignored is None else self.decoded.refused | self.ignored
-        if out.any() and rows.num_columns:
-            rows = rows.filter(pa.array(~out))
-        return rows
-
-
-def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
-    """Decodes records. limit: the number of mismatches that are kept."""
-    tombstones = find_tombstones(target, records)
-    if target.envelope is None:
-        if tombstones is None:
-            return ReadRecords(decode_rows(target, records, limit))
-        decoded = decode_others(target, records, tombstones, limit)
-        return ReadRecords(decoded, ignored=tombstones if target.tombstones == "ignore" else None)
-    if tombstones is None:
-        changes = read_envelope(target, records, limit)
-    else:
-        changes = read_others(read_envelope, target, records, tombstones, limit)
-    return ReadRecords(changes.decoded, changes)
-
-
-def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Table:
-    """Returns a row for each change."""
-    places = pa.array(changes.records)
-    own = {name: records[name].take(places) for name, _ in target.metadata if name not in OWN_TYPES}
-    decoded = Decoded(changes.columns, np.zeros(changes.records.size, np.bool_), rescued=changes.rescued_rows)
-    return shape_rows(target, decoded, {**own, **changes.own})
 
 
 def find_tombstones(target: TableTarget, records: Records) -> Bools | None:
