@@ -22,8 +22,8 @@ $(VENV)/.created: | machine
 	"$(PYTHON)" -m venv $(VENV)
 	touch $@
 
-$(VENV)/.requirements: $(VENV)/.created requirements/runtime.txt requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt
+$(VENV)/.requirements: $(VENV)/.created requirements/runtime.txt
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt
 	touch $@
 
 $(VENV)/.project: $(VENV)/.requirements pyproject.toml
@@ -34,6 +34,11 @@ $(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml
 	$(BIN)/python -m frazil.runtime.warm
 	touch $@
 
+# What tests, checks, documents and benchmarks need besides.
+$(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt
+	touch $@
+
 demo: setup
 	$(BIN)/frazil demo
 
@@ -42,7 +47,7 @@ picture: setup
 	$(BIN)/frazil demo --once --records 60000 --picture docs/images/demo.svg
 
 # Before the tests, whose time is limited; does nothing where all of it is there.
-test-setup: setup
+test-setup: setup $(VENV)/.dev
 	$(BIN)/python -m tests.fixtures.fetching
 
 # Three at a time on two cores, as many tests wait for a time-out or an interval: what a file's tests share is theirs alone. The
@@ -50,7 +55,7 @@ test-setup: setup
 test: test-setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-lint: setup
+lint: setup $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src tests
@@ -59,7 +64,7 @@ lint: setup
 
 check: lint test
 
-docs: setup
+docs: setup $(VENV)/.dev
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m tests.unit.decode.json_reference
 	$(BIN)/python -m tests.unit.decode.json_schema_reference
@@ -67,7 +72,7 @@ docs: setup
 	$(BIN)/python -m tests.unit.decode.protobuf_reference
 	$(BIN)/python -m tests.unit.cdc.debezium_reference
 
-bench: setup
+bench: setup $(VENV)/.dev
 	$(BIN)/python -m bench
 
 soak: test-setup
@@ -78,18 +83,18 @@ soak-maintenance: test-setup
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_maintenance_soak.py
 
 # A million pairs of text and decimal type, in every way from one to the other.
-soak-decimals: setup
+soak-decimals: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -m soak tests/unit/decode/test_decimals.py
 
 # Thousands of histories of each kind on the twins in memory: an hour or two. FRAZIL_FIRST_SEED and FRAZIL_HISTORIES for others.
-soak-histories: setup
+soak-histories: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m soak tests/simulation
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
-soak-guard: setup
+soak-guard: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -m soak tests/unit/decode/test_guard_pages.py
 
-lock: $(VENV)/.requirements
+lock: $(VENV)/.dev
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
 

@@ -25,12 +25,14 @@ from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java
 from frazil.runtime.tether import spawn_tethered
 from tests.acceptance.verifier import metadata_at, verify
+from tests.fixtures.fetching import installed
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger
 
 HOST = "127.0.0.1"
 REGION = "us-east-1"
 _START_TIMEOUT_S = 60.0
+_IVY_FILE = Path(__file__).parent.parent / "fixtures/rest-ivy.xml"
 _S3 = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "http-client.type": "urlconnection"}
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -154,7 +156,10 @@ class RestCatalogServer(Server):
             **self._properties,
         }
         environment = {_variable(name): value for name, value in settings.items()}
-        paths = [*jars("rest"), *(jars("s3") if self.warehouse.startswith("s3:") else ())]
+        paths = [
+            *sorted((installed(_IVY_FILE) / "rest").glob("*.jar")),
+            *(jars("s3") if self.warehouse.startswith("s3:") else ()),
+        ]
         command = [str(find_java().path), *_JVM, "-cp", ":".join(map(str, paths))]
         command.append("org.apache.iceberg.rest.RESTCatalogServer")
         self.launch(command, {**environment, "CATALOG_REST_PORT": str(self.port)}, "/v1/config")

@@ -24,7 +24,6 @@ _CLASSES: dict[Use, tuple[str, ...]] = {
     ),
     "s3": ("software/amazon/awssdk/services/s3/S3Client.class",),
     "broker": ("kafka/Kafka.class", "kafka/tools/StorageTool.class"),
-    "rest": ("org/apache/iceberg/rest/RESTCatalogServer.class", "org/sqlite/JDBC.class"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The jars of one use (`spark`, `s3`, `broker`, `rest`), as ivy.xml declares them, fetched once and cached.
+"""The jars of one use (`spark`, `s3`, `broker`), as ivy.xml declares them, fetched once and cached.
 
 A folder of the cache is complete or absent: jars are fetched next to it, under a lock, and renamed into place. It is
 trusted only while every jar has the size it was fetched with, so a deleted or truncated file is fetched again. A warm
@@ -24,7 +24,7 @@ from typing import Literal, get_args
 from frazil.errors import UnavailableError
 from frazil.runtime.java import find_java
 
-Use = Literal["spark", "s3", "broker", "rest"]
+Use = Literal["spark", "s3", "broker"]
 USES: tuple[Use, ...] = get_args(Use)
 
 SETTINGS_VARIABLE = "FRAZIL_IVY_SETTINGS"
