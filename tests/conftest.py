@@ -34,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[ForeignSpark]:
-    """Another team's Spark for all tiers. What needs a catalog of a name that others may have taken starts it anew."""
+    """Another team's Spark for all tiers. What needs a catalog of a name that others may have taken starts it again."""
     made = ForeignSpark([*jars("spark"), *jars("s3")])
     yield made
     made.close()

@@ -1,5 +1,5 @@
-"""Mirrors of a real PostgreSQL: one pipeline for all of its tables, a load that goes on while things are killed, and the
-comparison.
+"""Upsert tables of a real PostgreSQL: one pipeline for all of its tables, a load that continues while things are
+killed, and the comparison.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ Row = dict[str, Any]
 
 
 class UpsertTables:
-    """A pipeline that mirrors all tables of a source by one regular expression."""
+    """A pipeline that upsert tables all tables of a source by one regular expression."""
 
     def __init__(
         self, pipeline: Pipeline, source: Source, settings: Mapping[str, Any], others: Mapping[str, Any] | None = None
     ) -> None:
-        """settings: of every mirror. others: of a second mirror of those tables whose changes tell all of a row. Then the
-        expression selects these, the first ones are named one by one, and of the same tables there is a log of every change.
+        """settings: of every upsert table. others: of a second upsert table of those tables whose changes tell all of a
+        row. Then the expression selects these, the first ones are named one by one, and of the same tables there is a
+        log of every change.
         """
         self.pipeline = pipeline
         self.source = source
@@ -36,7 +37,7 @@ class UpsertTables:
         upsert_table = {"mode": "upsert", "key": {"format": "json"}, **settings}
         del pipeline.document["tables"]
         if others is None:
-            self._select("mirror", source.tables, upsert_table)
+            self._select("upsert table", source.tables, upsert_table)
             return
         log = {**_LOG, **{name: held for name, held in settings.items() if name == "value"}}
         self._select("other", self._twice, {"mode": "upsert", "key": {"format": "json"}, **others})
@@ -45,12 +46,12 @@ class UpsertTables:
             **{self.name(table, "log"): {"topic": source.topic(table), **log} for table in self._twice},
         }
 
-    def name(self, table: SourceTable, namespace: str = "mirror") -> str:
-        """Where the table is mirrored."""
+    def name(self, table: SourceTable, namespace: str = "upsert table") -> str:
+        """Where the table is upserted."""
         return f"{namespace}.{self.source.topic(table)}"
 
     def wait_for(self, ends: Ends, run: Run) -> None:
-        """Waits until every mirror, and every log, has all that was in Kafka."""
+        """Waits until every upsert table, and every log, has all that was in Kafka."""
         names = [(self.name(table), table) for table in self.source.tables]
         names += [(self.name(table, namespace), table) for table in self._twice for namespace in ("other", "log")]
         for name, table in names:
@@ -58,7 +59,7 @@ class UpsertTables:
             self.pipeline.wait_for_offsets(name, {topic: ends[topic]}, run)
 
     def check(self) -> None:
-        """Every mirror equals `SELECT *` of its table; all readers say so; nothing was put aside."""
+        """Every upsert table equals `SELECT *` of its table; all readers say so; nothing was stored."""
         for table in self.source.tables:
             self._check_upsert_table(self.name(table), table)
             self.pipeline.check_readers(self.name(table))
@@ -79,11 +80,11 @@ class UpsertTables:
             assert table.in_words(_newest(rows, list(table.keys))) == table.rows(self.source.postgres), table.name
 
     def rows(self, table: SourceTable) -> list[Row]:
-        """What the mirror has."""
+        """What the upsert table has."""
         return self._rows(self.name(table))
 
     def dead_letters(self, table: SourceTable) -> list[Row]:
-        """What was put aside of its changes."""
+        """What was stored of its changes."""
         name = f"{self.name(table)}__dead_letters"
         return self._rows(name) if self.pipeline.metadata(name) is not None else []
 
@@ -127,7 +128,7 @@ class UpsertTables:
         assert self.pipeline.metadata(name) is not None, f"there is no {name}"
         assert table.in_words(self._rows(name)) == table.rows(self.source.postgres), name
         dead_letters = (
-            f"{name}__dead_letters"  # It is made when a record needs its headers read; that is no letter yet.
+            f"{name}__dead_letters"  # It is made when a record needs its headers read; that is no dead letter yet.
         )
         assert self.pipeline.metadata(dead_letters) is None or self._rows(dead_letters) == []
 
@@ -145,5 +146,5 @@ def _newest(log: Sequence[Row], keys: Sequence[str]) -> list[Row]:
         if change["_image"] == "after":
             rows[key] = change
         elif change["_op"] == "d":
-            rows.pop(key, None)  # A connector that begins anew may repeat what came behind it alone.
+            rows.pop(key, None)  # A connector that begins again may repeat what came behind it alone.
     return list(rows.values())

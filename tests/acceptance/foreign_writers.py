@@ -55,7 +55,7 @@ class SparkWriter:
         return answer
 
     def call(self, procedure: str, table: str, **words: str) -> Row:
-        """One of Iceberg's own procedures, until nobody else was quicker; what it says it has done."""
+        """One of Iceberg's own procedures, until nobody else was quicker; what it reports it has done."""
         told = ", ".join(f"{name} => {word}" for name, word in {"table": f"'{table}'", **words}.items())
         [done] = self.sql(f"call {LAKE}.system.{procedure}({told})")
         return done

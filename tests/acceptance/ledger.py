@@ -52,7 +52,7 @@ class Ledger:
 
 
 class Feed:
-    """A producer that writes into a ledger what it was told. It goes on when the broker is away for a minute or two."""
+    """A producer that writes into a ledger what it was told. It continues when the broker is away for a minute or two."""
 
     def __init__(self, servers: str, ledger: Ledger, properties: Mapping[str, Any] | None = None) -> None:
         self.ledger = ledger

@@ -17,9 +17,9 @@ PARTITIONS = 110
 ORPHANS = 150
 """More than are removed at once."""
 ROUND_S = 600.0
-"""As long as a round of care for all tables may take on a busy machine."""
+"""As long as a round of maintain all tables may take on a busy machine."""
 LEFT_ALONE = {"small_file_share": "100%"}
-CARE: Mapping[str, Mapping[str, Any]] = {
+MAINTENANCE: Mapping[str, Mapping[str, Any]] = {
     "compact": {},
     "deletes": {},
     "manifests": {},
@@ -68,7 +68,7 @@ class MaintenanceBacklog:
             assert run.stop() == 0, run.tail()
         for step, action in self.steps.items():
             self._change_by_hand(step, action)
-            self._set_maintenance(step, CARE[action])
+            self._set_maintenance(step, MAINTENANCE[action])
 
     def change(self, number: int) -> None:
         """Some records more for nearly every table."""
@@ -100,7 +100,7 @@ class MaintenanceBacklog:
             shutil.copy(some, data / f"orphan-{number}.parquet")
 
     def _set_maintenance(self, step: str, settings: Mapping[str, Any]) -> None:
-        """From now on the table is cared for."""
+        """From now on the table is maintained."""
         declared = self.pipeline.document["tables"][self.tables[step]]
         declared["maintenance"] = {**settings, "snapshots": settings.get("snapshots", {"count": 50})}
 
@@ -119,14 +119,14 @@ class MaintenanceBacklog:
         return "; ".join(self.pipeline.verify(self.tables[step]).problems)
 
     def due(self) -> Mapping[str, list[str]]:
-        """What care would do for each step's table."""
+        """What maintenance would do for each step's table."""
         planned = self.pipeline.command("maintain", "--dry-run")["tables"]
         return {step: [action["action"] for action in planned[table]["actions"]] for step, table in self.tables.items()}
 
     def spare_orphans(self, age: str) -> None:
         """From now on files that no snapshot names are removed when they are as old, unless a table owes just that."""
         for step, action in self.steps.items():
-            self._set_maintenance(step, {"orphans": {"age": age}, **CARE[action]})
+            self._set_maintenance(step, {"orphans": {"age": age}, **MAINTENANCE[action]})
 
     def remove_orphans(self, step: str, age: str) -> Mapping[str, Mapping[str, Any]]:
         """A round for the step's table that rewrites nothing, and removes orphans that are as old; how its actions ended, by

@@ -190,7 +190,7 @@ class Pipeline:
         return progress_at(document, newest, self.name) if newest else {}
 
     def state_file(self) -> Document:
-        """What the newest run says of itself; empty when it says nothing."""
+        """What the newest run reports of itself; empty when it reports nothing."""
         try:
             document: Document = json.loads((self.folder / "frazil-data" / "state" / f"{self.name}.json").read_text())
         except (OSError, ValueError):
@@ -198,22 +198,24 @@ class Pipeline:
         return document
 
     def state(self, table: str) -> Document:
-        """What the state file says of the table; empty when it says nothing."""
+        """What the state file reports of the table; empty when it reports nothing."""
         found: Document = self.state_file().get("tables", {}).get(table, {})
         return found
 
     def wait_for_state(
         self, run: Run, table: str, state: str, reason: str = "", within_s: float = PATIENCE_S
     ) -> Document:
-        """Waits until the running pipeline says so of the table, for a reason with these words; all that it says then."""
-        said: Document = {}
+        """Waits until the running pipeline reports it of the table, for a reason with these words; all that it reports
+        then.
+        """
+        reported: Document = {}
 
-        def is_said() -> bool:
-            said.update(self.state(table))
-            return said.get("state") == state and reason in said["reason"]
+        def is_reported() -> bool:
+            reported.update(self.state(table))
+            return reported.get("state") == state and reason in reported["reason"]
 
-        run.wait_while_running(is_said, f"{table} is {state} {reason}", within_s)
-        return said
+        run.wait_while_running(is_reported, f"{table} is {state} {reason}", within_s)
+        return reported
 
     def wait_for_commit_of(self, table: str, run: Run | None = None, within_s: float = PATIENCE_S) -> None:
         """Waits until everything in the ledger for the table's topics is committed."""
@@ -241,12 +243,12 @@ class Pipeline:
         document = document_of(metadata)
         head = newest_snapshot(document)
         newest = head and newest_commit(document, head, self.name)
-        said_again_ms = newest and newest["summary"].get(f"frazil.{self.name}.committed-at")
-        committed_ms = int(said_again_ms) if said_again_ms else newest and newest["timestamp-ms"]
+        reported_again_ms = newest and newest["summary"].get(f"frazil.{self.name}.committed-at")
+        committed_ms = int(reported_again_ms) if reported_again_ms else newest and newest["timestamp-ms"]
 
         def is_settled() -> bool:
-            said = self.state(table)
-            return self.state_file().get("pid") == run.pid and said.get("last_commit_ms") == committed_ms
+            reported = self.state(table)
+            return self.state_file().get("pid") == run.pid and reported.get("last_commit_ms") == committed_ms
 
         run.wait_while_running(is_settled, f"the run knows of the commit of {table} at {committed_ms}")
 
@@ -283,7 +285,7 @@ class Pipeline:
         self._compared.add(str(metadata))
 
     def check_all_readers(self) -> None:
-        """The same of every table that there is, dead letters and change logs among them, as they are now."""
+        """The same of every table that there is, dead letters and changelogs among them, as they are now."""
         own = (" where table_namespace = ?", self.name) if self._lake else ()
         for table, location in metadata_locations(self.catalog_file, *own).items():
             metadata = self._metadata_at(location)

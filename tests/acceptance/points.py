@@ -21,7 +21,7 @@ class Point:
 
     @contextmanager
     def armed(self) -> Iterator[None]:
-        """On while the block lasts; what it held goes on afterwards."""
+        """On while the block lasts; what it held continues afterwards."""
         reached(self._switch).unlink(missing_ok=True)
         self._switch.touch()
         try:

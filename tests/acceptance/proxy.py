@@ -131,4 +131,4 @@ class _Answerer(BaseHTTPRequestHandler):
             self.server.proxy.struck.release()
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Reports nothing."""

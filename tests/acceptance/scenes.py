@@ -89,7 +89,7 @@ class Struck:
                 self.points[step, "hold"].wait(run)
             run.kill(*VICTIMS[who](run))
             if who != "jvm":
-                # Nobody lets the steps go on: what is left of the driver has to notice by itself.
+                # Nobody lets the steps continue: what is left of the driver has to notice by itself.
                 wait_until_gone(run)
         assert run.wait() == (1 if who == "jvm" else -signal.SIGKILL)
         if who == "jvm":
@@ -142,7 +142,7 @@ class Contested:
         self._records += count
 
     def run(self) -> Run:
-        """The run that goes on, all that was there committed."""
+        """The run that continues, all that was there committed."""
         self._run = self._run or self.start()
         self.pipeline.wait_for_commit_of(self.table, self._run)
         return self._run
@@ -152,7 +152,7 @@ class Contested:
         return self.pipeline.run(failpoints=self._points.declaration)
 
     def freeze_while_another_runs(self, step: str, for_s: float = 0.0) -> None:
-        """A run is frozen at a step, for so long at least, and another goes on: the first is refused when it wakes."""
+        """A run is frozen at a step, for so long at least, and another continues: the first is refused when it wakes."""
         with self._frozen_at(step, for_s) as first:
             second = self.start()
             self.produce()
@@ -161,15 +161,15 @@ class Contested:
         error = first.result()["error"]
         assert "a later run" in error["message"]
         assert error["remedy"]
-        self.go_on(second)
+        self.resume(second)
 
     def freeze_alone(self, step: str, for_s: float = 0.0) -> None:
-        """A run is frozen at a step, for so long at least, and nobody else goes on: it does itself when it wakes."""
+        """A run is frozen at a step, for so long at least, and nobody else continues: it does itself when it wakes."""
         with self._frozen_at(step, for_s) as run:
             self.produce()
-        self.go_on(run)
+        self.resume(run)
 
-    def go_on(self, run: Run) -> None:
+    def resume(self, run: Run) -> None:
         """More records arrive in the run that is left; all is there once."""
         self._run = run
         self.produce()
@@ -183,7 +183,9 @@ class Contested:
 
     @contextmanager
     def _frozen_at(self, step: str, for_s: float) -> Iterator[Run]:
-        """SIGSTOP for a run with a batch at this step. It goes on in the middle of that, sure that nothing has happened."""
+        """SIGSTOP for a run with a batch at this step. It continues in the middle of that, sure that nothing has
+        happened.
+        """
         point = self._points[step, "hold"]
         run = self.run()
         with point.armed():

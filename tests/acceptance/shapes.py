@@ -36,7 +36,7 @@ def flat(row: Row) -> Row:
     return {**{name: value for name, value in row.items() if name != "loc"}, **inside}
 
 
-def put_aside(row: Row) -> Row:
+def stored(row: Row) -> Row:
     """In a table of FIRST_COLUMNS that is frozen and rescues: what does not fit is null and stands in `_rescued` by its
     path, with the reason, as does what has no column.
     """
@@ -67,12 +67,12 @@ class _Aside:
         return kept
 
     def keep(self, path: str, value: Any, fits: bool, written: str, column: str) -> Any:
-        """The value, or None once it is put aside. written, column: the types."""
+        """The value, or None once it is stored. written, column: the types."""
         if fits:
             return value
-        said = _plain(value)
+        reported = _plain(value)
         fault = "is out of the range of" if column.startswith("decimal") else "does not fit"
-        self.members[path] = {"value": said, "reason": f"{json.dumps(said)} ({written}) {fault} {column}"}
+        self.members[path] = {"value": reported, "reason": f"{json.dumps(reported)} ({written}) {fault} {column}"}
         return None
 
     def unknown_fields(self, path: str, value: Any) -> None:
@@ -88,7 +88,7 @@ def _is_float(value: float) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """As the JSON of `_rescued` says it."""
+    """As the JSON of `_rescued` reports it."""
     if isinstance(value, dict):
         return [[key, _plain(member)] for key, member in value.items()]
     if isinstance(value, Decimal):

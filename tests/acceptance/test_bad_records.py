@@ -1,5 +1,5 @@
 """Values that nobody should have produced. Each becomes a row, or stops its table with topic, partition and offset, as its
-table asks for; the process goes on, and no row next to it changes. Every value comes to a table of its own in one running
+table asks for; the process continues, and no row next to it changes. Every value comes to a table of its own in one running
 pipeline.
 """
 
@@ -75,7 +75,7 @@ class Zoo:
         assert found is not None
         return found
 
-    def neighbour_goes_on(self) -> None:
+    def neighbour_continues(self) -> None:
         """Records of the table that has nothing to do with it still arrive."""
         table, topic = self.tables["neighbour"]
         self.pipeline.feed.produce(topic, events(20, 10_000))
@@ -88,7 +88,7 @@ def zoo(shared_pipeline: Pipeline) -> Iterator[Zoo]:
     """The running pipeline."""
     made = Zoo(shared_pipeline)
     yield made
-    made.neighbour_goes_on()
+    made.neighbour_continues()
     made.check_that_no_worker_died()
 
 
@@ -136,9 +136,9 @@ def test_an_odd_first_record_is_a_row_like_any_other(zoo: Zoo, name: str) -> Non
     zoo.pipeline.check(table)
 
 
-def test_where_fields_are_dropped_bad_values_are_letters_and_odd_ones_rows(zoo: Zoo) -> None:
+def test_where_fields_are_dropped_bad_values_are_dead_letters_and_odd_ones_rows(zoo: Zoo) -> None:
     table, topic = zoo.tables["dropping"]
-    zoo.pipeline.wait_until_settled(table, zoo.run)  # Letters come behind the rows' commit, which promises them.
+    zoo.pipeline.wait_until_settled(table, zoo.run)  # Dead letters come behind the rows' commit, which promises them.
     records = zoo.pipeline.ledger.of(topic)
     bad = {(topic, 0, offset) for offset, name in enumerate(VALUES) if name in BAD}
     rows, dead_letters = (read_newest(zoo.metadata(name)) for name in (table, f"{table}__dead_letters"))
@@ -153,7 +153,7 @@ def test_where_fields_are_dropped_bad_values_are_letters_and_odd_ones_rows(zoo: 
     assert (len(rows), len(dead_letters)) == (len(records) - len(bad), len(bad))
 
 
-def test_the_process_lives_on_with_stopped_tables_and_says_so_at_its_end(pipeline: Pipeline) -> None:
+def test_the_process_lives_on_with_stopped_tables_and_reports_so_at_its_end(pipeline: Pipeline) -> None:
     stopped, topic = pipeline.add_fed_table("stopped", 1, on_bad_record="stop")
     going, other = pipeline.add_fed_table("going", 1)
     pipeline.feed.produce(topic, [*events(10), b"not JSON"])
@@ -163,11 +163,11 @@ def test_the_process_lives_on_with_stopped_tables_and_says_so_at_its_end(pipelin
     pipeline.feed.produce(other, events(10, 10))
     pipeline.wait_for_commit_of(going, run)
     assert run.stop() == STOPPED_TABLES, run.tail()
-    said = run.result()["tables"][stopped]
-    assert (said["state"], said["where"]) == ("stopped", f"topic {topic}, partition 0, offset 10")
+    reported = run.result()["tables"][stopped]
+    assert (reported["state"], reported["where"]) == ("stopped", f"topic {topic}, partition 0, offset 10")
     # A run that only catches up ends with the same answer, and the neighbour is complete.
     pipeline.feed.produce(other, events(10, 20))
-    assert pipeline.catch_up(expected=STOPPED_TABLES)["tables"][stopped]["reason"] == said["reason"]
+    assert pipeline.catch_up(expected=STOPPED_TABLES)["tables"][stopped]["reason"] == reported["reason"]
     pipeline.check(going)
 
 

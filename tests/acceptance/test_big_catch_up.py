@@ -74,7 +74,7 @@ def test_a_big_catch_up_holds_up_no_small_table(pipeline: Pipeline, spark: Forei
 
 
 def sums(read: Read) -> Read:
-    """What this reader says of a table of millions of rows: how many there are, the sum of their offsets, and how many of
+    """What this reader reports of a table of millions of rows: how many there are, the sum of their offsets, and how many of
     these differ, in columns that the table has.
     """
 

@@ -1,4 +1,4 @@
-"""The broker goes away and comes back: the pipeline waits, says why, and goes on."""
+"""The broker goes away and comes back: the pipeline waits, reports why, and continues."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_an_outage_is_named_and_waited_out(served: Served, away_s: float) -> Non
     assert served.pipeline.wait_for_state(run, served.table, "waiting")["reason"] == ""
 
 
-def test_a_broker_that_takes_connections_and_says_nothing_is_named_and_waited_out(served: Served) -> None:
+def test_a_broker_that_takes_connections_and_reports_nothing_is_named_and_waited_out(served: Served) -> None:
     """A batch that has begun comes to nothing, and `check` to an end."""
     run = served.run()
     outages, failed = len(run.seen("service_unavailable")), len(run.seen("table_backing_off"))
@@ -148,9 +148,9 @@ def test_a_broker_that_takes_connections_and_says_nothing_is_named_and_waited_ou
         point.wait(run)
         with frozen(served.broker.pid):
             point.disarm()
-            said = run.wait_for("service_unavailable", count=outages + 1, within_s=NAMED_WITHIN_S)
-            assert said["where"] == served.broker.bootstrap_servers
-            assert "Kafka is not reachable" in said["reason"]
+            reported = run.wait_for("service_unavailable", count=outages + 1, within_s=NAMED_WITHIN_S)
+            assert reported["where"] == served.broker.bootstrap_servers
+            assert "Kafka is not reachable" in reported["reason"]
             assert served.pipeline.wait_for_state(run, served.table, "backing off")["remedy"]
             checks = served.pipeline.command("check", expected=1, within_s=NAMED_WITHIN_S)["checks"]
             [problem] = [check for check in checks if not check["ok"]]

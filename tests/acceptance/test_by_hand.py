@@ -70,7 +70,8 @@ class ByHand:
         self.points = Points(pipeline.folder / "points", ("job.before", "hold"))
         names = {
             "asleep_topic", "asleep_retention", "asleep_skip", "asleep_rollback", "asleep_expired", "asleep_foreign",
-            "asleep_adopted", "topic", "deleted", "retention", "skip", "rollback", "expired", "foreign", "anew", "neighbour",
+            "asleep_adopted", "topic", "deleted", "retention", "skip", "rollback", "expired", "foreign", "again",
+            "neighbour",
         }  # fmt: skip
         self.operator = operator
         self.tables = {name: self.own(name) for name in sorted(names)}
@@ -90,7 +91,7 @@ class ByHand:
         return self._run
 
     def stop_reason(self, name: str) -> dict[str, str]:
-        """Waits until the table has stopped; what is said about it."""
+        """Waits until the table has stopped; what is reported about it."""
         owned = self.tables[name]
         state = self.pipeline.wait_for_state(self.run(), owned.table, "stopped")
         assert state["reason"]
@@ -99,7 +100,7 @@ class ByHand:
         assert (logged["reason"], logged["remedy"]) == (state["reason"], state["remedy"])
         return {name: str(state[name]) for name in ("reason", "remedy", "where")}
 
-    def goes_on(self, name: str) -> None:
+    def continues(self, name: str) -> None:
         """New records of the table's topic still arrive."""
         owned = self.tables[name]
         owned.produce()
@@ -130,7 +131,7 @@ def by_hand(shared_pipeline: Pipeline, operator: Operator) -> Iterator[ByHand]:
         owned.check()
     while_asleep(made)
     yield made
-    made.goes_on("neighbour")
+    made.continues("neighbour")
     assert made.run().stop() == STOPPED_TABLES
 
 
@@ -163,15 +164,15 @@ def forget(ledger: Ledger, owned: Owned, count: int) -> None:
     ledger.forget(newest[:count])
 
 
-def test_a_topic_made_anew_while_stopped_stops_its_table(by_hand: ByHand) -> None:
-    said = by_hand.stop_reason("asleep_topic")
-    assert "deleted and recreated" in said["reason"]
-    assert by_hand.tables["asleep_topic"].topic in said["where"]
+def test_a_topic_made_again_while_stopped_stops_its_table(by_hand: ByHand) -> None:
+    reported = by_hand.stop_reason("asleep_topic")
+    assert "deleted and recreated" in reported["reason"]
+    assert by_hand.tables["asleep_topic"].topic in reported["where"]
     by_hand.tables["asleep_topic"].check()
 
 
-def test_a_topic_made_anew_while_running_stops_its_table(by_hand: ByHand) -> None:
-    by_hand.goes_on("topic")
+def test_a_topic_made_again_while_running_stops_its_table(by_hand: ByHand) -> None:
+    by_hand.continues("topic")
     owned = by_hand.tables["topic"]
     by_hand.pipeline.topics.recreate(owned.topic, 1)
     by_hand.pipeline.feed_elsewhere(owned.topic, events(500))
@@ -181,7 +182,7 @@ def test_a_topic_made_anew_while_running_stops_its_table(by_hand: ByHand) -> Non
 
 
 def test_a_deleted_topic_is_missed_aloud(by_hand: ByHand) -> None:
-    by_hand.goes_on("deleted")
+    by_hand.continues("deleted")
     owned = by_hand.tables["deleted"]
     by_hand.pipeline.topics.delete(owned.topic)
     run, missed = by_hand.run(), f"topic {owned.topic} does not exist"
@@ -193,10 +194,10 @@ def test_a_deleted_topic_is_missed_aloud(by_hand: ByHand) -> None:
 
 def test_records_gone_while_stopped_stop_the_table(by_hand: ByHand) -> None:
     owned = by_hand.tables["asleep_retention"]
-    said = by_hand.stop_reason("asleep_retention")
-    assert "records 200 to 349 were deleted from Kafka before they were read" in said["reason"]
-    assert "on_data_loss: skip" in said["remedy"]
-    assert said["where"] == f"topic {owned.topic}, partition 0, offset 200"
+    reported = by_hand.stop_reason("asleep_retention")
+    assert "records 200 to 349 were deleted from Kafka before they were read" in reported["reason"]
+    assert "on_data_loss: skip" in reported["remedy"]
+    assert reported["where"] == f"topic {owned.topic}, partition 0, offset 200"
     owned.check(is_complete=False)
 
 
@@ -205,12 +206,12 @@ def test_records_gone_while_stopped_are_skipped_when_that_is_declared(by_hand: B
     by_hand.pipeline.wait_for_commit_of(owned.table, by_hand.run())
     owned.check()
     assert by_hand.pipeline.summary(owned.table, "skipped") == {owned.topic: {"0": [200, 350]}}
-    by_hand.goes_on("asleep_skip")
+    by_hand.continues("asleep_skip")
 
 
 @pytest.mark.parametrize("name", ["retention", "skip"])
 def test_records_gone_under_a_running_batch(by_hand: ByHand, name: str) -> None:
-    by_hand.goes_on(name)
+    by_hand.continues(name)
     owned, run = by_hand.tables[name], by_hand.run()
     start = owned.records
     point = by_hand.points["job.before", "hold"]
@@ -219,61 +220,61 @@ def test_records_gone_under_a_running_batch(by_hand: ByHand, name: str) -> None:
         point.wait(run)
         owned.lose(start + GONE)
     if name == "retention":
-        said = by_hand.stop_reason(name)
-        assert f"records {start} to {start + GONE - 1} were deleted from Kafka" in said["reason"]
+        reported = by_hand.stop_reason(name)
+        assert f"records {start} to {start + GONE - 1} were deleted from Kafka" in reported["reason"]
         owned.check(is_complete=False)
     else:
         forget(by_hand.pipeline.ledger, owned, GONE)
         by_hand.pipeline.wait_for_commit_of(owned.table, run)
         owned.check()
-        by_hand.goes_on(name)
+        by_hand.continues(name)
 
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_table_with_a_column_that_cannot_be_written_stops_with_its_name_and_type(by_hand: ByHand, name: str) -> None:
-    said = by_hand.stop_reason(name)
+    reported = by_hand.stop_reason(name)
     reason = f"the column where.strange has the type {STRANGE[name]}, which this version cannot write"
-    assert (said["reason"], said["where"]) == (reason, by_hand.tables[name].table)
+    assert (reported["reason"], reported["where"]) == (reason, by_hand.tables[name].table)
 
 
-def test_a_table_dropped_and_made_anew_while_running_is_read_into_from_start(by_hand: ByHand) -> None:
-    by_hand.goes_on("anew")
-    owned = by_hand.tables["anew"]
+def test_a_table_dropped_and_made_again_while_running_is_read_into_from_start(by_hand: ByHand) -> None:
+    by_hand.continues("again")
+    owned = by_hand.tables["again"]
     by_hand.operator.drop(by_hand.pipeline.folder, owned.table)
     by_hand.operator.create(by_hand.pipeline.folder, owned.table, MADE_BY_HAND)
-    by_hand.goes_on("anew")
+    by_hand.continues("again")
 
 
 def test_a_table_rolled_back_while_stopped_resumes_from_the_restored_progress(by_hand: ByHand) -> None:
     owned = by_hand.tables["asleep_rollback"]
     by_hand.pipeline.wait_for_commit_of(owned.table, by_hand.run())
     owned.check()
-    by_hand.goes_on("asleep_rollback")
+    by_hand.continues("asleep_rollback")
 
 
 def test_a_table_rolled_back_while_running_resumes_from_the_restored_progress(by_hand: ByHand) -> None:
     by_hand.commit_twice("rollback", by_hand.run())
     java = by_hand.tables["rollback"].java
     java.roll_back(java.snapshot_ids[0])
-    by_hand.goes_on("rollback")
+    by_hand.continues("rollback")
 
 
-def test_a_table_whose_older_snapshots_were_expired_goes_on(by_hand: ByHand) -> None:
-    by_hand.goes_on("asleep_expired")
+def test_a_table_whose_older_snapshots_were_expired_continues(by_hand: ByHand) -> None:
+    by_hand.continues("asleep_expired")
     by_hand.commit_twice("expired", by_hand.run())
     by_hand.tables["expired"].java.expire_all_but_newest()
-    by_hand.goes_on("expired")
+    by_hand.continues("expired")
 
 
 @pytest.mark.parametrize("name", ["asleep_foreign", "asleep_adopted"])
 def test_a_table_whose_progress_was_expired_while_stopped_stops(by_hand: ByHand, name: str) -> None:
-    said = by_hand.stop_reason(name)
-    assert "progress was expired" in said["reason"]
-    assert f"frazil.{by_hand.pipeline.name}.offsets" in said["remedy"]
+    reported = by_hand.stop_reason(name)
+    assert "progress was expired" in reported["reason"]
+    assert f"frazil.{by_hand.pipeline.name}.offsets" in reported["remedy"]
 
 
 def test_a_table_whose_progress_was_expired_while_running_stops(by_hand: ByHand) -> None:
-    by_hand.goes_on("foreign")
+    by_hand.continues("foreign")
     owned = by_hand.tables["foreign"]
     owned.java.append_nothing()
     owned.java.expire_all_but_newest()
@@ -283,6 +284,6 @@ def test_a_table_whose_progress_was_expired_while_running_stops(by_hand: ByHand)
 
 
 def test_an_empty_commit_of_another_writer_changes_nothing(by_hand: ByHand) -> None:
-    by_hand.goes_on("neighbour")
+    by_hand.continues("neighbour")
     by_hand.tables["neighbour"].java.append_nothing()
-    by_hand.goes_on("neighbour")
+    by_hand.continues("neighbour")

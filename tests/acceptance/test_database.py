@@ -43,7 +43,7 @@ def _endless() -> SourceTable:
     ("kind", "rounds"),
     [("with schemas", 1), *(pytest.param(kind, 5, marks=pytest.mark.soak) for kind in _KINDS)],
 )
-def test_mirrors_equal_their_tables_after_every_pause(
+def test_upsert_tables_equal_their_tables_after_every_pause(
     kind: str, rounds: int, pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     seed = zlib.crc32(kind.encode())
@@ -57,7 +57,7 @@ def test_mirrors_equal_their_tables_after_every_pause(
 
 
 @pytest.mark.soak
-def test_mirrors_of_avro_equal_their_tables_after_every_pause(
+def test_upsert_tables_of_avro_equal_their_tables_after_every_pause(
     registry: ApicurioRegistry, pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     settings = in_avro(registry.url)
@@ -73,7 +73,7 @@ def test_mirrors_of_avro_equal_their_tables_after_every_pause(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("is_repeated", [False, True])
-def test_mirrors_by_arrival_equal_their_tables_after_every_pause(
+def test_upsert_tables_by_arrival_equal_their_tables_after_every_pause(
     is_repeated: bool, pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """By arrival nothing tells a row that has got the old key since from the one that got another: where a connector that is
@@ -100,7 +100,7 @@ def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker
             connection.run("update moving set v = v + 1 where id % 2 = 0")
             connection.run("update moving set id = id + 100, v = 0 where id <= 10")
             connection.run("update moving set id = id + 100 where id > 100 and id % 3 = 0")
-            connection.run("insert into moving values (4, 4, 'anew')")
+            connection.run("insert into moving values (4, 4, 'again')")
             ends = source.pause()
         upsert_table.wait_for(ends, run)
         upsert_table.check()  # Large values went along with their keys.
@@ -108,7 +108,7 @@ def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker
         before = table.rows(source.postgres)
         with run.frozen():
             connection.run("alter table moving drop constraint moving_pkey, add primary key (id, v)")
-            connection.run("update moving set note = 'told anew' where id % 5 = 0")
+            connection.run("update moving set note = 'told again' where id % 5 = 0")
             changed = connection.row_count
             connection.run("delete from moving where id % 5 = 1")
             changed += connection.row_count

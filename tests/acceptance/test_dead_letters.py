@@ -1,5 +1,5 @@
 """Bad records on a real broker: set aside with all that Kafka had of them, retried while the pipeline runs, and SIGKILL at
-every step of both. Every record is a row or a letter, once.
+every step of both. Every record is a row or a dead letter, once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PendingDeadLetters:
         self.produced = self.round = 0
 
     def widened(self) -> dict[str, str]:
-        """What the file of the next retry says: the columns so far are wide, those of later rounds are not."""
+        """What the file of the next retry reports: the columns so far are wide, those of later rounds are not."""
         return {name: "long" if number <= self.round else "int" for number, name in enumerate(NARROW)}
 
     def produce(self, count: int = 400) -> None:
@@ -54,7 +54,7 @@ class PendingDeadLetters:
                 yield event
 
     def check(self, is_cured: bool) -> None:
-        """Rows and letters together are the ledger; each letter has the bytes of its record."""
+        """Rows and dead letters together are the ledger; each dead letter has the bytes of its record."""
         records = self.pipeline.ledger.of(self.topic)
         bad = {place for place, value in records.items() if value in BROKEN or (not is_cured and _is_large(value))}
         rows = {(row["_topic"], row["_partition"], row["_offset"]): row for row in self._unique(self.table, "_")}
@@ -93,7 +93,7 @@ def _is_large(value: bytes | None) -> bool:
     return value is not None and str(LARGE // 10**4).encode() in value
 
 
-def test_every_record_is_a_row_or_a_letter_whatever_is_killed(pipeline: Pipeline) -> None:
+def test_every_record_is_a_row_or_a_dead_letter_whatever_is_killed(pipeline: Pipeline) -> None:
     held = PendingDeadLetters(pipeline)
     for step in KILLS_OF_A_RUN:
         held.produce()

@@ -1,4 +1,4 @@
-"""A disk without room: nothing half-written is committed, the reason is named, and with room again it goes on."""
+"""A disk without room: nothing half-written is committed, the reason is named, and with room again it continues."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ def contested(
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_driver_that_wakes_is_refused_when_another_has_gone_on(contested: Contested, step: str) -> None:
+def test_a_driver_that_wakes_is_refused_when_another_has_continued(contested: Contested, step: str) -> None:
     contested.freeze_while_another_runs(step, FREEZE_S)
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_driver_that_wakes_goes_on_when_nobody_else_has(contested: Contested, step: str) -> None:
+def test_a_driver_that_wakes_continues_when_nobody_else_has(contested: Contested, step: str) -> None:
     contested.freeze_alone(step, FREEZE_S)

@@ -106,7 +106,7 @@ def test_a_topic_that_appears_later_joins_its_table_and_gets_one(loop: Loop) -> 
         assert loop.pipeline.holds_values_of(f"own.{topic}", topic)
 
 
-def test_each_table_begins_where_its_start_says_and_knows_up_to_when_it_is_complete(loop: Loop) -> None:
+def test_each_table_begins_where_its_start_reports_and_knows_up_to_when_it_is_complete(loop: Loop) -> None:
     pipeline, begun = loop.pipeline, loop.begun_tables
     for name in ("at_time", "at_offset"):
         pipeline.wait_for_commit_of(begun[name], loop.run())
@@ -142,7 +142,7 @@ def test_only_committed_transactions_are_read(loop: Loop) -> None:
     feed.begin()
     feed.send(topic, events(40, 1000))
     feed.flush()
-    # A neighbour's later records arrive, so the open transaction was passed over, not waited for.
+    # A neighbour's later records arrive, so the open transaction was skipped, not waited for.
     other, other_topic = loop.neighbour
     loop.pipeline.feed.produce(other_topic, events(10))
     loop.pipeline.wait_for_commit_of(other, loop.run())

@@ -1,5 +1,5 @@
-"""Table care on real parts: beside a running pipeline, alone from the command line, on a full disk, with other hands in the
-same table. Whatever happens to it, no row is lost or doubled and no live file is removed.
+"""Table maintenance on real parts: beside a running pipeline, alone from the command line, on a full disk, with other
+writers in the same table. Whatever happens to it, no row is lost or doubled and no live file is removed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def files_of(pipeline: Pipeline) -> set[Path]:
     return {path for path in pipeline.folder.rglob("*") if "warehouse" in path.parts}
 
 
-def test_a_running_pipeline_cares_for_its_tables_beside_other_hands(pipeline: Pipeline, operator: Operator) -> None:
+def test_a_running_pipeline_maintains_its_tables_beside_other_writers(pipeline: Pipeline, operator: Operator) -> None:
     pipeline.document["maintenance"] = EAGER
-    table, topic = pipeline.add_fed_table("cared")
+    table, topic = pipeline.add_fed_table("maintained")
     with pipeline.running() as run:
         commit_some(pipeline, table, topic, run, 6)
         run.wait_for("maintenance_done", action="compact", table=table)
@@ -56,18 +56,19 @@ def test_a_running_pipeline_cares_for_its_tables_beside_other_hands(pipeline: Pi
             run.wait_for("table_backing_off", table=table)
         pipeline.wait_for_commit_of(table, run)
         run.wait_while_running(
-            lambda: pipeline.state(table)["maintenance"]["failure"] == "", "care has nothing to complain of any more"
+            lambda: pipeline.state(table)["maintenance"]["failure"] == "",
+            "maintenance has nothing to complain of any more",
         )
         assert run.stop() == 0, run.tail()
         assert not run.seen("table_stopped")
         assert not run.seen("unexpected_error")
     pipeline.check(table)
-    said = pipeline.command("status")["tables"][table]["maintenance"]
-    assert said["last_ms"] is not None
-    assert said["failure"] == ""
+    reported = pipeline.command("status")["tables"][table]["maintenance"]
+    assert reported["last_ms"] is not None
+    assert reported["failure"] == ""
 
 
-def test_a_round_by_hand_does_what_its_plan_says(pipeline: Pipeline, operator: Operator) -> None:
+def test_a_round_by_hand_does_what_its_plan_reports(pipeline: Pipeline, operator: Operator) -> None:
     table, topic = pipeline.add_fed_table("byhand", maintenance={**EAGER, "snapshots": {"count": 2}})
     with pipeline.running() as run:
         commit_some(pipeline, table, topic, run, 6)

@@ -1,8 +1,8 @@
-"""Table care where it is hardest: without room on the disk, and in two processes at once.
+"""Table maintenance where it is hardest: without room on the disk, and in two processes at once.
 
-Each action has a table that owes it. One run makes all of them, one round of care finds the disk full, two at once make up
-for it, each held at every action until the other is there too, a third one looks for orphans when both are about to commit,
-and one run goes on.
+Each action has a table that owes it. One run makes all of them, one round of maintenance finds the disk full, two at
+once make up for it, each held at every action until the other is there too, a third one looks for orphans when both are
+about to commit, and one run continues.
 """
 
 from __future__ import annotations
@@ -109,10 +109,11 @@ def trouble(backlog: MaintenanceBacklog, lake: tuple[Path, bool]) -> Trouble:
     return Trouble(without_room, at_once, third, wrong, {table: files for table, files in left.items() if files})
 
 
-def ends(backlog: MaintenanceBacklog, said: Mapping[str, Any]) -> Mapping[str, Ends]:
+def ends(backlog: MaintenanceBacklog, reported: Mapping[str, Any]) -> Mapping[str, Ends]:
     """How a round ended, by its own account."""
     return {
-        table: {end["action"]: end for end in said["tables"][name]["actions"]} for table, name in backlog.tables.items()
+        table: {end["action"]: end for end in reported["tables"][name]["actions"]}
+        for table, name in backlog.tables.items()
     }
 
 
@@ -135,7 +136,7 @@ def maintain_twice(backlog: MaintenanceBacklog) -> tuple[list[Mapping[str, Ends]
         return [ends(backlog, one.result()) for one in rounds], third
 
 
-def test_care_that_finds_no_room_says_so_and_costs_no_row(trouble: Trouble) -> None:
+def test_maintenance_that_finds_no_room_reports_so_and_costs_no_row(trouble: Trouble) -> None:
     if trouble.without_room is None:
         pytest.skip("this machine does not let us mount a small disk")
     due = {(table, action) for table, action in TABLES.items() if action != "orphans"} | {("carry", "expire")}
@@ -158,7 +159,7 @@ def test_of_two_rounds_at_once_one_does_what_is_due_and_nothing_is_lost(trouble:
     assert (trouble.wrong, trouble.left) == ({}, {})
 
 
-def test_ingestion_goes_on_after_it(backlog: MaintenanceBacklog, trouble: Trouble) -> None:
+def test_ingestion_continues_after_it(backlog: MaintenanceBacklog, trouble: Trouble) -> None:
     assert trouble.wrong == {}
     backlog.change(9)
     backlog.pipeline.document["maintenance"] = False

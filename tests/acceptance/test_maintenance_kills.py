@@ -1,7 +1,7 @@
-"""SIGKILL of a real `frazil maintain` at every step of every action of table care.
+"""SIGKILL of a real `frazil maintain` at every step of every action of table maintenance.
 
-Each step has a table of its own that owes just that. One run makes all of them, each is killed in its care, one round makes
-up for all of it, and one run goes on.
+Each step has a table of its own that owes just that. One run makes all of them, each is killed in its maintenance, one
+round makes up for all of it, and one run continues.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ SECOND_TIME = ("maintenance.orphans.deleting",)
 
 @dataclass
 class Fate:
-    """What became of a table. survived: why its care was not killed as it should. wrong: what was wrong with its rows then.
-    was_due: whether the action still was. failures: of the round that made up for it; is_due: whether the action is due
-    after that; left: files that no snapshot names.
+    """What became of a table. survived: why its maintenance was not killed as it should. wrong: what was wrong with its
+    rows then. was_due: whether the action still was. failures: of the round that made up for it; is_due: whether the
+    action is due after that; left: files that no snapshot names.
     """
 
     survived: str = ""
@@ -81,7 +81,7 @@ def backlog(shared_pipeline: Pipeline, operator: Operator, request: pytest.Fixtu
 
 
 def kill(backlog: MaintenanceBacklog, step: str) -> str:
-    """Care of the step's table that dies at it; why it did not."""
+    """Maintenance of the step's table that dies at it; why it did not."""
     failpoint = f"{step}=kill@2" if step in SECOND_TIME else f"{step}=kill"
     try:
         backlog.pipeline.command(
@@ -94,7 +94,7 @@ def kill(backlog: MaintenanceBacklog, step: str) -> str:
 
 @pytest.fixture(scope="module")
 def fates(backlog: MaintenanceBacklog) -> Mapping[str, Fate]:
-    """All are killed, made up for, and gone on with."""
+    """All are killed, made up for, and continued with."""
     backlog.borrow()
     found = {step: Fate() for step in backlog.steps}
     with ThreadPoolExecutor(2) as pool:
@@ -120,12 +120,12 @@ def fates(backlog: MaintenanceBacklog) -> Mapping[str, Fate]:
     return found
 
 
-def test_every_step_of_care_is_struck() -> None:
+def test_every_step_of_maintenance_is_struck() -> None:
     assert sorted(STEPS) == sorted(step for step in FAILPOINTS if step.startswith("maintenance."))
 
 
 @pytest.mark.parametrize("step", CASES)
-def test_care_killed_at_any_step_costs_no_row_and_is_made_up_for(
+def test_maintenance_killed_at_any_step_costs_no_row_and_is_made_up_for(
     backlog: MaintenanceBacklog, fates: Mapping[str, Fate], step: str
 ) -> None:
     assert fates[step] == Fate(was_due=step not in LANDED)

@@ -1,7 +1,8 @@
-"""Half an hour of everything at once: records with ever new fields into partitioned tables, changes into a mirror, ingestion
-and table care that are killed at random, a foreign compactor in the same tables. A slice of it is part of the suite.
+"""Half an hour of everything at once: records with ever new fields into partitioned tables, changes into an upsert
+table, ingestion and table maintenance that are killed at random, a foreign compactor in the same tables. A slice of it
+is part of the suite.
 
-`make soak-maintenance` runs it; FRAZIL_SOAK_SECONDS says for how long.
+`make soak-maintenance` runs it; FRAZIL_SOAK_SECONDS reports for how long.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.timeout(7200)
 
 SOAK_S = 1800.0
 SAFETY_AGE_S = 180
-CARE = {"min_input_files": 4, "snapshots": {"count": 12}, "orphans": {"age": f"{SAFETY_AGE_S}s"}}
+MAINTENANCE = {"min_input_files": 4, "snapshots": {"count": 12}, "orphans": {"age": f"{SAFETY_AGE_S}s"}}
 LAYOUTS = (["bucket(id, 4)"], ["even", "bucket(id, 2)"])
 STEPS = (
     "maintenance.planned",
@@ -44,28 +45,37 @@ LIVES_MS = 12_000
 LOOKED_AFTER_S = 15.0
 """After so long a run has looked after some table, and dies of it where it is to."""
 ROUND_MS = 20_000
-"""As long as a round of care may take before it is killed."""
+"""As long as a round of maintenance may take before it is killed."""
 TIDY_WITHIN_S = 300.0
 FIELD_EVERY = 3000
 """Records of one topic between two new fields."""
-SHOWING = ("compact", "expire", "orphans removed", "foreign compaction", "death in care of run", "death in maintain")
+SHOWING = (
+    "compact",
+    "expire",
+    "orphans removed",
+    "foreign compaction",
+    "death in maintenance of run",
+    "death in maintain",
+)
 """Without any of these half an hour has shown nothing."""
 
 
 class Soak:
-    """A pipeline of tables that differ in their partitions, and of a mirror. seen: what has happened, and how often."""
+    """A pipeline of tables that differ in their partitions, and of an upsert table. seen: what has happened, and how
+    often.
+    """
 
     def __init__(self, pipeline: Pipeline, operator: Operator, seed: int) -> None:
         self.pipeline = pipeline
         self._operator = operator
         self._seed = seed
-        pipeline.document["maintenance"] = CARE
+        pipeline.document["maintenance"] = MAINTENANCE
         pairs = [
             pipeline.add_fed_table(f"soaked{number}", 2, partition_by=layout) for number, layout in enumerate(LAYOUTS)
         ]
         self._fed = [table for table, _ in pairs]
         self._topics = [topic for _, topic in pairs]
-        self._upsert_table = UpsertTable(pipeline, "mirrored", partition_by=["bucket(id, 2)"])
+        self._upsert_table = UpsertTable(pipeline, "upserted", partition_by=["bucket(id, 2)"])
         self.tables = [*self._fed, self._upsert_table.table]
         self._feed = Feed(pipeline.servers, pipeline.ledger)
         self._told = 0
@@ -86,14 +96,16 @@ class Soak:
         self._upsert_table.change(10)
 
     def compact(self) -> None:
-        """What other hands do, which know nothing of deletes."""
+        """What other writers do, which know nothing of deletes."""
         for table in self._fed:
             if table not in self._changed_by_others:
                 self._changed_by_others[table] = self._operator.open(self.pipeline.folder, table)
             self.seen["foreign compaction"] += self._changed_by_others[table].compact_two()
 
     def live_and_die(self, number: int) -> None:
-        """One run, every third of which dies in its care, and beside every other one a round of care that dies too."""
+        """One run, every third of which dies in its maintenance, and beside every other one a round of maintenance that
+        dies too.
+        """
         step, is_armed = STEPS[rng(self._seed, number, len(STEPS))], number % 3 == 0
         run = self.pipeline.run(failpoints=f"{step}=kill@2" if is_armed else "")
         with suppress(AssertionError):  # It may have died of its failpoint before that.
@@ -104,15 +116,15 @@ class Soak:
             code = self.pipeline.attempt("maintain", failpoints=failpoints, within_s=180 if failpoints else within_s)
             assert code in (0, -signal.SIGKILL), (self.pipeline.folder / "attempts.log").read_text()[-3000:]
             self.seen["death in maintain"] += bool(failpoints) and code != 0
-        # At the first there is nothing to care for yet.
+        # At the first there is nothing to maintain yet.
         at_least_s = LOOKED_AFTER_S if is_armed and number else 0.0
         live_on(run, at_least_s + rng(self._seed, number + 1000, LIVES_MS) / 1000)
-        self.seen["death in care of run"] += is_armed and not run.is_running and run.wait() == -signal.SIGKILL
+        self.seen["death in maintenance of run"] += is_armed and not run.is_running and run.wait() == -signal.SIGKILL
         self.note(run)
         die(run, number)
 
     def note(self, run: Run) -> None:
-        """Counts what table care has done in a run, which had no trouble."""
+        """Counts what table maintenance has done in a run, which had no trouble."""
         assert troubles(run) == []
         for done in run.seen("maintenance_done"):
             self.seen[done["action"]] += 1
@@ -188,7 +200,7 @@ def test_a_minute_of_everything(pipeline: Pipeline, operator: Operator) -> None:
     soak = Soak(pipeline, operator, 7)
     lead_lives(soak, lambda number: number == 2)
     pipeline.catch_up()
-    pipeline.document["maintenance"] = {**CARE, "orphans": {"age": "1ms"}}
+    pipeline.document["maintenance"] = {**MAINTENANCE, "orphans": {"age": "1ms"}}
     pipeline.command("maintain")
     assert (soak.untidy(), soak.unnamed()) == ({}, set())
     soak.check()

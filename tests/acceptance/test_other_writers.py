@@ -1,6 +1,6 @@
 """Spark SQL and PyIceberg write to the tables of a running pipeline: rows that come, go and change, columns, partitions and
 sort order; and Spark compacts them and expires their snapshots, by Iceberg's own procedures. Every record is there once, as
-the others left it; of a mirror every key, as the last one left it who changed it.
+the others left it; of an upsert table every key, as the last one left it who changed it.
 
 All is on a REST catalog, which each of them reaches by its own client. What is done to columns and partitions is done
 while a batch that was written for the table as it was is about to be committed.
@@ -77,7 +77,7 @@ class Scenario:
             "positions": self._add_upsert_table(
                 "positions", {**BESIDE, "write.delete.granularity": "partition"}, format_version=2
             ),
-            "pyiceberg": self._add_upsert_table("pyiceberg_mirror", format_version=2),
+            "pyiceberg": self._add_upsert_table("pyiceberg_upsert_table", format_version=2),
             "tidied_vectors": self._add_upsert_table("tidied_vectors"),
             "tidied_positions": self._add_upsert_table("tidied_positions", format_version=2),
         }
@@ -184,7 +184,7 @@ class Shared:
         }
 
     def check(self) -> None:
-        """All of it is there, once, and every reader says the same."""
+        """All of it is there, once, and every reader reports the same."""
         self.wait()
         found, others = Counter[tuple[Place, str]](), Counter[str]()
         for row in read_newest(self.metadata):
@@ -198,7 +198,7 @@ class Shared:
         self.check_readers()
 
     def check_readers(self) -> None:
-        """Every reader says the same, and the pipeline has nothing to complain about."""
+        """Every reader reports the same, and the pipeline has nothing to complain about."""
         self._scenario.pipeline.check_readers(self.table)
         assert not self._scenario.run().seen("table_stopped")
         assert not self._scenario.run().seen("unexpected_error")
@@ -219,7 +219,7 @@ class Shared:
 
 
 class SharedUpsertTable(Shared):
-    """A table that mirrors the keys of its topic. rows: what must be in it, as the last one left it who changed it."""
+    """A table that upsert tables the keys of its topic. rows: what must be in it, as the last one left it who changed it."""
 
     def __init__(self, scenario: Scenario, table: str, topic: str) -> None:
         super().__init__(scenario, table, topic)
@@ -294,7 +294,7 @@ def test_rows_of_others_come_go_and_change_while_records_arrive(scenario: Scenar
 
 
 @pytest.mark.parametrize(("name", "writer"), [("vectors", "spark"), ("positions", "spark"), ("pyiceberg", "pyiceberg")])
-def test_rows_of_a_mirror_are_as_the_last_one_left_them_who_changed_them(
+def test_rows_of_an_upsert_table_are_as_the_last_one_left_them_who_changed_them(
     scenario: Scenario, name: str, writer: str
 ) -> None:
     upsert_table, foreign_writer = scenario.upsert_tables[name], scenario.foreign_writer[writer]
@@ -347,7 +347,9 @@ def test_spark_compacts_a_table_and_expires_its_snapshots_while_records_arrive(s
 
 
 @pytest.mark.parametrize("name", ["tidied_vectors", "tidied_positions"])
-def test_spark_compacts_a_mirror_and_expires_its_snapshots_while_changes_arrive(scenario: Scenario, name: str) -> None:
+def test_spark_compacts_an_upsert_table_and_expires_its_snapshots_while_changes_arrive(
+    scenario: Scenario, name: str
+) -> None:
     upsert_table, run = scenario.upsert_tables[name], scenario.run()
     for number in range(KEPT):
         upsert_table.put(range(10 * number, 10 * number + 15))

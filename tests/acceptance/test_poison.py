@@ -55,7 +55,7 @@ def test_a_record_that_ends_its_worker_becomes_a_dead_letter(
     pipeline.wait_for_commit_of(tables["neighbour"][0], run)
     pipeline.check(tables["neighbour"][0])
     run.stop()
-    monkeypatch.setenv("PYTHONPATH", folder)  # The command lives, and says so of what still harms its reader.
+    monkeypatch.setenv("PYTHONPATH", folder)  # The command lives, and reports it of what still harms its reader.
     name = tables["segmentation"][0]
     tried = pipeline.command("dead-letters", "replay", name)
     assert tried["tables"] == {name: {"replayed": 0, "remaining": 1}}

@@ -1,6 +1,6 @@
 """Producers that change their schema ten times, in every format of the registry, with damaged records among theirs, a
 registry that goes away twice, and kill -9 at the steps between: every table of theirs and its dead letters hold every record
-once. One of the tables is flattened, another takes no change, rescues, and sends its letters to a topic too.
+once. One of the tables is flattened, another takes no change, rescues, and sends its dead letters to a topic too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import PLACE, Pipeline
 from tests.acceptance.points import Points
 from tests.acceptance.running import Run
-from tests.acceptance.shapes import FIRST_COLUMNS, RESCUED, flat, put_aside
+from tests.acceptance.shapes import FIRST_COLUMNS, RESCUED, flat, stored
 from tests.acceptance.verifier import document_of, place_of, read_newest
 from tests.acceptance.writers import ADD, LATE, VERSIONS, WRITERS, Row, Writer
 from tests.fixtures.processes import frozen
@@ -49,7 +49,7 @@ OWN = ("_key", "sent")
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """What a dead letter says of a record."""
+    """What a dead letter reports of a record."""
 
     value: bytes
     error_class: str
@@ -131,7 +131,7 @@ class Stream:
         self.pipeline.feed.flush()
 
     def mend(self) -> None:
-        """The last version is registered: letters of it are to be rows."""
+        """The last version is registered: dead letters of it are to be rows."""
         announced = self.ids[LATE]
         self.register(LATE)
         assert self.ids[LATE] == announced
@@ -142,19 +142,19 @@ class Stream:
         }
 
     def check(self) -> None:
-        """In each table every record is a row with its values, or a letter with its bytes and reason; never both, never
+        """In each table every record is a row with its values, or a dead letter with its bytes and reason; never both, never
         neither.
         """
         for table, row_of in self.tables.items():
             self._check(table, row_of)
 
     def check_sent(self, dead_letters_topic: str) -> None:
-        """Whoever reads the topic of a table's letters has seen each of them once, as its record was, those too that a retry
-        has made rows of.
+        """Whoever reads the topic of a table's dead letters has seen each of them once, as its record was, those too
+        that a retry has made rows of.
         """
         messages = read_messages(self.pipeline.servers, dead_letters_topic, 0)
         found = dict(map(_sent, messages))
-        assert len(found) == len(messages), "a letter was sent twice"
+        assert len(found) == len(messages), "a dead letter was sent twice"
         assert found == {place: self.sent[value] for place, value in self._records().items() if value in self.sent}
 
     def _records(self) -> dict[Place, bytes]:
@@ -223,7 +223,7 @@ class History:
         protobuf.add("flat", flat, flatten=True)
         self.dead_letters_topic = pipeline.new_topic("refused", 1)
         no_changes = {"columns": FIRST_COLUMNS, "schema_evolution": "freeze", "rescue": True}
-        self.frozen.add("frozen", put_aside, **no_changes, dead_letters={"topic": self.dead_letters_topic})
+        self.frozen.add("frozen", stored, **no_changes, dead_letters={"topic": self.dead_letters_topic})
         self.tables = [table for stream in self.streams for table in stream.tables]
         steps = [step for steps in STRUCK_AT.values() for step in steps]
         self.points = Points(pipeline.folder / "points", *((step, "hold") for step in (*steps, "task.write")))
@@ -237,7 +237,7 @@ class History:
         self.run = self._start()
         self._wait()
 
-    def go_on(self, version: int) -> None:
+    def resume(self, version: int) -> None:
         """All producers have a new version."""
         if version in self.troubles:
             self._lose_registry(version)
@@ -250,7 +250,7 @@ class History:
             self._wait()
 
     def replay(self) -> None:
-        """Letters that were bad for want of a schema, once it is there, beside the running pipeline."""
+        """Dead letters that were bad for want of a schema, once it is there, beside the running pipeline."""
         for stream in self.streams:
             for table in stream.tables:
                 self.pipeline.wait_until_settled(table, self.run)
@@ -273,7 +273,7 @@ class History:
 
     def _lose_registry(self, version: int) -> None:
         """The registry is away while records name schemas that the process has not met, and one that nobody has: every
-        table waits, and says for what.
+        table waits, and reports for what.
         """
         for stream in self.streams:
             stream.register(version)
@@ -282,8 +282,8 @@ class History:
                 stream.produce_late(5)
                 stream.produce(version)
             for table in self.tables:
-                said = self.pipeline.wait_for_state(self.run, table, "backing off")
-                assert "schema registry" in said["reason"], said
+                reported = self.pipeline.wait_for_state(self.run, table, "backing off")
+                assert "schema registry" in reported["reason"], reported
 
     def _kill_driver(self, steps: Sequence[str], version: int) -> None:
         for table in self.tables:
@@ -319,7 +319,7 @@ class History:
             self.pipeline.wait_for_commit_of(table, self.run)
 
 
-def test_every_record_of_ten_changed_schemas_is_a_row_or_a_letter_whatever_goes_away(
+def test_every_record_of_ten_changed_schemas_is_a_row_or_a_dead_letter_whatever_goes_away(
     pipeline: Pipeline, registry: ApicurioRegistry, operator: Operator
 ) -> None:
     relay = Relay(registry.port)
@@ -330,7 +330,7 @@ def test_every_record_of_ten_changed_schemas_is_a_row_or_a_letter_whatever_goes_
             operator.create(pipeline.folder, f"t.{writer.format}", {"o": "string"}, required=("o",))
     history = History(pipeline, registry, relay)
     for version in range(2, VERSIONS + 1):
-        history.go_on(version)
+        history.resume(version)
     history.replay()
     history.end()
     for stream in history.streams:
@@ -353,13 +353,13 @@ def _check_columns(stream: Stream) -> None:
 
 
 def _opened(column: str, value: Any) -> Any:
-    """What a column holds; of the values that were put aside their JSON."""
+    """What a column holds; of the values that were stored their JSON."""
     return json.loads(value) if column == RESCUED and value is not None else value
 
 
 def _sent(message: Message) -> tuple[Place, DeadLetter]:
-    """Which record a message of a topic of letters was, and what is wrong with it: its key and headers are as they were, and
-    others follow.
+    """Which record a message of a topic of dead letters was, and what is wrong with it: its key and headers are as they
+    were, and others follow.
     """
     headers = dict(message.headers() or ())
     assert message.key() == headers["event"]

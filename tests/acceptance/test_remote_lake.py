@@ -71,7 +71,7 @@ def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, b
 
 
 @pytest.mark.soak  # In time: at this step in test_two_drivers.py, on a REST catalog in test_lost_answers.py.
-def test_a_driver_that_was_frozen_is_refused_when_another_has_gone_on(new_pipeline: NewPipeline) -> None:
+def test_a_driver_that_was_frozen_is_refused_when_another_has_continued(new_pipeline: NewPipeline) -> None:
     contested = Contested(new_pipeline())
     contested.freeze_while_another_runs("commit.validating")
     contested.end()
@@ -83,7 +83,7 @@ def test_a_commit_that_is_not_answered_is_cleared_up(proxied: tuple[Unsure, Prox
     unsure.lose_response(proxy, fault)
 
 
-def test_a_store_that_takes_connections_and_says_nothing_is_named_and_waited_out(
+def test_a_store_that_takes_connections_and_reports_nothing_is_named_and_waited_out(
     new_pipeline: NewPipeline, way: Relay
 ) -> None:
     """By a task, by `check`, and in the middle of a commit."""

@@ -82,9 +82,9 @@ def test_tasks_whose_processes_are_killed_are_run_again(
     compiled = _shipped_compiled()
     assert compiled
     assert _compiled_on(cluster) == [compiled] * len(_compiled_on(cluster)) != []
-    said = "\n".join(run.lines)
-    assert "Lost executor" in said
-    for text in (said, cluster.output()):
+    reported = "\n".join(run.lines)
+    assert "Lost executor" in reported
+    for text in (reported, cluster.output()):
         assert text
         assert remote_lake.secret not in text
         assert cluster.secret not in text

@@ -1,5 +1,5 @@
-"""Transfers between accounts of a real PostgreSQL: at every snapshot of the mirror the sum is what it always was, whatever
-was killed meanwhile.
+"""Transfers between accounts of a real PostgreSQL: at every snapshot of the upsert table the sum is what it always was,
+whatever was killed meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAME = "bank.accounts"
 
 @dataclass
 class Bank:
-    """The mirror of one table of accounts."""
+    """The upsert table of one table of accounts."""
 
     pipeline: Pipeline
     source: Source
@@ -44,7 +44,7 @@ class Bank:
         return self.source.topic(self.source.tables[0])
 
     def open(self, atomic: Any) -> None:
-        """Fills the accounts, in one transaction, and declares their mirror."""
+        """Fills the accounts, in one transaction, and declares their upsert table."""
         with self.source.postgres.connected() as connection:
             connection.run(f"insert into accounts select n, {EACH} from generate_series(1, {ACCOUNTS}) n")
         settings: Mapping[str, Any] = {"envelope": "debezium", "mode": "upsert", "key": {"format": "json"}}
@@ -88,11 +88,11 @@ class Bank:
                 connection.run("rollback" if rng.random() < 0.05 else "commit")
 
     def wait_for_commits(self, run: Run, count: int = 3) -> None:
-        """Waits until the mirror has gone on so many times."""
+        """Waits until the upsert table has continued so many times."""
         for _ in range(count):
-            run.wait_while_running(partial(self._has_gone_on, self.pipeline.progress(_NAME)), "it has committed")
+            run.wait_while_running(partial(self._has_continued, self.pipeline.progress(_NAME)), "it has committed")
 
-    def _has_gone_on(self, before: Mapping[str, Mapping[int, int]]) -> bool:
+    def _has_continued(self, before: Mapping[str, Mapping[int, int]]) -> bool:
         return self.pipeline.progress(_NAME) != before
 
     def kill(self, run: Run) -> Run:

@@ -1,4 +1,4 @@
-"""Two processes of one pipeline: one goes on, the other is refused by the table and leaves with exit code 3."""
+"""Two processes of one pipeline: one continues, the other is refused by the table and leaves with exit code 3."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ IN_TIME = ("task.write", "commit.validating")
 
 @pytest.fixture(scope="module")
 def contested(shared_pipeline: Pipeline) -> Iterator[Contested]:
-    """The one that goes on is the one that the next test strikes."""
+    """The one that continues is the one that the next test strikes."""
     made = Contested(shared_pipeline)
     yield made
     made.end()
 
 
 @pytest.mark.parametrize("step", [pytest.param(s, marks=[] if s in IN_TIME else [pytest.mark.soak]) for s in STEPS])
-def test_a_driver_that_was_frozen_is_refused_when_another_has_gone_on(contested: Contested, step: str) -> None:
+def test_a_driver_that_was_frozen_is_refused_when_another_has_continued(contested: Contested, step: str) -> None:
     contested.freeze_while_another_runs(step)
 
 
@@ -36,10 +36,10 @@ def test_a_driver_that_slept_between_batches_is_refused_at_its_next_one(conteste
         contested.pipeline.wait_for_commit_of(contested.table, second)
     contested.feed_until_ended(first, second)
     assert first.wait() == FENCED, first.tail()
-    contested.go_on(second)
+    contested.resume(second)
 
 
-def test_of_two_drivers_started_together_one_goes_on(pipeline: Pipeline) -> None:
+def test_of_two_drivers_started_together_one_continues(pipeline: Pipeline) -> None:
     """Neither finds a table."""
     contested = Contested(pipeline)
     runs = [contested.start(), contested.start()]
@@ -47,5 +47,5 @@ def test_of_two_drivers_started_together_one_goes_on(pipeline: Pipeline) -> None
     [loser] = [run for run in runs if not run.is_running]
     [winner] = [run for run in runs if run.is_running]
     assert loser.wait() == FENCED, loser.tail()
-    contested.go_on(winner)
+    contested.resume(winner)
     contested.end()

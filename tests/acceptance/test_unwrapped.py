@@ -26,7 +26,7 @@ _UNWRAPPED = {
 }
 
 
-def test_mirrors_of_unwrapped_changes_equal_their_tables_after_every_pause(
+def test_upsert_tables_of_unwrapped_changes_equal_their_tables_after_every_pause(
     pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     made = Source(tmp_path / "connect", broker.bootstrap_servers, 20, _UNWRAPPED, whole_tables())

@@ -1,7 +1,8 @@
-"""Dead letters of tables that mirror a topic, on a real broker: retried while the pipeline runs, and SIGKILL at every step.
+"""Dead letters of tables that upsert table a topic, on a real broker: retried while the pipeline runs, and SIGKILL at
+every step.
 
-In the end the table is what all records that can be read say, each in its place, as though none had ever been a letter; in
-between no row is there twice, and nothing newer is lost.
+In the end the table is what all records that can be read say, each in its place, as though none had ever been a dead
+letter; in between no row is there twice, and nothing newer is lost.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ NARROW = [f"n{number}" for number in range(len(KILLS) + 1)]
 
 
 class Struck:
-    """A mirror with columns that are too narrow for some records: another one after each retry, as the running process takes
-    over what a retry has widened.
+    """An upsert table with columns that are too narrow for some records: another one after each retry, as the running
+    process takes over what a retry has widened.
     """
 
     def __init__(self, pipeline: Pipeline, version: int) -> None:
@@ -39,12 +40,12 @@ class Struck:
             "columns": dict.fromkeys(NARROW, "int"),
             "dead_letters": {"stop_above": "90%"},
         }
-        self.table, self.topic = pipeline.add_fed_table(f"mirror_{version}", PARTITIONS, **settings)
+        self.table, self.topic = pipeline.add_fed_table(f"upsert_table_{version}", PARTITIONS, **settings)
         self._rng = np.random.default_rng(version)
         self._told = self.round = 0
 
     def widened(self) -> dict[str, str]:
-        """What the file of the next retry says: the columns so far are wide, those of later rounds are not."""
+        """What the file of the next retry reports: the columns so far are wide, those of later rounds are not."""
         return {name: "long" if number <= self.round else "int" for number, name in enumerate(NARROW)}
 
     def change(self, count: int = 150) -> None:
@@ -66,7 +67,7 @@ class Struck:
         return sorted(rows, key=lambda row: int(row["id"]))
 
     def expected(self) -> list[dict[str, Any]]:
-        """What every record says that is no broken one."""
+        """What every record reports that is no broken one."""
         state: dict[int, dict[str, Any]] = {}
         records = self.pipeline.ledger.of(self.topic)
         for place in sorted(records):
@@ -78,7 +79,7 @@ class Struck:
         return sorted(state.values(), key=lambda row: int(row["id"]))
 
     def check_dead_letters(self) -> None:
-        """No letter is there twice, and each has the bytes of its record."""
+        """No dead letter is there twice, and each has the bytes of its record."""
         dead_letters = self._read(f"{self.table}__dead_letters")
         places = [(row["topic"], row["partition"], row["offset"]) for row in dead_letters]
         assert len(set(places)) == len(places)
@@ -93,7 +94,7 @@ class Struck:
 
 
 @pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.soak), 3])
-def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipeline, version: int) -> None:
+def test_an_upsert_table_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipeline, version: int) -> None:
     held = Struck(pipeline, version)
     held.change()
     with pipeline.running() as run:
@@ -108,7 +109,8 @@ def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipe
             pipeline.wait_until_settled(held.table, run)
         held.change()
         pipeline.document["tables"][held.table]["columns"] = held.widened()
-        # The changes may be on their way when the first of these looks: then the letters that are last come with the second.
+        # The changes may be on their way when the first of these looks: then the dead letters that are last come with
+        # the second.
         done = [pipeline.command("dead-letters", "replay", held.table)["tables"][held.table]["replayed"]]
         pipeline.wait_for_commit_of(held.table, run)
         done += [one["replayed"] for one in pipeline.command("dead-letters", "replay")["tables"].values()]

@@ -1,5 +1,5 @@
-"""Table care of tables that mirror a topic of changes, beside the ingestion that takes rows from the very files that care
-rewrites. Both are killed; what a dictionary says is what the tables hold, at every snapshot.
+"""Table maintenance of tables that upsert table a topic of changes, beside the ingestion that takes rows from the very
+files that maintenance rewrites. Both are killed; what a dictionary reports is what the tables hold, at every snapshot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load(run: Run, upsert_tables: list[UpsertTable], times: int) -> None:
             return
 
 
-def test_mirrors_are_cared_for_under_load_whatever_is_killed(pipeline: Pipeline) -> None:
+def test_upsert_tables_are_maintained_under_load_whatever_is_killed(pipeline: Pipeline) -> None:
     pipeline.document["maintenance"] = EAGER
     upsert_tables = [
         UpsertTable(pipeline, "two", format_version=2, partition_by=["bucket(id, 2)"]),
@@ -39,7 +39,7 @@ def test_mirrors_are_cared_for_under_load_whatever_is_killed(pipeline: Pipeline)
     ]
     with pipeline.running(failpoints="maintenance.compact.written=kill") as run:
         load(run, upsert_tables, times=500)
-        assert run.wait() == -signal.SIGKILL, "in care"
+        assert run.wait() == -signal.SIGKILL, "in maintenance"
     with pipeline.running(failpoints="upsert.resolved=kill@7") as run:
         load(run, upsert_tables, times=500)
         assert run.wait() == -signal.SIGKILL, "in ingestion"

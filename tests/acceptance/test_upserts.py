@@ -1,5 +1,5 @@
-"""Tables that mirror a topic of changes, on real parts: SIGKILL at every step, two drivers, a foreign compaction between the
-look at the table and the commit. What a dictionary says is what DuckDB, PyIceberg and Spark read.
+"""Tables that upsert table a topic of changes, on real parts: SIGKILL at every step, two drivers, a foreign compaction
+between the look at the table and the commit. What a dictionary reports is what DuckDB, PyIceberg and Spark read.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ BLOWS = (
     (("commit.after", 3), ("commit.validating", 2), ("commit.before", 2), ("upsert.deletes", 2), ("task.close", 2)),
     (("commit.landed", 3), ("commit.validating", 3), ("commit.before", 3), ("upsert.resolved", 2), ("job.after", 3)),
 )
-"""Steps that one blow strikes, each in a mirror of its own, and the mirror's format; in the order in which the mirrors are
-brought to them. The last is one of the job: no other job begins while it is held. Of the others there are no more than
-hands for commits.
+"""Steps that one blow strikes, each in an upsert table of its own, and the upsert table's format; in the order in which
+the upsert tables are brought to them. The last is one of the job: no other job begins while it is held. Of the others
+there are no more than hands for commits.
 """
 OTHER_FORMATS = ((("task.batch", 2),), (("task.close", 3),), (("job.after", 2),))
 """What is the same in both formats; when there is little time it is struck in one of them."""
@@ -49,7 +49,7 @@ FENCED = 3
 
 
 class Struck:
-    """A pipeline with mirrors in each format, started again after every blow."""
+    """A pipeline with upsert tables in each format, started again after every blow."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
@@ -67,7 +67,7 @@ class Struck:
         )
         self.upsert_tables = {
             version: [
-                UpsertTable(pipeline, f"mirror{number}_of_{version}", format_version=version)
+                UpsertTable(pipeline, f"upsert table{number}_of_{version}", format_version=version)
                 for number in range(AT_ONCE)
             ]
             for version in (2, 3)
@@ -142,7 +142,7 @@ def test_a_compaction_between_the_look_and_the_commit_makes_the_rows_be_looked_u
     assert not run.seen("commit_conflict", table=upsert_table.table)
 
 
-def test_two_drivers_of_one_mirror_make_one(pipeline: Pipeline) -> None:
+def test_two_drivers_of_one_upsert_table_make_one(pipeline: Pipeline) -> None:
     upsert_table = UpsertTable(pipeline, "contested")
     points = Points(pipeline.folder / "points", ("upsert.resolved", "hold"))
     point = points["upsert.resolved", "hold"]
@@ -194,8 +194,8 @@ def test_deleted_rows_stay_in_their_order_under_keys_in_structs(struck: Struck) 
         row(1, "n", 9, "n1", 9), row(1, "s", 5, "s1"), row(2, "n", 5, "n2"), row(2, "s", 5, "s2"),
         row(3, "n", 6, "newer"), row(3, "s", 5, "s3"),
     ]  # fmt: skip
-    found = tell(("u", 1, "n", 7, "late"), ("d", 3, "s", 8, None), ("u", 3, "s", 8, "anew"), ("d", 7, "n", 1, None))
+    found = tell(("u", 1, "n", 7, "late"), ("d", 3, "s", 8, None), ("u", 3, "s", 8, "again"), ("d", 7, "n", 1, None))
     assert found == [
         row(1, "n", 9, "n1", 9), row(1, "s", 5, "s1"), row(2, "n", 5, "n2"), row(2, "s", 5, "s2"),
-        row(3, "n", 6, "newer"), row(3, "s", 8, "anew"), row(7, "n", 1, None, 1),
+        row(3, "n", 6, "newer"), row(3, "s", 8, "again"), row(7, "n", 1, None, 1),
     ]  # fmt: skip

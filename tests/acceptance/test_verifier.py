@@ -38,7 +38,7 @@ class Victim:
         self.files = sorted(data_files(metadata), key=lambda file: file.stat().st_mtime_ns)
 
     def problems(self, metadata: Path | None = None) -> list[str]:
-        """What the verifier says now."""
+        """What the verifier reports now."""
         return verify(metadata or self.metadata, self.pipeline.name, self.pipeline.ledger.records).problems
 
     @contextmanager

@@ -41,7 +41,7 @@ class Topics:
                 return False  # The broker is still deleting.
             return True
 
-        wait_until(made, f"topic {name} is made anew")
+        wait_until(made, f"topic {name} is made again")
 
     def add_partitions(self, name: str, total: int) -> None:
         """Gives it more partitions."""

@@ -1,5 +1,5 @@
-"""A table that mirrors a topic of changes, and what it must be: a dictionary that is told every change, read back by two
-other readers at every snapshot.
+"""A table that upsert tables a topic of changes, and what it must be: a dictionary that is told every change, read back
+by two other readers at every snapshot.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class UpsertTable:
             for snapshot in document["snapshots"]:
                 progress = progress_at(document, snapshot, self.pipeline.name)
                 if not progress and is_cut(document, snapshot):
-                    continue  # Kept for readers only, after a compaction: nothing is left that says what it must hold.
+                    continue  # Kept for readers only, after a compaction: nothing is left that reports what it must hold.
                 assert self._rows(reader, metadata, snapshot) == self._expected(progress), snapshot["sequence-number"]
         found = StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow().to_pylist()
         assert _by_id(found) == self._expected(progress_at(document, newest, self.pipeline.name))

@@ -26,7 +26,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import StaticTable
 
 TARGET_BYTES = 128 * 1024 * 1024
-"""The size that data files should have, unless a pipeline file says otherwise."""
+"""The size that data files should have, unless a pipeline file reports otherwise."""
 Place = tuple[str, int, int]
 Records = Mapping[Place, bytes | None]
 Rows = dict[Place, dict[str, Any]]
@@ -92,7 +92,7 @@ def verify(metadata: Metadata, pipeline: str, records: Records) -> Verdict:
                 continue
             if progress or not is_cut(document, snapshot):
                 difference = compare(found, prefix(records, progress), known)
-            else:  # Kept for readers only, after a compaction: nothing is left that says how far it goes.
+            else:  # Kept for readers only, after a compaction: nothing is left that reports how far it goes.
                 difference = replace(compare(found, records, known), lost=())
             if difference != Difference():
                 verdict.problems.append(f"snapshot {snapshot['sequence-number']} at {progress}: {difference}")
@@ -149,7 +149,7 @@ def newest_snapshot(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def newest_commit(document: Mapping[str, Any], snapshot: Mapping[str, Any], pipeline: str) -> Mapping[str, Any] | None:
-    """The snapshot, or its nearest ancestor, that says what the pipeline has read; a compaction does not."""
+    """The snapshot, or its nearest ancestor, that reports what the pipeline has read; a compaction does not."""
     by_id = {one["snapshot-id"]: one for one in document["snapshots"]}
     at: Mapping[str, Any] | None = snapshot
     while at is not None and f"frazil.{pipeline}.offsets" not in at["summary"]:
@@ -158,7 +158,7 @@ def newest_commit(document: Mapping[str, Any], snapshot: Mapping[str, Any], pipe
 
 
 def progress_at(document: Mapping[str, Any], snapshot: Mapping[str, Any], pipeline: str) -> dict[str, dict[int, int]]:
-    """What the snapshot, or its nearest ancestor that says so, names as read: the next offsets."""
+    """What the snapshot, or its nearest ancestor that reports it, names as read: the next offsets."""
     at = newest_commit(document, snapshot, pipeline)
     if at is not None:
         offsets = json.loads(at["summary"][f"frazil.{pipeline}.offsets"])
@@ -207,7 +207,7 @@ def metadata_at(location: str, properties: Mapping[str, str]) -> Metadata:
 
 
 def document_of(metadata: Metadata) -> dict[str, Any]:
-    """What a metadata file says."""
+    """What a metadata file reports."""
     document: dict[str, Any] = json.loads(metadata.read_text() if isinstance(metadata, Path) else _fetched(metadata))
     return document
 
@@ -375,12 +375,12 @@ def _duckdb(secret: str) -> duckdb.DuckDBPyConnection:
 def _secret(properties: Mapping[str, str]) -> str:
     """DuckDB's words for what leads to a store."""
     endpoint = urlparse(properties["s3.endpoint"])
-    said = {
+    reported = {
         "key_id": properties["s3.access-key-id"],
         "secret": properties["s3.secret-access-key"],
         "region": properties["client.region"],
         "endpoint": endpoint.netloc,
         "url_style": "path",
     }
-    words = ", ".join(f"{name} '{value}'" for name, value in said.items())
+    words = ", ".join(f"{name} '{value}'" for name, value in reported.items())
     return f"create secret (type s3, {words}, use_ssl {endpoint.scheme == 'https'})"

@@ -1,8 +1,8 @@
 """Producers of the three registry formats, each through the same ten changes of its schema, and what a table must make of
 what they wrote.
 
-Every format writes the records of `_record`; what a change is called in it, its schema says: Avro renames by an alias, the
-others by a field of another name.
+Every format writes the records of `_record`; what a change is called in it, its schema reports: Avro renames by an
+alias, the others by a field of another name.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _write_avro(version: int, number: int) -> Written:
     body = io.BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(json.loads(_avro_text(version))), record)
     row = _row(record)
-    if version >= RENAME:  # Its column goes on under the name that it had.
+    if version >= RENAME:  # Its column continues under the name that it had.
         row["c"] = row.pop("note")
     return Written(body.getvalue(), row)
 

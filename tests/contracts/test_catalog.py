@@ -67,10 +67,10 @@ def test_a_table_with_a_column_that_cannot_be_written_is_refused_with_its_name_a
     lake: Lake, kind: IcebergType
 ) -> None:
     inside = StructType(NestedField(0, "at", kind, required=False))
-    said = f"the column s.at has the type {kind}, which this version cannot write"
-    with pytest.raises(SpecError, match=said):
+    reported = f"the column s.at has the type {kind}, which this version cannot write"
+    with pytest.raises(SpecError, match=reported):
         lake.catalog().create(TABLE, new_schema([("s", inside)]), {}, 3)
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=reported):
         lake.catalog().load(TABLE)
 
 
@@ -92,7 +92,7 @@ def test_a_column_that_python_cannot_even_name_is_refused_too_and_takes_no_commi
 
 
 @pytest.mark.parametrize("is_seen", [False, True])
-def test_a_table_that_was_dropped_and_made_anew_is_another_table(lake: Lake, is_seen: bool) -> None:
+def test_a_table_that_was_dropped_and_made_again_is_another_table(lake: Lake, is_seen: bool) -> None:
     mine = lake.catalog()
     create(lake.catalog("someone-else"))
     mine.commit(commit_of(load(mine), 5))

@@ -21,7 +21,7 @@ from tests.contracts.tables import TABLE, begin, commit_of, create, files_of, he
 from tests.fixtures.jvms import light_jvm
 
 
-def test_a_table_says_which_snapshot_is_its_newest(catalog: Catalog) -> None:
+def test_a_table_reports_which_snapshot_is_its_newest(catalog: Catalog) -> None:
     assert create(catalog).head_id is None
     committed = catalog.commit(commit_of(load(catalog), 5))
     assert load(catalog).head_id == committed.snapshot_id

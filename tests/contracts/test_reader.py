@@ -126,7 +126,7 @@ def test_exact_ranges_of_several_partitions_again_and_again(log: Log) -> None:
     ]
 
 
-def test_what_was_aborted_is_passed_over_also_at_the_end(log: Log) -> None:
+def test_what_was_aborted_is_skipped_also_at_the_end(log: Log) -> None:
     log.produce(0, b"a")
     log.produce(0, b"x", b"y", is_kept=False)
     log.produce(0, b"b")
@@ -178,7 +178,7 @@ def test_in_lots_only_the_range_is_read_in_its_order(log: Log) -> None:
     assert [record.offset for record in _lots(log, 18, 40)] == [18, 19]
 
 
-def test_in_lots_gaps_are_passed_over_also_at_the_end(log: Log) -> None:
+def test_in_lots_gaps_are_skipped_also_at_the_end(log: Log) -> None:
     log.write(b"k", b"a")
     log.produce(1, b"never", is_kept=False)
     log.write(b"k", b"b")

@@ -56,7 +56,7 @@ def protobuf(name: str, *lines: str, imports: str = "") -> str:
 
 
 def plain(schema: RegisteredSchema | None) -> tuple[int, str, object, list[tuple[str, object]]]:
-    """A schema without its spelling: registries write texts anew."""
+    """A schema without its spelling: registries write texts again."""
     assert schema is not None
     return (schema.id, schema.kind, content(schema.text), [(name, content(text)) for name, text in schema.references])
 

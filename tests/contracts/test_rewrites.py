@@ -21,7 +21,7 @@ def _rewrite(catalog: Catalog, removed: str, *ids: int, read_at: int | None = No
     )
 
 
-def test_a_rewrite_replaces_files_and_says_so(catalog: Catalog, lake: Lake) -> None:
+def test_a_rewrite_replaces_files_and_reports_it(catalog: Catalog, lake: Lake) -> None:
     first, second = begin(catalog)
     before, progress = head_of(catalog), load(catalog).progress
     rewrite = _rewrite(catalog, first, 7)
@@ -31,8 +31,8 @@ def test_a_rewrite_replaces_files_and_says_so(catalog: Catalog, lake: Lake) -> N
     assert plain(load(catalog).progress) == plain(progress)
     newest, *older = catalog.history(TABLE, ("replay", "rewrite-id", "replay-id"))
     assert newest == LoggedSnapshot(head_of(catalog), {"replay": "x", "rewrite-id": "r"})
-    assert [said.snapshot_id for said in older][:1] == [before]
-    assert not any(said.summary or said.is_cut for said in older)
+    assert [reported.snapshot_id for reported in older][:1] == [before]
+    assert not any(reported.summary or reported.is_cut for reported in older)
 
 
 def test_a_rewrite_may_only_take_away(catalog: Catalog) -> None:
@@ -112,7 +112,7 @@ def test_files_are_appended_once_under_a_name_and_leave_the_progress_alone(lake:
     assert len(paths(other)) == 3
     assert plain(load(other).progress) == plain(progress)
     other.append_once(TABLE, (), "replay-id", "r2", since)
-    assert [said.summary for said in other.history(TABLE, ("replay-id",))][:3] == [
+    assert [reported.summary for reported in other.history(TABLE, ("replay-id",))][:3] == [
         {"replay-id": "r2"}, {}, {"replay-id": "r1"},
     ]  # fmt: skip
     assert one.commit(commit_of(load(one), 30)).offsets["a"][0] == 30

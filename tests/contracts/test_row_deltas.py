@@ -248,33 +248,35 @@ def test_a_lost_answer_is_found_in_the_table(hand: Hand, lake: Lake) -> None:
 
 @pytest.mark.parametrize("is_delta", [False, True])
 def test_a_commit_is_found_under_that_of_a_later_run(hand: Hand, lake: Lake, is_delta: bool) -> None:
-    """It was sent again after its answer was lost, and the second time it is refused: a later run has gone on from there."""
+    """It was sent again after its answer was lost, and the second time it is refused: a later run has continued from
+    there.
+    """
     hand.send(hand.commit(1, 2))
     later = Hand(lake.catalog(), hand.version)
 
-    def go_on() -> None:
+    def resume() -> None:
         for number in (7, 8):
             later.fresh()
             later.send(later.commit(number))
 
     commit = hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]) if is_delta else None)
-    with lake.send_twice(go_on):
+    with lake.send_twice(resume):
         done = hand.catalog.commit(commit)
     assert (done.commit_id, done.offsets) == (commit.progress.commit_id, commit.progress.offsets)
     assert lake.column(_TABLE, "id") == ([1, 2, 7, 8] if is_delta else [1, 2, 2, 7, 8])
 
 
-def test_where_history_does_not_tell_whether_a_commit_landed_nothing_is_said(hand: Hand, lake: Lake) -> None:
+def test_where_history_does_not_tell_whether_a_commit_landed_nothing_is_reported(hand: Hand, lake: Lake) -> None:
     hand.send(hand.commit(1, 2))
     later = Hand(lake.catalog(), hand.version)
 
-    def go_on() -> None:
+    def resume() -> None:
         later.fresh()
         later.send(later.commit(7))
         lake.expire_all_but_newest(_TABLE)
 
     commit = hand.commit(2)
-    with lake.send_twice(go_on), pytest.raises(UnavailableError, match=r"the snapshots .* were expired") as told:
+    with lake.send_twice(resume), pytest.raises(UnavailableError, match=r"the snapshots .* were expired") as told:
         hand.catalog.commit(commit)
     assert not isinstance(told.value, NotSent)
     assert later.fresh().progress.offsets == commit.progress.offsets

@@ -114,7 +114,7 @@ def test_topics_are_described_and_missing_ones_absent(log: Log, topic: str) -> N
     assert described == TopicDescription(topic, described.id, 3)
 
 
-def test_a_topic_made_anew_has_another_id(log: Log, topic: str) -> None:
+def test_a_topic_made_again_has_another_id(log: Log, topic: str) -> None:
     log.create(topic, 1)
     before = log.source.topics(_only(topic))[topic].id
     assert log.source.topics(_only(topic))[topic].id == before

@@ -144,7 +144,7 @@ def test_every_kind_of_java_exception_is_caught_and_named(lake: IcebergLake, pro
     error = caught.value
     assert is_named(error, "java.")
     assert not is_named(error, "org.apache")
-    said = unavailable("the table cannot be loaded", error, TABLE)
-    assert said.message.startswith("the table cannot be loaded: ")
-    assert "\n" not in said.message
-    assert message_of(error) in said.message
+    reported = unavailable("the table cannot be loaded", error, TABLE)
+    assert reported.message.startswith("the table cannot be loaded: ")
+    assert "\n" not in reported.message
+    assert message_of(error) in reported.message

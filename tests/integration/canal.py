@@ -19,7 +19,9 @@ KEYS = 30
 
 @dataclass
 class CanalSource:
-    """A table of MySQL, and what Canal says of it. images: the rows before and after each change, in a change log's form."""
+    """A table of MySQL, and what Canal reports of it. images: the rows before and after each change, in a changelog's
+    form.
+    """
 
     ledger: Ledger
     seed: int
@@ -85,7 +87,7 @@ class CanalSource:
             self.images += [(op, image, row["id"], row["price"]) for op, image, row in images]
 
     def _tell(self, kind: str, data: Any, **more: Any) -> None:
-        said = {
+        reported = {
             "data": data,
             "database": "d",
             "table": "t",
@@ -96,7 +98,7 @@ class CanalSource:
             "old": None,
         }
         types = {"mysqlType": TYPES, "pkNames": ["id"], "type": kind} if data else {"mysqlType": None, "type": kind}
-        self._producer.produce(self.ledger.topic, json.dumps({**said, **types, **more}).encode(), partition=0)
+        self._producer.produce(self.ledger.topic, json.dumps({**reported, **types, **more}).encode(), partition=0)
 
 
 def _texts(row: Mapping[str, Any]) -> dict[str, str | None]:

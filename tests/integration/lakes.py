@@ -104,7 +104,7 @@ class Lake:
         return state.progress
 
     def told(self, table: str, pipeline: str = "p") -> Progress:
-        """The same, whichever snapshot says it: table care may say it again."""
+        """The same, whichever snapshot reports it: table maintenance may say it again."""
         return replace(self.progress(table, pipeline), snapshot_id=None)
 
     def rows(self, table: str, snapshot: int | None = None) -> Rows:
@@ -178,7 +178,7 @@ class Lake:
         return sorted(found)
 
     def java(self, table: str) -> Any:
-        """The Java table, for other hands."""
+        """The Java table, for other writers."""
         return self.catalog.java_table(table)
 
 

@@ -53,7 +53,7 @@ class Ledger:
 
 
 class Pipeline:
-    """A pipeline file in `directory`, and the runs of it; every word they write is kept in `said`."""
+    """A pipeline file in `directory`, and the runs of it; every word they write is kept in `reported`."""
 
     def __init__(
         self, directory: Path, document: Mapping[str, Any], environment: Mapping[str, str] | None = None
@@ -65,7 +65,7 @@ class Pipeline:
         self.file.write_text(yaml.safe_dump(with_quick_jvms(document)))
 
     @property
-    def said(self) -> str:
+    def reported(self) -> str:
         """Everything that all runs have written so far, to either stream."""
         return "".join(path.read_text() for path in sorted(self.directory.glob("run-*.*")))
 
@@ -86,7 +86,7 @@ class Pipeline:
         return found
 
     def status(self) -> dict[str, Any]:
-        """What `status` says of each table."""
+        """What `status` reports of each table."""
         tables: dict[str, Any] = self._command("status")[1]["tables"]
         return tables
 

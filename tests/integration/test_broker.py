@@ -157,21 +157,21 @@ def test_dev_broker_runs_in_any_folder_and_locale_until_it_is_told_to_stop(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, encoding="utf-8"
     ) as running:
         assert running.stdout is not None
-        said = json.loads(running.stdout.readline())
-        create_topic(said["bootstrap_servers"], "made")
+        reported = json.loads(running.stdout.readline())
+        create_topic(reported["bootstrap_servers"], "made")
         running.send_signal(how)
         rest, errors = end_of(running)
     assert (running.returncode, rest, errors) == (0, "", "")
-    wait_until_ended(said["pid"], 1)
+    wait_until_ended(reported["pid"], 1)
 
 
-def test_dev_broker_says_so_when_its_broker_dies(tmp_path: Path) -> None:
+def test_dev_broker_reports_so_when_its_broker_dies(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "frazil.cli.main", "dev", "broker", "--port", "0", "--dir", str(tmp_path)]
     command += ["--output", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
-        said = json.loads(running.stdout.readline())
-        os.kill(said["pid"], signal.SIGKILL)
+        reported = json.loads(running.stdout.readline())
+        os.kill(reported["pid"], signal.SIGKILL)
         rest, _ = end_of(running)
     assert running.returncode == 1
     assert json.loads(rest)["error"]["message"] == "the broker ended by itself"

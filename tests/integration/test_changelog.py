@@ -51,7 +51,7 @@ def in_order(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def noting_what_is_read(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The pipeline, with a log of what its Spark tasks do in `folder`, and without table care, which reads too."""
+    """The pipeline, with a log of what its Spark tasks do in `folder`, and without table maintenance, which reads too."""
     folder.mkdir()
     log = {"enabled": "true", "dir": folder.as_uri(), "rolling.enabled": "false", "compress": "false"}
     conf = {f"spark.eventLog.{name}": value for name, value in log.items()}
@@ -84,7 +84,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
     tables = {
         "s.history": {**table, "changelog": True},
         "s.rows": table,
-        "s.mirror": upsert_table,
+        "s.upsert table": upsert_table,
         "s.orders": {**log, "columns": {"placed": "timestamp(us)"}},
     }
     document = {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
@@ -102,13 +102,13 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
     return Ran(folder, document, ledger)
 
 
-def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_a_mirror_from_one_read(
+def test_one_topic_feeds_a_changelog_a_table_of_the_rows_that_were_written_and_an_upsert_table_from_one_read(
     ran: Ran,
 ) -> None:
     folder, document, ledger = ran.folder, ran.document, ran.customers
     customers = samples("fz.public.customers")
     pipeline = Pipeline(folder, document)
-    # It dies when the first of the others has committed, while the mirror is held before its commit.
+    # It dies when the first of the others has committed, while the upsert table is held before its commit.
     produce(ledger, customers[7:])
     held = folder / "held"
     held.touch()
@@ -116,7 +116,7 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
     with Pipeline(folder, document, {"FRAZIL_FAILPOINTS": points}).start("--until-caught-up") as running:
         running.wait_for_death()
     assert any(one["id"] == 3 for table in ("history", "rows") for one in rows(folder, table))
-    assert sorted(one["id"] for one in rows(folder, "mirror")) == [1, 2]
+    assert sorted(one["id"] for one in rows(folder, "upsert table")) == [1, 2]
     produce(ledger, customers[6:7])
     Pipeline(folder, noting_what_is_read(document, folder / "read")).run()
     assert records_read(folder / "read") == len(customers[6:])
@@ -144,14 +144,14 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
     assert sorted((one["_partition"], one["_offset"], one["name"]) for one in written) == [
         (0, 0, "Ada"), (0, 1, "Bob"), (0, 2, "Bob"), (0, 3, "Di"), (0, 4, "Dee"), (3, 0, "Cy"),
     ]  # fmt: skip
-    upserted = sorted((one["id"], one["name"]) for one in rows(folder, "mirror"))
+    upserted = sorted((one["id"], one["name"]) for one in rows(folder, "upsert table"))
     assert upserted == [(1, "Ada"), (2, "Bob"), (3, "Cy")]
     dead_letters = rows(folder, "history__dead_letters")
     assert [(one["partition"], one["error_class"], one["message"]) for one in dead_letters] == [
         (1, "unknown_operation", 'the envelope has no such operation: "x"')
     ]
-    assert '"kind": "delete"' in pipeline.said
-    assert '"kind": "heartbeat"' in pipeline.said
+    assert '"kind": "delete"' in pipeline.reported
+    assert '"kind": "heartbeat"' in pipeline.reported
 
 
 def test_values_that_were_not_sent_are_named_in_their_row(ran: Ran) -> None:

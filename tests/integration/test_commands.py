@@ -153,7 +153,7 @@ def test_plan_finds_nothing_to_do_for_tables_that_are_read_and_the_record_that_s
     assert bad.tables()["shop.bad"]["where"] == f"topic {shop.bad.topic}, partition 1, offset 0"
 
 
-def test_check_is_well_and_says_what_it_tried(shop: Shop) -> None:
+def test_check_is_well_and_reports_what_it_tried(shop: Shop) -> None:
     answer = frazil(shop.directory, "check")
     assert (answer.code, answer.problems()) == (0, {})
     names = [check["name"] for check in answer.document["checks"]]
@@ -173,7 +173,7 @@ def test_without_kafka_check_names_it_and_status_still_shows_the_tables(shop: Sh
     assert (planned.code, planned.document["error"]["exit_code"]) == (1, 1)
 
 
-def test_without_the_catalog_check_names_it_and_status_still_shows_what_the_last_run_said(shop: Shop) -> None:
+def test_without_the_catalog_check_names_it_and_status_still_shows_what_the_last_run_reported(shop: Shop) -> None:
     catalog = (
         f'catalog: {{type: rest, uri: "http://127.0.0.1:{free_port()}", properties: {{token: "${{env:SHOP_SECRET}}"}}}}'
     )
@@ -188,7 +188,7 @@ def test_without_the_catalog_check_names_it_and_status_still_shows_what_the_last
     )
 
 
-def test_before_the_first_run_nothing_is_made_and_all_is_said(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_before_the_first_run_nothing_is_made_and_all_is_reported(broker: EmbeddedBroker, tmp_path: Path) -> None:
     ledger = Ledger(broker.bootstrap_servers, f"new-{new_id()}")
     ledger.produce(100)
     file = write(tmp_path, ledger.servers, f"namespace: n\ntopics: [/^{ledger.topic}$/]")
@@ -303,10 +303,10 @@ def test_ctrl_c_while_the_demo_comes_up_ends_it_too(tmp_path: Path) -> None:
 def fewest_rows(folder: Path) -> int:
     """Of the demo in this folder: what the table with the fewest rows has."""
     try:
-        said = json.loads((folder / "frazil-data/state/demo.json").read_text())["tables"]
+        reported = json.loads((folder / "frazil-data/state/demo.json").read_text())["tables"]
     except FileNotFoundError:
         return 0
-    return min(((table["size"] or {}).get("row_count", 0) for table in said.values()), default=0)
+    return min(((table["size"] or {}).get("row_count", 0) for table in reported.values()), default=0)
 
 
 def test_ctrl_c_in_a_terminal_ends_all_of_the_demo_and_the_queries_it_prints_find_the_rows(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Bytes that Kafka itself holds damaged: their table waits, says where they lie, and goes on once they are whole again."""
+"""Bytes that Kafka itself holds damaged: their table waits, reports where they lie, and continues once they are whole
+again.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def test_a_table_waits_for_a_damaged_batch_and_no_other_does(broker: EmbeddedBro
         assert f"{struck}-0" in waits[-1]["reason"]
         assert committed(running, "s.struck") < len(TEXTS)
         turn_a_bit(segment)
-        wait_until(lambda: committed(running, "s.struck") == len(TEXTS), "the table goes on")
+        wait_until(lambda: committed(running, "s.struck") == len(TEXTS), "the table continues")
         assert not running.events_named("table_stopped")
         running.stop()
     for table in ("struck", "whole"):

@@ -1,5 +1,5 @@
-"""Rows of a mirror that no change of their key takes away: by others' equality deletes, by truncates that have a place; and
-those of files that were imported.
+"""Rows of an upsert table that no change of their key takes away: by others' equality deletes, by truncates that have a
+place; and those of files that were imported.
 """
 
 from __future__ import annotations

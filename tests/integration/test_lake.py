@@ -40,13 +40,13 @@ def test_records_reach_s3_once_and_no_secret_is_shown(
     assert_whole(catalog, ledger, store.properties())
     metadata = list(store.texts(".metadata.json"))
     assert metadata
-    for text in (pipeline.said, pipeline.state_text, *metadata):
+    for text in (pipeline.reported, pipeline.state_text, *metadata):
         assert text
         assert store.secret not in text
         assert store.key not in text
 
 
-def test_a_catalog_that_takes_connections_and_says_nothing_is_named_and_waited_out(
+def test_a_catalog_that_takes_connections_and_reports_nothing_is_named_and_waited_out(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """At the start, by `check`, and in the middle. Its tables are local files."""
@@ -60,8 +60,8 @@ def test_a_catalog_that_takes_connections_and_says_nothing_is_named_and_waited_o
         with ExitStack() as stack:
             with frozen(catalog.pid):
                 running = stack.enter_context(pipeline.start())
-                said = running.wait_for("service_unavailable")[0]
-                assert (said["where"], "timed out" in said["reason"]) == (catalog.url, True)
+                reported = running.wait_for("service_unavailable")[0]
+                assert (reported["where"], "timed out" in reported["reason"]) == (catalog.url, True)
                 [problem] = [check for check in pipeline.checks() if not check["ok"]]
                 assert (problem["name"], problem["where"]) == ("catalog", catalog.url)
                 assert "timed out" in problem["found"]
@@ -104,7 +104,7 @@ def test_outages_of_catalog_and_store_are_named_and_waited_out(
         assert_whole(catalog, ledger, store.properties())
     finally:
         catalog.kill()
-    assert store.secret not in pipeline.said + pipeline.state_text
+    assert store.secret not in pipeline.reported + pipeline.state_text
 
 
 def test_credentials_that_the_catalog_hands_out_reach_the_tasks(
@@ -130,4 +130,4 @@ def test_credentials_that_the_catalog_hands_out_reach_the_tasks(
     assert state is not None
     assert state.io_properties["s3.access-key-id"] == store.key
     assert state.io_properties["s3.secret-access-key"] == store.secret
-    assert store.secret not in pipeline.said + pipeline.state_text
+    assert store.secret not in pipeline.reported + pipeline.state_text

@@ -35,7 +35,7 @@ FAR_AHEAD_MS = 4_102_444_800_000
 
 
 class ProxiedLake(Lake):
-    """A lake whose catalog is behind a proxy; other hands reach it directly."""
+    """A lake whose catalog is behind a proxy; other writers reach it directly."""
 
     def __init__(self, jvm: Jvm, root: Path, server: RestCatalogServer) -> None:
         self.proxy = Proxy(server.port)
@@ -133,7 +133,9 @@ def missing(lake: Lake, table: str) -> set[str]:
         for word in WORDS
     ],
 )
-def test_care_whose_answer_is_lost_leaves_every_snapshot_whole(lake: ProxiedLake, action: str, word: str) -> None:
+def test_maintenance_whose_answer_is_lost_leaves_every_snapshot_whole(
+    lake: ProxiedLake, action: str, word: str
+) -> None:
     table = backlog(lake, action)
     rows, told, before = lake.rows(table), lake.told(table), lake.history(table)
     more = [(77, "between")] if "between" in word else []
@@ -184,7 +186,9 @@ def test_a_batch_whose_answer_is_lost_leaves_every_snapshot_whole(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_retry_of_letters_whose_answer_is_lost_leaves_every_snapshot_whole(lake: ProxiedLake, fault: Fault) -> None:
+def test_a_retry_of_dead_letters_whose_answer_is_lost_leaves_every_snapshot_whole(
+    lake: ProxiedLake, fault: Fault
+) -> None:
     table = f"t.retry_{new_id()[:8]}"
     hand = Hand(lake.connect(), 3, table)
     progress = hand.send(hand.commit(1, 2))

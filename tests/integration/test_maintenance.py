@@ -1,4 +1,4 @@
-"""Table care on a local lake by Iceberg's own actions: rows stay what they are, progress stays, live files stay."""
+"""Table maintenance on a local lake by Iceberg's own actions: rows stay what they are, progress stays, live files stay."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lake(shared: Lake) -> Iterator[Lake]:
 
 @pytest.fixture
 def table(lake: Lake) -> str:
-    name = f"t.cared_{new_id()[:8]}"
+    name = f"t.maintained_{new_id()[:8]}"
     lake.create(name)
     return name
 
@@ -195,7 +195,7 @@ def test_an_expiry_of_all_but_the_newest_snapshot_leaves_the_progress_of_a_table
 ) -> None:
     lake.fill(table, 4)
     lake.commit(table, [(77, "q")], pipeline="q")
-    said, rows = (lake.told(table), lake.told(table, "q")), lake.rows(table)
+    reported, rows = (lake.told(table), lake.told(table, "q")), lake.rows(table)
     assert kinds(lake.maintenance(table, mode=mode))[:2] == ["compact", "carry"]
     assert "carry" not in kinds(lake.maintenance(table, mode=mode)), "it is there"
     for is_covered in (False, True):
@@ -204,7 +204,7 @@ def test_an_expiry_of_all_but_the_newest_snapshot_leaves_the_progress_of_a_table
             assert "carry" in kinds(lake.maintenance(table, mode=mode))
         lake.expire_by_spark(table)
         assert len(lake.metadata(table).snapshots) == 1
-        assert (lake.told(table), lake.told(table, "q"), lake.rows(table)) == (*said, rows)
+        assert (lake.told(table), lake.told(table, "q"), lake.rows(table)) == (*reported, rows)
     lake.commit(table, [(99, "later")])
     assert lake.rows(table) == sorted([*rows, (99, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 41}}
@@ -310,7 +310,7 @@ def test_an_open_retry_keeps_the_history_that_will_tell(lake: Lake, table: str) 
     assert "expire" in kinds(lake.maintenance(table))
 
 
-def test_letters_that_are_yet_to_come_are_no_orphans(lake: Lake, table: str) -> None:
+def test_dead_letters_that_are_yet_to_come_are_no_orphans(lake: Lake, table: str) -> None:
     box = f"{table}__dead_letters"
     lake.create(box)
     lake.fill(box, 8)
@@ -425,7 +425,7 @@ def test_equality_deletes_of_another_writer_are_converted(lake: Lake, table: str
     assert (len(metadata.deletes), lake.rows(table)) == (0, rows)
 
 
-def test_what_iceberg_cannot_read_is_not_said_to_be_lost_to_another_writer(lake: Lake, table: str) -> None:
+def test_what_iceberg_cannot_read_is_not_reported_to_be_lost_to_another_writer(lake: Lake, table: str) -> None:
     """Equality deletes by a column that was dropped, and another one has its name."""
     lake.fill(table, 2)
     lake.delete_equal(table, [1])

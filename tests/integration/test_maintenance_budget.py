@@ -32,7 +32,7 @@ def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 class Tasks:
-    """What Spark says of the tasks of table care."""
+    """What Spark reports of the tasks of table maintenance."""
 
     def __init__(self, spark: Any) -> None:
         self._context = spark.sparkContext
@@ -86,7 +86,7 @@ def backlog(lake: Lake) -> str:
 
 
 @pytest.mark.parametrize("cores", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_care_has_no_more_tasks_at_a_time_than_it_may(lake: Lake, cores: int) -> None:
+def test_maintenance_has_no_more_tasks_at_a_time_than_it_may(lake: Lake, cores: int) -> None:
     table, spark = backlog(lake), lake.jvm.session()
     rows = lake.rows(table)
     table_maintenance, tasks = IcebergMaintenance(lake.catalog, lake.jvm.session, cores, merge_of), Tasks(spark)

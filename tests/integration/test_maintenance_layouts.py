@@ -1,5 +1,6 @@
-"""Table care of tables that are partitioned, sorted and mirror changes: by Iceberg's own actions on a local lake, read by
-DuckDB and PyIceberg. What is in them is what a plain list or dictionary says; files are one for each partition.
+"""Table maintenance of tables that are partitioned, sorted and upsert table changes: by Iceberg's own actions on a
+local lake, read by DuckDB and PyIceberg. What is in them is what a plain list or dictionary reports; files are one for
+each partition.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class Tended:
         return Counter(file.partition for file in self.lake.metadata(self.name).files)
 
     def orders(self) -> list[int]:
-        """The sort order that each file says it is in."""
+        """The sort order that each file reports it is in."""
         tasks = self.lake.java(self.name).newScan().planFiles().iterator()
         return [int(tasks.next().file().sortOrderId()) for _ in self.lake.metadata(self.name).files]
 
@@ -147,7 +148,7 @@ class Tended:
         """Another layout for what comes."""
         self.lake.catalog.arrange(self.name, layout)
 
-    # ---- a mirror
+    # ---- an upsert table
 
     def upsert(
         self,
@@ -388,7 +389,7 @@ def test_files_of_one_group_are_pieces_of_the_curve(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_mirror_is_put_on_a_z_curve_without_its_deleted_rows(lake: Lake, version: int) -> None:
+def test_an_upsert_table_is_put_on_a_z_curve_without_its_deleted_rows(lake: Lake, version: int) -> None:
     table = Tended(lake, layout_of(""), version)
     upsert_table: dict[int, Row] = {}
     for _ in range(4):
@@ -402,7 +403,7 @@ def test_a_mirror_is_put_on_a_z_curve_without_its_deleted_rows(lake: Lake, versi
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("words", ["", "bucket(id, 3)", "day(at)"])
-def test_a_mirror_is_compacted_with_its_deletes(lake: Lake, version: int, words: str) -> None:
+def test_an_upsert_table_is_compacted_with_its_deletes(lake: Lake, version: int, words: str) -> None:
     table = Tended(lake, layout_of(words), version)
     upsert_table: dict[int, Row] = {}
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Table care of tables with columns that Spark has no type for, or whose names differ in case alone."""
+"""Table maintenance of tables with columns that Spark has no type for, or whose names differ in case alone."""
 
 from __future__ import annotations
 

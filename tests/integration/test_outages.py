@@ -55,7 +55,7 @@ def test_a_store_that_lacks_a_tables_metadata_is_an_outage_of_every_command_and_
 
 
 @pytest.mark.soak
-def test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_goes_on_by_itself(
+def test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_continues_by_itself(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     pipeline = Pipeline(tmp_path, document_of(ledger))

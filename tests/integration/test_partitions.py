@@ -316,7 +316,7 @@ def test_files_are_left_out_by_their_partitions(scene: Scene, name: str, conditi
     assert 0 < len(some) < len(every) / 2
 
 
-def test_the_layout_is_what_the_file_says_and_else_what_it_was(scene: Scene) -> None:
+def test_the_layout_is_what_the_file_reports_and_else_what_it_was(scene: Scene) -> None:
     assert scene.spec("nested") == ["bucket(deep.s, 3)", "deep.in.z"]
     assert scene.spec("texts") == []
     assert scene.spec("values") == sorted(_LAYOUTS["values"])

@@ -107,17 +107,19 @@ def test_a_list_of_structs_that_is_null_is_empty_to_pyiceberg_alone(spark: Forei
     metadata = _metadata(spark, name)
     assert_equal_everywhere(metadata, spark=spark)
     [snapshot] = [one.snapshot_id for one in StaticTable.from_metadata(f"file://{metadata}").snapshots()]
-    said = readers.read_with_pyiceberg(metadata, snapshot).sort_by("id")
-    assert said["tags"].to_pylist() == [None, [], ["b"]]
-    assert said["pairs"].to_pylist() == [[], [], [{"key": "a"}]], "once this is null, readers.with_null_lists can go"
+    reported = readers.read_with_pyiceberg(metadata, snapshot).sort_by("id")
+    assert reported["tags"].to_pylist() == [None, [], ["b"]]
+    assert reported["pairs"].to_pylist() == [[], [], [{"key": "a"}]], (
+        "once this is null, readers.with_null_lists can go"
+    )
     answers: list[list[Any]] = [[[], [], []], [[], None, [{"key": "a"}]], [[{"key": "a"}], [], []]]
     for wrong in answers:
-        other = said.set_column(1, "pairs", pa.array(wrong, said["pairs"].type))
+        other = reported.set_column(1, "pairs", pa.array(wrong, reported["pairs"].type))
         with pytest.raises(AssertionError, match="only PyIceberg"):
-            assert_equal_everywhere(metadata, readers={**IN_PROCESS, "PyIceberg": partial(_said, other)})
+            assert_equal_everywhere(metadata, readers={**IN_PROCESS, "PyIceberg": partial(_reported, other)})
 
 
-def _said(found: pa.Table, _metadata: Metadata, _snapshot: int) -> pa.Table:
+def _reported(found: pa.Table, _metadata: Metadata, _snapshot: int) -> pa.Table:
     return found
 
 
@@ -152,7 +154,7 @@ def test_an_older_snapshot_whose_columns_had_other_names_is_left_out(spark: Fore
     assert ask() == 2, "the last two: what is called so now was another column before"
 
 
-def test_values_are_equal_however_a_reader_says_them() -> None:
+def test_values_are_equal_however_a_reader_reports_them() -> None:
     schema = Schema(
         NestedField(1, "who", UUIDType()),
         NestedField(2, "raw", BinaryType()),

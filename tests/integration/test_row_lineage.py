@@ -1,4 +1,6 @@
-"""Ids of a mirror's rows by Spark SQL, PyIceberg and DuckDB: over changes, compactions and an upgrade from format 2."""
+"""Ids of an upsert table's rows by Spark SQL, PyIceberg and DuckDB: over changes, compactions and an upgrade from
+format 2.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 class Lineage:
-    """A mirror whose rows' ids are noted, and by which snapshot each was last changed."""
+    """An upsert table whose rows' ids are noted, and by which snapshot each was last changed."""
 
     def __init__(self, lake: Lake, layout: Layout, version: int = 3) -> None:
         self.table = Tended(lake, layout, version)
@@ -40,7 +42,7 @@ class Lineage:
         assert {key for key, (_, updated) in now.items() if updated == number} == set(keys)
 
     def check(self) -> dict[int, tuple[int, int]]:
-        """Rows that stayed have their ids, new ones such as no row had; what Spark says of each key's row."""
+        """Rows that stayed have their ids, new ones such as no row had; what Spark reports of each key's row."""
         names = "id, _row_id, _last_updated_sequence_number"
         frame = self.table.lake.spark().sql(f"SELECT {names} FROM frazil.{self.table.name}")
         rows = [json.loads(str(row)) for row in frame._jdf.toJSON().collectAsList()]

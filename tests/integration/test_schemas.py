@@ -320,7 +320,7 @@ def test_schemas_of_values_and_keys_are_looked_up_by_the_guid_or_the_id_in_a_hea
     assert ran.dead_letters("guids") == [(5, "unknown_schema_id", "", str(NOBODYS_GUID)), (6, "no_schema_id", "", None)]
 
 
-def test_unknown_fields_are_put_aside_and_declared_columns_widened(ran: Ran) -> None:
+def test_unknown_fields_are_stored_and_declared_columns_widened(ran: Ran) -> None:
     def aside(**values: Any) -> dict[str, Any]:
         return {name: {"value": value, "reason": "unknown_field"} for name, value in values.items()}
 
@@ -332,14 +332,14 @@ def test_unknown_fields_are_put_aside_and_declared_columns_widened(ran: Ran) -> 
     assert ran.rows("rescued")[0].keys() == {"id", "_rescued", "_offset"}
 
 
-def test_a_table_that_is_only_added_to_keeps_its_types_and_says_what_it_refuses_once(ran: Ran) -> None:
+def test_a_table_that_is_only_added_to_keeps_its_types_and_reports_what_it_refuses_once(ran: Ran) -> None:
     assert ran.rows("added") == [*orders(range(3)), newer(5, 3), newer(7, 5)]
     assert ran.dead_letters("added") == [(4, "type_mismatch", "id", str(ran.shop.new))]
-    said = [event for event in ran.events if event.get("event") == "schema_change_refused"]
-    assert [(one["table"], one["change"], one["schemas"], one["schema_evolution"]) for one in said] == [
+    reported = [event for event in ran.events if event.get("event") == "schema_change_refused"]
+    assert [(one["table"], one["change"], one["schemas"], one["schema_evolution"]) for one in reported] == [
         ("s.added", "column id: int is not widened to long", [str(ran.shop.new)], "add_only")
     ]
-    assert "schema_evolution: evolve" in said[0]["remedy"]
+    assert "schema_evolution: evolve" in reported[0]["remedy"]
 
 
 def test_keys_and_headers_are_records_though_their_schema_is_the_name_of_another(ran: Ran) -> None:
@@ -358,7 +358,7 @@ def test_the_newest_schema_is_that_of_the_subject_that_producers_name_after_topi
     ]
 
 
-def test_a_table_that_stopped_at_too_many_bad_records_goes_on_when_the_file_lets_them_pass(ran: Ran) -> None:
+def test_a_table_that_stopped_at_too_many_bad_records_continues_when_the_file_lets_them_pass(ran: Ran) -> None:
     (stopped,) = (event for event in ran.events if event.get("event") == "table_stopped")
     assert (stopped["table"], "records are bad, more than 20% of recent records" in stopped["reason"]) == (
         "s.stopped",

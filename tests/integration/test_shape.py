@@ -47,7 +47,7 @@ NAMES = (
     ('x"y', '`x"y`', '"x""y"'),
     ("x`y", "`x``y`", '"x`y"'),
 )
-"""Names of columns, and how docs/how-to/shape.md says that Spark and DuckDB want them."""
+"""Names of columns, and how docs/how-to/shape.md reports that Spark and DuckDB want them."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def with_tables(ran: Ran, spark: ForeignSpark) -> ForeignSpark:
     return spark
 
 
-def test_odd_names_are_kept_and_read_as_the_page_says(ran: Ran, with_tables: ForeignSpark) -> None:
+def test_odd_names_are_kept_and_read_as_the_page_reports(ran: Ran, with_tables: ForeignSpark) -> None:
     expected = {name: number for number, (name, *_) in enumerate(NAMES)}
     assert with_tables.sql(f"select {', '.join(name for _, name, _ in NAMES)} from frazil.o.t") == [expected]
     metadata = metadata_at(metadata_of(ran.folder, "o"), {})

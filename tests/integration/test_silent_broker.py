@@ -1,4 +1,4 @@
-"""One broker of two takes connections and says nothing: what the other one leads is asked for as before."""
+"""One broker of two takes connections and reports nothing: what the other one leads is asked for as before."""
 
 from __future__ import annotations
 

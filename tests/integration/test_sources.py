@@ -58,20 +58,20 @@ class Source:
     def _tell_maxwell(self, key: int, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
         kind = "delete" if after is None else "insert" if before is None else "update"
         row = {"id": key, "part": "x", **(after or before or {})}
-        said = {"database": "shop", "table": "e", "type": kind, "ts": 1, "xid": 1, "commit": True, "data": row}
+        reported = {"database": "shop", "table": "e", "type": kind, "ts": 1, "xid": 1, "commit": True, "data": row}
         if kind == "update" and before is not None and after is not None:
-            said["old"] = {name: old for name, old in before.items() if after[name] != old}
+            reported["old"] = {name: old for name, old in before.items() if after[name] != old}
         named = {"database": "shop", "table": "e", "pk.id": key, "pk.part": "x"}
         told: Any = named if self.form == "hash" else ["shop", "e", [{"id": key}, {"part": "x"}]]
-        self._send(json.dumps(told).encode(), json.dumps(said).encode())
+        self._send(json.dumps(told).encode(), json.dumps(reported).encode())
 
     def _tell_document(self, key: int, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
         op = "d" if after is None else "c" if before is None else "u"
         document = None if after is None else json.dumps(document_of(key, after))
-        name, said = key_of(json.dumps(_oid(key))), change(op, document)
+        name, reported = key_of(json.dumps(_oid(key))), change(op, document)
         is_bare = self.form == "plain"
         raw = json.dumps(name).encode() if is_bare else key_with_schema(name)
-        self._send(raw, json.dumps(said).encode() if is_bare else value_with_schema(said))
+        self._send(raw, json.dumps(reported).encode() if is_bare else value_with_schema(reported))
         if op == "d":
             self._send(raw, None)
 
@@ -90,7 +90,7 @@ def document_of(key: int, row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Ran:
-    """A pipeline of all sources that was killed and started again, and what `status` says of its tables then."""
+    """A pipeline of all sources that was killed and started again, and what `status` reports of its tables then."""
 
     folder: Path
     sources: Mapping[str, Source]
@@ -108,8 +108,11 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
     for form, source in sources.items():
         envelope = "maxwell" if form in ("hash", "array") else "debezium"
         tables[f"s.t_{form}"] = {"topic": source.ledger.topic, "envelope": envelope, "mode": "upsert", **usual}
-    said = {"topic": canal.ledger.topic, "envelope": "canal", **usual}
-    tables |= {"s.mirror": {**said, "mode": "upsert"}, "s.history": {**said, "changelog": True, "metadata": ["offset"]}}
+    reported = {"topic": canal.ledger.topic, "envelope": "canal", **usual}
+    tables |= {
+        "s.upsert table": {**reported, "mode": "upsert"},
+        "s.history": {**reported, "changelog": True, "metadata": ["offset"]},
+    }
     document = {"pipeline": "sources", "kafka": {"bootstrap.servers": servers}, "tables": tables}
     pipeline = Pipeline(folder, document)
 
@@ -129,7 +132,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_mirrors_find_their_keys_by_themselves_though_the_process_is_killed(ran: Ran, form: str) -> None:
+def test_upsert_tables_find_their_keys_by_themselves_though_the_process_is_killed(ran: Ran, form: str) -> None:
     assert ran.status[f"s.t_{form}"]["dead_letters"] == 0
     there, found = sorted(ran.sources[form].rows.items()), rows(ran.folder, f"t_{form}")
     if form in ("hash", "array"):
@@ -141,13 +144,13 @@ def test_mirrors_find_their_keys_by_themselves_though_the_process_is_killed(ran:
         ]
 
 
-def test_a_table_of_mysql_is_mirrored_and_every_change_is_kept_though_the_process_is_killed(ran: Ran) -> None:
+def test_a_table_of_mysql_is_upserted_and_every_change_is_kept_though_the_process_is_killed(ran: Ran) -> None:
     source = ran.canal
-    assert {row["id"]: row for row in rows(ran.folder, "mirror")} == source.rows
+    assert {row["id"]: row for row in rows(ran.folder, "upsert table")} == source.rows
     history = sorted(rows(ran.folder, "history"), key=lambda row: int(row["_offset"]))
     told = [(row["_op"], row["_image"], row["id"], row["price"]) for row in history]
     assert sorted(told, key=str) == sorted(source.images, key=str)
     assert [image[0] for image in source.images] == [row["_op"] for row in history]
-    upsert_table, log = ran.status["s.mirror"], ran.status["s.history"]
+    upsert_table, log = ran.status["s.upsert table"], ran.status["s.history"]
     assert (upsert_table["ignored_records"], log["ignored_records"]) == ({"schema_change": source.ddl},) * 2
     assert log["dead_letters"] == 0

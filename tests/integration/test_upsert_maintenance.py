@@ -1,4 +1,6 @@
-"""Files of a mirror are rewritten while changes replace rows in them: the rewrite is not lost, and no row comes back."""
+"""Files of an upsert table are rewritten while changes replace rows in them: the rewrite is not lost, and no row comes
+back.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def upserted(lake: Lake, version: int = 3) -> tuple[Tended, dict[int, Row]]:
 
 
 def compacted(table: Tended, spec: MaintenanceSpec = KEEN, lake: Lake | None = None) -> Rewritten:
-    """What the compaction of one round did. lake: of the process that cares, the table's own unless given."""
+    """What the compaction of one round did. lake: of the process that maintains it, the table's own unless given."""
     outcomes = (lake or table.lake).maintenance(table.name, spec, transfer=transfer_of(table))
     done = [one for one in outcomes if one.action.kind == "compact"]
     assert [one.failure for one in done] == [""]
@@ -54,7 +56,7 @@ def compacted(table: Tended, spec: MaintenanceSpec = KEEN, lake: Lake | None = N
 
 
 def before_commits(monkeypatch: pytest.MonkeyPatch, times: int, meanwhile: Callable[[], object]) -> None:
-    """Calls `meanwhile` before so many commits of a rewrite, after it was said from when on others are in its way."""
+    """Calls `meanwhile` before so many commits of a rewrite, after it was reported from when on others are in its way."""
     send, left = RewriteCommit._replace, [meanwhile] * times
 
     def send_late(commit: RewriteCommit, rewrite: Any, *files: Any) -> Any:
@@ -118,7 +120,9 @@ def test_rows_that_are_all_deleted_while_they_are_rewritten_stay_deleted(
     assert table.read() == []
 
 
-def test_a_batch_after_progress_was_said_again_lists_no_files_anew(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_after_progress_was_reported_again_lists_no_files_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table, upsert_table = upserted(lake)
     listed: list[str] = []
     read = TableScans._read

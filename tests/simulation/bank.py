@@ -21,7 +21,7 @@ _OF_EVENTS = -1
 
 @dataclass(frozen=True)
 class LoggedSnapshot:
-    """One thing that the connector says. number: of the transaction, by commits; 0: of none. order: of the change in it;
+    """One thing that the connector reports. number: of the transaction, by commits; 0: of none. order: of the change in it;
     0: it begins, or it ends after `count` changes. told: the change's number as the connector counts. before: where the
     transaction before it was committed; lsn: where this was written.
     """
@@ -98,18 +98,18 @@ class Bank:
         self._log.append(LoggedSnapshot(number, _OF_EVENTS, before=before, lsn=lsns[0]))
         for order, (account, amount, lsn) in enumerate(zip(rows, [*left, -sum(left)], lsns, strict=True), 1):
             self.balances[account] += amount
-            said = (order, account, self.balances[account], before, lsn)
-            self._log.append(LoggedSnapshot(number, account % self._partitions, *said))
+            reported = (order, account, self.balances[account], before, lsn)
+            self._log.append(LoggedSnapshot(number, account % self._partitions, *reported))
         self._log.append(LoggedSnapshot(number, _OF_EVENTS, before=before, lsn=commit, is_end=True, count=count))
         self.sizes[number] = count
         self.history.append(dict(self.balances))
 
     def touch(self, account: int) -> None:
-        """A transaction that says one row again."""
+        """A transaction that reports one row again."""
         number, before = len(self.history), (len(self.history) - 1) * _BETWEEN_COMMITS
         self._log.append(LoggedSnapshot(number, _OF_EVENTS, before=before, lsn=before + 1))
-        said = (1, account, self.balances[account], before, before + 1)
-        self._log.append(LoggedSnapshot(number, account % self._partitions, *said))
+        reported = (1, account, self.balances[account], before, before + 1)
+        self._log.append(LoggedSnapshot(number, account % self._partitions, *reported))
         self._log.append(LoggedSnapshot(number, _OF_EVENTS, before=before, lsn=before + 2, is_end=True, count=1))
         self.sizes[number] = 1
         self.history.append(dict(self.balances))
@@ -136,10 +136,10 @@ class Bank:
 
     def _send(self) -> None:
         if self._next < len(self._log):
-            said = self._log[self._next]
-            uncounted = self._uncounted[1] if said.number == self._uncounted[0] else 0
-            said = replace(said, told=said.order - uncounted, count=max(0, said.count - uncounted))
-            self._on_the_way[said.partition].append((self._next, said))
+            reported = self._log[self._next]
+            uncounted = self._uncounted[1] if reported.number == self._uncounted[0] else 0
+            reported = replace(reported, told=reported.order - uncounted, count=max(0, reported.count - uncounted))
+            self._on_the_way[reported.partition].append((self._next, reported))
             self._next += 1
 
     def _arrive(self) -> None:
@@ -171,13 +171,13 @@ def check_shown(entries: Sequence[LoggedSnapshot], counts: Counter[int]) -> dict
     orders: dict[int, set[int]] = defaultdict(set)
     last: dict[int, LoggedSnapshot] = {}
     newest: dict[int, tuple[str, int]] = {}
-    for said in entries:
-        last[said.account] = said
-        if said.number:
-            orders[said.number].add(said.order)
-            newest[said.account] = max((said.place, said.order), newest.get(said.account, ("", 0)))
+    for reported in entries:
+        last[reported.account] = reported
+        if reported.number:
+            orders[reported.number].add(reported.order)
+            newest[reported.account] = max((reported.place, reported.order), newest.get(reported.account, ("", 0)))
     parts = {number for number, some in orders.items() if len(some) != counts[number]}
     assert not parts, f"transactions {sorted(parts)} are shown in part"
     late = [s for account, s in last.items() if s.number and (s.place, s.order) != newest[account]]
     assert not late, f"rows have gone back: {late}"
-    return {account: said.balance for account, said in last.items()}
+    return {account: reported.balance for account, reported in last.items()}

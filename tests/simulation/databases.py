@@ -1,10 +1,10 @@
-"""One seeded history of a table that mirrors a database's: rows get other keys, large values are not sent, tables are
+"""One seeded history of a table that upsert tables a database's: rows get other keys, large values are not sent, tables are
 emptied, the connector dies and repeats; services come and go, others compact the table, trouble between any two steps; then
 the truth.
 
 The truth is the source's own: every snapshot has, of each key, the row that the source had after the last change of that
 key before the snapshot's offsets, its large values too; and none shows one half of a change of a key whose values the other
-half has. In the end the change log beside it has each change once.
+half has. In the end the changelog beside it has each change once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SlowClock(FakeClock):
 
 class DatabaseHistory(Scene):
     """is_ordered: by the places in the log of the source; else by arrival. has_marks: deleted rows stay. has_log: there is a
-    change log beside the mirror. is_composite: keys have two columns. has_bad: records of others are in the topic too.
+    changelog beside the upsert table. is_composite: keys have two columns. has_bad: records of others are in the topic too.
     is_plain: as histories were when seeds failed that are played again. expires: how often snapshots of the tables are
     expired.
     """
@@ -94,7 +94,7 @@ class DatabaseHistory(Scene):
 
     def check(self) -> Progress:
         """Compares every snapshot of the main branch with the source; the newest progress. Of the oldest ones the snapshot
-        that says their progress may have expired: then they were compared before.
+        that reports their progress may have expired: then they were compared before.
         """
         progress, line = Progress(), self.catalog.ancestors(_TABLE)
         is_known = bool(line) and line[-1].parent is None
@@ -104,20 +104,20 @@ class DatabaseHistory(Scene):
             if not is_known:
                 continue
             offsets = progress.offsets.get(_TOPIC, {})
-            said = [one for partition, offset, one in self.arrived if offset < offsets.get(partition, 0)]
-            self._compare(snapshot.id, said)
-            self._check_parts(snapshot.id, said)
+            reported = [one for partition, offset, one in self.arrived if offset < offsets.get(partition, 0)]
+            self._compare(snapshot.id, reported)
+            self._check_parts(snapshot.id, reported)
         return progress
 
-    def _compare(self, snapshot: int, said: list[LoggedSnapshot]) -> None:
+    def _compare(self, snapshot: int, reported: list[LoggedSnapshot]) -> None:
         """Each key that is settled, in this snapshot."""
         rows: dict[int, str] = {}
         for row in self.table.rows_at(snapshot):
             assert key_of(row) not in rows, f"snapshot {snapshot}: {key_of(row)} is there twice"
             rows[key_of(row)] = words(row)
-        emptied = max((one.place for one in said if one.op == "t"), default=(0, 0))
+        emptied = max((one.place for one in reported if one.op == "t"), default=(0, 0))
         for key, versions in self.shop.versions.items():
-            mine = [one for one in said if one.key in (key, None)]
+            mine = [one for one in reported if one.key in (key, None)]
             if self.is_ordered:
                 mine = [one for one in mine if one.op == "tombstone" or (one.op != "t" and one.place >= emptied)]
             last, is_settled = self._decides(mine)
@@ -128,7 +128,7 @@ class DatabaseHistory(Scene):
 
     def _decides(self, mine: list[LoggedSnapshot]) -> tuple[LoggedSnapshot | None, bool]:
         """What decides the row of a key, None where it is gone; and whether it does so already: the connector may be about
-        to repeat what does. A tombstone comes right behind its delete, and says nothing more.
+        to repeat what does. A tombstone comes right behind its delete, and reports nothing more.
         """
         changes = [one for one in mine if one.op != "tombstone"]
         state: LoggedSnapshot | None = None
@@ -148,22 +148,22 @@ class DatabaseHistory(Scene):
             return state
         return None if one.op == "t" or (one.op == "d" and not self.has_marks) else one
 
-    def _check_parts(self, snapshot: int, said: list[LoggedSnapshot]) -> None:
+    def _check_parts(self, snapshot: int, reported: list[LoggedSnapshot]) -> None:
         """A change of a key whose values are in the old row is there whole or not at all; its insert may be there alone
         where later changes of the row have told its values, or have taken it away.
         """
-        emptied = max((one.lsn for one in said if one.op == "t"), default=0)
-        gone = {one.lsn for one in said if one.op == "d" and one.to is not None}
-        come = {one.lsn: one for one in said if one.since is not None}
+        emptied = max((one.lsn for one in reported if one.op == "t"), default=0)
+        gone = {one.lsn for one in reported if one.op == "d" and one.to is not None}
+        come = {one.lsn: one for one in reported if one.since is not None}
         lacking = {one.lsn for one in self.shop.log if one.since is not None and one.lacks_values}
-        alone = {lsn for lsn, one in come.items() if lsn not in gone and self._needs_old_row(one, said)}
+        alone = {lsn for lsn, one in come.items() if lsn not in gone and self._needs_old_row(one, reported)}
         parts = {lsn for lsn in lacking & ((gone - come.keys()) | alone) if lsn > emptied}
         assert not parts, f"snapshot {snapshot} has half of what was at {sorted(parts)}"
 
     @staticmethod
-    def _needs_old_row(insert: LoggedSnapshot, said: list[LoggedSnapshot]) -> bool:
+    def _needs_old_row(insert: LoggedSnapshot, reported: list[LoggedSnapshot]) -> bool:
         """Whether the row still has a value that was not sent when it got its key."""
-        later = [one.row or {} for one in said if one.key == insert.key and one.at > insert.at]
+        later = [one.row or {} for one in reported if one.key == insert.key and one.at > insert.at]
         lacking = {name for name, value in (insert.row or {}).items() if value == UNSENT}
         return not all(any(row.get(name) != UNSENT for row in later) for name in lacking)
 
@@ -178,18 +178,18 @@ class DatabaseHistory(Scene):
             self._become_idle()
 
     def _become_idle(self) -> None:
-        """All that was said arrives, and nothing else happens for long."""
+        """All that was reported arrives, and nothing else happens for long."""
         self.shop.finish()
         self.clock.pass_long()
 
-    def _deliver(self, said: LoggedSnapshot) -> None:
-        key, value, headers = said.record
-        if self.has_bad and said.op != "tombstone" and self.fate.maybe(0.02):
-            self._spoil(said.partition)
+    def _deliver(self, reported: LoggedSnapshot) -> None:
+        key, value, headers = reported.record
+        if self.has_bad and reported.op != "tombstone" and self.fate.maybe(0.02):
+            self._spoil(reported.partition)
         gap = self.fate.pick(1, 3) if self.fate.maybe(0.05) else 0
         told: dict[str, Any] = {"key": key, "headers": headers}
-        offset = self.source.produce(_TOPIC, said.partition, value, self.clock.now_ms(), gap, **told)
-        self.arrived.append((said.partition, offset, said))
+        offset = self.source.produce(_TOPIC, reported.partition, value, self.clock.now_ms(), gap, **told)
+        self.arrived.append((reported.partition, offset, reported))
 
     def _spoil(self, partition: int) -> None:
         value = (b"{", b"[]", b"\xff")[self.fate.pick(0, 2)]
@@ -268,7 +268,11 @@ class DatabaseHistory(Scene):
         shown = {key_of(row): words({name: row.get(name) for name in self.shop.rows[key_of(row)]}) for row in alive}
         assert shown == {key: words(row) for key, row in self.shop.rows.items()}
         if self.has_log:
-            told = {(partition, offset): said.op for partition, offset, said in self.arrived if said.op != "tombstone"}
+            told = {
+                (partition, offset): reported.op
+                for partition, offset, reported in self.arrived
+                if reported.op != "tombstone"
+            }
             rows = [row for file in self.catalog.data_files(_LOG) for row in pq.read_table(file.path).to_pylist()]
             assert len(rows) == len(told)
             assert {(row["_partition"], row["_offset"]): row["_op"] for row in rows} == told

@@ -52,7 +52,7 @@ class Form:
 
     @property
     def fills_rows(self) -> bool:
-        """Whether rows get values of rows before them. Which of two rows of one key gives them nobody says."""
+        """Whether rows get values of rows before them. Which of two rows of one key gives them nobody reports."""
         return self.has_marks or self.is_wrapped
 
     @property

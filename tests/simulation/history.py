@@ -2,7 +2,7 @@
 truth.
 
 The truth: every snapshot holds exactly the records before its offsets, each once, each with its own values; nothing a
-snapshot names is missing; and in the end all records are there, or the table says which record it stopped at.
+snapshot names is missing; and in the end all records are there, or the table reports which record it stopped at.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class History(Scene):
         self.has_bad = self.fate.maybe(0.4)
         self.is_flattened, self.loses_records = self.fate.maybe(0.4), self.fate.maybe(0.25)
         self.spec = _spec(root, has_bad=self.has_bad, loses_records=self.loses_records)
-        self.is_read_anew = False
+        self.is_read_again = False
         self.produced: dict[Place, dict[str, Any]] = {}
         for topic in "abc":
             self.source.create(topic, self.fate.pick(1, 3))
@@ -65,10 +65,10 @@ class History(Scene):
             if self.fate.maybe(0.03):
                 self.catalog.append_foreign(table)
             if self.fate.maybe(0.02):
-                self.is_read_anew = True
+                self.is_read_again = True
                 self._roll_back(table)
             if self.fate.maybe(0.005):
-                self.is_read_anew = True
+                self.is_read_again = True
                 self._drop(table)
         if self.loses_records and self.fate.maybe(0.1):
             self._lose_records()
@@ -131,7 +131,7 @@ class History(Scene):
                 dead_letters = self.check_dead_letters(table.name)
                 missing = set(bad) - set(dead_letters)
                 sent = self.outbox.topics.get("bad", [])
-                assert self.is_read_anew or len(sent) == len(dead_letters), "the topic has not every letter once"
+                assert self.is_read_again or len(sent) == len(dead_letters), "the topic has not every dead letter once"
                 assert not missing, f"{table.name} has no dead letter of {sorted(missing)[:5]}"
             elif table.status.run_state is RunState.STOPPED:
                 words = [f"topic {t}, partition {p}, offset {o}" for t, p, o in bad]

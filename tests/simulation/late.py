@@ -1,8 +1,9 @@
-"""One seeded history of dead letters of a table whose records replace rows: ingestion goes on while letters are retried,
-with trouble between any two steps, also of two retries at a time; then the truth.
+"""One seeded history of dead letters of a table whose records replace rows: ingestion continues while dead letters are
+retried, with trouble between any two steps, also of two retries at a time; then the truth.
 
-The truth: at any moment no row and no letter is there twice; in the end the table is what a dictionary says that was told
-every record in its place, as though none had ever been a letter, and what is still a letter is broken or superseded.
+The truth: at any moment no row and no dead letter is there twice; in the end the table is what a dictionary reports
+that was told every record in its place, as though none had ever been a dead letter, and what is still a dead letter is
+broken or superseded.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _BROKEN = (b"{", b"[]", b'{"id": "x"}')
 
 
 class LateReplay(Replay):
-    """Topic `a` feeds a mirror whose column `n` was too narrow for a while. is_wrapped: the records are envelopes of
+    """Topic `a` feeds an upsert table whose column `n` was too narrow for a while. is_wrapped: the records are envelopes of
     Debezium's, and in order where their source's log tells it.
     """
 
@@ -55,7 +56,7 @@ class LateReplay(Replay):
         self.changes: list[Change] = []
 
     def check(self) -> tuple[dict[Place, int], dict[Place, bytes | None]]:
-        """Nothing twice; the rows' values by key, and the letters."""
+        """Nothing twice; the rows' values by key, and the dead letters."""
         rows: dict[Place, int] = {}
         dead_letters: dict[Place, bytes | None] = {}
         for row in live_rows(self.catalog, _TABLE) if self.catalog.load(_TABLE) is not None else ():
@@ -63,7 +64,7 @@ class LateReplay(Replay):
             rows[0, row["id"]] = row["n"]
         for dead_letter in self._read(_DEAD_LETTERS):
             place = (dead_letter["partition"], dead_letter["offset"])
-            assert place not in dead_letters, f"{place} is a letter twice"
+            assert place not in dead_letters, f"{place} is a dead letter twice"
             assert dead_letter["value"] == self.produced[place]
             dead_letters[place] = dead_letter["value"]
         return rows, dead_letters
@@ -90,7 +91,7 @@ class LateReplay(Replay):
         return Replayer(catalog, None, TopicReaders(source, source))
 
     def _selection(self) -> Selection:
-        """One letter alone too, while others of its row wait."""
+        """One dead letter alone too, while others of its row wait."""
         places = sorted(self.check()[1])
         if places and self.fate.maybe(0.3):
             partition, offset = places[self.fate.pick(0, len(places) - 1)]
@@ -98,7 +99,7 @@ class LateReplay(Replay):
         return super()._selection()
 
     def _drop(self, replayer: Replayer) -> None:  # noqa: ARG002  (somebody else is at work on the dead-letter table)
-        """A compaction: the same letters in other files."""
+        """A compaction: the same dead letters in other files."""
         files = self.catalog.data_files(_DEAD_LETTERS) if self.catalog.load(_DEAD_LETTERS) is not None else []
         copies = []
         for file in files:

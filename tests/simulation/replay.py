@@ -1,8 +1,8 @@
-"""One seeded history of dead letters: ingestion goes on while letters are retried and dropped, with trouble between any
-two steps, also of two retries at a time; then the truth.
+"""One seeded history of dead letters: ingestion continues while dead letters are retried and dropped, with trouble
+between any two steps, also of two retries at a time; then the truth.
 
-The truth: at any moment no record is a row twice, a letter twice, or both; in the end each record is one of the two, with
-its own value, or was dropped.
+The truth: at any moment no record is a row twice, a dead letter twice, or both; in the end each record is one of the
+two, with its own value, or was dropped.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Replay:
         return Replayer(catalog, None)
 
     def check(self) -> tuple[dict[Place, int], dict[Place, bytes | None]]:
-        """Nothing twice, nothing in two places, each with its value; the rows and the letters."""
+        """Nothing twice, nothing in two places, each with its value; the rows and the dead letters."""
         rows: dict[Place, int] = {}
         dead_letters: dict[Place, bytes | None] = {}
         for row in self._read(_TABLE):
@@ -110,7 +110,7 @@ class Replay:
             assert {name: row[name] for name in record} == record
         for dead_letter in self._read(_DEAD_LETTERS):
             place = (dead_letter["partition"], dead_letter["offset"])
-            assert place not in dead_letters, f"{place} is a letter twice"
+            assert place not in dead_letters, f"{place} is a dead letter twice"
             dead_letters[place] = dead_letter["value"]
             assert dead_letter["value"] == self.produced[place]
         assert not rows.keys() & dead_letters.keys()
@@ -150,7 +150,7 @@ class Replay:
             self.depth -= 1
 
     def _selection(self) -> Selection:
-        """Which letters are meant."""
+        """Which dead letters are meant."""
         return Selection(partition=self.fate.pick(0, 1)) if self.fate.maybe(0.5) else Selection()
 
     def _drop(self, replayer: Replayer) -> None:

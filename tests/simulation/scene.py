@@ -20,7 +20,7 @@ from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from frazil.types import Progress
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureOutbox, UnsureSource
-from tests.simulation.tables import SAID
+from tests.simulation.tables import REPORTED
 
 Place = tuple[str, int, int]
 
@@ -101,7 +101,7 @@ class Scene(ABC):
     def _touch_tables(self) -> None:
         """What others do to the tables."""
 
-    def _after_crash(self) -> None:  # noqa: B027  (most histories go on)
+    def _after_crash(self) -> None:  # noqa: B027  (most histories continue)
         """What others do right then."""
 
     def _wanted(self) -> PipelineSpec:
@@ -127,13 +127,13 @@ class Scene(ABC):
 
     def _roll_back(self, table: str) -> None:
         """To any snapshot before, or to none; to none from before records were lost, as nobody could say where it begins,
-        and to none that care has left for readers alone, behind which there is no progress any more.
+        and to none that maintenance has left for readers alone, behind which there is no progress any more.
         """
         if self.catalog.load(table) is None:
             return
         known = self.catalog.ancestors(table)
         is_whole = not known or known[-1].parent is None
-        told = [n for n, snapshot in enumerate(known) if SAID in snapshot.summary]
+        told = [n for n, snapshot in enumerate(known) if REPORTED in snapshot.summary]
         known = known if is_whole else known[: max(told, default=-1) + 1]
         line: list[int | None] = [None, *(snapshot.id for snapshot in known)]
         floor = self._floors.get(table)
@@ -142,7 +142,7 @@ class Scene(ABC):
         self.catalog.roll_back(table, line[self.fate.pick(0, len(line) - 1)])
 
     def _drop(self, table: str) -> None:
-        """Away with it: its records are read anew."""
+        """Away with it: its records are read again."""
         if self.catalog.load(table) is not None and table not in self._floors:
             self.catalog.drop(table)
 
@@ -166,13 +166,13 @@ class Scene(ABC):
         return offset >= self.source.by_name[topic].first.get(partition, 0)
 
     def _lost(self, places: Iterable[Place], progress: Progress) -> set[Place]:
-        """Those that a commit says it has passed over; the topics must have lost them."""
+        """Those that a commit reports it has skipped; the topics must have lost them."""
         lost: set[Place] = set()
         for topic, partitions in progress.skipped.items():
             for partition, (start, end) in partitions.items():
                 lost |= {place for place in places if place[:2] == (topic, partition) and start <= place[2] < end}
         still = sorted(place for place in lost if self._is_left(place))[:5]
-        assert not still, f"{still} were passed over, and are there"
+        assert not still, f"{still} were skipped, and are there"
         return lost
 
     def _start(self) -> Service:
@@ -181,7 +181,7 @@ class Scene(ABC):
         source = UnsureSource(self.source, fate)
         parts = Services(
             source=source,
-            catalog=UnsureCatalog(self.catalog, fate, self._go_on),
+            catalog=UnsureCatalog(self.catalog, fate, self._continue),
             jobs=UnsureJobs(self.source, fate, divided=self.divided),
             clock=clock,
             workers=StepWorkers(clock),
@@ -200,8 +200,8 @@ class Scene(ABC):
         if self.services:
             self._turn_of(self.services[self.fate.pick(0, len(self.services) - 1)])
 
-    def _go_on(self) -> None:
-        """Other runs go on while one does not know whether its commit has landed."""
+    def _continue(self) -> None:
+        """Other runs continue while one does not know whether its commit has landed."""
         others = [service for service in self.services if service is not self._turning]
         if self._is_overtaken:
             return

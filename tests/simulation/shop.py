@@ -1,6 +1,6 @@
 """A source's table with large values, which several connections change at a time, and the connector that tells of it as
 Debezium does: a transaction when it is committed, each change with the place that it had in the log when it was made. Beside
-them it reads rows as they are committed, and says them with a place that is beyond those of open transactions.
+them it reads rows as they are committed, and reports them with a place that is beyond those of open transactions.
 
 What it has sent arrives in each partition in its order, of different partitions in any; and it dies, and repeats from
 anywhere before.
@@ -29,9 +29,9 @@ _EPOCH_MS = 1_700_000_000_000
 
 @dataclass(frozen=True, eq=False)
 class LoggedSnapshot:
-    """One record. at: its place among all that the connector says; lsn: in the source's log. key: None of a truncate. row:
-    as it is sent; None of a tombstone. to, since: the key that the row has from now on, or had before. number: of the
-    change in its transaction. is_composite: as of Shop.
+    """One record. at: its place among all that the connector reports; lsn: in the source's log. key: None of a
+    truncate. row: as it is sent; None of a tombstone. to, since: the key that the row has from now on, or had before.
+    number: of the change in its transaction. is_composite: as of Shop.
     """
 
     at: int
@@ -119,7 +119,7 @@ class Transaction:
     """Changes that nobody else sees yet. rows: of the keys that it has changed, which nobody else may change."""
 
     number: int
-    said: list[tuple[LoggedSnapshot, Row | None]]
+    reported: list[tuple[LoggedSnapshot, Row | None]]
     rows: dict[int, Row | None]
     count: int = 0
 
@@ -229,23 +229,25 @@ class Shop:
         return mine.rows[key] if key in mine.rows else self.rows.get(key)
 
     def _commit(self, mine: Transaction) -> None:
-        """Its changes are said, one after the other."""
+        """Its changes are reported, one after the other."""
         last = 0
-        for one, row in mine.said:
+        for one, row in mine.reported:
             self._at += int(one.lsn != last)
             last = one.lsn
-            said = replace(one, at=self._at)
-            self.log.append(said)
-            if said.op == "tombstone":
+            reported = replace(one, at=self._at)
+            self.log.append(reported)
+            if reported.op == "tombstone":
                 continue
-            assert said.key is not None
-            if said.op == "d":
-                gone = self.rows.pop(said.key)
-                self.versions[said.key][self._at] = said.shown(gone, self._ways.marks) if self._ways.marks else None
+            assert reported.key is not None
+            if reported.op == "d":
+                gone = self.rows.pop(reported.key)
+                self.versions[reported.key][self._at] = (
+                    reported.shown(gone, self._ways.marks) if self._ways.marks else None
+                )
             else:
                 assert row is not None
-                self.rows[said.key] = row
-                self.versions[said.key][self._at] = said.shown(row, self._ways.marks)
+                self.rows[reported.key] = row
+                self.versions[reported.key][self._at] = reported.shown(row, self._ways.marks)
         if mine in self._open:
             self._open.remove(mine)
 
@@ -302,8 +304,8 @@ class Shop:
             mine.count += 1
         number = mine.count if mine.number else 0
         places = (key % self._partitions, sent, to, since, mine.number, number, self._ways.is_composite)
-        said = LoggedSnapshot(0, self._lsn, op, key, *places)
-        mine.said.append((said, row))
+        reported = LoggedSnapshot(0, self._lsn, op, key, *places)
+        mine.reported.append((reported, row))
 
     def _empty(self) -> None:
         """It has the table for itself: whoever has changed a row is done before."""
@@ -315,13 +317,15 @@ class Shop:
         self.rows.clear()
 
     def _read(self, key: int) -> None:
-        """A snapshot reads a row beside the changes. Its place is that of what the connector has said last, or beyond it."""
+        """A snapshot reads a row beside the changes. Its place is that of what the connector has reported last, or
+        beyond it.
+        """
         self._at += 1
         lsn = self.log[-1].lsn if self._rng.random() < 0.3 else self._lsn
         told: dict[str, Any] = {"row": self.rows[key], "is_composite": self._ways.is_composite}
-        said = LoggedSnapshot(self._at, lsn, "r", key, key % self._partitions, **told)
-        self.log.append(said)
-        self.versions[key][self._at] = said.shown(self.rows[key], self._ways.marks)
+        reported = LoggedSnapshot(self._at, lsn, "r", key, key % self._partitions, **told)
+        self.log.append(reported)
+        self.versions[key][self._at] = reported.shown(self.rows[key], self._ways.marks)
 
     def _send(self) -> None:
         if self._next < len(self.log):

@@ -30,8 +30,8 @@ from tests.simulation.faults import Fate
 from tests.simulation.upsert_model import Row
 
 ROW_ID = "_row_id"
-SAID = summary_key("sim", COMMIT_ID)
-"""What a snapshot with progress says."""
+REPORTED = summary_key("sim", COMMIT_ID)
+"""What a snapshot with progress reports."""
 
 
 class Meddling(Fate):
@@ -121,7 +121,9 @@ class SharedTable:
         self._catalog.upgrade(self._name, 3)
 
     def carry(self) -> Retention:
-        """What table care says again before it expires snapshots, at times where it need not; which of them are to stay."""
+        """What table maintenance reports again before it expires snapshots, at times where it need not; which of them
+        are to stay.
+        """
         if self._fate.maybe(0.5):  # As a compaction is, which has no progress.
             self.touch()
         line = self._catalog.ancestors(self._name)
@@ -137,11 +139,11 @@ class SharedTable:
         return retention
 
     def expire(self, retention: Retention) -> set[str]:
-        """What table care does; the paths of files that only those name which go. None where the main branch has no
+        """What table maintenance does; the paths of files that only those name which go. None where the main branch has no
         progress: a table that has lost its beginning would be taken for one whose progress was expired.
         """
         line, named = self._catalog.ancestors(self._name), self._named()
-        if any(SAID in snapshot.summary for snapshot in line):
+        if any(REPORTED in snapshot.summary for snapshot in line):
             for snapshot in expirable(self._look(line), retention, (), line[0].id):
                 self._catalog.expire(self._name, snapshot)
         return named - self._named()
@@ -153,7 +155,7 @@ class SharedTable:
                 one.id,
                 one.parent,
                 at_ms=one.id,
-                progress={"sim": one.summary[SAID]} if SAID in one.summary else {},
+                progress={"sim": one.summary[REPORTED]} if REPORTED in one.summary else {},
                 removes_files=bool(one.removed or one.replaced),
             )
             for one in line
@@ -229,7 +231,7 @@ class Lineage:
         """All rows are gone: those that come have other ids."""
         self._now = {}
 
-    def go_on(self, rows: list[tuple[str, int]], snapshot: int) -> None:
+    def resume(self, rows: list[tuple[str, int]], snapshot: int) -> None:
         """rows: key and id of those in the next snapshot."""
         now: dict[str, set[int]] = {}
         for key, number in rows:

@@ -40,9 +40,9 @@ def test_what_is_not_contradicted_is_as_it_is_without_the_contradiction(seed: in
     refused = {record["id"] for record in mixed} - {row["id"] for row in other.rows("n.a")}
     assert refused <= contradicted
     assert len(other.dead_letters("n.a") if refused else []) == len(refused)
-    # A record that is refused says nothing of what its other fields hold: a number may be whole without it.
-    said = [record for record in records if record["id"] not in refused]
-    assert _types(other) == _types(_table(tmp_path / "said", flatten, said))
+    # A record that is refused reports nothing of what its other fields hold: a number may be whole without it.
+    reported = [record for record in records if record["id"] not in refused]
+    assert _types(other) == _types(_table(tmp_path / "reported", flatten, reported))
     rows = {row["id"]: row for row in other.rows("n.a")}
     expected = [row for row in pure.rows("n.a") if row["id"] not in contradicted]
     assert [_others(rows[row["id"]]) for row in expected] == expected

@@ -55,27 +55,29 @@ def test_rows_are_exactly_the_records_before_the_offsets(seed: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", _SLICE)
-def test_a_record_is_a_row_or_a_letter_and_never_both_while_letters_are_retried(seed: int, tmp_path: Path) -> None:
+def test_a_record_is_a_row_or_a_dead_letter_and_never_both_while_dead_letters_are_retried(
+    seed: int, tmp_path: Path
+) -> None:
     Replay(seed, tmp_path).play(rounds=50)
 
 
 @pytest.mark.parametrize("seed", _SLICE)
-def test_letters_of_a_mirror_come_late_and_never_over_something_newer(seed: int, tmp_path: Path) -> None:
+def test_dead_letters_of_an_upsert_table_come_late_and_never_over_something_newer(seed: int, tmp_path: Path) -> None:
     LateReplay(seed, tmp_path).play(rounds=40)
 
 
 @pytest.mark.parametrize("seed", _SLICE)
-def test_every_snapshot_of_an_upsert_table_is_what_a_dictionary_says(seed: int, tmp_path: Path) -> None:
+def test_every_snapshot_of_an_upsert_table_is_what_a_dictionary_reports(seed: int, tmp_path: Path) -> None:
     UpsertHistory(seed, tmp_path).play(rounds=60)
 
 
 @pytest.mark.parametrize("seed", _CHANGING_SLICE)
-def test_every_snapshot_is_what_the_file_said_when_it_was_made(seed: int, tmp_path: Path) -> None:
+def test_every_snapshot_is_what_the_file_reported_when_it_was_made(seed: int, tmp_path: Path) -> None:
     ChangingUpserts(seed, tmp_path).play(rounds=60)
 
 
 @pytest.mark.parametrize("seed", _SLICE[:12])
-def test_every_snapshot_of_a_mirror_is_what_its_source_was(seed: int, tmp_path: Path) -> None:
+def test_every_snapshot_of_an_upsert_table_is_what_its_source_was(seed: int, tmp_path: Path) -> None:
     DatabaseHistory(seed, tmp_path).play(rounds=60)
 
 
@@ -134,7 +136,7 @@ def test_thousands_of_longer_replays_hold_too(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_thousands_of_longer_histories_of_late_letters_hold_too(tmp_path: Path) -> None:
+def test_thousands_of_longer_histories_of_late_dead_letters_hold_too(tmp_path: Path) -> None:
     _play_all(LateReplay, tmp_path, lambda seed: 40 + seed % 60, count=1000)
 
 

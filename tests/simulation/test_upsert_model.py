@@ -1,4 +1,4 @@
-"""The plain dictionary itself, against what is said of it: every short history, cut into batches in every way."""
+"""The plain dictionary itself, against what is reported of it: every short history, cut into batches in every way."""
 
 from __future__ import annotations
 

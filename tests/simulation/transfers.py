@@ -1,4 +1,4 @@
-"""One seeded history of a table that mirrors a bank's accounts in whole transactions: the connector dies and repeats,
+"""One seeded history of a table that upsert tables a bank's accounts in whole transactions: the connector dies and repeats,
 services come and go, others compact the table, roll it back or drop it, trouble between any two steps; and no snapshot
 shows a part of a transfer.
 """
@@ -47,16 +47,16 @@ class TransferHistory(Scene):
         for _ in range(self.fate.pick(1, 40)):
             self.bank.step()
 
-    def _deliver(self, said: LoggedSnapshot) -> None:
-        value = said.value(self.has_events)
+    def _deliver(self, reported: LoggedSnapshot) -> None:
+        value = reported.value(self.has_events)
         gap = self.fate.pick(1, 3) if self.fate.maybe(0.05) else 0
-        if said.is_event:
-            partition = (said.number + said.is_end) % len(self.source.by_name[EVENTS].partitions)
+        if reported.is_event:
+            partition = (reported.number + reported.is_end) % len(self.source.by_name[EVENTS].partitions)
             self.source.produce(EVENTS, partition, value, self.clock.now_ms(), gap)
             return
-        key = json.dumps({"id": said.account}).encode()
-        offset = self.source.produce(TOPIC, said.partition, value, self.clock.now_ms(), gap, key=key)
-        self.arrived[said.partition, offset] = said
+        key = json.dumps({"id": reported.account}).encode()
+        offset = self.source.produce(TOPIC, reported.partition, value, self.clock.now_ms(), gap, key=key)
+        self.arrived[reported.partition, offset] = reported
 
     def _touch_tables(self) -> None:
         """A rewrite, or somebody else's commit, carries no progress."""
@@ -104,7 +104,7 @@ class TransferHistory(Scene):
                 assert {row["id"]: row["balance"] for row in live_rows(self.catalog, _TABLE)} == shown
 
     def _shown(self, offsets: Offsets) -> dict[int, int]:
-        before = (said for (p, at), said in self.arrived.items() if at < offsets.get(TOPIC, {}).get(p, 0))
+        before = (reported for (p, at), reported in self.arrived.items() if at < offsets.get(TOPIC, {}).get(p, 0))
         return check_shown(list(before), self.bank.sizes)
 
     def _check_end(self, service: Service) -> None:

@@ -1,6 +1,6 @@
-"""One seeded history of a table that mirrors its keys: changes in any order that Kafka allows, services that come and go,
-compactions and other writers also between the look for old rows and the commit, trouble between any two steps; then the
-truth.
+"""One seeded history of a table that upsert tables its keys: changes in any order that Kafka allows, services that come
+and go, compactions and other writers also between the look for old rows and the commit, trouble between any two steps;
+then the truth.
 
 The truth: every snapshot holds exactly the rows that the plain dictionary of `model` has for its offsets, each with the
 values of the very record that it came from; every bad record is a dead letter once.
@@ -117,7 +117,7 @@ class UpsertHistory(Scene):
         rows = self.table.rows_at(snapshot.id)
         self._compare(snapshot.id, rows, model.rows)
         if self.spec.tables[0].format_version > 2:
-            truth.lineage.go_on([(self.form.key_of(row), row[ROW_ID]) for row in rows], snapshot.id)
+            truth.lineage.resume([(self.form.key_of(row), row[ROW_ID]) for row in rows], snapshot.id)
 
     def _not_told(self, read: set[Place], last: dict[tuple[str, int], Place]) -> Iterator[Place]:
         """These without tombstones that come right behind a delete of their key, which say nothing new. last: see Truth."""
@@ -383,7 +383,7 @@ class UpsertHistory(Scene):
             raise AssertionError(f"snapshot {snapshot}: not expected {only[:3]}; not there {lacking[:3]}")
 
     def _forms(self, drawn: Form) -> tuple[Form, ...]:
-        """What the file says of the table, one way or the other; `form` is one of them."""
+        """What the file reports of the table, one way or the other; `form` is one of them."""
         return (drawn,)
 
     def _spec(self) -> PipelineSpec:
@@ -424,7 +424,7 @@ class WornUpserts(UpsertHistory):
 
 
 class ChangingUpserts(UpsertHistory):
-    """The same, where the file says `order_by` and `deletes` in another way from one start to the next."""
+    """The same, where the file reports `order_by` and `deletes` in another way from one start to the next."""
 
     ends = 0.1
 

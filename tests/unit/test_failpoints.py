@@ -48,7 +48,7 @@ def test_a_point_acts_while_its_file_exists(tmp_path: Path) -> None:
     hit("a")
 
 
-def test_a_held_thread_goes_on_when_the_file_is_gone(tmp_path: Path) -> None:
+def test_a_held_thread_continues_when_the_file_is_gone(tmp_path: Path) -> None:
     switch = tmp_path / "switch"
     switch.touch()
     arm({VARIABLE: f"a=hold@{switch}"})

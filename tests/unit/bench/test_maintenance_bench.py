@@ -1,4 +1,4 @@
-"""Which records' ages the benchmark of table care counts, minute by minute, and when it calls files tidy."""
+"""Which records' ages the benchmark of table maintenance counts, minute by minute, and when it calls files tidy."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_goal_is_an_upper_or_a_lower_bound(at_least: bool, value: float, is_me
     assert Goal("what", "s", 3.0, lambda _: value, at_least).is_met(value) is is_met
 
 
-def test_only_what_stands_between_the_markers_is_written_anew() -> None:
+def test_only_what_stands_between_the_markers_is_written_again() -> None:
     page = "before\n<!-- bench report begins -->\nold\n<!-- bench report ends -->\nafter\n"
     written = between_markers(page, "new\n")
     assert written == "before\n<!-- bench report begins -->\n\nnew\n\n<!-- bench report ends -->\nafter\n"
@@ -201,18 +201,18 @@ def maintenance_run(variant: str, invocation: str = "one", **numbers: float) -> 
     return dataclasses.replace(one, content={**one.content, "summary": summary([numbers])})
 
 
-def test_the_cost_of_care_is_what_as_many_records_cost_more_with_it() -> None:
+def test_the_cost_of_maintenance_is_what_as_many_records_cost_more_with_it() -> None:
     off = maintenance_run("off", cpu_s_per_million=16.0)
     on = maintenance_run("on", cpu_s_per_million=20.0, p99_ms=1200, p99_worst_minute_ms=1600, tidy_after_s=200.5)
     page = render(Results([off, on]))
-    assert "| the same: CPU of care until then, beside that of ingestion | ≤ 25 % | 25 | yes |" in page
+    assert "| the same: CPU of maintenance until then, beside that of ingestion | ≤ 25 % | 25 | yes |" in page
     assert "| the same: p99 of the slowest minute | ≤ 1,500 ms | 1,600 | **no** |" in page
     assert "| the same: files as they should be after the last record | ≤ 300 s | 200.5 | yes |" in page
 
 
-def test_runs_of_care_from_before_its_cpu_was_counted_have_no_cost() -> None:
+def test_runs_of_maintenance_from_before_its_cpu_was_counted_have_no_cost() -> None:
     old = [maintenance_run("off", cores=0.375, p99_ms=1858), maintenance_run("on", cores=0.317, p99_ms=1387)]
     page = render(Results(old))
-    assert "| the same: CPU of care until then, beside that of ingestion | ≤ 25 % | not measured |  |" in page
+    assert "| the same: CPU of maintenance until then, beside that of ingestion | ≤ 25 % | not measured |  |" in page
     assert "| the same: p99 of the slowest minute | ≤ 1,500 ms | not measured |  |" in page
     assert "| Frazil | on |" in page

@@ -157,8 +157,8 @@ def test_a_conflict_is_one_in_whatever_it_is_wrapped_and_an_unknown_commit_is_no
 
 
 def test_another_table_of_the_same_name_is_told_from_other_states() -> None:
-    said = ("Table UUID does not match: current=1 != refreshed=2", "closed")
-    found = [is_another_table(Raised(Thrown("java.lang.IllegalStateException", words))) for words in said]
+    reported = ("Table UUID does not match: current=1 != refreshed=2", "closed")
+    found = [is_another_table(Raised(Thrown("java.lang.IllegalStateException", words))) for words in reported]
     assert found == [True, False]
 
 

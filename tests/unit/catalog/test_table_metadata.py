@@ -1,4 +1,4 @@
-"""Iceberg's own JSON of a table as table care reads it, and which files in a folder are the table's own."""
+"""Iceberg's own JSON of a table as table maintenance reads it, and which files in a folder are the table's own."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_progress_is_carried_word_for_word_but_for_what_happened_once() -> None:
     assert carried_progress(text) == expected
 
 
-def test_all_progress_is_carried_but_what_its_commit_alone_has_passed_over() -> None:
+def test_all_progress_is_carried_but_what_its_commit_alone_has_skipped() -> None:
     whole = Progress(
         {"a": {0: 5}}, {"a": "id"}, "cluster", "commit", 3, "run", Watermark({"a": {0: 7}}, 6), {"a": {0: (1, 2)}},
         ("7",), 4, {"heartbeat": 1}, PendingDeadLetters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), {"a": {0: "0001"}},
@@ -149,7 +149,7 @@ def test_all_progress_is_carried_but_what_its_commit_alone_has_passed_over() -> 
     assert from_summary("p", carried_progress(metadata(first, second, carried, snapshot(4, 3))), 3, 9) == expected
 
 
-def test_nothing_is_carried_where_the_newest_snapshot_says_it_all() -> None:
+def test_nothing_is_carried_where_the_newest_snapshot_reports_it_all() -> None:
     both = progress("p", "c2") | progress("q", "c3")
     assert carried_progress(metadata(snapshot(1, None, progress("p", "c1")), snapshot(2, 1, both))) == {}
     assert carried_progress(metadata(snapshot(1))) == {}

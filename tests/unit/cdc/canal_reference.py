@@ -42,7 +42,7 @@ class Message:
 
     def value(self) -> bytes:
         """The record's value."""
-        said: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "data": self.data,
             "database": "d",
             "es": 1_600_000_000_123,
@@ -57,7 +57,7 @@ class Message:
             "ts": 1_600_000_000_456,
             "type": self.kind,
         }
-        return json.dumps({**said, **self.more}, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps({**reported, **self.more}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 _READ = {

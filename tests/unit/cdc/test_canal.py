@@ -198,7 +198,7 @@ def test_a_key_that_changes_is_a_delete_and_an_insert() -> None:
     ]  # fmt: skip
 
 
-def test_a_change_log_has_what_the_message_tells_of_each_row() -> None:
+def test_a_changelog_has_what_the_message_tells_of_each_row() -> None:
     rows: list[Row] = [{"id": "1", "name": "b"}, {"id": "2", "name": None}]
     changes = _read(LOG, Message("UPDATE", rows, [{"name": None}, {"name": "x"}]), metadata=OF_SOURCE)
     assert changes.columns[1].to_pylist() == [None, "b", "x", None]
@@ -294,13 +294,13 @@ def test_names_with_escapes_are_the_same_names() -> None:
     assert (changes.columns[0].to_pylist(), changes.decoded.requested_fields) == ([1, 2], {})
 
 
-def test_values_that_do_not_fit_are_put_aside_row_by_row() -> None:
+def test_values_that_do_not_fit_are_stored_row_by_row() -> None:
     reading = Reading(is_rescuing=True, on_bad="dead_letter")
     changes = _read(LOG, _insert({"id": "x", "name": "a"}, {"id": "2", "name": 7}, {"id": "3"}), reading=reading)
     assert changes.columns[0].to_pylist() == [None, 2, 3]
     assert changes.rescued_rows is not None
     rescued = [one and json.loads(one) for one in changes.rescued_rows.to_pylist()]
-    assert [one and {name: said["value"] for name, said in one.items()} for one in rescued] == [
+    assert [one and {name: reported["value"] for name, reported in one.items()} for one in rescued] == [
         {"after.id": "x"}, {"after.name": 7}, None,
     ]  # fmt: skip
 

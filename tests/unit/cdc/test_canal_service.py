@@ -1,4 +1,4 @@
-"""Mirrors of MySQL's tables: a whole service on the ports in memory, from Canal's messages to rows by key."""
+"""Upsert tables of MySQL's tables: a whole service on the ports in memory, from Canal's messages to rows by key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPES = {"id": "int(11)", "v": "varchar(20)", "n": "decimal(6,2)"}
 
 
 class CanalScenario(UpsertSource):
-    """A table that mirrors topic `a`, whose records are Canal's."""
+    """A table that upsert tables topic `a`, whose records are Canal's."""
 
     def __init__(self, root: Path, tasks: int = 1, **settings: Any) -> None:
         super(UpsertSource, self).__init__(root, tasks, envelope=CANAL, dead_letters={"stop_above": 1.0}, **settings)
@@ -27,7 +27,7 @@ class CanalScenario(UpsertSource):
     def write(self, kind: str, *rows: Any, old: Any = None, partition: int = 0, **more: Any) -> None:
         """One message; rows: as texts, numbers spelt out."""
         data = [{name: None if value is None else str(value) for name, value in row.items()} for row in rows]
-        said = {
+        reported = {
             "data": data or None,
             "isDdl": not rows,
             "mysqlType": TYPES,
@@ -35,7 +35,7 @@ class CanalScenario(UpsertSource):
             "pkNames": ["id"],
             "type": kind,
         }
-        self.source.produce("a", partition, json.dumps({**said, "es": 5, "ts": 6, **more}).encode(), key=None)
+        self.source.produce("a", partition, json.dumps({**reported, "es": 5, "ts": 6, **more}).encode(), key=None)
 
     def end(self) -> Table:
         return self.catch_up()
@@ -89,7 +89,7 @@ def test_a_truncate_takes_all_rows_away(tmp_path: Path) -> None:
     assert scenario.by_id() == _upserted((3, "a", "1"))
 
 
-def test_a_message_with_a_bad_row_is_one_letter_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_message_with_a_bad_row_is_one_dead_letter_and_changes_nothing(tmp_path: Path) -> None:
     scenario = CanalScenario(tmp_path)
     scenario.write("INSERT", _row(1), _row(2))
     scenario.end()
@@ -125,7 +125,7 @@ def test_a_value_that_an_update_leaves_out_stays(tmp_path: Path) -> None:
     assert scenario.by_id() == _upserted((1, "large", "2"), (3, "large", "3"))
 
 
-def test_another_primary_key_than_the_tables_is_a_letter_that_says_what_to_do(tmp_path: Path) -> None:
+def test_another_primary_key_than_the_tables_is_a_dead_letter_that_reports_what_to_do(tmp_path: Path) -> None:
     scenario = CanalScenario(tmp_path)
     scenario.write("INSERT", _row(1))
     scenario.end()

@@ -1,4 +1,4 @@
-"""Debezium's types, as docs/reference/debezium.md says."""
+"""Debezium's types, as docs/reference/debezium.md reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 _UUID = "11111111-2222-3333-4444-555555555555"
 
 
-def test_the_page_says_what_the_reader_does() -> None:
+def test_the_page_reports_what_the_reader_does() -> None:
     assert PAGE.read_text() == page()
 
 

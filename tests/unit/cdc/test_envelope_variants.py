@@ -1,5 +1,5 @@
 """The messages of every relational source in Avro, and unwrapped by Debezium, in JSON with and without schemas
-too: from the record to the rows of a mirror. And what lies in each of these forms.
+too: from the record to the rows of an upsert table. And what lies in each of these forms.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _record(name: str, kinds: dict[str, Any]) -> Row:
 
 
 class AvroSource(UpsertSource):
-    """A mirror of a source's changes in Avro. is_flat: without their envelope."""
+    """An upsert table of a source's changes in Avro. is_flat: without their envelope."""
 
     def __init__(self, root: Path, source: Source, *, is_flat: bool, **settings: Any) -> None:
         super().__init__(root, value=_AVRO, key=_AVRO, **settings)
@@ -160,7 +160,7 @@ def test_unwrapped_messages_become_the_rows_of_their_source(tmp_path: Path, sour
 
 
 @pytest.mark.parametrize("form", ["plain", "schema", "avro"])
-def test_what_lies_is_a_letter_in_every_form_and_its_neighbours_are_rows(tmp_path: Path, form: str) -> None:
+def test_what_lies_is_a_dead_letter_in_every_form_and_its_neighbours_are_rows(tmp_path: Path, form: str) -> None:
     source = next(one for one in SOURCES if one.connector == "sqlserver")
     read, made, changed, gone = source.messages()
     lies = [

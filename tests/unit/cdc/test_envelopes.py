@@ -30,7 +30,7 @@ def _samples(topic: str) -> dict[str, pa.Array]:
     return records_of(values, [{name: word.encode() for name, word in one["headers"]} for one in found])
 
 
-def test_a_real_table_of_postgresql_is_mirrored_with_its_key_changes_and_what_was_not_sent() -> None:
+def test_a_real_table_of_postgresql_is_upserted_with_its_key_changes_and_what_was_not_sent() -> None:
     records = _samples("fz.public.orders")
     changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "long", "qty": "long", "big": "string"}), records)
     assert changes.ops.tolist() == [UPSERT, UPSERT, UPSERT, DELETE, DELETE, TRUNCATE, UPSERT]
@@ -49,7 +49,7 @@ def test_a_row_that_moved_to_a_new_key_without_a_large_value_is_a_bad_record_whi
     assert changes.records.tolist() == [0, 1, 2, 3, 5, 7]
 
 
-def test_a_real_change_log_names_transactions_places_and_images() -> None:
+def test_a_real_changelog_names_transactions_places_and_images() -> None:
     records = _samples("fz.public.customers")
     columns = {"id": "long", "name": "string", "created": "string"}
     changes = read_envelope(target_for(LOG, columns, OF_LOG), records)
@@ -159,7 +159,7 @@ def test_a_row_that_is_marked_when_it_is_deleted_keeps_all_but_its_key() -> None
     assert [one and one.microsecond for one in changes.own["deleted_at"].to_pylist()] == [None, 5000]
 
 
-def test_an_image_before_a_change_says_whether_the_source_may_have_left_values_out() -> None:
+def test_an_image_before_a_change_reports_whether_the_source_may_have_left_values_out() -> None:
     sources = [{"connector": "postgresql"}, {"connector": "mysql"}]
     values = [debezium("d", {"id": 1, "v": None}, source=source) for source in sources]
     values += [debezium("d", {"id": 1, "v": "x"}, source=sources[0]), debezium("d"), debezium("t")]
@@ -216,7 +216,7 @@ def test_a_field_that_a_frozen_table_lacks_is_refused_by_its_place_in_the_envelo
     assert bad_records(changes) == [(0, "unknown_field", "after.new")]
 
 
-def test_values_that_do_not_fit_are_put_aside_where_the_table_rescues() -> None:
+def test_values_that_do_not_fit_are_stored_where_the_table_rescues() -> None:
     reading = Reading(is_rescuing=True, on_bad="dead_letter")
     changes = read_changes(LOG, debezium("c", after={"id": "x", "v": "a"}), reading=reading)
     assert changes.decoded.rescued is not None
@@ -231,7 +231,7 @@ def test_values_that_do_not_fit_are_put_aside_where_the_table_rescues() -> None:
         (UPSERT_ENVELOPE, [debezium("c", after={"id": 1, "v": "a"}), debezium("c", after={"id": 2}), b"{"]),
     ],
 )
-def test_headers_that_do_not_fit_are_put_aside_too(envelope: Envelope, values: list[bytes]) -> None:
+def test_headers_that_do_not_fit_are_stored_too(envelope: Envelope, values: list[bytes]) -> None:
     reading = Reading(is_rescuing=True, on_bad="dead_letter")
     shaping = Shaping(headers=(("number", "n"),))
     target = target_for(envelope, {"id": "long", "v": "string", "number": "int"}, reading=reading, shaping=shaping)
@@ -242,12 +242,12 @@ def test_headers_that_do_not_fit_are_put_aside_too(envelope: Envelope, values: l
     assert changes.columns[number].to_pylist() == [*first, 7]
     assert changes.rescued_rows is not None
     rescued = [one and json.loads(one) for one in changes.rescued_rows.to_pylist()]
-    assert [one and {path: said["value"] for path, said in one.items()} for one in rescued] == [
+    assert [one and {path: reported["value"] for path, reported in one.items()} for one in rescued] == [
         *({"_headers.n": "many"} for _ in first), None,
     ]  # fmt: skip
 
 
-def test_a_tombstone_is_passed_over_and_a_value_that_is_too_large_is_a_bad_record() -> None:
+def test_a_tombstone_is_skipped_and_a_value_that_is_too_large_is_a_bad_record() -> None:
     reading, records = avro({"op": "c", "before": None, "after": {"id": 1, "v": "a", "tags": None}})
     records = records_of([None, records["value"][0].as_py()])
     changes = read_envelope(target_for(UPSERT_ENVELOPE, {"id": "long", "v": "string"}, reading=reading), records)

@@ -87,7 +87,7 @@ def test_deletes_of_documents_are_marked(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_change_log_of_documents_has_the_id_of_those_that_are_gone(tmp_path: Path, form: str) -> None:
+def test_a_changelog_of_documents_has_the_id_of_those_that_are_gone(tmp_path: Path, form: str) -> None:
     names = ("op", "image")
     scenario = DocumentScenario(
         tmp_path, form, mode="append", changelog=True, metadata={name: f"_{name}" for name in names}
@@ -139,7 +139,7 @@ def test_documents_that_do_not_hold_together_are_dead_letters_and_change_no_othe
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_fields_of_documents_that_a_table_lacks_are_put_aside_where_it_rescues(tmp_path: Path, form: str) -> None:
+def test_fields_of_documents_that_a_table_lacks_are_stored_where_it_rescues(tmp_path: Path, form: str) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("_id", "v"))
     scenario = DocumentScenario(tmp_path, form, columns=columns, unknown_fields="rescue", rescue=True)
     scenario.tell((key("int", 1), change("c", '{"_id": 1,"v": "text","more": {"a": [1]}}')))
@@ -175,7 +175,7 @@ def test_names_of_a_documents_fields_may_have_escapes(tmp_path: Path, form: str)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_mirror_whose_first_record_is_a_delete_of_a_document(tmp_path: Path, form: str) -> None:
+def test_an_upsert_table_whose_first_record_is_a_delete_of_a_document(tmp_path: Path, form: str) -> None:
     scenario = DocumentScenario(tmp_path, form)
     scenario.tell((key("object id", 1), change("d")), (key("object id", 1), None))
     scenario.tell((key("object id", 2), change("c", document("object id", 2, "a"))))

@@ -76,7 +76,7 @@ def _after(micros: int) -> Any:
 
 
 class ProtobufScenario(UpsertSource):
-    """A mirror of rows whose changes are Protobuf messages."""
+    """An upsert table of rows whose changes are Protobuf messages."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
         protobuf = ValueSpec(format="protobuf")
@@ -108,7 +108,7 @@ _FULL: Row = {
 }  # fmt: skip
 
 
-def test_a_mirror_follows_inserts_updates_and_deletes_in_protobuf(tmp_path: Path) -> None:
+def test_an_upsert_table_follows_inserts_updates_and_deletes_in_protobuf(tmp_path: Path) -> None:
     scenario = ProtobufScenario(tmp_path)
     scenario.change("c", None, _FULL)
     scenario.change("r", None, {"id": 2, "v": "b"})
@@ -194,7 +194,7 @@ def test_confluents_decimal_is_a_decimal_without_an_envelope_too(
 
 
 @pytest.mark.parametrize("column", ["", "date"])
-def test_googles_date_without_an_envelope_is_a_message_unless_a_column_says_otherwise(column: str) -> None:
+def test_googles_date_without_an_envelope_is_a_message_unless_a_column_reports_otherwise(column: str) -> None:
     text = f"{_HEAD} message Order {{ google.type.Date day = 1; }}"
     schemas = (("1", WriterSchema("protobuf", descriptors=compile_proto(text))),)
     body = json_format.ParseDict({"day": {"year": 2024, "month": 1, "day": 2}}, _class(text, "shop.Order")())

@@ -1,5 +1,5 @@
 """Whole messages of Debezium for MySQL, MariaDB, SQL Server and Oracle, with their schemas and without, and snapshots that
-are taken beside the stream: from the record to the rows of a mirror.
+are taken beside the stream: from the record to the rows of an upsert table.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class Source:
         """Each as key and value: a row of a snapshot, another row that comes, the first one changed, the other one gone."""
         first, other = self._row(1), self._row(2)
         changed = {**first, **({self.unsent: self._placeholder} if self.unsent else {})}
-        said = [("r", None, first), ("c", None, other), ("u", first, changed), ("d", other, None)]
+        reported = [("r", None, first), ("c", None, other), ("u", first, changed), ("d", other, None)]
         return [
             ({self.key: (before or after or {})[self.key]}, self._value(step, op, before, after))
-            for step, (op, before, after) in enumerate(said)
+            for step, (op, before, after) in enumerate(reported)
         ]
 
     def with_schema(self, told: SourceRecord) -> SourceRecord:
@@ -248,8 +248,8 @@ _ASKED = {name: f"_{name}" for name in ("source_order", "source_ts", "transactio
 def test_whole_messages_of_a_source_become_its_rows(tmp_path: Path, source: Source, has_schema: bool) -> None:
     scenario = UpsertSource(tmp_path, metadata=_ASKED, order_by="_source_order")
     told = source.messages()
-    said = [*told, (told[-1][0], None)]
-    scenario.say(*(map(source.with_schema, said) if has_schema else said))
+    reported = [*told, (told[-1][0], None)]
+    scenario.say(*(map(source.with_schema, reported) if has_schema else reported))
     shown = {name: column.shown(has_schema) for name, column in source.columns.items()}
     facts = {
         "_source_order": source.order,
@@ -295,7 +295,7 @@ def test_a_snapshot_that_a_signal_has_asked_for_is_read_beside_the_stream(
     """A chunk is read between two watermarks: of the keys that change between them the stream alone tells. A connector that
     was stopped reads the chunk again. What is read has the place of the change before it in the log.
     """
-    said = [
+    reported = [
         _streamed("c", 1, "a", 1),
         _streamed("c", 2, "a", 2),
         _streamed("u", 1, "b", 3),  # The first chunk: rows 1, 2 and 3, of which 1 changes meanwhile.
@@ -311,10 +311,10 @@ def test_a_snapshot_that_a_signal_has_asked_for_is_read_beside_the_stream(
         _streamed("u", 4, "b", 7),
         _streamed("d", 5, "a", 8),
         ({"id": 5}, None),
-        _streamed("c", 5, "anew", 9),
+        _streamed("c", 5, "again", 9),
     ]
     scenario = UpsertSource(tmp_path, metadata={"source_order": "_source_order"}, **settings)
-    for start in range(0, len(said), at_once):
-        scenario.say(*said[start : start + at_once])
+    for start in range(0, len(reported), at_once):
+        scenario.say(*reported[start : start + at_once])
     rows = [(row["id"], row["v"]) for row in scenario.by_id()]
-    assert (rows, scenario.dead_letters()) == ([(1, "b"), (3, "b"), (4, "b"), (5, "anew")], [])
+    assert (rows, scenario.dead_letters()) == ([(1, "b"), (3, "b"), (4, "b"), (5, "again")], [])

@@ -106,7 +106,7 @@ _ZERO, _ONE, _TWO = (f"{n:020}" for n in range(3))
         ({"connector": "mongodb", "ord": 1}, {"total_order": 1}, None),
     ],
 )  # fmt: skip
-def test_the_place_of_a_change_among_all_says_the_same_whatever_is_read_beside_it(
+def test_the_place_of_a_change_among_all_reports_the_same_whatever_is_read_beside_it(
     source: dict[str, Any], transaction: dict[str, Any] | None, order: str | None
 ) -> None:
     value = debezium("c", after={"id": 1}, source=source, transaction=transaction)

@@ -27,7 +27,7 @@ def test_the_text_that_stands_for_what_was_not_sent_is_the_connectors_to_choose(
     assert (changes.unavailable[1].tolist(), changes.columns[1].to_pylist()) == ([True, False], [None, PLACEHOLDER])
 
 
-def test_a_value_that_was_not_sent_is_known_where_somebody_has_written_the_message_anew() -> None:
+def test_a_value_that_was_not_sent_is_known_where_somebody_has_written_the_message_again() -> None:
     after = {"id": 1, "v": {PLACEHOLDER: PLACEHOLDER}}
     changes = read_changes(UPSERT_ENVELOPE, json.dumps({"op": "u", "before": None, "after": after}).encode())
     assert (changes.unavailable[1].tolist(), changes.decoded.requested_fields) == ([True], {})

@@ -64,7 +64,7 @@ def test_times_that_the_transform_leaves_beside_a_row_are_those_of_the_change_in
     assert changes.own["connector_ts"].cast(pa.int64()).to_pylist() == [7000, None]
 
 
-def test_a_field_of_a_row_that_is_called_as_a_time_and_is_no_number_says_nothing_of_the_change() -> None:
+def test_a_field_of_a_row_that_is_called_as_a_time_and_is_no_number_reports_nothing_of_the_change() -> None:
     changes = read_changes(LOG, b'{"id":1,"v":"a","__op":"u","__source_ts_ms":"soon"}', metadata=("source_ts",))
     assert (changes.own["source_ts"].to_pylist(), bad_records(changes)) == ([None], [])
 
@@ -88,7 +88,7 @@ _OF_ROWS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("envelope", [UPSERT_ENVELOPE, LOG], ids=["mirror", "log"])
+@pytest.mark.parametrize("envelope", [UPSERT_ENVELOPE, LOG], ids=["upsert table", "log"])
 @pytest.mark.parametrize("row", _OF_ROWS, ids=",".join)
 def test_an_unwrapped_row_may_have_fields_with_the_names_of_an_envelopes(
     envelope: Envelope, row: dict[str, Any]
@@ -105,7 +105,7 @@ def test_an_unwrapped_row_may_have_fields_with_the_names_of_an_envelopes(
     assert (bad_records(changes), changes.ignored_records) == ([], {})
 
 
-@pytest.mark.parametrize("envelope", [Envelope("debezium"), LOG, UPSERT_ENVELOPE], ids=["rows", "log", "mirror"])
+@pytest.mark.parametrize("envelope", [Envelope("debezium"), LOG, UPSERT_ENVELOPE], ids=["rows", "log", "upsert table"])
 def test_an_unwrapped_row_with_its_schema_may_have_them_too(envelope: Envelope) -> None:
     names = {"id": "int64", "op": "string", "after": "string", "v": "string", "__op": "string"}
     fields = [{"field": name, "type": kind} for name, kind in names.items()]

@@ -13,8 +13,8 @@ import pytest
 from frazil.cli import dead_letters
 from frazil.cli.main import main
 from frazil.errors import UnavailableError
-from tests.unit.dead_letters.scene import LETTERS, TABLE, Scene
-from tests.unit.dead_letters.upsert_scene import LARGE, Mirrored
+from tests.unit.dead_letters.scene import DEAD_LETTERS, TABLE, Scene
+from tests.unit.dead_letters.upsert_scene import LARGE, Upserted
 
 Command = Callable[..., tuple[int, Any]]
 
@@ -39,18 +39,18 @@ def frazil(
 
     def run(*words: str, form: str = "json") -> tuple[int, Any]:
         code = main(["dead-letters", *words, "-f", str(tmp_path / "p.yaml"), "--output", form])
-        said = capsys.readouterr()
-        text = said.out or said.err
+        reported = capsys.readouterr()
+        text = reported.out or reported.err
         return code, json.loads(text.splitlines()[-1]) if form == "json" else text
 
     return run
 
 
-def test_list_counts_letters_by_class_with_their_times_and_an_example(frazil: Command) -> None:
+def test_list_counts_dead_letters_by_class_with_their_times_and_an_example(frazil: Command) -> None:
     code, document = frazil("list")
     assert code == 0
     found = document["tables"][TABLE]
-    assert (found["dead_letter_table"], found["dead_letters"]) == (LETTERS, 5)
+    assert (found["dead_letter_table"], found["dead_letters"]) == (DEAD_LETTERS, 5)
     assert [(one["error_class"], one["count"]) for one in found["classes"]] == [
         ("malformed", 2), ("invalid_text", 1), ("out_of_range", 1), ("tombstone", 1),
     ]  # fmt: skip
@@ -60,7 +60,7 @@ def test_list_counts_letters_by_class_with_their_times_and_an_example(frazil: Co
     )
     assert (found["classes"][2]["path"], "3000000000" in found["classes"][2]["example"]) == ("id", True)
     _, text = frazil("list", form="text")
-    assert f"{TABLE}: 5 dead letters in {LETTERS}\n" in text
+    assert f"{TABLE}: 5 dead letters in {DEAD_LETTERS}\n" in text
     assert "  malformed             2  1970-01-01T00:00:01.000+00:00 to 1970-01-01T00:00:02.000+00:00\n" in text
 
 
@@ -108,7 +108,7 @@ def test_show_filters_and_cuts_and_lets_no_record_paint_the_screen(frazil: Comma
     assert frazil("show", "--partition", "5", form="text") == (0, "no such dead letters\n")
 
 
-def test_retry_says_how_many_letters_are_rows_now(frazil: Command, scene: Scene) -> None:
+def test_retry_reports_how_many_dead_letters_are_rows_now(frazil: Command, scene: Scene) -> None:
     assert frazil("replay")[1]["tables"][TABLE] == {"replayed": 0, "remaining": 5}
     scene.declare({"id": "long"})
     assert frazil("replay", form="text") == (0, f"{TABLE}: 1 dead letter replayed, 4 remaining\n")
@@ -121,7 +121,7 @@ def test_retry_says_how_many_letters_are_rows_now(frazil: Command, scene: Scene)
 def test_retry_asks_the_topics_where_records_replace_rows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    upserted = Mirrored(tmp_path / "m").tell((1, 10), (1, LARGE), (2, LARGE), (2, 20), (3, LARGE)).cure()
+    upserted = Upserted(tmp_path / "m").tell((1, 10), (1, LARGE), (2, LARGE), (2, 20), (3, LARGE)).cure()
     monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: upserted.pipeline)
     monkeypatch.setattr(dead_letters, "catalog_for_reading", lambda _spec, **_: nullcontext(upserted.catalog))
     monkeypatch.setattr(dead_letters, "topics_for_reading", lambda _spec: upserted.source)
@@ -170,7 +170,7 @@ def test_a_catalog_that_does_not_answer_is_exit_code_one(
 
 
 def test_a_table_that_is_stopped_is_an_error_with_its_remedy(frazil: Command, scene: Scene) -> None:
-    scene.catalog.drop(LETTERS)
+    scene.catalog.drop(DEAD_LETTERS)
     code, document = frazil("list")
     assert code == 1
     assert "no longer exists" in document["error"]["message"]

@@ -100,7 +100,7 @@ def test_the_commands_number_is_the_exit_code() -> None:
     assert main(["stopped"]) == 4
 
 
-def test_an_error_says_what_where_and_what_to_do_without_secrets(capsys: Captured) -> None:
+def test_an_error_reports_what_where_and_what_to_do_without_secrets(capsys: Captured) -> None:
     assert main(["misspelt"]) == 2
     expected = "error: unknown key: key=***\nwhere: frazil.yaml, line 3\nremedy: write tables\n"
     assert capsys.readouterr() == ("", expected)

@@ -35,13 +35,13 @@ def frazil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     def run(settings: str = "", form: str = "json") -> Any:
         scenario.spec(f"tables: {{t.a: {{topic: a, {settings}}}}}\n")
         assert main(["maintain", "--dry-run", "-f", str(tmp_path / "frazil.yaml"), "--output", form]) == 0
-        said = capsys.readouterr().out
-        return json.loads(said) if form == "json" else " ".join(said.split())
+        reported = capsys.readouterr().out
+        return json.loads(reported) if form == "json" else " ".join(reported.split())
 
     return run
 
 
-def test_a_plan_says_what_is_due_why_and_what_it_brings(frazil: Command) -> None:
+def test_a_plan_reports_what_is_due_why_and_what_it_brings(frazil: Command) -> None:
     reason, gain = "files that no snapshot references were never looked for", "the space of those older than 72 h"
     found = frazil()["tables"]["t.a"]
     assert found["actions"] == [{"action": "orphans", "reason": reason, "gain": gain}]
@@ -49,7 +49,7 @@ def test_a_plan_says_what_is_due_why_and_what_it_brings(frazil: Command) -> None
     assert frazil(form="text") == f"{SIZES}orphans: {reason}; {gain}"
 
 
-def test_a_table_without_care_is_not_said_to_need_none(frazil: Command) -> None:
+def test_a_table_without_maintenance_is_not_reported_to_need_none(frazil: Command) -> None:
     found = frazil("maintenance: false")["tables"]["t.a"]
     assert (found["actions"], found["waiting"]) == ([], ["`maintenance` is false in this pipeline file"])
     assert frazil("maintenance: false", form="text") == f"{SIZES}waiting: `maintenance` is false in this pipeline file"

@@ -45,7 +45,7 @@ def test_lines_and_styles_stay_as_they_are() -> None:
     assert results.getvalue() == "é × …\ntwo\none\ntwo\n"
 
 
-def test_json_says_all_of_it() -> None:
+def test_json_reports_all_of_it() -> None:
     results = io.StringIO()
     Output(OutputFormat.json, results=results).result({"reason": HOSTILE[:-1]}, "")
     assert json.loads(results.getvalue()) == {"reason": HOSTILE[:-1]}
@@ -72,11 +72,11 @@ def test_every_mistake_of_a_file_is_shown_with_its_line_and_its_remedy(
     table = "{topic: c, mode: upset, start: x, limits: {columns: 0}}"
     file.write_text(f"pipeline: p\nkafka: {{bootstrap.servers: b:1}}\ntables:\n  a.b: {table}\n  a.c: {{topik: d}}\n")
     assert main([command, "-f", str(file)]) == 2
-    said = capsys.readouterr().err.splitlines()
-    places = [line.removeprefix(f"where: {file}:") for line in said if line.startswith("where: ")]
+    reported = capsys.readouterr().err.splitlines()
+    places = [line.removeprefix(f"where: {file}:") for line in reported if line.startswith("where: ")]
     assert sorted(places) == ["4", "4", "4", "5", "5"]
-    assert len([line for line in said if line.startswith("error: ")]) == 5
-    assert len([line for line in said if line.startswith("remedy: ")]) == 5
+    assert len([line for line in reported if line.startswith("error: ")]) == 5
+    assert len([line for line in reported if line.startswith("remedy: ")]) == 5
     assert main([command, "-f", str(file), "--output", "json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert sorted(error["others"][0]) == ["message", "remedy", "type", "where"]

@@ -1,4 +1,4 @@
-"""A catalog on SQLite whose file is lost is not made anew."""
+"""A catalog on SQLite whose file is lost is not made again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from frazil.errors import UnavailableError
 from frazil.spec import CatalogSpec, PipelineSpec
 
 
-def test_a_catalog_whose_file_is_gone_is_not_made_anew_while_the_last_run_had_tables_in_it(tmp_path: Path) -> None:
+def test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_tables_in_it(tmp_path: Path) -> None:
     file = tmp_path / "data" / "catalog.db"
     catalog = CatalogSpec(uri=f"jdbc:sqlite:{file}")
     spec = PipelineSpec(pipeline="p", kafka={}, catalog=catalog, tables=(), path=tmp_path, state_dir=tmp_path)

@@ -21,7 +21,7 @@ from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
-TABLE, LETTERS = "lake.a", "lake.a__dead_letters"
+TABLE, DEAD_LETTERS = "lake.a", "lake.a__dead_letters"
 
 
 class Scene:
@@ -39,7 +39,7 @@ class Scene:
         self.declare(columns)
 
     def declare(self, columns: dict[str, str], **settings: Any) -> None:
-        """What the pipeline file says from now on."""
+        """What the pipeline file reports from now on."""
         self.settings = {**self.settings, **settings}
         self.spec = TableSpec(
             name=TABLE,
@@ -104,7 +104,7 @@ class Scene:
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """The dead-letter table."""
-        return self._read(LETTERS)
+        return self._read(DEAD_LETTERS)
 
     def _read(self, table: str) -> list[dict[str, Any]]:
         return [row for file in self.catalog.data_files(table) for row in pq.read_table(file.path).to_pylist()]

@@ -1,4 +1,4 @@
-"""Change data through a whole pipeline in memory: columns that come along, letters, and their retry."""
+"""Change data through a whole pipeline in memory: columns that come along, dead letters, and their retry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_columns_of_the_row_come_along_and_what_is_no_change_is_told(tmp_path: P
     assert [field.name for field in state.schema.fields] == ["id", "_op", "_image", "v"]
 
 
-def test_a_letter_becomes_a_row_once_the_file_knows_its_operation(tmp_path: Path) -> None:
+def test_a_dead_letter_becomes_a_row_once_the_file_knows_its_operation(tmp_path: Path) -> None:
     words = EnvelopeSpec(kind="operation", operation="ops", insert=("I",), update=("U",), delete=("D",))
     scene = Scene(tmp_path, {"id": "long"}, envelope=words, **LOG)
     scene.feed({"id": 1, "ops": "I"}, {"id": 2, "ops": "NEW"}, {"id": 3, "ops": "D"})

@@ -1,4 +1,4 @@
-"""Letters of records that have ended a task: who retries them goes on, and they stay until they can be read."""
+"""Dead letters of records that have ended a task: who retries them continues, and they stay until they can be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from frazil.ingest import task
 from frazil.ingest.table import Table
 from frazil.types import BadRecord
 from tests.unit.dead_letters.scene import Scene
-from tests.unit.dead_letters.upsert_scene import Mirrored
+from tests.unit.dead_letters.upsert_scene import Upserted
 
 ALL = Selection()
 HARM = "harm"
@@ -43,7 +43,7 @@ def _plant(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, harmed(getattr(module, name)))
 
 
-def _make_letters(scene: Scene, *offsets: int) -> None:
+def _make_dead_letters(scene: Scene, *offsets: int) -> None:
     """Lets the pipeline catch up as if a search had found these records of partition 0."""
     found = tuple(BadRecord("a", 0, offset, "crashes_decoder", "", "ended") for offset in offsets)
     target = Table.target
@@ -54,16 +54,16 @@ def _make_letters(scene: Scene, *offsets: int) -> None:
 
 
 def _scene(root: Path) -> Scene:
-    """Rows 0 and 3; letters of two such records, one of which harms, and of one that was too large."""
+    """Rows 0 and 3; dead letters of two such records, one of which harms, and of one that was too large."""
     scene = Scene(root, {"id": "int"})
     for value in (b'{"id": 0}', b'{"id": 1, "t": "harm"}', b'{"id": 2}', b'{"id": 3}', b'{"id": 3000000000}'):
         scene.source.produce("a", 0, value, 1000)
-    _make_letters(scene, 1, 2)
+    _make_dead_letters(scene, 1, 2)
     scene.declare({"id": "long"})
     return scene
 
 
-def test_a_letter_that_ends_its_reader_stays_and_the_others_become_rows(
+def test_a_dead_letter_that_ends_its_reader_stays_and_the_others_become_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = _scene(tmp_path)
@@ -82,14 +82,16 @@ def test_a_letter_that_ends_its_reader_stays_and_the_others_become_rows(
     assert sorted(row["id"] for row in scene.rows()) == [0, 1, 2, 3, 3_000_000_000]
 
 
-def test_letters_that_are_not_meant_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_that_are_not_meant_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = _scene(tmp_path)
     _plant(monkeypatch)
     assert scene.replayer.replay(scene.table, Selection(offset=4)) == ReplayResult(1, 0)
     assert [(one["offset"], one["retries"]) for one in scene.dead_letters()] == [(1, 0), (2, 0)]
 
 
-def test_letters_that_end_their_reader_only_together_all_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_that_end_their_reader_only_together_all_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = _scene(tmp_path)
     read = task.__dict__["read_records"]
 
@@ -103,17 +105,17 @@ def test_letters_that_end_their_reader_only_together_all_stay(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("offset", [None, 3])
-def test_where_letters_replace_rows_nobody_reads_such_a_record(
+def test_where_dead_letters_replace_rows_nobody_reads_such_a_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int | None
 ) -> None:
-    """Neither as a letter that is meant, nor as one beside it, nor in the topic."""
-    scene = Mirrored(tmp_path)
+    """Neither as a dead letter that is meant, nor as one beside it, nor in the topic."""
+    scene = Upserted(tmp_path)
     scene.send("1", {"id": 1, "v": 1})
     scene.send("2", {"id": 2, "v": 2, "t": "harm"})
     scene.send("2", None)
     scene.send("3", {"id": 3, "v": 3_000_000_000})
     scene.send("4", {"id": 4, "v": 4, "t": "harm"})
-    _make_letters(scene, 1, 4)
+    _make_dead_letters(scene, 1, 4)
     scene.cure()
     with monkeypatch.context() as patch:
         _plant(patch)

@@ -1,4 +1,4 @@
-"""What a letter says: of its record's schema, and in words."""
+"""What a dead letter reports: of its record's schema, and in words."""
 
 from __future__ import annotations
 

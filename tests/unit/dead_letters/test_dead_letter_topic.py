@@ -17,7 +17,7 @@ def sent(scene: Scene) -> list[bytes | None]:
     return [record.value for record in scene.outbox.topics.get("bad", [])]
 
 
-def test_letters_are_not_sent_again_when_the_group_has_expired(tmp_path: Path) -> None:
+def test_dead_letters_are_not_sent_again_when_the_group_has_expired(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(topic="bad", stop_above=1.0))
     scene.feed("a", {"x": 1}, b"not json")
     scene.catch_up()
@@ -30,7 +30,7 @@ def test_letters_are_not_sent_again_when_the_group_has_expired(tmp_path: Path) -
     assert sent(scene) == [b"not json", b"nor this"]
 
 
-def test_letters_whose_arrival_was_not_noted_are_asked_for(tmp_path: Path) -> None:
+def test_dead_letters_whose_arrival_was_not_noted_are_asked_for(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(topic="bad", stop_above=1.0))
     scene.outbox.losses += ["question", "answer"]
     scene.feed("a", {"x": 1}, b"not json")
@@ -57,7 +57,7 @@ def test_a_store_that_does_not_give_them_for_a_while_stops_no_table(
     assert (refusals, sent(scene), len(scene.rows("n.a"))) == ([], [b"not json"], 1)
 
 
-def test_letters_of_records_from_after_the_year_9999_are_sent_with_their_milliseconds(tmp_path: Path) -> None:
+def test_dead_letters_of_records_from_after_the_year_9999_are_sent_with_their_milliseconds(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(topic="bad", stop_above=1.0))
     scene.feed("a", {"x": 1})
     scene.source.produce("a", 0, b"not json", 10**15)

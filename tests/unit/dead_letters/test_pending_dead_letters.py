@@ -1,4 +1,4 @@
-"""Letters that one process has promised and could not keep are kept by whichever process goes on from its commit."""
+"""Dead letters that one process has promised and could not keep are kept by whichever process continues from its commit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def test_a_promise_that_comes_to_light_with_a_change_of_columns_is_kept(
         return commit(made)
 
     def evolve_late(table: str, change: Callable[[Schema], Schema]) -> TableState:
-        """While this process changes the columns, the other commits a bad record and dies before its letter is there."""
+        """While this process changes the columns, the other commits a bad record and dies before its dead letter is
+        there.
+        """
         if not is_meanwhile[0]:
             is_meanwhile[0] = True
             scene.feed("a", b"worse")
@@ -56,7 +58,7 @@ def test_a_promise_that_comes_to_light_with_a_change_of_columns_is_kept(
     assert scene.dead_letters("n.a") == [("a", 0, 1), ("a", 0, 3)]
 
 
-def test_letters_of_a_table_that_was_rolled_back_are_known_by_their_places_alone(
+def test_dead_letters_of_a_table_that_was_rolled_back_are_known_by_their_places_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(stop_above=1.0))

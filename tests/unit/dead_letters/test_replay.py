@@ -28,7 +28,7 @@ from frazil.types import DataFile, DeleteFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import METADATA_TYPES
 from frazil.write.write import FileWriter
-from tests.unit.dead_letters.scene import LETTERS, TABLE, Scene
+from tests.unit.dead_letters.scene import DEAD_LETTERS, TABLE, Scene
 
 ALL = Selection()
 LARGE = 3_000_000_000
@@ -47,7 +47,7 @@ def _ids(rows: list[dict[str, Any]]) -> list[int]:
 
 
 def _narrow(root: Path) -> Scene:
-    """Four rows; letters of offsets 1 (too large), 3 (no JSON) and 5 (too large, with a field that nobody knows)."""
+    """Four rows; dead letters of offsets 1 (too large), 3 (no JSON) and 5 (too large, with a field that nobody knows)."""
     scene = Scene(root, {"id": "int"})
     return scene.feed({"id": 0}, {"id": LARGE}, {"id": 2}, b"{", {"id": 4}, {"id": LARGE + 1, "new": "x"}, {"id": 6})
 
@@ -59,7 +59,7 @@ def _die_at(step: str, scene: Scene) -> None:
     failpoints.arm({})
 
 
-def test_letters_that_fit_by_now_become_rows_and_the_others_stay_with_one_more_retry(tmp_path: Path) -> None:
+def test_dead_letters_that_fit_by_now_become_rows_and_the_others_stay_with_one_more_retry(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     assert [(dead_letter["offset"], dead_letter["retries"]) for dead_letter in scene.dead_letters()] == [
         (1, 0),
@@ -105,7 +105,7 @@ def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
         (Selection(topic="a", partition=0, offset=5), [1, 3]),
     ],
 )
-def test_only_letters_that_are_meant_are_tried(tmp_path: Path, selection: Selection, left: list[int]) -> None:
+def test_only_dead_letters_that_are_meant_are_tried(tmp_path: Path, selection: Selection, left: list[int]) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
     before = scene.dead_letters()
@@ -119,13 +119,13 @@ def test_only_letters_that_are_meant_are_tried(tmp_path: Path, selection: Select
     ]
 
 
-def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> None:
+def test_columns_of_record_metadata_are_those_of_the_dead_letter(tmp_path: Path) -> None:
     scene = Scene(
         tmp_path,
         {"id": "long"},
         metadata={field: name for field, name in METADATA_COLUMNS.items() if field in METADATA_TYPES},
     ).feed({"id": 0}, b"{")
-    state = scene.catalog.load(LETTERS)
+    state = scene.catalog.load(DEAD_LETTERS)
     assert state is not None
     target = plain_target(state)
     headers = [{"key": "h", "value": b"v"}, {"key": "n", "value": None}]
@@ -140,7 +140,7 @@ def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> N
     }
     writer = FileWriter(target)
     writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", "type_mismatch", "once upon a time")]))
-    scene.catalog.append_once(LETTERS, writer.finish(), "test", "1", None)
+    scene.catalog.append_once(DEAD_LETTERS, writer.finish(), "test", "1", None)
     assert scene.replayer.replay(scene.table, Selection(offset=77)) == ReplayResult(1, 0)
     assert next(row for row in scene.rows() if row["id"] == 5) == {
         "id": 5,
@@ -153,7 +153,7 @@ def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> N
     }
 
 
-def test_a_far_timestamp_is_that_of_the_record_when_its_letter_is_retried(tmp_path: Path) -> None:
+def test_a_far_timestamp_is_that_of_the_record_when_its_dead_letter_is_retried(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"id": "int"}, metadata={"timestamp": "_timestamp"})
     scene.source.produce("a", 0, b'{"id": 1}', 10**15)
     scene.source.produce("a", 0, b'{"id": %d}' % LARGE, 10**15)
@@ -204,10 +204,10 @@ def test_schemas_that_the_registry_knows_by_now_are_fetched(tmp_path: Path) -> N
     assert scene.replayer.replay(scene.table, ALL) == ReplayResult(1, 0)
     assert scene.rows() == [{"id": 3, "s": "ab"}]
     with pytest.raises(SpecError, match="names none"):
-        Replayer(scene.catalog, None).replay(_with_letter(scene).table, ALL)
+        Replayer(scene.catalog, None).replay(_with_dead_letter(scene).table, ALL)
 
 
-def _with_letter(scene: Scene) -> Scene:
+def _with_dead_letter(scene: Scene) -> Scene:
     return scene.feed(b"\x00" + struct.pack(">i", 9) + b"\x06\x04ab")
 
 
@@ -217,17 +217,17 @@ def test_without_dead_letters_there_is_nothing_to_do(tmp_path: Path) -> None:
     assert scene.replayer.drop(scene.table, ALL) == 0
     scene.feed({"id": 1})
     assert scene.replayer.replay(scene.table, ALL) == ReplayResult()
-    assert scene.catalog.load(LETTERS) is None
+    assert scene.catalog.load(DEAD_LETTERS) is None
 
 
-def test_dropped_letters_are_gone_and_the_others_are_as_they_were(tmp_path: Path) -> None:
+def test_dropped_dead_letters_are_gone_and_the_others_are_as_they_were(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     before = scene.dead_letters()
     assert scene.replayer.drop(scene.table, Selection(offset=3)) == 1
     assert scene.dead_letters() == [dead_letter for dead_letter in before if dead_letter["offset"] != 3]
     assert scene.replayer.drop(scene.table, ALL) == 2
     assert (scene.dead_letters(), scene.replayer.drop(scene.table, ALL)) == ([], 0)
-    assert scene.catalog.scan(LETTERS).files == ()
+    assert scene.catalog.scan(DEAD_LETTERS).files == ()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -248,14 +248,14 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     assert _ids(scene.rows()) == [0, 2, 4, 6, *([LARGE, LARGE + 1] if is_in_table else [])]
     expected = [*([] if is_in_table else [1, 5]), *([] if who == "drop" else [3])]
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == sorted(expected)
-    state = scene.catalog.load(LETTERS)
+    state = scene.catalog.load(DEAD_LETTERS)
     assert state is not None
     assert [name for name in state.marks if name.startswith("replaying")] == []
     assert _named_files(scene) == sorted(str(path) for path in tmp_path.rglob("*.parquet")) or step in STEPS[:2]
 
 
 def _named_files(scene: Scene) -> list[str]:
-    return sorted({f.path for t in (TABLE, LETTERS) for s in scene.catalog.ancestors(t) for f in s.files})
+    return sorted({f.path for t in (TABLE, DEAD_LETTERS) for s in scene.catalog.ancestors(t) for f in s.files})
 
 
 def test_a_retry_that_lost_the_race_leaves_nothing_and_starts_over(tmp_path: Path) -> None:
@@ -307,13 +307,13 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
     _die_at("replay.marked", scene)
-    state = scene.catalog.load(LETTERS)
+    state = scene.catalog.load(DEAD_LETTERS)
     assert state is not None and state.head_id is not None  # noqa: PT018  (for the type checker)
     replay_id = next(name.removeprefix("replaying.") for name in state.marks if name.startswith("replaying."))
     main = scene.catalog.load(TABLE)
     assert main is not None
     promise = PendingReplay(replay_id, TABLE, main.uuid, main.head_id, ())
-    late = [Rewrite(LETTERS, state.head_id, replay_id, (), (), {"replay": promise.dump()})]
+    late = [Rewrite(DEAD_LETTERS, state.head_id, replay_id, (), (), {"replay": promise.dump()})]
 
     class Deciding(MemoryCatalog):
         def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
@@ -324,18 +324,20 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
     deciding = Deciding(tmp_path, "p")
     vars(deciding).update(_tables=scene.catalog._tables)
     settle_replays(deciding, state)
-    assert next(said.summary for said in scene.catalog.history(TABLE, ("replay-id",))) == {"replay-id": replay_id}
+    assert next(reported.summary for reported in scene.catalog.history(TABLE, ("replay-id",))) == {
+        "replay-id": replay_id
+    }
 
 
 def test_a_promise_that_comes_after_it_was_given_up_is_refused(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
-    state, main = scene.catalog.load(LETTERS), scene.catalog.load(TABLE)
+    state, main = scene.catalog.load(DEAD_LETTERS), scene.catalog.load(TABLE)
     assert state is not None and state.head_id is not None and main is not None  # noqa: PT018  (for the type checker)
     promise = PendingReplay("slow", TABLE, main.uuid, main.head_id, ())
     mark_replay(scene.catalog, state, promise)
     scene.replayer.settled(scene.table)
     with pytest.raises(ConflictError):
-        scene.catalog.rewrite(Rewrite(LETTERS, state.head_id, "slow", (), (), {"replay": promise.dump()}))
+        scene.catalog.rewrite(Rewrite(DEAD_LETTERS, state.head_id, "slow", (), (), {"replay": promise.dump()}))
 
 
 def test_where_nobody_can_tell_whether_a_promise_was_kept_everything_stops(tmp_path: Path) -> None:
@@ -356,11 +358,11 @@ def test_a_promise_that_was_expired_itself_stops_everything(tmp_path: Path) -> N
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
     _die_at("replay.pending", scene)
-    scene.catalog.append_foreign(LETTERS)
-    _, *older = scene.catalog.ancestors(LETTERS)
+    scene.catalog.append_foreign(DEAD_LETTERS)
+    _, *older = scene.catalog.ancestors(DEAD_LETTERS)
     for snapshot in older:
-        scene.catalog.expire(LETTERS, snapshot.id)
-    state = scene.catalog.load(LETTERS)
+        scene.catalog.expire(DEAD_LETTERS, snapshot.id)
+    state = scene.catalog.load(DEAD_LETTERS)
     assert state is not None
     with pytest.raises(
         TableStopped, match="snapshots that show whether replayed dead letters are in the table were expired"
@@ -378,14 +380,14 @@ def test_rows_for_a_table_that_is_gone_stop_everything(tmp_path: Path) -> None:
         scene.replayer.settled(scene.table)
 
 
-def test_a_table_that_is_not_there_takes_no_letters(tmp_path: Path) -> None:
+def test_a_table_that_is_not_there_takes_no_dead_letters(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.catalog.drop(TABLE)
     with pytest.raises(SpecError, match="the table of the dead letters does not exist"):
         scene.replayer.replay(scene.table, ALL)
 
 
-def test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others(tmp_path: Path) -> None:
+def test_a_field_that_the_table_cannot_have_keeps_its_dead_letters_back_and_no_others(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"}, metadata={"offset": "new"}, on_bad_record="stop")
     assert scene.replayer.replay(scene.table, ALL) == ReplayResult(1, 2)
@@ -393,7 +395,7 @@ def test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others
     assert classes == {3: "malformed", 5: "name_conflict"}
 
 
-def test_letters_that_bring_too_many_columns_together_are_an_error_that_says_so(tmp_path: Path) -> None:
+def test_dead_letters_that_bring_too_many_columns_together_are_an_error_that_reports_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"id": "int"})
     scene.feed({"id": LARGE, "a": 1}, {"id": LARGE + 1, "b": 1})
     scene.declare({"id": "long"}, limits=LimitsSpec(columns=2))
@@ -418,9 +420,9 @@ def test_rows_that_another_engine_deleted_do_not_come_back(tmp_path: Path) -> No
         Replayer(deleted, None).replay(scene.table, ALL)
 
 
-def test_the_running_pipeline_says_how_many_letters_there_are(tmp_path: Path) -> None:
+def test_the_running_pipeline_reports_how_many_dead_letters_there_are(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     assert [table.catalog.dead_letter_count for table in scene.catch_up()] == [3]
     state = scene.catalog.load(TABLE)
     assert state is not None
-    assert state.marks["dead-letters"] == LETTERS
+    assert state.marks["dead-letters"] == DEAD_LETTERS

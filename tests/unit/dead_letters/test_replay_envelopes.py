@@ -1,4 +1,4 @@
-"""Letters of tables whose records replace rows, with marks for deletes and with envelopes of changes."""
+"""Dead letters of tables whose records replace rows, with marks for deletes and with envelopes of changes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from frazil.decode.settings import PLACEHOLDER
 from frazil.spec.models import EnvelopeSpec, MetadataField
 from frazil.testing import live_rows
 from tests.unit.dead_letters.scene import TABLE
-from tests.unit.dead_letters.upsert_scene import LARGE, PLACES, Mirrored
+from tests.unit.dead_letters.upsert_scene import LARGE, PLACES, Upserted
 
 
 @pytest.mark.parametrize("knows", ["columns", "both"])
 def test_where_deleted_rows_are_marked_the_table_knows_them(tmp_path: Path, knows: str) -> None:
     marks: dict[MetadataField, str] = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
-    scene = Mirrored(tmp_path, knows, deletes="soft", metadata=marks)
+    scene = Upserted(tmp_path, knows, deletes="soft", metadata=marks)
     scene.tell((1, 10), (1, LARGE), (2, LARGE), (2, None), (3, LARGE)).cure()
     assert scene.replay() == ReplayResult(2, 1)
     told = sorted((row["id"], row["v"], row["_deleted"]) for row in live_rows(scene.catalog, TABLE) if row["id"] != 2)
@@ -28,7 +28,7 @@ def test_where_deleted_rows_are_marked_the_table_knows_them(tmp_path: Path, know
     assert scene.reasons() == ["superseded"]
 
 
-class Source(Mirrored):
+class Source(Upserted):
     """A table of Debezium's envelopes."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
@@ -42,7 +42,7 @@ class Source(Mirrored):
         self.send(None if key is None else json.dumps({"id": key}), value, headers=headers)
 
 
-def test_a_truncate_behind_a_letter_is_newer_and_the_letter_of_one_stays(tmp_path: Path) -> None:
+def test_a_truncate_behind_a_dead_letter_is_newer_and_the_dead_letter_of_one_stays(tmp_path: Path) -> None:
     scene = Source(tmp_path, partitions=1)
     scene.row("c", 9, 90)
     scene.row("c", 1, LARGE)
@@ -55,7 +55,7 @@ def test_a_truncate_behind_a_letter_is_newer_and_the_letter_of_one_stays(tmp_pat
     assert (scene.upsert_table(), scene.reasons()) == ({2: 20, 3: LARGE}, ["superseded"])
 
 
-def test_a_truncate_from_before_an_order_was_declared_is_newer_than_a_letter_before_it(tmp_path: Path) -> None:
+def test_a_truncate_from_before_an_order_was_declared_is_newer_than_a_dead_letter_before_it(tmp_path: Path) -> None:
     scene = Source(tmp_path, partitions=1, metadata={"source_order": "_source_order"})
     scene.row("c", 9, 90, lsn=1)
     scene.row("c", 1, LARGE, lsn=2)
@@ -67,9 +67,9 @@ def test_a_truncate_from_before_an_order_was_declared_is_newer_than_a_letter_bef
     assert (scene.upsert_table(), scene.reasons()) == ({2: 20}, ["superseded"])
 
 
-def test_the_letter_of_a_truncate_stays(tmp_path: Path) -> None:
+def test_the_dead_letter_of_a_truncate_stays(tmp_path: Path) -> None:
     words = EnvelopeSpec(kind="debezium")
-    scene = Mirrored(tmp_path)
+    scene = Upserted(tmp_path)
     scene.tell((1, 10))
     scene.source.produce("a", 0, b'{"op": "t", "before": null, "after": null, "id": {}}', 1000, key=b"1")
     scene.catch_up()
@@ -108,7 +108,7 @@ def test_a_value_that_was_not_sent_comes_from_the_row_that_is_there(tmp_path: Pa
     assert [row["big"] for row in live_rows(scene.catalog, TABLE)] == ["of 1"]
 
 
-def test_a_letter_from_before_a_truncate_of_another_partition_is_superseded(tmp_path: Path) -> None:
+def test_a_dead_letter_from_before_a_truncate_of_another_partition_is_superseded(tmp_path: Path) -> None:
     order: dict[MetadataField, str] = {"source_order": "_source_order"}
     scene = Source(tmp_path, metadata=order, order_by="_source_order")
     scene.row("c", 1, LARGE, lsn=1)
@@ -122,7 +122,9 @@ def test_a_letter_from_before_a_truncate_of_another_partition_is_superseded(tmp_
 
 
 @pytest.mark.parametrize("knows", ["columns", "topic", "both"])
-def test_a_letter_behind_a_row_of_a_snapshot_counts_though_its_place_is_before_it(tmp_path: Path, knows: str) -> None:
+def test_a_dead_letter_behind_a_row_of_a_snapshot_counts_though_its_place_is_before_it(
+    tmp_path: Path, knows: str
+) -> None:
     order: dict[MetadataField, str] = {"source_order": "_source_order"}
     metadata = {**PLACES, **order} if knows != "topic" else order
     scene = Source(tmp_path, knows=knows, metadata=metadata, order_by="_source_order")
@@ -140,8 +142,8 @@ def test_a_letter_behind_a_row_of_a_snapshot_counts_though_its_place_is_before_i
 
 
 @pytest.mark.parametrize("knows", ["topic", "both"])
-def test_the_tombstone_of_a_delete_is_no_change_behind_its_letter(tmp_path: Path, knows: str) -> None:
-    """Wherever the records behind letters are cut as they are read."""
+def test_the_tombstone_of_a_delete_is_no_change_behind_its_dead_letter(tmp_path: Path, knows: str) -> None:
+    """Wherever the records behind dead letters are cut as they are read."""
     scene = Source(tmp_path, knows=knows, key_columns=())
     for key in range(1, 6):
         scene.row("c", key, key)
@@ -159,8 +161,8 @@ def test_the_tombstone_of_a_delete_is_no_change_behind_its_letter(tmp_path: Path
     scene.check_files()
 
 
-def test_the_tombstone_of_a_delete_that_came_too_late_is_no_change_behind_a_letter(tmp_path: Path) -> None:
-    """Though the records behind letters are cut between the two."""
+def test_the_tombstone_of_a_delete_that_came_too_late_is_no_change_behind_a_dead_letter(tmp_path: Path) -> None:
+    """Though the records behind dead letters are cut between the two."""
     order: dict[MetadataField, str] = {"source_order": "_source_order"}
     scene = Source(tmp_path, metadata=order, order_by="_source_order")
     scene.row("c", 1, LARGE, lsn=9)

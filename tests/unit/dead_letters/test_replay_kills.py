@@ -16,8 +16,8 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.testing import MemoryCatalog
-from tests.unit.dead_letters.scene import LETTERS, TABLE
-from tests.unit.dead_letters.upsert_scene import ALL, KNOWERS, LARGE, Mirrored
+from tests.unit.dead_letters.scene import DEAD_LETTERS, TABLE
+from tests.unit.dead_letters.upsert_scene import ALL, KNOWERS, LARGE, Upserted
 
 STEPS = ("replay.written", "replay.marked", "replay.replaced", "replay.done")
 LANDED = STEPS[2:]
@@ -29,16 +29,16 @@ def _disarmed() -> Iterator[None]:
     failpoints.arm({})
 
 
-def _die_at(step: str, scene: Mirrored) -> None:
+def _die_at(step: str, scene: Upserted) -> None:
     failpoints.arm({failpoints.VARIABLE: f"{step}=error"})
     with pytest.raises(RuntimeError, match=step):
         scene.replay()
     failpoints.arm({})
 
 
-def _struck(root: Path) -> Mirrored:
-    """Letters of offsets 1 (counts), 2 (superseded), 4 (no JSON)."""
-    scene = Mirrored(root).tell((1, 10), (1, LARGE), (2, LARGE), (2, 20))
+def _struck(root: Path) -> Upserted:
+    """Dead letters of offsets 1 (counts), 2 (superseded), 4 (no JSON)."""
+    scene = Upserted(root).tell((1, 10), (1, LARGE), (2, LARGE), (2, 20))
     scene.source.produce("a", 0, b"{", 1000, key=b"3")
     scene.catch_up()
     return scene.cure()
@@ -62,7 +62,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     assert scene.upsert_table() == {1: LARGE if is_in else 10, 2: 20}
     left = [*([] if is_in else [1]), 2, *([] if who == "drop" else [4])]
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == left
-    state = scene.catalog.load(LETTERS)
+    state = scene.catalog.load(DEAD_LETTERS)
     assert state is not None
     assert [name for name in state.marks if name.startswith("replaying")] == []
     if step in LANDED:
@@ -94,7 +94,7 @@ class Between(MemoryCatalog):
     rewrites: list[Callable[[], Any]]
 
     @staticmethod
-    def of(scene: Mirrored, *turns: Callable[[], Any], rewrites: tuple[Callable[[], Any], ...] = ()) -> Between:
+    def of(scene: Upserted, *turns: Callable[[], Any], rewrites: tuple[Callable[[], Any], ...] = ()) -> Between:
         found = Between(scene.root, "p")
         vars(found).update(_tables=scene.catalog._tables, turns=list(turns), rewrites=list(rewrites))
         return found
@@ -112,7 +112,7 @@ class Between(MemoryCatalog):
 
 @pytest.mark.parametrize("knows", KNOWERS)
 def test_what_is_ingested_between_the_look_and_the_commit_is_newer(tmp_path: Path, knows: str) -> None:
-    scene = Mirrored(tmp_path, knows).tell((1, 10), (1, LARGE), (2, 20), (2, LARGE)).cure()
+    scene = Upserted(tmp_path, knows).tell((1, 10), (1, LARGE), (2, 20), (2, LARGE)).cure()
     catalog = Between.of(scene, lambda: scene.tell((1, 11)), lambda: scene.tell((8, 80)))
     assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 1)
     assert (scene.upsert_table(), scene.reasons()) == ({1: 11, 2: LARGE, 8: 80}, ["superseded"])
@@ -120,7 +120,7 @@ def test_what_is_ingested_between_the_look_and_the_commit_is_newer(tmp_path: Pat
 
 
 def test_a_delete_that_leaves_no_trace_between_the_look_and_the_commit_is_newer(tmp_path: Path) -> None:
-    scene = Mirrored(tmp_path).tell((9, 90), (1, LARGE)).cure()
+    scene = Upserted(tmp_path).tell((9, 90), (1, LARGE)).cure()
     catalog = Between.of(scene, lambda: scene.tell((1, None)))
     assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(0, 1)
     assert (scene.upsert_table(), scene.reasons()) == ({9: 90}, ["superseded"])
@@ -128,16 +128,16 @@ def test_a_delete_that_leaves_no_trace_between_the_look_and_the_commit_is_newer(
 
 
 def test_a_retry_that_a_quicker_one_overtakes_starts_over(tmp_path: Path) -> None:
-    scene = Mirrored(tmp_path).tell((9, 90), (1, LARGE), (2, LARGE)).cure()
+    scene = Upserted(tmp_path).tell((9, 90), (1, LARGE), (2, LARGE)).cure()
     catalog = Between.of(scene, lambda: scene.replay(Selection(offset=1)))
     assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 0)
     assert (scene.upsert_table(), scene.dead_letters()) == ({9: 90, 1: LARGE, 2: LARGE}, [])
     scene.check_files()
 
 
-def test_letters_that_were_dropped_or_compacted_before_they_are_taken_out(tmp_path: Path) -> None:
+def test_dead_letters_that_were_dropped_or_compacted_before_they_are_taken_out(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
-    catalog = Between.of(scene, rewrites=(lambda: _compact_letters(scene),))
+    catalog = Between.of(scene, rewrites=(lambda: _compact_dead_letters(scene),))
     assert scene.replayer_on(catalog).replay(scene.table, ALL) == ReplayResult(1, 2)
     assert (scene.upsert_table(), sorted(dead_letter["offset"] for dead_letter in scene.dead_letters())) == (
         {1: LARGE, 2: 20},
@@ -145,23 +145,23 @@ def test_letters_that_were_dropped_or_compacted_before_they_are_taken_out(tmp_pa
     )
 
 
-def _compact_letters(scene: Mirrored) -> None:
+def _compact_dead_letters(scene: Upserted) -> None:
     """Each file of the dead-letter table is replaced by a copy, as a compaction does."""
     copies = []
-    for file in scene.catalog.data_files(LETTERS):
+    for file in scene.catalog.data_files(DEAD_LETTERS):
         path = file.path.replace(".parquet", "-copy.parquet")
         pq.write_table(pq.read_table(file.path), path)
         copies.append(replace(file, path=path))
     scene.catalog.append_foreign(
-        LETTERS, tuple(copies), frozenset(file.path for file in scene.catalog.data_files(LETTERS))
+        DEAD_LETTERS, tuple(copies), frozenset(file.path for file in scene.catalog.data_files(DEAD_LETTERS))
     )
 
 
-def test_files_that_were_removed_before_letters_could_be_taken_out_stop_everything(tmp_path: Path) -> None:
+def test_files_that_were_removed_before_dead_letters_could_be_taken_out_stop_everything(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     _die_at("replay.replaced", scene)
-    gone = [file.path for file in scene.catalog.data_files(LETTERS)]
-    _compact_letters(scene)
+    gone = [file.path for file in scene.catalog.data_files(DEAD_LETTERS)]
+    _compact_dead_letters(scene)
     for path in gone:
         Path(path).unlink()
     with pytest.raises(
@@ -183,7 +183,7 @@ def test_where_nobody_can_tell_whether_rows_were_committed_everything_stops(tmp_
         scene.replayer.settled(scene.table)
 
 
-def test_a_table_that_was_dropped_leaves_its_letters_letters(tmp_path: Path) -> None:
+def test_a_table_that_was_dropped_leaves_its_dead_letters_dead_letters(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     _die_at("replay.replaced", scene)
     scene.catalog.drop(TABLE)
@@ -214,7 +214,7 @@ def test_retries_that_are_refused_for_ever_say_so(tmp_path: Path) -> None:
     scene.check_files()
 
 
-def test_a_table_of_format_version_1_takes_no_letters(tmp_path: Path) -> None:
+def test_a_table_of_format_version_1_takes_no_dead_letters(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     found = scene.catalog._tables[TABLE]
     vars(found.state)["format_version"] = 1
@@ -223,7 +223,7 @@ def test_a_table_of_format_version_1_takes_no_letters(tmp_path: Path) -> None:
     assert len(scene.dead_letters()) == 3
 
 
-def test_letters_are_listed_and_dropped_as_everywhere(tmp_path: Path) -> None:
+def test_dead_letters_are_listed_and_dropped_as_everywhere(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     assert scene.replayer.drop(scene.table, Selection(offset=1)) == 1
     assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == [2, 4]

@@ -1,4 +1,4 @@
-"""Letters that are retried while others of their rows wait: none brings a row back that a newer one takes away."""
+"""Dead letters that are retried while others of their rows wait: none brings a row back that a newer one takes away."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from frazil.spec.models import EnvelopeSpec, MetadataField
 from frazil.testing import live_rows
 from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.test_replay_envelopes import Source
-from tests.unit.dead_letters.upsert_scene import LARGE, PLACES, Mirrored
+from tests.unit.dead_letters.upsert_scene import LARGE, PLACES, Upserted
 
 _FIRST, _NEXT = Selection(offset=1), Selection(offset=2)
 _WORDS = EnvelopeSpec(kind="operation", operation="op", insert=("I",), update=("U",), delete=("D",))
 _MORE_WORDS = _WORDS.model_copy(update={"delete": ("D", "GONE")})
 
 
-def _told(scene: Mirrored, *told: tuple[int, str, int], **more: Any) -> Mirrored:
+def _told(scene: Upserted, *told: tuple[int, str, int], **more: Any) -> Upserted:
     """Key, word and value."""
     for key, word, v in told:
         scene.send(str(key), {"id": key, "v": v, "op": word, **more})
@@ -29,8 +29,8 @@ def _told(scene: Mirrored, *told: tuple[int, str, int], **more: Any) -> Mirrored
 
 
 @pytest.mark.parametrize("knows", ["topic", "both"])
-def test_a_row_that_the_letter_of_a_delete_takes_away_does_not_come_back(tmp_path: Path, knows: str) -> None:
-    scene = _told(Mirrored(tmp_path, knows, envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1))
+def test_a_row_that_the_dead_letter_of_a_delete_takes_away_does_not_come_back(tmp_path: Path, knows: str) -> None:
+    scene = _told(Upserted(tmp_path, knows, envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1))
     scene.cure(envelope=_MORE_WORDS)
     assert scene.replay(_FIRST) == ReplayResult(0, 1)
     assert (scene.upsert_table(), scene.reasons()) == ({9: 9}, ["newer_dead_letter", "unknown_operation"])
@@ -38,35 +38,35 @@ def test_a_row_that_the_letter_of_a_delete_takes_away_does_not_come_back(tmp_pat
     assert (scene.replay(), scene.upsert_table(), scene.dead_letters()) == (ReplayResult(2, 0), {9: 9}, [])
 
 
-def test_when_the_delete_is_no_letter_any_more_it_is_newer_still(tmp_path: Path) -> None:
-    scene = _told(Mirrored(tmp_path, envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1))
+def test_when_the_delete_is_no_dead_letter_any_more_it_is_newer_still(tmp_path: Path) -> None:
+    scene = _told(Upserted(tmp_path, envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1))
     scene.cure(envelope=_MORE_WORDS)
     assert (scene.replay(_NEXT), scene.replay(_FIRST)) == (ReplayResult(1, 0), ReplayResult(0, 1))
     assert (scene.upsert_table(), scene.reasons()) == ({9: 9}, ["superseded"])
 
 
-def test_a_letter_that_cannot_be_read_or_is_older_or_of_another_row_is_in_nobodys_way(tmp_path: Path) -> None:
-    scene = _told(Mirrored(tmp_path / "a", envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1)).cure()
+def test_a_dead_letter_that_cannot_be_read_or_is_older_or_of_another_row_is_in_nobodys_way(tmp_path: Path) -> None:
+    scene = _told(Upserted(tmp_path / "a", envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1)).cure()
     assert (scene.replay(_FIRST), scene.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
     for n, other in enumerate(((1, "GONE", 1), (2, "GONE", 1))):
-        scene = _told(Mirrored(tmp_path / f"b{n}", envelope=_WORDS), (9, "I", 9), other, (1, "I", LARGE)).cure(
+        scene = _told(Upserted(tmp_path / f"b{n}", envelope=_WORDS), (9, "I", 9), other, (1, "I", LARGE)).cure(
             envelope=_MORE_WORDS
         )
         assert (scene.replay(_NEXT), scene.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
 
 
-def test_letters_of_one_row_that_stays_may_come_one_by_one(tmp_path: Path) -> None:
-    scene = Mirrored(tmp_path).tell((9, 9), (1, LARGE), (1, LARGE + 1)).cure()
+def test_dead_letters_of_one_row_that_stays_may_come_one_by_one(tmp_path: Path) -> None:
+    scene = Upserted(tmp_path).tell((9, 9), (1, LARGE), (1, LARGE + 1)).cure()
     assert (scene.replay(_FIRST), scene.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
     assert (scene.replay(_NEXT), scene.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE + 1})
-    with_delete = Mirrored(tmp_path / "b", envelope=_WORDS)
+    with_delete = Upserted(tmp_path / "b", envelope=_WORDS)
     _told(with_delete, (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1), (1, "I", LARGE)).cure(envelope=_MORE_WORDS)
     assert (with_delete.replay(_FIRST), with_delete.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
 
 
 @pytest.mark.parametrize(("at", "stays"), [(4, 0), (6, 1)])
-def test_the_ordering_column_tells_which_letter_is_newer(tmp_path: Path, at: int, stays: int) -> None:
-    scene = Mirrored(tmp_path, envelope=_WORDS, order_by="at")
+def test_the_ordering_column_tells_which_dead_letter_is_newer(tmp_path: Path, at: int, stays: int) -> None:
+    scene = Upserted(tmp_path, envelope=_WORDS, order_by="at")
     _told(scene, (9, "I", 9), (1, "I", LARGE), at=5)
     _told(scene, (1, "GONE", 1), at=at).cure(envelope=_MORE_WORDS)
     assert scene.replay(_FIRST) == ReplayResult(1 - stays, stays)
@@ -75,14 +75,14 @@ def test_the_ordering_column_tells_which_letter_is_newer(tmp_path: Path, at: int
 
 def test_a_marked_delete_that_waits_is_newer_too(tmp_path: Path) -> None:
     marks: dict[MetadataField, str] = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
-    scene = Mirrored(tmp_path, "both", envelope=_WORDS, deletes="soft", metadata=marks)
+    scene = Upserted(tmp_path, "both", envelope=_WORDS, deletes="soft", metadata=marks)
     _told(scene, (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1)).cure(envelope=_MORE_WORDS)
     assert (scene.replay(_FIRST), scene.upsert_table()) == (ReplayResult(0, 1), {9: 9})
     assert scene.replay() == ReplayResult(2, 0)
     assert [(row["v"], row["_deleted"]) for row in live_rows(scene.catalog, TABLE) if row["id"] == 1] == [(LARGE, True)]
 
 
-def test_a_letter_whose_row_gets_another_key_later_waits_as_a_whole(tmp_path: Path) -> None:
+def test_a_dead_letter_whose_row_gets_another_key_later_waits_as_a_whole(tmp_path: Path) -> None:
     """Row 1 gets key 2, and then 3: row 1 stays as it was until both are told."""
     scene = Source(tmp_path)
     scene.row("c", 1, 10, 1)
@@ -96,7 +96,7 @@ def test_a_letter_whose_row_gets_another_key_later_waits_as_a_whole(tmp_path: Pa
     assert (scene.replay(), scene.upsert_table()) == (ReplayResult(2, 0), {3: LARGE})
 
 
-def test_the_tombstone_of_a_delete_that_cannot_be_read_is_newer_than_a_letter_before_it(tmp_path: Path) -> None:
+def test_the_tombstone_of_a_delete_that_cannot_be_read_is_newer_than_a_dead_letter_before_it(tmp_path: Path) -> None:
     scene = Source(tmp_path)
     scene.row("c", 9, 9, 1)
     scene.row("c", 1, LARGE, 2)

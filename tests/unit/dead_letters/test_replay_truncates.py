@@ -1,4 +1,6 @@
-"""Letters that are retried while that of a truncate waits, as it always does: none brings a row back that it takes away."""
+"""Dead letters that are retried while that of a truncate waits, as it always does: none brings a row back that it takes
+away.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from frazil.spec.models import EnvelopeSpec
 from frazil.testing import live_rows
 from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.test_replay_envelopes import Source
-from tests.unit.dead_letters.upsert_scene import ALL, PLACES, Mirrored
+from tests.unit.dead_letters.upsert_scene import ALL, PLACES, Upserted
 
 _IN_ORDER: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
 _FIRST, _NEXT = Selection(offset=0), Selection(offset=1)
@@ -21,20 +23,20 @@ _MARKED = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
 
 
 class _Unwrapped(Source):
-    """What envelopes tell are letters, until the file says that they are some."""
+    """What envelopes tell are dead letters, until the file reports that they are some."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
         super().__init__(root, **settings)
         self.declare({"id": "long", "v": "int", "at": "long"}, envelope=None)
 
-    def told(self, *changes: tuple[str, int | None], **settings: Any) -> Mirrored:
+    def told(self, *changes: tuple[str, int | None], **settings: Any) -> Upserted:
         """Operations and keys: each with its number as value and place in the source's log."""
         for n, (op, key) in enumerate(changes, 1):
             self.row(op, key, n, n)
         return self.understand(**settings)
 
-    def understand(self, **settings: Any) -> Mirrored:
-        """The file says what they are."""
+    def understand(self, **settings: Any) -> Upserted:
+        """The file reports what they are."""
         self.catch_up()
         return self.cure(envelope=EnvelopeSpec(kind="debezium"), **settings)
 
@@ -52,7 +54,7 @@ def test_a_row_from_before_a_truncate_that_stays_does_not_come_back(
     scene.check_files()
 
 
-def test_a_truncate_whose_letter_was_dropped_is_newer_still(tmp_path: Path) -> None:
+def test_a_truncate_whose_dead_letter_was_dropped_is_newer_still(tmp_path: Path) -> None:
     scene = _Unwrapped(tmp_path).told(("c", 1), _TRUNCATE)
     assert scene.replay() == ReplayResult(0, 2)
     assert scene.replayer.drop(scene.table, Selection(error_class="order_unknown")) == 1

@@ -1,4 +1,6 @@
-"""A table whose records replace rows, and the letters of it: what a retry asks, and who can tell what came after them."""
+"""A table whose records replace rows, and the dead letters of it: what a retry asks, and who can tell what came after
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.replay import Replayer
 from frazil.spec.models import MetadataField, ValueSpec
 from frazil.testing import MemoryCatalog, live_rows
-from tests.unit.dead_letters.scene import LETTERS, TABLE, Scene
+from tests.unit.dead_letters.scene import DEAD_LETTERS, TABLE, Scene
 
 ALL = Selection()
 LARGE = 3_000_000_000
@@ -19,9 +21,9 @@ PLACES: dict[MetadataField, str] = {"partition": "_partition", "offset": "_offse
 KNOWERS = ("columns", "topic", "both")
 
 
-class Mirrored(Scene):
-    """A table that mirrors topic `a`; `v` is too narrow for large numbers until `cure`. knows: who can tell what came after
-    a dead letter: the `columns` of the rows, the `topic`, both or none of them.
+class Upserted(Scene):
+    """A table that upsert tables topic `a`; `v` is too narrow for large numbers until `cure`. knows: who can tell what
+    came after a dead letter: the `columns` of the rows, the `topic`, both or none of them.
     """
 
     def __init__(self, root: Path, knows: str = "topic", **settings: Any) -> None:
@@ -30,7 +32,7 @@ class Mirrored(Scene):
         given |= {"format_version": 3, "metadata": PLACES if knows in ("columns", "both") else {}}
         super().__init__(root, {"id": "long", "v": "int", "at": "long"}, **{**given, **settings})
 
-    def tell(self, *changes: tuple[int, int | None], **more: Any) -> Mirrored:
+    def tell(self, *changes: tuple[int, int | None], **more: Any) -> Upserted:
         """Changes of rows: key and value, None for a delete; then the pipeline catches up. more: fields of the values."""
         partition = more.pop("partition", 0)
         for key, value in changes:
@@ -45,7 +47,7 @@ class Mirrored(Scene):
         name = None if key is None else key.encode()
         self.source.produce("a", partition, raw, 1000, key=name, headers=headers)
 
-    def cure(self, **settings: Any) -> Mirrored:
+    def cure(self, **settings: Any) -> Upserted:
         """Makes the column wide enough."""
         self.declare({"id": "long", "v": "long", "at": "long"}, **settings)
         return self
@@ -71,12 +73,12 @@ class Mirrored(Scene):
         return {row["id"]: row["v"] for row in rows}
 
     def reasons(self) -> list[str]:
-        """Why letters have stayed."""
+        """Why dead letters have stayed."""
         return sorted(dead_letter["error_class"] for dead_letter in self.dead_letters())
 
     def check_files(self) -> None:
         """Nothing is left that no snapshot names."""
-        snapshots = [snapshot for table in (TABLE, LETTERS) for snapshot in self.catalog.ancestors(table)]
+        snapshots = [snapshot for table in (TABLE, DEAD_LETTERS) for snapshot in self.catalog.ancestors(table)]
         named = {file.path for snapshot in snapshots for file in snapshot.files}
         named |= {file.path for snapshot in snapshots for file in snapshot.deletes}
         there = {str(path) for kind in ("parquet", "puffin") for path in self.root.rglob(f"*.{kind}")}

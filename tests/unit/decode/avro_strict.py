@@ -24,7 +24,7 @@ class Refused(Exception):
 class Strict:
     """Reads one body of a schema, given as Python's json module has it.
 
-    The schema says each named type once, but for records that contain themselves.
+    The schema reports each named type once, but for records that contain themselves.
     """
 
     def __init__(self, schema: Any, body: bytes) -> None:

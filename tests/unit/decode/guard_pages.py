@@ -380,7 +380,7 @@ def _texts(columns: Sequence[pa.Array], rows: Sequence[int], count: int) -> list
 
 
 def _after(found: dict[str, Any]) -> Mapping[str, Any]:
-    """The row of a change that inserts; of what may be another kind of record nothing is said."""
+    """The row of a change that inserts; of what may be another kind of record nothing is reported."""
     if found.get("op") not in ("c", "r") or not isinstance(found.get("after"), dict):
         raise _UnsaidError
     if found.get("before") is not None or not isinstance(found.get("source"), dict):

@@ -177,11 +177,11 @@ class World:
         return TableActivity(rows, refused, sum(read.ignored_records.values()))
 
     def write(self, folder: Path, unknown_fields: str, batch: pa.RecordBatch) -> None:
-        """Does all that a task does; what it says of the records must add up."""
-        letters = target_of(
-            folder, {name: _word(kind) for name, kind in DEAD_LETTER_TYPES.items()}, name="lake.letters"
+        """Does all that a task does; what it reports of the records must add up."""
+        dead_letters = target_of(
+            folder, {name: _word(kind) for name, kind in DEAD_LETTER_TYPES.items()}, name="lake.dead letters"
         )
-        target = self.target(folder, unknown_fields, dead_letters=letters)
+        target = self.target(folder, unknown_fields, dead_letters=dead_letters)
         [report] = run(Job({"a": target}), batch).values()
         if report.schema.missing:
             target = _with_unknown(target, report.schema.missing)
@@ -208,7 +208,7 @@ def _columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def _with_unknown(target: TableTarget, missing: frozenset[str] | set[str]) -> TableTarget:
-    """The same after the registry has said that it does not know these."""
+    """The same after the registry has reported that it does not know these."""
 
     def told(reading: Reading, prefix: str) -> Reading:
         mine = {name.removeprefix(prefix) for name in missing if name.startswith(prefix)}
@@ -225,7 +225,7 @@ def _with_unknown(target: TableTarget, missing: frozenset[str] | set[str]) -> Ta
 
 
 def mutate(raw: bytes, others: Sequence[bytes], chance: Chance) -> bytes | None:
-    """The bytes in another state: torn, cut, put together with others, or with another value somewhere in its JSON."""
+    """The bytes in another state: torn, cut, combined with others, or with another value somewhere in its JSON."""
     ways: tuple[Callable[[], bytes | None], ...] = (
         lambda: damage(raw, chance),
         lambda: damage(raw, chance),

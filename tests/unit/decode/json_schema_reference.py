@@ -130,7 +130,7 @@ def outcome(field: Any) -> str:
 
 
 def _plain(words: str) -> str:
-    """A type without ids, and without saying of every field that it is optional."""
+    """A type without ids, and without reporting of every field that it is optional."""
     return re.sub(r"\d+: (\S+): optional ", r"\1: ", words)
 
 

@@ -202,9 +202,9 @@ def damage(raw: bytes, chance: Chance) -> bytes:
 
 
 def spoil(raw: bytes, chance: Chance) -> bytes:
-    """The bytes with a few letters, which are most often in texts, replaced by a byte that no text has."""
+    """The bytes with a few dead letters, which are most often in texts, replaced by a byte that no text has."""
     torn = bytearray(raw)
-    letters = [at for at, byte in enumerate(torn) if byte < 0x80 and chr(byte).isalpha()]
-    for _ in range(chance.below(4) if letters else 0):
-        torn[chance.one_of(letters)] = 0xFF
+    dead_letters = [at for at, byte in enumerate(torn) if byte < 0x80 and chr(byte).isalpha()]
+    for _ in range(chance.below(4) if dead_letters else 0):
+        torn[chance.one_of(dead_letters)] = 0xFF
     return bytes(torn)

@@ -21,7 +21,7 @@ from tests.unit.decode.protobuf_chance import Chance, damage
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _SCALARS = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-_LETTERS = ("a", '"', "\\", "\n", "\x01", "\x7f", "é", "日", "😀", " plain text of some length ")
+_DEAD_LETTERS = ("a", '"', "\\", "\n", "\x01", "\x7f", "é", "日", "😀", " plain text of some length ")
 _NAMES = ("n", "name", "a_rather_long_name_of_a_field")
 
 
@@ -85,14 +85,14 @@ class _Maker:
         for block in range(self.chance.below(3) if depth < 9 else 0):
             count = 1 + self.chance.below(3)
             is_map = node["type"] == "map"
-            keys = [text(f"{self.chance.one_of(_LETTERS)}{block}{n}") if is_map else b"" for n in range(count)]
+            keys = [text(f"{self.chance.one_of(_DEAD_LETTERS)}{block}{n}") if is_map else b"" for n in range(count)]
             items = b"".join(key + self.value(node["values" if is_map else "items"], depth + 1) for key in keys)
             out += number(-count) + number(len(items)) + items if self.chance.happens(0.5) else number(count) + items
         return out + b"\x00"
 
     def scalar(self, kind: str) -> bytes:
         chance = self.chance
-        some = "".join(chance.one_of(_LETTERS) for _ in range(chance.below(6)))
+        some = "".join(chance.one_of(_DEAD_LETTERS) for _ in range(chance.below(6)))
         makers: dict[str, Callable[[], bytes]] = {
             "null": lambda: b"",
             "boolean": lambda: bytes([chance.below(2)]),

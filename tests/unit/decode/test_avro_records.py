@@ -229,7 +229,7 @@ def test_two_strings_that_are_text_only_together_are_both_refused() -> None:
     assert columns.arrays[0].to_pylist() == [None, None, "é"]
 
 
-def test_what_is_text_is_what_python_says_is_text() -> None:
+def test_what_is_text_is_what_python_reports_is_text() -> None:
     leads = bytes.fromhex("00 41 7f 80 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f4 f5 ff")
     tails = bytes.fromhex("41 7f 80 8f 90 9f a0 bf c0 c2 ff")
     raw = [bytes(b) for size in range(4) for b in itertools.product(leads, *[tails] * size)]

@@ -40,7 +40,7 @@ def _values(node: Node, *bodies: bytes) -> list[Any]:
     return [row["v"] for row in found if row is not None]
 
 
-def test_the_reference_page_says_what_the_reader_does() -> None:
+def test_the_reference_page_reports_what_the_reader_does() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
 
 

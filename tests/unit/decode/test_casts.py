@@ -259,7 +259,7 @@ def _draw_text(chance: Chance, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", list(_FORMS))
-def test_texts_of_times_are_read_by_the_letter_or_refused(kind: str) -> None:
+def test_texts_of_times_are_read_exactly_or_refused(kind: str) -> None:
     chance = Chance(_SEED)
     texts = [_draw_text(chance, kind) for _ in range(4000)]
     found: list[Any] = []

@@ -1,5 +1,5 @@
 """Damaged records of every format, in one batch with good ones: nothing hangs or dies, each damaged record is a row, a bad
-one or passed over, and its neighbours are the rows that they are without it.
+one or skipped, and its neighbours are the rows that they are without it.
 
 FRAZIL_EXAMPLES: how many times as many batches to try.
 """

@@ -36,7 +36,7 @@ def test_a_key_that_no_column_has_may_not_be_there_twice_either() -> None:
     assert faults(decoded) == [(0, "", "the object has the same key twice")]
 
 
-def test_unknown_fields_are_dropped_by_name_when_the_table_says_so() -> None:
+def test_unknown_fields_are_dropped_by_name_when_the_table_reports_it() -> None:
     decoded = decode(['{"a": 1, "x": {"y": 1}}', '{"s": {"b": 1, "z": 2}}'], "drop", a="long", s="struct<b: long>")
     assert decoded.dropped == {"x", "s.z"}
     assert decoded.requested_fields == {}
@@ -161,11 +161,11 @@ def test_records_that_contradict_the_first_ones_bring_no_column_along() -> None:
     assert [(mismatch.row, mismatch.path) for mismatch in decoded.mismatches] == [(1, "n")]
 
 
-def test_a_frozen_table_says_which_fields_it_does_not_take() -> None:
+def test_a_frozen_table_reports_which_fields_it_does_not_take() -> None:
     texts = ['{"id": 1, "new": "x", "o": {"x": 1, "y": 2}}', '{"id": 2, "other": null}', '{"new": "y"}']
     decoded = decode(texts, "refuse", id="long", o="struct<x: long>")
-    said = "the field is not added: `schema_evolution` is `freeze`"
-    assert decoded.refusals == {f"column new: {said}", f"column o.y: {said}"}
+    reported = "the field is not added: `schema_evolution` is `freeze`"
+    assert decoded.refusals == {f"column new: {reported}", f"column o.y: {reported}"}
 
 
 def test_twenty_thousand_records_agree_with_python() -> None:

@@ -41,11 +41,11 @@ def fields(*references: tuple[str, str], **schema: Any) -> dict[str, str]:
     return {field.name: str(field.field_type) for field in struct.fields}
 
 
-def test_the_page_says_what_the_reader_does() -> None:
+def test_the_page_reports_what_the_reader_does() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run make docs"
 
 
-def test_a_record_with_everything_is_read_as_its_schema_says() -> None:
+def test_a_record_with_everything_is_read_as_its_schema_reports() -> None:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -103,7 +103,7 @@ def test_what_is_left_out_is_inferred_from_the_records_at_any_depth() -> None:
 
 
 @pytest.mark.parametrize("schema", [{}, True, {"type": "object"}, {"additionalProperties": STRING}])
-def test_a_schema_that_says_nothing_leaves_everything_to_the_records(schema: object) -> None:
+def test_a_schema_that_reports_nothing_leaves_everything_to_the_records(schema: object) -> None:
     found = read_json_schema(json.dumps(schema))
     assert found.struct == StructType()
     assert list(found.left_out) == [""]

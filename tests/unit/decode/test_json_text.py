@@ -85,9 +85,9 @@ def test_every_character_is_written_as_python_writes_it_wherever_it_stands() -> 
 
 def test_texts_at_random_are_written_as_python_writes_them() -> None:
     chance = Chance(7)
-    letters = [*map(chr, range(40)), '"', "\\", "a", "é", "日", "😀", "\x7f"]
+    dead_letters = [*map(chr, range(40)), '"', "\\", "a", "é", "日", "😀", "\x7f"]
     for _ in range(2000):
-        text = "".join(chance.one_of(letters) for _ in range(chance.below(40)))
+        text = "".join(chance.one_of(dead_letters) for _ in range(chance.below(40)))
         assert _bytes_written(write_string, text.encode()) == json.dumps(text, ensure_ascii=False)
 
 

@@ -10,7 +10,7 @@ from tests.unit.decode.columns import decode, faults
 from tests.unit.decode.json_reference import EDGES, PAGE, page
 
 
-def test_the_reference_page_says_what_the_decoder_does() -> None:
+def test_the_reference_page_reports_what_the_decoder_does() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
 
 
@@ -91,8 +91,8 @@ def test_times_are_of_the_years_1_to_9999_after_their_offset_is_applied(
     decoded = decode([f'{{"v": {json.dumps(value)}}}' for value in [*ends, *far, "2026-01-31x"]], v=kind)
     assert [value is None for value in decoded.columns[0].to_pylist()] == [False] * len(ends) + [True] * (len(far) + 1)
     words = {str: "string", int: "integer"}
-    said = [(len(ends) + n, "v", f"{words[type(v)]} {json.dumps(v)} {_FAR} {kind}") for n, v in enumerate(far)]
-    assert faults(decoded)[:-1] == said
+    reported = [(len(ends) + n, "v", f"{words[type(v)]} {json.dumps(v)} {_FAR} {kind}") for n, v in enumerate(far)]
+    assert faults(decoded)[:-1] == reported
     assert faults(decoded)[-1][2].endswith(f"cannot be read as {kind}")
 
 
@@ -123,8 +123,8 @@ def test_digits_beyond_the_microsecond_are_cut_off_and_change_no_other_value(kin
         None,
         None,
     ]
-    said = [f'string "{day}{text}{zone}" cannot be read as {kind}' for text in written[4:]]
-    assert faults(decoded) == [(4, "v", said[0]), (5, "v", said[1])]
+    reported = [f'string "{day}{text}{zone}" cannot be read as {kind}' for text in written[4:]]
+    assert faults(decoded) == [(4, "v", reported[0]), (5, "v", reported[1])]
 
 
 def test_milliseconds_and_text_mix_in_one_timestamp_column() -> None:

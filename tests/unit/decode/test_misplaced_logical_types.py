@@ -1,4 +1,4 @@
-"""Avro's logical types beside their type: ignored and told, or read as meant where the file says so."""
+"""Avro's logical types beside their type: ignored and told, or read as meant where the file reports it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_ignored_is_logged_once_for_each_schema(tmp_path: Path, logs: li
     assert [row["ts"] for row in world.rows()] == [0, 1, 2]
 
 
-def test_a_table_reads_it_as_meant_where_the_file_says_so(tmp_path: Path, logs: list[Any]) -> None:
+def test_a_table_reads_it_as_meant_where_the_file_reports_it(tmp_path: Path, logs: list[Any]) -> None:
     world = Scenario(tmp_path, value={"format": "avro", "logical_types": "lenient"})
     world.produce(world.register(_BESIDE), _BESIDE, {"ts": 1000})
     world.settle()
@@ -132,7 +132,7 @@ def test_two_tables_of_one_registry_may_read_it_differently() -> None:
     assert registry.asked == [f"id {number}"]
 
 
-def test_check_tells_what_a_schema_says_in_vain_and_follows_the_setting(ops_scenario: OpsScenario) -> None:
+def test_check_tells_what_a_schema_reports_in_vain_and_follows_the_setting(ops_scenario: OpsScenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", _BESIDE, subject="a-value")
     [finding] = look(ops_scenario, registry)
@@ -141,7 +141,7 @@ def test_check_tells_what_a_schema_says_in_vain_and_follows_the_setting(ops_scen
     assert (finding.is_ok, finding.found) == (True, "a run adds ts: timestamptz")
 
 
-def test_plan_tells_what_a_schema_says_in_vain(ops_scenario: OpsScenario) -> None:
+def test_plan_tells_what_a_schema_reports_in_vain(ops_scenario: OpsScenario) -> None:
     registry = MemoryRegistry()
     number = registry.register("avro", _BESIDE)
     produce(ops_scenario, "a", b"\0" + number.to_bytes(4, "big") + b"\2")

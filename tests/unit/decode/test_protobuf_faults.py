@@ -158,7 +158,7 @@ def test_a_message_far_inside_of_itself_is_refused_as_protobuf_does() -> None:
     assert (fault.kind, columns.paths[1]) == ("too_deep", "k")
 
 
-def test_a_record_that_is_written_anew_may_be_faulty_too() -> None:
+def test_a_record_that_is_written_again_may_be_faulty_too() -> None:
     # Two parts of a nested value, the second of which is no message.
     columns = read(reader_of(SCHEMA), [b"\x08\x01", b"\x5a\x00\x5a\x02\x08\x80", b"\x5a\x02\x08\x01\x5a\x02\x12\x00"])
     assert [fault and fault.kind for fault in (fault_of(columns, n) for n in range(3))] == [None, "malformed", None]

@@ -109,7 +109,7 @@ message Tree {
   string far = 536870911;
 }
 """
-_LETTERS = ("a", "b", "", '"', "\\", "\n", "\x01", "é", "日", "😀", " plain text of some length ")
+_DEAD_LETTERS = ("a", "b", "", '"', "\\", "\n", "\x01", "é", "日", "😀", " plain text of some length ")
 _NUMBERS = (0.0, -0.0, 1.0, 0.1, 1e16, -1.5e-7, 5e-324, 1.7976931348623157e308, 123456.789)
 
 
@@ -140,7 +140,7 @@ def _json(chance: Chance, depth: int = 0) -> Any:
 
 
 def _text(chance: Chance) -> str:
-    return "".join(chance.one_of(_LETTERS) for _ in range(chance.below(5)))
+    return "".join(chance.one_of(_DEAD_LETTERS) for _ in range(chance.below(5)))
 
 
 def _made(message: Any, value: Any) -> Any:

@@ -47,7 +47,7 @@ TYPES = {
 }  # fmt: skip
 
 
-def test_the_reference_page_says_what_the_reader_does() -> None:
+def test_the_reference_page_reports_what_the_reader_does() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
 
 

@@ -164,7 +164,7 @@ def headers(*records: list[tuple[str | None, bytes | None]] | None) -> pa.ListAr
     )
 
 
-def said(array: pa.ListArray, name: str = VALUE_HEADER) -> list[HeaderId | None]:
+def reported(array: pa.ListArray, name: str = VALUE_HEADER) -> list[HeaderId | None]:
     found = guids_of(array, name)
     return [found.found[code] if code >= 0 else None for code in found.codes.tolist()]
 
@@ -173,15 +173,15 @@ def test_a_header_names_the_guid_of_the_schema() -> None:
     value = b"\x01" + GUID.bytes
     array = headers([(VALUE_HEADER, value)], [("x", b"y"), (VALUE_HEADER, value)], [], None, [(KEY_HEADER, value)])
     guid = HeaderId(guid=str(GUID))
-    assert said(array) == [guid, guid, None, None, None]
-    assert said(array, KEY_HEADER) == [None, None, None, None, guid]
-    assert said(array.slice(1, 3)) == [guid, None, None]
+    assert reported(array) == [guid, guid, None, None, None]
+    assert reported(array, KEY_HEADER) == [None, None, None, None, guid]
+    assert reported(array.slice(1, 3)) == [guid, None, None]
     assert len(guids_of(array).found) == 1
 
 
 def test_a_header_may_hold_an_id_and_of_protobuf_the_message_s_path() -> None:
     array = headers([(VALUE_HEADER, confluent(7, b""))], [(VALUE_HEADER, b"\x01" + GUID.bytes + b"\x02\x02")])
-    assert said(array) == [HeaderId(id=7), HeaderId(guid=str(GUID), path=b"\x02\x02")]
+    assert reported(array) == [HeaderId(id=7), HeaderId(guid=str(GUID), path=b"\x02\x02")]
 
 
 def test_of_several_headers_the_last_one_with_a_value_counts() -> None:
@@ -192,7 +192,7 @@ def test_of_several_headers_the_last_one_with_a_value_counts() -> None:
         [(VALUE_HEADER, None)],
         [(None, first)],
     )
-    assert said(array) == [HeaderId(id=7), HeaderId(guid=str(GUID)), None, None]
+    assert reported(array) == [HeaderId(id=7), HeaderId(guid=str(GUID)), None, None]
 
 
 @pytest.mark.parametrize("indexes", [[0], [1], [0, 0], [2, 5, 1], [300]])
@@ -206,7 +206,7 @@ def test_what_confluent_s_client_writes_of_a_message_is_read(schema_id: int, ind
     written: list[Any] = []
     context = SerializationContext("t", MessageField.VALUE, written)
     assert header_schema_id_serializer(b"body", context, named) == b"body"
-    (found,) = said(headers(written))
+    (found,) = reported(headers(written))
     assert found is not None
     assert found.guid == str(GUID)
     rest = Bodies(np.frombuffer(found.path, np.uint8), np.zeros(1, np.int32), np.full(1, len(found.path), np.int32))
@@ -215,7 +215,7 @@ def test_what_confluent_s_client_writes_of_a_message_is_read(schema_id: int, ind
 
 @pytest.mark.parametrize("value", [b"", b"\x01", b"\x01" + GUID.bytes[:15], b"\x00\x00", b"\x02" + GUID.bytes, b"7"])
 def test_a_header_that_is_no_schema_s_is_a_fault_of_its_record(value: bytes) -> None:
-    broken, good = said(headers([(VALUE_HEADER, value)], [(VALUE_HEADER, confluent(7, b""))]))
+    broken, good = reported(headers([(VALUE_HEADER, value)], [(VALUE_HEADER, confluent(7, b""))]))
     assert broken is not None
     assert broken.fault is not None
     assert broken.fault.kind == "malformed"
@@ -223,5 +223,5 @@ def test_a_header_that_is_no_schema_s_is_a_fault_of_its_record(value: bytes) -> 
 
 
 def test_no_headers_at_all() -> None:
-    assert said(headers()) == []
-    assert said(headers(None, [])) == [None, None]
+    assert reported(headers()) == []
+    assert reported(headers(None, [])) == [None, None]

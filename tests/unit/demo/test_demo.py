@@ -100,7 +100,7 @@ def test_the_view_fits_eighty_columns_whole() -> None:
     assert "Ctrl-C" not in drawn(replace(FRAME, phase=DONE), 80)
 
 
-def test_the_view_says_how_a_frazil_that_is_on_no_path_is_called(
+def test_the_view_reports_how_a_frazil_that_is_on_no_path_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -127,7 +127,7 @@ def test_the_picture_asks_no_other_machine_for_anything(tmp_path: Path) -> None:
     assert "shop.orders" in svg.replace("&#160;", " ")
 
 
-def test_the_summary_says_whether_what_was_sent_arrived_and_how_to_ask_for_more() -> None:
+def test_the_summary_reports_whether_what_was_sent_arrived_and_how_to_ask_for_more() -> None:
     document, text = summarise([ARRIVAL], [("/", 7), ("/cart", 3)], Lake(Path("/lake")))
     assert document["ok"]
     assert document["query"]["rows"] == [{"page": "/", "views": 7}, {"page": "/cart", "views": 3}]

@@ -1,4 +1,4 @@
-"""The page on evolution says which values go over from one type to another: each of its rows is tried."""
+"""The page on evolution reports which values go over from one type to another: each of its rows is tried."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_table_is_found() -> None:
 
 
 @pytest.mark.parametrize(("written", "wanted", "good", "bad"), ROWS, ids=[f"{row[0]} to {row[1]}" for row in ROWS])
-def test_values_go_over_as_the_page_says(written: str, wanted: str, good: list[str], bad: list[str]) -> None:
+def test_values_go_over_as_the_page_reports(written: str, wanted: str, good: list[str], bad: list[str]) -> None:
     values = pa.concat_arrays([_value(parse_type(written), text) for text in [*good, *bad]])
     decoded = _fit(values, parse_type(written), parse_type(wanted))
     assert decoded.refused.tolist() == [False] * len(good) + [True] * len(bad)

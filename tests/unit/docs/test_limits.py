@@ -1,4 +1,4 @@
-"""The page of limits says what the code does: every number of its tables is a constant."""
+"""The page of limits reports what the code does: every number of its tables is a constant."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_every_message_is_explained() -> None:
     assert [found for found in messages(_ROOMS_OF_A_RUN) if not _is_on_a_page(found, pages)] == []
 
 
-def test_every_page_says_what_it_means_and_what_to_do() -> None:
+def test_every_page_reports_what_it_means_and_what_to_do() -> None:
     alarms = [page for page in OPERATIONS.glob("*.md") if page.name != "README.md"]
     parts = ("**It means**", "**Look at**", "**Do**")
     assert [page.name for page in alarms if not all(part in page.read_text() for part in parts)] == []

@@ -20,9 +20,9 @@ from frazil.spec.models import CommitSpec
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 
 
-class HandLanes:
-    """Lanes whose work is done when a test says so, but for questions to the catalog and to Kafka: these are answered at
-    once.
+class HandWorkers:
+    """Workers whose work is done when a test reports it, but for questions to the catalog and to Kafka: these are
+    answered at once.
     """
 
     def __init__(self, clock: FakeClock) -> None:
@@ -33,32 +33,32 @@ class HandLanes:
     @property
     def waiting(self) -> list[tuple[str, tuple[str, ...]]]:
         """What is to be done: kind of work and tables."""
-        return [(lane.partition(":")[0], tables_of(then)) for lane, then, _ in self._waiting]
+        return [(worker.partition(":")[0], tables_of(then)) for worker, then, _ in self._waiting]
 
-    def do(self, lane: str, *tables: str) -> None:
-        """Does the work of these tables in a lane."""
-        self._do(*self._waiting.pop(self.waiting.index((lane, tables))))
+    def do(self, worker: str, *tables: str) -> None:
+        """Does the work of these tables in a worker."""
+        self._do(*self._waiting.pop(self.waiting.index((worker, tables))))
 
-    def _do(self, lane: str, then: Any, work: Callable[[], Any]) -> None:
+    def _do(self, worker: str, then: Any, work: Callable[[], Any]) -> None:
         future: Future[Any] = Future()
         try:
             future.set_result(work())
         except Exception as error:  # noqa: BLE001  (as an executor does)
             future.set_exception(error)
-        self._done.append((lane, Done(then, future)))
+        self._done.append((worker, Done(then, future)))
 
-    def is_free(self, lane: str) -> bool:
-        return all(busy != lane for busy, *_ in [*self._waiting, *self._done])
+    def is_free(self, worker: str) -> bool:
+        return all(busy != worker for busy, *_ in [*self._waiting, *self._done])
 
     @property
     def is_idle(self) -> bool:
         return not self._waiting and not self._done
 
-    def submit(self, lane: str, then: Any, work: Callable[[], Any]) -> None:
-        if lane.startswith(("load", "topics")):
-            self._do(lane, then, work)
+    def submit(self, worker: str, then: Any, work: Callable[[], Any]) -> None:
+        if worker.startswith(("load", "topics")):
+            self._do(worker, then, work)
         else:
-            self._waiting.append((lane, then, work))
+            self._waiting.append((worker, then, work))
 
     def wait(self, timeout_s: float) -> list[Done]:
         if not self._done:

@@ -39,7 +39,7 @@ def _partitions(scenario: Scenario) -> list[list[Any]]:
 
 
 def _again(scenario: Scenario, **settings: Any) -> None:
-    """The file is written anew; the next run reads it."""
+    """The file is written again; the next run reads it."""
     table = scenario.spec.tables[0].model_copy(update=settings)
     scenario.spec = scenario.spec.model_copy(update={"tables": (table,)})
 
@@ -158,7 +158,7 @@ def test_a_table_that_others_partitioned_is_kept_to(tmp_path: Path) -> None:
     assert {json.loads(file.content)["sort-order-id"] for file in files} == {1}
 
 
-def test_a_transform_of_a_later_iceberg_stops_the_table_until_the_file_says_another(tmp_path: Path) -> None:
+def test_a_transform_of_a_later_iceberg_stops_the_table_until_the_file_reports_another(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, columns=(_ID,))
     scenario.catch_up()
     _give_spec(scenario.catalog, "zigzag[2]")

@@ -27,7 +27,7 @@ SOURCE = ("lsn", "txId")
 
 
 class AtomicScenario(Scenario):
-    """A mirror of one topic. events: whether it goes by the topic of transactions."""
+    """An upsert table of one topic. events: whether it goes by the topic of transactions."""
 
     def __init__(self, root: Path, partitions: int = 1, *, events: bool = False, **settings: Any) -> None:
         given: dict[str, Any] = {
@@ -283,7 +283,7 @@ def test_a_repetition_of_what_the_table_has_is_shown_only_to_its_end(tmp_path: P
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_change_log_shows_transactions_whole_too(tmp_path: Path, wrapped: bool) -> None:
+def test_a_changelog_shows_transactions_whole_too(tmp_path: Path, wrapped: bool) -> None:
     log = {"op": "_op", "transaction_id": "_transaction_id"}
     scenario = AtomicScenario(tmp_path, events=True, mode="append", key_columns=(), changelog=True, metadata=log)
     scenario.tell(1, (1, "a"), (2, "a"))
@@ -325,14 +325,14 @@ def test_changes_and_events_in_avro(tmp_path: Path) -> None:
     counts_of_it = [{"data_collection": "public.t", "event_count": 2}]
     ended = {"status": "END", "id": "1:3", "event_count": 2, "data_collections": counts_of_it}
     begun = {"status": "BEGIN", "id": "1:3", "event_count": None, "data_collections": None}
-    for said in (begun, ended):
-        scenario.source.produce(EVENTS, 0, _avro(of_event, event, said), 1000)
+    for reported in (begun, ended):
+        scenario.source.produce(EVENTS, 0, _avro(of_event, event, reported), 1000)
     scenario.catch_up()
     assert scenario.shown() == {1: "a", 2: "a"}
 
 
 @pytest.mark.parametrize("is_expired", [False, True])
-def test_who_comes_in_the_middle_of_a_transaction_goes_on_with_its_rest(tmp_path: Path, is_expired: bool) -> None:
+def test_who_comes_in_the_middle_of_a_transaction_continues_with_its_rest(tmp_path: Path, is_expired: bool) -> None:
     scenario = AtomicScenario(tmp_path, partitions=2, events=True, atomic=None)
     scenario.put(0, 7, scenario.envelope(0, 7, "no event tells of it", 1) | {"transaction": None})
     scenario.tell(1, (1, "a"))
@@ -376,7 +376,7 @@ def test_a_transaction_that_its_connector_has_died_in_is_not_counted(tmp_path: P
     scenario = AtomicScenario(tmp_path, partitions=2, events=True)
     scenario.begin(1)
     scenario.tell(1, (1, "a"))
-    scenario.begin(1)  # It goes on with the second of three changes, which it calls the first of two.
+    scenario.begin(1)  # It continues with the second of three changes, which it calls the first of two.
     scenario.tell(1, (3, "a"), first=2)
     scenario.end(1, 2)
     assert (scenario.catch_up().status.reason, scenario.shown()) == (INCOMPLETE_TRANSACTION, {})

@@ -1,4 +1,4 @@
-"""A table that cannot be loaded, read or planned is stopped with its reason; the process and its neighbours go on."""
+"""A table that cannot be loaded, read or planned is stopped with its reason; the process and its neighbours continue."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Torn(Scene):
         """The rows of the topic's table."""
         return len(self.rows(f"n.{topic}")) if f"n.{topic}" in self.catalog._tables else 0
 
-    def goes_on(self, service: Service, topic: str = "b") -> None:
+    def continues(self, service: Service, topic: str = "b") -> None:
         """Records of a topic still arrive."""
         self.feed(topic, {"id": 2})
         records = len(self.source.by_name[topic].partitions[0])
@@ -72,13 +72,13 @@ def test_a_table_whose_load_fails_in_a_way_nobody_foresaw_stops_alone(
         scene.catalog.errors["n.a"] = error
     with capture_logs() as logged:
         service = scene.start()
-        scene.goes_on(service)
+        scene.continues(service)
         if is_known:
-            scene.goes_on(service, "a")
+            scene.continues(service, "a")
             scene.catalog.errors["n.a"] = error
             scene.clock.sleep(RELOAD_IDLE_EVERY_S)
             assert turn_until(service, lambda: table_of(service, "n.a").status.run_state is RunState.STOPPED)
-            scene.goes_on(service)
+            scene.continues(service)
     table = table_of(service, "n.a")
     assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "n.a")
     assert type(error).__name__ in table.status.reason
@@ -98,7 +98,7 @@ def test_a_table_whose_planning_fails_stops_alone(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(Planner, "plan", plan_or_fail)
     service = scene.start()
-    scene.goes_on(service)
+    scene.continues(service)
     assert table_of(service, "n.a").status.run_state is RunState.STOPPED
 
 
@@ -107,17 +107,17 @@ def test_a_table_with_a_column_that_cannot_be_written_stops_with_its_name_and_ty
     with pytest.raises(SpecError):
         scene.catalog.create("n.a", Schema(NestedField(1, "at", TimestampNanoType(), required=False)), {}, 3)
     service = scene.start()
-    scene.goes_on(service)
+    scene.continues(service)
     table = table_of(service, "n.a")
     assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "n.a")
     assert table.status.reason == "the column at has the type timestamp_ns, which this version cannot write"
     assert "drop the column" in table.status.remedy
 
 
-def test_another_table_of_the_same_name_is_read_into_from_start_and_said(tmp_path: Path) -> None:
+def test_another_table_of_the_same_name_is_read_into_from_start_and_reported(tmp_path: Path) -> None:
     scene = Torn(tmp_path)
     service = scene.start()
-    scene.goes_on(service, "a")
+    scene.continues(service, "a")
     assert [row["id"] for row in scene.rows("n.a")] == [1, 2]
     schema = scene.catalog.load("n.a")
     assert schema is not None
@@ -138,7 +138,7 @@ def test_another_table_of_the_same_name_gets_all_columns_also_when_it_is_met_by_
     """Its maker is another process, whose file asks for other columns."""
     scene = Torn(tmp_path, metadata={"offset": "_offset"})
     service = scene.start()
-    scene.goes_on(service, "a")
+    scene.continues(service, "a")
     scene.catalog.drop("n.a")
     scene.catalog.create("n.a", Schema(NestedField(1, "id", LongType(), required=False)), {}, 2)
     scene.feed("a", {"id": 3, "new": 1})
@@ -149,7 +149,7 @@ def test_another_table_of_the_same_name_gets_all_columns_also_when_it_is_met_by_
 def test_what_is_gone_from_kafka_since_the_first_table_was_made_does_not_stop_the_second(tmp_path: Path) -> None:
     scene = Torn(tmp_path)
     service = scene.start()
-    scene.goes_on(service, "a")
+    scene.continues(service, "a")
     scene.source.trim("a", 0, 1)
     del scene.catalog._tables["n.a"]
     scene.feed("a", {"id": 3})

@@ -59,8 +59,10 @@ def test_a_table_of_rows_counts_the_deletes_that_it_passes_over(tmp_path: Path) 
     assert merge_reports("lake.t", [report, report]).counts.ignored_records == {"delete": 2, "truncate": 2}
 
 
-def test_an_envelope_that_lies_becomes_a_letter_and_its_neighbours_become_rows(tmp_path: Path) -> None:
-    dead_letters = target_of(tmp_path, {name: str(kind) for name, kind in _letter_columns()}, name="lake.letters")
+def test_an_envelope_that_lies_becomes_a_dead_letter_and_its_neighbours_become_rows(tmp_path: Path) -> None:
+    dead_letters = target_of(
+        tmp_path, {name: str(kind) for name, kind in _dead_letter_columns()}, name="lake.dead letters"
+    )
     target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING, dead_letters=dead_letters)
     values = [_value("c", after={"id": 1}), _value("?", after={"id": 2}), _value("c"), _value("c", after={"id": "x"})]
     keyed = [{"topic": "a", "offset": n, "key": b"k", "headers": [], "value": value} for n, value in enumerate(values)]
@@ -75,7 +77,7 @@ def test_an_envelope_that_lies_becomes_a_letter_and_its_neighbours_become_rows(t
     assert found[0]["value"] == values[1]
 
 
-def _letter_columns() -> list[tuple[str, Any]]:
+def _dead_letter_columns() -> list[tuple[str, Any]]:
     words = {"headers": "list<struct<key: string, value: binary>>"}
     return [(name, words.get(name, kind)) for name, kind in DEAD_LETTER_TYPES.items()]
 
@@ -111,7 +113,7 @@ def test_names_made_from_paths_are_found_in_the_row(tmp_path: Path) -> None:
     assert [load_requested_fields(text)[("user",)].keys() for text in report.schema.requested_fields] == [{"id"}]
 
 
-def test_records_that_are_all_passed_over_make_no_file_and_hold_nothing_up(tmp_path: Path) -> None:
+def test_records_that_are_all_skipped_make_no_file_and_hold_nothing_up(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING)
     (report,) = run(Job({"a": target}), records_of([{"value": None}, {"value": b'{"ts_ms":1}'}])).values()
     assert (
@@ -128,7 +130,9 @@ def test_stretches_without_a_change_are_no_part_of_what_a_task_folds(
 ) -> None:
     upsert_table = Envelope("debezium", is_upsert=True, keys=(("id",),))
     changes = ChangeReading(Reading(format="json"), ("id",))
-    dead_letters = target_of(tmp_path, {name: str(kind) for name, kind in _letter_columns()}, name="lake.letters")
+    dead_letters = target_of(
+        tmp_path, {name: str(kind) for name, kind in _dead_letter_columns()}, name="lake.dead letters"
+    )
     target = target_of(
         tmp_path, {"id": "long"}, envelope=upsert_table, changes=changes, reading=READING, dead_letters=dead_letters
     )

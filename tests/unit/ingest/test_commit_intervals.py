@@ -115,7 +115,9 @@ def test_tables_with_nothing_to_read_are_asked_for_no_more_than_it_costs(tmp_pat
     assert asked * scenario.source.answer_s <= 0.04 * 60
 
 
-def test_a_mirror_commits_less_often_while_its_care_asks_for_it_and_other_tables_do_not(tmp_path: Path) -> None:
+def test_an_upsert_table_commits_less_often_while_its_maintenance_asks_for_it_and_other_tables_do_not(
+    tmp_path: Path,
+) -> None:
     pace = AskedPace()
     scenario = Scenario(
         tmp_path, slowed_by=pace.slowed_by, a={"mode": "upsert", "key_columns": ("x",), "key": ValueSpec(format="json")}
@@ -138,7 +140,7 @@ def test_a_mirror_commits_less_often_while_its_care_asks_for_it_and_other_tables
 @pytest.mark.parametrize(
     ("interval_s", "factor", "slowed"), [(1.0, 1.0, 1.0), (1.0, 8.0, 8.0), (1.0, 64.0, 60.0), (300.0, 4.0, 300.0)]
 )
-def test_a_slowed_interval_is_a_minute_at_most_unless_the_file_says_more(
+def test_a_slowed_interval_is_a_minute_at_most_unless_the_file_reports_more(
     interval_s: float, factor: float, slowed: float
 ) -> None:
     assert slowed_s(interval_s, factor) == slowed

@@ -159,7 +159,7 @@ def test_large_records_make_a_small_sample() -> None:
     assert [r.span for part in parts for r in part] == [64, 64]
 
 
-def test_a_fraction_beyond_the_sample_is_a_letter_whose_remedies_work(tmp_path: Path) -> None:
+def test_a_fraction_beyond_the_sample_is_a_dead_letter_whose_remedies_work(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", "b")
     scene.feed("a", {"a": 1, "o": {"n": 1}, "l": [1]})
     scene.catch_up()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from frazil.errors import FencedError
 from frazil.ingest.service import Service
-from tests.unit.ingest.service_scene import HandLanes, Scene, turn_until
+from tests.unit.ingest.service_scene import HandWorkers, Scene, turn_until
 
 
 def test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand(
     scene.feed("b", {"x": 1})
     scene.catch_up()
 
-    workers = HandLanes(scene.clock)
+    workers = HandWorkers(scene.clock)
     earlier = scene.start(workers=workers)
     scene.feed("a", {"x": 2})
     scene.feed("b", {"x": 2})
@@ -30,7 +30,7 @@ def test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand(
     assert turn_until(later, lambda: table.schedule.failures)
     state = scene.catalog.load("n.a")
     assert state is not None
-    assert state.progress.dead_letters is not None, "the letters are promised"
+    assert state.progress.dead_letters is not None, "the dead letters are promised"
     assert scene.dead_letters("n.a") == []
 
     workers.do("commit", "n.a")
@@ -52,7 +52,7 @@ def test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand(
 
 def test_a_run_that_finds_another_one_while_it_looks_at_an_idle_table_begins_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", "b")
-    workers = HandLanes(scene.clock)
+    workers = HandWorkers(scene.clock)
     scene.feed("a", {"x": 1})
     scene.catch_up()
     earlier = scene.start(workers=workers)
@@ -71,11 +71,11 @@ def test_a_later_run_takes_a_table_over_after_the_first_batch_that_an_earlier_on
     scene = Scene(tmp_path, "a")
     scene.feed("a", {"x": 1})
     scene.catch_up()
-    quick, slow = HandLanes(scene.clock), HandLanes(scene.clock)
+    quick, slow = HandWorkers(scene.clock), HandWorkers(scene.clock)
     earlier, later = scene.start(workers=quick), scene.start(workers=slow)
     scene.feed("a", {"x": 2})
 
-    def go(service: Service, workers: HandLanes) -> None:
+    def go(service: Service, workers: HandWorkers) -> None:
         """A whole batch of one run, while the other one stands still."""
         service.turn()
         workers.do("small", "n.a")

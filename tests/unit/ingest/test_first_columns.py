@@ -24,7 +24,7 @@ def test_columns_are_found_behind_a_gap_that_is_longer_than_the_first_batch(tmp_
     assert scene.rows("n.a") == [{"x": 1}]
 
 
-def test_columns_are_found_behind_a_gap_while_the_pipeline_goes_on(tmp_path: Path) -> None:
+def test_columns_are_found_behind_a_gap_while_the_pipeline_continues(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a")
     scene.feed("a", {})
     scene.feed("a", {"x": 1}, gap=5 * FIRST_BATCH_RECORDS)
@@ -33,7 +33,7 @@ def test_columns_are_found_behind_a_gap_while_the_pipeline_goes_on(tmp_path: Pat
     assert scene.rows("n.a") == [{"x": None}, {"x": 1}]
 
 
-def test_a_run_to_the_ends_comes_back_when_no_record_has_brought_a_column_and_says_so(tmp_path: Path) -> None:
+def test_a_run_to_the_ends_comes_back_when_no_record_has_brought_a_column_and_reports_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", "b", "c")
     scene.feed("a", b"not json")
     scene.feed("b", {}, {"x": None})
@@ -56,7 +56,7 @@ def test_a_run_to_the_ends_comes_back_when_no_record_has_brought_a_column_and_sa
     )
 
 
-def test_a_table_whose_records_make_no_change_of_a_row_says_what_they_are(tmp_path: Path) -> None:
+def test_a_table_whose_records_make_no_change_of_a_row_reports_what_they_are(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", envelope=EnvelopeSpec(kind="debezium"), mode="upsert")
     event = {"status": "BEGIN", "id": "571", "ts_ms": 1, "event_count": None, "data_collections": None}
     scene.feed("a", event, {"ts_ms": 1})
@@ -98,7 +98,7 @@ def test_a_search_for_columns_goes_twice_as_far_each_time_whatever_files_hold() 
     assert plan_batch({"a": {0: 0}}, {("a", 0): 777_777}, further, 1.0) == Batch(
         "t", (OffsetRange("a", 0, 0, 777_777),)
     )
-    assert plan_batch({"a": {0: 0}}, {("a", 0): 777_777}, clock, -1.0) is None, "it is due when it says so"
+    assert plan_batch({"a": {0: 0}}, {("a", 0): 777_777}, clock, -1.0) is None, "it is due when it reports it"
 
 
 def test_a_table_that_stops_at_a_contradiction_names_the_field_and_no_other(tmp_path: Path) -> None:

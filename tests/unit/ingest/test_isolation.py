@@ -35,7 +35,7 @@ V1 = avro(id="int")
 PROTO = 'syntax = "proto3"; message M { int32 id = 1; }'
 RECORDS = 15
 TABLES_IN_NEED = 6
-"""More than there are threads for commits: one of them left would be enough to go on."""
+"""More than there are threads for commits: one of them left would be enough to continue."""
 FLOOR_S = 5.0
 """What very busy cores may take for one batch of a healthy table. A wait for a service takes 10 s and more."""
 PATIENCE_S = 60.0

@@ -81,13 +81,13 @@ def test_a_run_to_the_ends_reads_no_further_than_the_first_end_that_it_gets(tmp_
 
 
 @pytest.mark.parametrize("start", [Start(kind="latest"), Start(kind="timestamp", timestamp_ms=LATER_MS)])
-def test_what_start_says_holds_for_a_partition_without_a_leader_too(tmp_path: Path, start: Start) -> None:
+def test_what_start_reports_holds_for_a_partition_without_a_leader_too(tmp_path: Path, start: Start) -> None:
     scene = two_partitions(tmp_path, start=start)
     service = scene.start()
     turn_until(service, lambda: False, 20)
     scene.source.produce("a", 0, b'{"x": 3}', LATER_MS)
     turn_until(service, lambda: False, 20)
-    assert scene.catalog.load("n.a") is None, "a commit would forget what `start` says"
+    assert scene.catalog.load("n.a") is None, "a commit would forget what `start` reports"
     scene.source.silent.clear()
     turn_until(service, lambda: False, 20)
     scene.source.produce("a", 1, b'{"x": 4}', LATER_MS)

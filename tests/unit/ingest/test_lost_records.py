@@ -1,4 +1,4 @@
-"""Records that are gone before they were read, and may be: what was passed over is said in full, and once."""
+"""Records that are gone before they were read, and may be: what was skipped is reported in full, and once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ten_read_of_forty(root: Path) -> Scene:
     return scene
 
 
-def test_what_was_passed_over_before_a_batch_failed_is_in_the_commit_too(
+def test_what_was_skipped_before_a_batch_failed_is_in_the_commit_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = ten_read_of_forty(tmp_path)
@@ -50,7 +50,7 @@ def test_what_was_passed_over_before_a_batch_failed_is_in_the_commit_too(
 
 
 @pytest.mark.parametrize("loss", ["outcome", "answer"])
-def test_what_a_commit_has_passed_over_is_not_said_again_by_the_next(tmp_path: Path, loss: str) -> None:
+def test_what_a_commit_has_skipped_is_not_reported_again_by_the_next(tmp_path: Path, loss: str) -> None:
     scene = ten_read_of_forty(tmp_path)
     service = scene.start()
     scene.catalog.losses.append(loss)
@@ -63,14 +63,16 @@ def test_what_a_commit_has_passed_over_is_not_said_again_by_the_next(tmp_path: P
     assert [row["x"] for row in scene.rows("n.a")] == [*range(10), *range(20, 41)]
 
 
-def test_what_was_passed_over_by_a_commit_whose_letters_are_not_delivered_is_not_said_again(tmp_path: Path) -> None:
+def test_what_was_skipped_by_a_commit_whose_dead_letters_are_not_delivered_is_not_reported_again(
+    tmp_path: Path,
+) -> None:
     scene = ten_read_of_forty(tmp_path)
     service = scene.start()
     scene.feed("a", b"not json")
-    scene.catalog.losses += ["", "question"]  # The commit lands; that of its letters never arrives.
+    scene.catalog.losses += ["", "question"]  # The commit lands; that of its dead letters never arrives.
     assert turn_until(service, lambda: only(service.tables).progress.offsets == {"a": {0: 41}})
     scene.feed("a", {"x": 41})
     assert turn_until(service, lambda: only(service.tables).progress.offsets == {"a": {0: 42}})
-    said = [snapshot.summary.get("frazil.p.skipped") for snapshot in scene.catalog.ancestors("n.a")]
-    assert said == [None, '{"a":{"0":[10,20]}}', None]
+    reported = [snapshot.summary.get("frazil.p.skipped") for snapshot in scene.catalog.ancestors("n.a")]
+    assert reported == [None, '{"a":{"0":[10,20]}}', None]
     assert scene.dead_letters("n.a") == [("a", 0, 40)]

@@ -35,8 +35,8 @@ JOB_S, TABLE_S, COMMIT_S, ASK_S = 0.2, 0.02, 0.16, 0.008
 LATE_S, SLOW_S = 1.0, 2.0
 
 
-class TimedLanes:
-    """Lanes whose work takes time on a FakeClock: jobs by their tables, commits all the same. stall_s: of the next job;
+class TimedWorkers:
+    """Workers whose work takes time on a FakeClock: jobs by their tables, commits all the same. stall_s: of the next job;
     slow_s: how much longer every fifth job takes.
     """
 
@@ -54,22 +54,22 @@ class TimedLanes:
         self._jobs = itertools.count()
         self.stall_s = self.slow_s = 0.0
 
-    def is_free(self, lane: str) -> bool:
-        return all(busy != lane for _, _, busy, _, _ in self._ends)
+    def is_free(self, worker: str) -> bool:
+        return all(busy != worker for _, _, busy, _, _ in self._ends)
 
     @property
     def is_idle(self) -> bool:
         return not self._ends
 
-    def submit(self, lane: str, then: Any, work: Callable[[], Any]) -> None:
-        kind = lane.partition(":")[0]
+    def submit(self, worker: str, then: Any, work: Callable[[], Any]) -> None:
+        kind = worker.partition(":")[0]
         took_s = {"commit": COMMIT_S, "topics": ASK_S, "load": ASK_S}.get(kind, 0.0)
         if not took_s:
             took_s, self.stall_s = JOB_S + TABLE_S * len(then.args[0]) + self.stall_s, 0.0
             took_s += self.slow_s if next(self._jobs) % 5 == 0 else 0.0
         begun_s = max(self._clock.monotonic_s(), heapq.heappop(self._free_at[kind]))
         heapq.heappush(self._free_at[kind], begun_s + took_s)
-        heapq.heappush(self._ends, (begun_s + took_s, next(self._numbers), lane, then, work))
+        heapq.heappush(self._ends, (begun_s + took_s, next(self._numbers), worker, then, work))
 
     def wait(self, timeout_s: float) -> list[Done]:
         now_s = self._clock.monotonic_s()
@@ -122,7 +122,7 @@ class ManyTables:
         self.topics = TOPICS[:count]
         self.source = SlowSource(self.clock)
         self.source.answer_s = ASK_S
-        self.workers = TimedLanes(self.clock)
+        self.workers = TimedWorkers(self.clock)
         for topic in self.topics:
             self.source.create(topic)
         tables = tuple(

@@ -24,7 +24,7 @@ from frazil.types import Progress
 from tests.unit.dead_letters import scene as dead_letter_scene
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
-_SAID = "records need a schema change that changes nothing: field "
+_REPORTED = "records need a schema change that changes nothing: field "
 _FIRST, _SECOND = {"x": 1, "o": {"p": 1}}, {"x": 2, "o": {"p": 2, "q": 3}}
 
 
@@ -61,7 +61,11 @@ def test_a_change_that_changes_nothing_twice_stops_the_table_with_the_field(tmp_
     _run(scene, _FIRST)
     catalog.no_op_change = 2
     table = _run(scene, _SECOND)
-    assert (table.status.run_state, table.status.reason, table.status.where) == (RunState.STOPPED, f"{_SAID}o.q", "n.a")
+    assert (table.status.run_state, table.status.reason, table.status.where) == (
+        RunState.STOPPED,
+        f"{_REPORTED}o.q",
+        "n.a",
+    )
     assert table.status.remedy.startswith("leave the field out with `exclude`")
     assert scene.rows("n.a") == [_FIRST]
 
@@ -91,7 +95,7 @@ def test_a_change_that_another_process_has_just_made_stops_nothing(tmp_path: Pat
 
 
 def _scene_of_dead_letters(root: Path, no_op_change: int) -> dead_letter_scene.Scene:
-    """A letter with a field that the table lacks."""
+    """A dead letter with a field that the table lacks."""
     scene = dead_letter_scene.Scene(root, {}, limits=LimitsSpec(record_bytes=20))
     scene.catalog = catalog = _Unmoved(root, "p")
     scene.feed({"o": {"p": 1}}, {"o": {"p": 2, "q": 3}})
@@ -100,14 +104,14 @@ def _scene_of_dead_letters(root: Path, no_op_change: int) -> dead_letter_scene.S
     return scene
 
 
-def test_letters_that_ask_for_a_change_that_changes_nothing_twice_stay(tmp_path: Path) -> None:
+def test_dead_letters_that_ask_for_a_change_that_changes_nothing_twice_stay(tmp_path: Path) -> None:
     scene = _scene_of_dead_letters(tmp_path, no_op_change=2)
-    with pytest.raises(SpecError, match=f"{_SAID}o.q"):
+    with pytest.raises(SpecError, match=f"{_REPORTED}o.q"):
         scene.replayer.replay(scene.table, Selection())
     assert len(scene.dead_letters()) == 1
 
 
-def test_letters_that_ask_for_a_change_that_changes_nothing_once_become_rows(tmp_path: Path) -> None:
+def test_dead_letters_that_ask_for_a_change_that_changes_nothing_once_become_rows(tmp_path: Path) -> None:
     scene = _scene_of_dead_letters(tmp_path, no_op_change=1)
     assert scene.replayer.replay(scene.table, Selection()).replayed == 1
     assert sorted(row["o"]["p"] for row in scene.rows()) == [1, 2]
@@ -122,7 +126,7 @@ _WIDER = replace(_WIDER, schema=_WIDER.schema.model_copy(update={"schema_id": 1}
 _Z: RequestedFields = {(): {"z": parse_type("long")}}
 
 
-def test_what_another_process_has_changed_begins_anew() -> None:
+def test_what_another_process_has_changed_begins_again() -> None:
     assert find_no_op_change(_BEFORE, _WIDER, _Z, (), None) is None, "it has changed since it was read"
     first = find_no_op_change(_BEFORE, _BEFORE, _Z, (), None)
     assert first is not None
@@ -141,5 +145,5 @@ def test_fields_are_named_as_records_name_them() -> None:
     first = find_no_op_change(_BEFORE, _BEFORE, requested_fields, [("x",)], None)
     with pytest.raises(SpecError) as raised:
         find_no_op_change(_BEFORE, _BEFORE, requested_fields, [("x",)], first)
-    assert raised.value.message == _SAID + '["o", "l", "element", "a b"], _key.id, x'
+    assert raised.value.message == _REPORTED + '["o", "l", "element", "a b"], _key.id, x'
     assert raised.value.where == "n.a"

@@ -1,4 +1,4 @@
-"""Tables that keep the metadata file of every commit: a run says so, once of each table."""
+"""Tables that keep the metadata file of every commit: a run reports it, once of each table."""
 
 from __future__ import annotations
 

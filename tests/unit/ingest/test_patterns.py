@@ -1,4 +1,4 @@
-"""Regular expressions that match nothing when a run begins: it goes on with what there is to do."""
+"""Regular expressions that match nothing when a run begins: it continues with what there is to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Selecting(Scene):
 
 
 @pytest.mark.parametrize("other", [TopicSelector(literal="sensors"), TopicSelector(pattern="^sens")])
-def test_a_run_goes_on_without_a_pattern_that_matches_nothing_and_reads_what_appears(
+def test_a_run_continues_without_a_pattern_that_matches_nothing_and_reads_what_appears(
     tmp_path: Path, other: TopicSelector
 ) -> None:
     scene = Selecting(tmp_path, "sensors", "devices")
@@ -59,7 +59,7 @@ def test_a_named_topic_that_is_not_there_is_waited_for_beside_a_pattern_that_mat
     assert scene.start().tables == []
 
 
-def test_a_topic_whose_table_would_have_no_name_stops_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_topic_whose_table_would_have_no_name_stops_and_the_others_continue(tmp_path: Path) -> None:
     scene = Selecting(tmp_path, "a.", "a..b", "a.b")
     scene.selectors = (TopicSelector(pattern="^a"),)
     scene.feed("a.b", {"x": 1})

@@ -1,4 +1,4 @@
-"""Topics that are deleted and created again before anything of them was committed: nothing of the new one is passed over."""
+"""Topics that are deleted and created again before anything of them was committed: nothing of the new one is skipped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def recreate(scene: Scene, service: Service, is_seen_away: bool) -> None:
 
 @pytest.mark.parametrize("is_seen_away", [False, True])
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_topic_that_is_made_anew_is_read_from_its_beginning(tmp_path: Path, start: str, is_seen_away: bool) -> None:
+def test_a_topic_that_is_made_again_is_read_from_its_beginning(tmp_path: Path, start: str, is_seen_away: bool) -> None:
     scene = Scene(tmp_path, "a", start=Start.model_validate({"kind": start}))
     scene.feed("a", *({"x": -number} for number in range(50)))
     if start == "earliest":
@@ -38,7 +38,7 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(tmp_path: Path, st
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_topic_that_is_made_anew_with_fewer_records_is_read_from_its_beginning(tmp_path: Path, start: str) -> None:
+def test_a_topic_that_is_made_again_with_fewer_records_is_read_from_its_beginning(tmp_path: Path, start: str) -> None:
     scene = Scene(tmp_path, "a", start=Start.model_validate({"kind": start}))
     scene.feed("a", *({"x": -number} for number in range(50)))
     if start == "earliest":
@@ -53,7 +53,7 @@ def test_a_topic_that_is_made_anew_with_fewer_records_is_read_from_its_beginning
     assert [row["x"] for row in scene.rows("n.a")] == list(range(5))
 
 
-def test_what_was_passed_over_of_the_old_topic_is_forgotten(tmp_path: Path) -> None:
+def test_what_was_skipped_of_the_old_topic_is_forgotten(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", on_data_loss="skip", start=Start.model_validate({"kind": "earliest"}))
     service = scene.start()
     turn_until(service, lambda: False, 10)

@@ -70,7 +70,7 @@ class Scenario:
             self.source.produce("a", 0, value)
 
     def settle(self, service: Service | None = None) -> None:
-        """Goes on until all is read, or nothing goes on."""
+        """Continues until all is read, or nothing continues."""
         service = service or self.service
         for _ in range(200):
             if service.is_over(until_caught_up=True):
@@ -78,7 +78,7 @@ class Scenario:
             service.turn(until_caught_up=True)
 
     def go(self) -> None:
-        """The first process goes on for a while."""
+        """The first process continues for a while."""
         for _ in range(60):
             self.service.turn()
 
@@ -213,7 +213,7 @@ def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) 
     assert "records bring the table to 5 columns, nested ones counted, and its limit is 4" in table.status.reason
 
 
-def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:
+def test_a_refused_change_is_reported_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:
     scenario = Scenario(tmp_path, schema_evolution="add_only")
     one = scenario.register(V1)
     scenario.produce(one, V1, {"id": 1})
@@ -223,13 +223,13 @@ def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: lis
     for number in range(3):
         scenario.produce(two, V2, {"id": number, "name": "b"})
         scenario.settle(service)
-    [said] = [log for log in logs if log["event"] == "schema_change_refused"]
-    assert (said["change"], said["schemas"], said["schema_evolution"]) == (
+    [reported] = [log for log in logs if log["event"] == "schema_change_refused"]
+    assert (reported["change"], reported["schemas"], reported["schema_evolution"]) == (
         "column id: int is not widened to long",
         ("2",),
         "add_only",
     )
-    assert said["remedy"] == "write `schema_evolution: evolve`, or widen the column yourself"
+    assert reported["remedy"] == "write `schema_evolution: evolve`, or widen the column yourself"
 
 
 def test_the_latest_schema_reads_values_without_a_frame_and_is_asked_for_again(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_the_batches_before_count_too(tmp_path: Path, bad: int, state: RunState,
         (1.0, 100, RunState.WAITING),
     ],
 )
-def test_the_file_says_how_many_are_borne(tmp_path: Path, most: float, bad: int, state: RunState) -> None:
+def test_the_file_reports_how_many_are_borne(tmp_path: Path, most: float, bad: int, state: RunState) -> None:
     scene = a_scene(tmp_path, dead_letters=DeadLettersSpec(stop_above=most))
     feed(scene, 100 - bad, bad)
     assert go(scene.start()).status.run_state is state
@@ -114,7 +114,7 @@ def test_skipped_records_are_counted_over_commits_and_processes(tmp_path: Path) 
     assert (len(scene.rows("n.a")), scene.catalog.load("n.a__dead_letters")) == (80, None)
 
 
-def test_some_of_the_first_records_are_committed_so_that_their_letters_can_be_looked_at(tmp_path: Path) -> None:
+def test_some_of_the_first_records_are_committed_so_that_their_dead_letters_can_be_looked_at(tmp_path: Path) -> None:
     scene = a_scene(tmp_path)
     feed(scene, 0, 1000)
     service = scene.start()
@@ -122,7 +122,7 @@ def test_some_of_the_first_records_are_committed_so_that_their_letters_can_be_lo
     assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "topic a, partition 0, offset 99")
     assert scene.dead_letters("n.a") == [("a", 0, offset) for offset in range(99)]
     assert (scene.rows("n.a"), table.progress.offsets) == ([], {"a": {0: 99}})
-    for _ in range(2):  # Another process does not go on by another piece.
+    for _ in range(2):  # Another process does not continue by another piece.
         assert go(scene.start()).status.run_state is RunState.STOPPED
     assert len(scene.dead_letters("n.a")) == 99
     scene.settings["dead_letters"] = DeadLettersSpec(stop_above=1.0)
@@ -140,7 +140,7 @@ def test_a_table_that_has_rows_stops_with_nothing_of_the_batch(tmp_path: Path) -
     assert (len(scene.rows("n.a")), scene.catalog.load("n.a__dead_letters")) == (200, None)
 
 
-def test_a_table_whose_first_records_alone_are_bad_goes_on(tmp_path: Path) -> None:
+def test_a_table_whose_first_records_alone_are_bad_continues(tmp_path: Path) -> None:
     scene = a_scene(tmp_path)
     scene.feed("a", *({"x": "bad"} for _ in range(60)), *({"x": n} for n in range(140)))
     assert go(scene.start()).status.run_state is RunState.WAITING

@@ -18,9 +18,9 @@ from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec, EnvelopeSpec
 from frazil.testing import FakeClock, MemoryJobs, MemorySource
 from frazil.types import Batch, OffsetRange
-from tests.unit.ingest.service_scene import HandLanes, Scene, turn_until
+from tests.unit.ingest.service_scene import HandWorkers, Scene, turn_until
 
-UPSERT_ENVELOPE, LOG = "n.mirror", "n.log"
+UPSERT_ENVELOPE, LOG = "n.upsert table", "n.log"
 
 
 class NotedJobs(MemoryJobs):
@@ -41,7 +41,7 @@ class NotedJobs(MemoryJobs):
 
 
 class Pair(Scene):
-    """A mirror and a change log of one topic."""
+    """An upsert table and a changelog of one topic."""
 
     def __init__(self, root: Path, **of_log: Any) -> None:
         super().__init__(root, "t")
@@ -87,7 +87,7 @@ def ranges_of(noted: list[dict[str, tuple[OffsetRange, ...]]]) -> list[dict[str,
     return [{table: (r.start, r.end) for table, (r,) in one.items()} for one in noted]
 
 
-def test_a_mirror_and_its_change_log_are_read_together_from_the_first_record_on(tmp_path: Path) -> None:
+def test_an_upsert_table_and_its_changelog_are_read_together_from_the_first_record_on(tmp_path: Path) -> None:
     scene = Pair(tmp_path)
     scene.change(1, 2, 3)
     service = scene.start()
@@ -104,7 +104,7 @@ def test_each_commits_by_itself_and_the_quick_one_does_not_wait_for_the_slow_one
     scene.change(1, 2)
     scene.catch_up()
     scene.noted_jobs.noted.clear()
-    workers = HandLanes(scene.clock)
+    workers = HandWorkers(scene.clock)
     service = scene.start(workers=workers)
     scene.change(3)
     assert turn_until(service, lambda: workers.waiting == [("small", (LOG, UPSERT_ENVELOPE))])
@@ -112,7 +112,9 @@ def test_each_commits_by_itself_and_the_quick_one_does_not_wait_for_the_slow_one
     service.turn()
     workers.do("commit", LOG)
     scene.change(4)
-    assert turn_until(service, lambda: ("small", (LOG,)) in workers.waiting)  # The mirror's commit is still under way.
+    assert turn_until(
+        service, lambda: ("small", (LOG,)) in workers.waiting
+    )  # The upsert table's commit is still under way.
     workers.do("small", LOG)
     service.turn()
     workers.do("commit", LOG)
@@ -122,8 +124,8 @@ def test_each_commits_by_itself_and_the_quick_one_does_not_wait_for_the_slow_one
         scene.change(key)
         turn_until(service, lambda: bool(workers.waiting))
         while workers.waiting:
-            for lane, tables in workers.waiting:
-                workers.do(lane, *tables)
+            for worker, tables in workers.waiting:
+                workers.do(worker, *tables)
             service.turn()
     assert set(scene.noted_jobs.noted[-1]) == {LOG, UPSERT_ENVELOPE}  # They have come together again.
     assert scene.is_right()
@@ -173,7 +175,7 @@ def test_a_process_that_dies_between_the_two_commits_leaves_each_table_its_own_p
     scene = Pair(tmp_path)
     scene.change(1, 2)
     scene.catch_up()
-    workers = HandLanes(scene.clock)
+    workers = HandWorkers(scene.clock)
     service = scene.start(workers=workers)
     scene.change(2, 3, version=1)
     assert turn_until(service, lambda: workers.waiting == [("small", (LOG, UPSERT_ENVELOPE))])

@@ -43,7 +43,7 @@ class Place:
         self.discovery.check_offsets(self.table, self.source.ends([("a", 0)]))
 
 
-def test_a_table_that_kafka_can_follow_goes_on(tmp_path: Path) -> None:
+def test_a_table_that_kafka_can_follow_continues(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.check()
     assert (place.table.position(), place.table.offsets.skipped) == ({"a": {0: 8}}, {})
@@ -62,7 +62,7 @@ def test_a_topic_that_ends_before_the_next_offset_stops_the_table(tmp_path: Path
     assert stopped.value.where == "topic a, partition 0, offset 12"
 
 
-def test_a_topic_that_ends_early_because_it_was_made_anew_is_told_so(tmp_path: Path) -> None:
+def test_a_topic_that_ends_early_because_it_was_made_again_is_told_so(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.discovery.load(place.table, CLUSTER)
     place.source.create("a")
@@ -92,7 +92,7 @@ def test_a_table_in_a_batch_learns_of_new_partitions_after_it(tmp_path: Path) ->
     assert (place.discovery.is_behind(place.table), place.table.partitions()) == (False, [("a", 0), ("a", 1)])
 
 
-def test_a_topic_made_anew_under_a_batch_is_noticed_after_it(tmp_path: Path) -> None:
+def test_a_topic_made_again_under_a_batch_is_noticed_after_it(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.discovery.load(place.table, CLUSTER)
     place.table.schedule.in_flight = True

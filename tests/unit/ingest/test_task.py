@@ -200,7 +200,7 @@ def test_bad_records_wait_until_there_is_a_place_for_them(tmp_path: Path) -> Non
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def test_bad_records_become_letters_with_all_that_kafka_had_of_them_and_good_ones_rows(tmp_path: Path) -> None:
+def test_bad_records_become_dead_letters_with_all_that_kafka_had_of_them_and_good_ones_rows(tmp_path: Path) -> None:
     dead_letters = _owner_of_dead_letter_table(tmp_path)
     job = Job(
         {"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="dead_letter"), dead_letters=dead_letters)}
@@ -292,7 +292,7 @@ def test_a_value_beyond_the_limit_is_refused_unread_in_every_format(tmp_path: Pa
     assert [row["value"] for row in _rows(report)] == ['{"id": 1}', "{", '{"id": 3}']
 
 
-def test_a_record_beyond_the_usual_limit_is_a_letter_with_all_of_it(tmp_path: Path) -> None:
+def test_a_record_beyond_the_usual_limit_is_a_dead_letter_with_all_of_it(tmp_path: Path) -> None:
     large, key = b'{"id": 2, "text": "' + b"x" * (17 * 2**20) + b'"}', b"k" * 2**20
     usual = Reading(on_bad="dead_letter", max_record_bytes=LimitsSpec().record_bytes)
     target = target_of(tmp_path, {"id": "long"}, reading=usual, dead_letters=_owner_of_dead_letter_table(tmp_path))
@@ -323,7 +323,7 @@ def test_a_new_field_is_wanted_and_no_file_is_written(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def test_a_table_that_drops_unknown_fields_writes_and_says_which(tmp_path: Path) -> None:
+def test_a_table_that_drops_unknown_fields_writes_and_reports_which(tmp_path: Path) -> None:
     report = run(
         Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(unknown_fields="drop"))}),
         records_of([{"value": _value(id=1, new=2)}]),

@@ -120,7 +120,7 @@ def test_records_that_have_expired_and_partitions_that_are_new() -> None:
     assert topic.ends.counts["e"] == 1
 
 
-def test_a_topic_that_is_made_anew_is_read_from_its_beginning() -> None:
+def test_a_topic_that_is_made_again_is_read_from_its_beginning() -> None:
     topic = Topic(1)
     topic.write("a", "b", "c")
     topic.ends.read_on({"c"}, NOW_MS)

@@ -170,7 +170,7 @@ def test_a_change_that_does_not_tell_enough(envelope: dict[str, Any], has_events
     assert list(read_marks(READING, records, has_events, is_strict=False)[0]) == []
 
 
-def test_events_that_are_none_are_passed_over() -> None:
+def test_events_that_are_none_are_skipped() -> None:
     counted = {"data_collection": "a b.c", "event_count": 3}
     events = [
         None, {"status": "BEGIN", "id": "1"}, {"status": "END", "id": "2"},

@@ -62,7 +62,7 @@ def test_in_one_partition_a_transaction_is_whole_when_a_later_one_has_begun(chan
     ],
     ids=["ended", "what follows goes along", "not all there", "the next one not", "both", "its rest is gone for good"],
 )
-def test_a_transaction_is_whole_when_it_has_as_many_changes_as_its_end_says(
+def test_a_transaction_is_whole_when_it_has_as_many_changes_as_its_end_reports(
     changes: tuple[str, ...], counts: dict[str, int], end: int
 ) -> None:
     assert _ends([_log(*changes)], counts) == [end]
@@ -113,13 +113,13 @@ class _Reader:
         self._has_events = has_events
         self._logs = {("t", number): Log(0, 0) for number in range(partitions)}
 
-    def deliver(self, said: LoggedSnapshot) -> None:
-        if not said.is_event:
-            self.arrived[said.partition].append(said)
-        elif not said.is_end:
-            self.begun[said.number] += 1
-        elif self._has_events and said.count:
-            self.counts[str(said.number)] = said.count
+    def deliver(self, reported: LoggedSnapshot) -> None:
+        if not reported.is_event:
+            self.arrived[reported.partition].append(reported)
+        elif not reported.is_end:
+            self.begun[reported.number] += 1
+        elif self._has_events and reported.count:
+            self.counts[str(reported.number)] = reported.count
         for number, times in self.begun.items():
             if times > 1:
                 self.counts.pop(str(number), None)
@@ -129,10 +129,10 @@ class _Reader:
         for partition, log in self._logs.items():
             there = self.arrived[partition[1]]
             for offset in range(log.end, log.end + round(share * (len(there) - log.end))):
-                said = there[offset]
-                if said.number:
-                    order = said.told if self._has_events else None
-                    log.add(Mark(partition, offset, 0, str(said.number), said.place, order))
+                reported = there[offset]
+                if reported.number:
+                    order = reported.told if self._has_events else None
+                    log.add(Mark(partition, offset, 0, str(reported.number), reported.place, order))
                 log.end = offset + 1
         bounds = {
             p: log.start + round((log.end - log.start) * self._rng.choice([0.5, 1.0])) for p, log in self._logs.items()
@@ -146,7 +146,7 @@ class _Reader:
 
     def shown(self, sizes: Counter[int]) -> dict[int, int]:
         """The balances in the table, checked."""
-        entries = [said for (_, n), log in self._logs.items() for said in self.arrived[n][: log.start]]
+        entries = [reported for (_, n), log in self._logs.items() for reported in self.arrived[n][: log.start]]
         return check_shown(entries, sizes)
 
 

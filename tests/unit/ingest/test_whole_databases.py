@@ -1,4 +1,6 @@
-"""A whole database by one regular expression: each of its tables gets a mirror as its topic appears, by its own key."""
+"""A whole database by one regular expression: each of its tables gets an upsert table as its topic appears, by its own
+key.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ Row = dict[str, Any]
 
 
 class Database(Scene):
-    """Mirrors of all tables of a database's schema."""
+    """Upsert tables of all tables of a database's schema."""
 
     def spec(self, *topics: str) -> PipelineSpec:
         defaults = TableSpec(
@@ -46,7 +48,7 @@ class Database(Scene):
         turn_until(service, lambda: False, 60)
 
 
-def test_each_table_gets_its_mirror_with_the_key_of_its_records_as_it_appears(tmp_path: Path) -> None:
+def test_each_table_gets_its_upsert_table_with_the_key_of_its_records_as_it_appears(tmp_path: Path) -> None:
     scene = Database(tmp_path, _ORDERS, "shop.transaction")
     scene.tell(_ORDERS, "c", {"id": 1, "v": "a"}, "id")
     service = scene.start()
@@ -68,7 +70,7 @@ def test_each_table_gets_its_mirror_with_the_key_of_its_records_as_it_appears(tm
     assert [table.name for table in service.tables] == [f"n.{_LINES}", f"n.{_ORDERS}"]
 
 
-def test_a_table_without_a_primary_key_stops_alone_and_says_why(tmp_path: Path) -> None:
+def test_a_table_without_a_primary_key_stops_alone_and_reports_why(tmp_path: Path) -> None:
     scene = Database(tmp_path, _LOG, _ORDERS)
     for number in range(150):
         scene.tell(_LOG, "c", {"at": number})

@@ -1,4 +1,4 @@
-"""Lanes that are threads: waited for, or given up."""
+"""Workers that are threads: waited for, or given up."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from frazil.testing import FakeClock, MemoryCatalog
 class Held:
     """Work that takes until it is released."""
 
-    def __init__(self, workers: ThreadWorkers, lane: str) -> None:
+    def __init__(self, workers: ThreadWorkers, worker: str) -> None:
         self.begun, self._end = threading.Event(), threading.Event()
-        workers.submit(lane, self, self._work)
+        workers.submit(worker, self, self._work)
 
     def _work(self) -> None:
         self.begun.set()
@@ -38,7 +38,7 @@ def finished(workers: ThreadWorkers, count: int) -> list[object]:
     return answers
 
 
-def test_a_lane_with_one_place_does_one_piece_of_work_after_the_other() -> None:
+def test_a_worker_with_one_place_does_one_piece_of_work_after_the_other() -> None:
     workers = ThreadWorkers()
     done: list[int] = []
     for number in range(3):
@@ -48,7 +48,7 @@ def test_a_lane_with_one_place_does_one_piece_of_work_after_the_other() -> None:
     workers.close()
 
 
-def test_work_that_takes_too_long_gives_its_place_to_the_next_as_often_as_the_lane_allows() -> None:
+def test_work_that_takes_too_long_gives_its_place_to_the_next_as_often_as_the_worker_allows() -> None:
     clock = FakeClock()
     workers = ThreadWorkers(clock)
     hanging = [Held(workers, "small") for _ in range(3)]
@@ -70,7 +70,7 @@ def test_commits_that_hang_hold_up_no_other_for_longer_than_they_may() -> None:
     workers = ThreadWorkers(clock)
     hanging = [Held(workers, "commit:s3") for _ in range(COMMIT_THREADS)]
     assert not workers.is_free("commit:s3")
-    assert workers.is_free("commit:file"), "another store has a lane of its own"
+    assert workers.is_free("commit:file"), "another store has a worker of its own"
     clock.sleep(SLOW_S + 1)
     workers.submit("commit:s3", "other", lambda: None)
     assert finished(workers, 1) == ["other"]
@@ -93,7 +93,7 @@ def test_commits_that_hang_hold_up_no_other_for_longer_than_they_may() -> None:
         ("abfss://box@account.dfs.core.windows.net/t", {}, "abfs:account.dfs.core.windows.net"),
     ],
 )
-def test_tables_whose_stores_may_hang_apart_have_lanes_apart(
+def test_tables_whose_stores_may_hang_apart_have_workers_apart(
     tmp_path: Path, location: str, properties: dict[str, str], store: str
 ) -> None:
     state = MemoryCatalog(tmp_path, "p").create("n.t", new_schema([("x", LongType())]), {}, 2)
@@ -101,7 +101,7 @@ def test_tables_whose_stores_may_hang_apart_have_lanes_apart(
     assert store_of(None) == ""
 
 
-def test_lanes_that_are_given_up_wait_for_nothing_and_begin_nothing() -> None:
+def test_workers_that_are_given_up_wait_for_nothing_and_begin_nothing() -> None:
     workers, begun, held = ThreadWorkers(), threading.Event(), threading.Event()
     done: list[str] = []
 

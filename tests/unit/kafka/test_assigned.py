@@ -46,7 +46,7 @@ def test_what_comes_in_time_is_read_however_long_all_of_it_takes() -> None:
     assert _read([1, 1, 1, 1], wait_s=29.0) == [0, 1, 2, 3]
 
 
-def test_where_nothing_comes_for_too_long_it_is_said() -> None:
+def test_where_nothing_comes_for_too_long_it_is_reported() -> None:
     with pytest.raises(Silence):
         _read([3])
 
@@ -71,15 +71,17 @@ def test_what_is_not_asked_for_is_left_out_and_how_far_is_read_is_known() -> Non
 
 
 class Electing(ScriptedConsumer):
-    """A consumer of a partition whose new leader knows of three records at first: it says that the partition ends there."""
+    """A consumer of a partition whose new leader knows of three records at first: it reports that the partition ends
+    there.
+    """
 
     def consume(self, most: int, timeout: float) -> list[Message]:
-        if self._next == 3 and not self._has_said:
-            self._has_said = True
+        if self._next == 3 and not self._has_reported:
+            self._has_reported = True
             return [Message("t", 0, 3, error=KafkaError(KafkaError._PARTITION_EOF))]
         return super().consume(most, timeout)
 
-    _has_said = False
+    _has_reported = False
 
 
 def test_what_a_new_leader_does_not_know_of_yet_is_waited_for() -> None:

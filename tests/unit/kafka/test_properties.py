@@ -151,7 +151,7 @@ def test_a_name_that_only_java_knows_does_not_keep_librdkafka_from_starting(name
     Producer(native_properties({name: "x"}))
 
 
-def test_what_is_left_out_is_said_once_without_its_value() -> None:
+def test_what_is_left_out_is_reported_once_without_its_value() -> None:
     only_java, only_native = ("metric.reporters", "metrics.num.samples"), ("debug", "log_level")
     properties = dict.fromkeys((*only_java, *only_native), "secret") | {"client.id": "both"}
     with capture_logs() as logged:

@@ -19,7 +19,7 @@ class _Answer:
 
 
 def _answering(monkeypatch: pytest.MonkeyPatch, *rounds: dict[int, int]) -> KafkaTopics:
-    """The offsets that the client says for each partition of topic `a`, question after question. A real broker gives the
+    """The offsets that the client reports for each partition of topic `a`, question after question. A real broker gives the
     one that matters here only for a moment while it comes back.
     """
     left = list(rounds)

@@ -1,4 +1,4 @@
-"""Tables as table care sees them, made up."""
+"""Tables as table maintenance sees them, made up."""
 
 from __future__ import annotations
 

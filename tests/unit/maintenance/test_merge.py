@@ -1,4 +1,4 @@
-"""Files put together by table maintenance: every row as it was, with its id; and what is left to Iceberg's own writer."""
+"""Files combined by table maintenance: every row as it was, with its id; and what is left to Iceberg's own writer."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_files_of_which_every_row_is_deleted_become_none(tmp_path: Path) -> None
     assert merged(target, replace(file, deletes=(delete,)), keeps_ids=True) == []
 
 
-def test_rows_keep_their_ids_and_when_they_last_changed_however_often_files_are_put_together(tmp_path: Path) -> None:
+def test_rows_keep_their_ids_and_when_they_last_changed_however_often_files_are_combined(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"id": "long"})
     files = [written(target, [{"id": n}] * 3, first) for n, first in ((0, 40), (1, 900), (2, None))]
     (delete,) = write_deletes(target, {files[1]: BitMap64([0])}, 3)

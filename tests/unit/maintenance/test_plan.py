@@ -79,7 +79,7 @@ def plan(
         ([], "thorough", 0),
     ],
 )
-def test_files_are_put_together_when_it_is_worth_it(sizes: list[int], mode: Mode, chosen: int) -> None:
+def test_files_are_combined_when_it_is_worth_it(sizes: list[int], mode: Mode, chosen: int) -> None:
     action = compaction(plan({"[0,[]]": sizes}, mode))
     assert (action is not None) == (chosen > 0)
     if action is not None:
@@ -87,14 +87,14 @@ def test_files_are_put_together_when_it_is_worth_it(sizes: list[int], mode: Mode
 
 
 @pytest.mark.parametrize("fewest", range(3, 9))
-def test_so_many_files_of_about_one_size_as_are_worth_it_are_put_together(fewest: int) -> None:
+def test_so_many_files_of_about_one_size_as_are_worth_it_are_combined(fewest: int) -> None:
     spec, sizes = MaintenanceSpec(min_input_files=fewest), [MIB + number for number in range(fewest)]
     assert compaction(plan({"[0,[]]": sizes}, "busy", spec)) is not None
     assert compaction(plan({"[0,[]]": sizes[1:]}, "busy", spec)) is None
 
 
 @pytest.mark.parametrize(("size", "count", "fewest"), [(4 * MIB, 32, "24"), (40 * MIB, 4, "2"), (MIB, 128, "50")])
-def test_a_whole_file_s_worth_is_put_together_however_few_files_it_is(size: int, count: int, fewest: str) -> None:
+def test_a_whole_file_s_worth_is_combined_however_few_files_it_is(size: int, count: int, fewest: str) -> None:
     action = compaction(plan({"[0,[]]": [size] * count, "[0,[1]]": [MIB, MIB]}))
     assert action is not None
     assert action.compaction is not None
@@ -203,7 +203,7 @@ def small_for_good(sizes: Sequence[int]) -> int:
 @pytest.mark.parametrize(
     ("partitions", "little", "chosen"), [(5, MIB, 10), (6, MIB, 0), (6, 7 * MIB, 12), (60, 7 * MIB, 120)]
 )
-def test_much_is_not_written_anew_for_little_in_many_partitions(partitions: int, little: int, chosen: int) -> None:
+def test_much_is_not_written_again_for_little_in_many_partitions(partitions: int, little: int, chosen: int) -> None:
     action = compaction(plan({f"[0,[{n}]]": [100 * MIB, little] for n in range(partitions)}, "thorough"))
     assert (action is not None) == (chosen > 0)
     if action is not None:
@@ -220,7 +220,7 @@ def test_much_is_not_written_anew_for_little_in_many_partitions(partitions: int,
         ([100 * MIB, 5 * MIB, 3 * MIB] + [MIB // 20] * 8, 9),
     ],
 )
-def test_with_time_to_spare_few_files_are_put_together_with_what_costs_no_more_than_that(
+def test_with_time_to_spare_few_files_are_combined_with_what_costs_no_more_than_that(
     sizes: list[int], chosen: int
 ) -> None:
     assert compaction(plan({"[0,[]]": sizes}, "busy")) is None
@@ -319,14 +319,14 @@ def test_each_kind_of_debt_has_its_cap() -> None:
     assert replace(more, files=2_001).above_cap == ("10,001 small files", "9 MB of metadata"), "one for each file"
 
 
-def test_nothing_is_done_where_care_is_off_or_the_table_is_empty() -> None:
+def test_nothing_is_done_where_maintenance_is_off_or_the_table_is_empty() -> None:
     assert plan({"[0,[]]": [MIB] * 500}, "thorough", MaintenanceSpec(is_on=False)).actions == ()
     assert (
         plan_maintenance(table(), MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 0, "thorough", {}).actions == ()
     )
 
 
-def test_expiry_waits_for_what_others_need_and_says_so() -> None:
+def test_expiry_waits_for_what_others_need_and_reports_it() -> None:
     metadata = table(line(400))
     maintenance = MaintenanceTask(MaintenanceSpec(), TARGET)
     free = plan_maintenance(metadata, maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
@@ -378,7 +378,7 @@ def test_once_a_table_is_quiet_its_newest_snapshot_tells_how_far_it_is(covered: 
             assert kinds == sorted(kinds, key=("compact", "carry", "expire", "orphans").index)
 
 
-def test_the_progress_of_each_pipeline_is_told_though_another_goes_on() -> None:
+def test_the_progress_of_each_pipeline_is_told_though_another_continues() -> None:
     two = [*line(2, pipelines=("p",)), replace(line(3)[-1], progress={"q": "c3"})]
     found = plan_maintenance(table(two), MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, "thorough", NOTED)
     assert [action.kind for action in found.actions] == ["carry"]

@@ -1,4 +1,4 @@
-"""When data files are written anew for the sake of their deleted rows."""
+"""When data files are written again for the sake of their deleted rows."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_longer_a_table_rests_the_fewer_deleted_rows_are_left_in_it(mode: Mo
         (5000, 250, ()),
         (3800, 260, ()),
     ],
-    ids=["too much", "as much as care leaves", "too few to matter"],
+    ids=["too much", "as much as maintenance leaves", "too few to matter"],
 )
 def test_deleted_rows_are_too_much_when_they_are_many_and_a_great_part(
     files: int, deleted: int, words: tuple[str, ...]
@@ -86,7 +86,7 @@ def test_deleted_rows_are_too_much_when_they_are_many_and_a_great_part(
     )
     health = measure(metadata, TARGET)
     assert (health.above_cap, health.deleted_rows) == (words, files * deleted)
-    assert MOST_DELETED["busy"] < MOST_DELETED_SHARE, "care works off whatever is too much"
+    assert MOST_DELETED["busy"] < MOST_DELETED_SHARE, "maintenance works off whatever is too much"
 
 
 def test_deletes_that_name_no_file_are_worked_off_by_the_share_they_may_have() -> None:

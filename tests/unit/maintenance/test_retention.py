@@ -58,7 +58,7 @@ def test_a_table_that_was_made_and_has_no_progress_yet_keeps_its_beginning() -> 
     foreign = [without_progress(one) for one in line(50)]
     made = replace(table(foreign), properties={"frazil.p.created": "true"})
     assert expirable(made, KEEP_TEN, before_first_commit(made, "p"), 99 * HOUR_MS) == ()
-    assert before_first_commit(table(foreign), "p") == (), "another's table begins anew without harm"
+    assert before_first_commit(table(foreign), "p") == (), "another's table begins again without harm"
     assert before_first_commit(made, "q") == ()
     begun = replace(table([*foreign[:20], *line(50)[20:]]), properties=made.properties)
     assert before_first_commit(begun, "p") == ()

@@ -19,7 +19,7 @@ from frazil.spec.models import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, table
 
-CARE = MaintenanceTask(MaintenanceSpec(min_input_files=5), 128 * MIB, 256 * MIB)
+MAINTENANCE = MaintenanceTask(MaintenanceSpec(min_input_files=5), 128 * MIB, 256 * MIB)
 
 
 class MemoryMaintenance:
@@ -91,7 +91,7 @@ class MemoryMaintenance:
 
 
 class SchedulerScene:
-    """A caretaker beside an ingestion that a test plays."""
+    """The scheduler of table maintenance beside an ingestion that a test plays."""
 
     def __init__(self, files: int, snapshots: int = 3) -> None:
         self.clock = FakeClock()
@@ -102,7 +102,7 @@ class SchedulerScene:
         )
         self.commits = 0
         self.files = files
-        self.maintained = MaintainedTable("t.a", CARE)
+        self.maintained = MaintainedTable("t.a", MAINTENANCE)
         self.batch_s: float | None = None
         self.commit(0)
 
@@ -113,7 +113,7 @@ class SchedulerScene:
         self.maintenance_scheduler.note([seen])
 
     def after(self, seconds: float) -> list[str]:
-        """What care does so much later."""
+        """What maintenance does so much later."""
         self.clock.sleep(seconds)
         self.table_maintenance.calls.clear()
         self.maintenance_scheduler.run_next()
@@ -310,9 +310,9 @@ def closed(maintenance: MaintenanceTask, minute: int) -> MaintenanceTask:
     return replace(maintenance, spec=maintenance.spec.model_copy(update={"window": window}))
 
 
-def test_a_table_that_rests_while_the_window_is_closed_is_cared_for_when_it_opens() -> None:
+def test_a_table_that_rests_while_the_window_is_closed_is_maintained_when_it_opens() -> None:
     scene = SchedulerScene(files=400)
-    scene.maintained = MaintainedTable("t.a", closed(CARE, scene.clock.now_ms() // 60_000 % 1440))
+    scene.maintained = MaintainedTable("t.a", closed(MAINTENANCE, scene.clock.now_ms() // 60_000 % 1440))
     scene.commit()
     calls = [scene.after(60) for _ in range(2 * 1440)]
     compacted = [minute for minute, done in enumerate(calls) if "compact" in done]
@@ -322,12 +322,12 @@ def test_a_table_that_rests_while_the_window_is_closed_is_cared_for_when_it_open
     assert any("orphans" in call for done in calls for call in done)
 
 
-def test_few_files_of_a_mirror_are_put_together_in_a_tenth_of_the_time() -> None:
+def test_few_files_of_an_upsert_table_are_combined_in_a_tenth_of_the_time() -> None:
     found: dict[bool, list[int]] = {}
     for is_upsert in (True, False):
         scene = SchedulerScene(files=1)
         spec = MaintenanceSpec(min_input_files=60)
-        scene.maintained = MaintainedTable("t.a", replace(CARE, spec=spec), is_upsert=is_upsert)
+        scene.maintained = MaintainedTable("t.a", replace(MAINTENANCE, spec=spec), is_upsert=is_upsert)
         scene.table_maintenance.compact_s = 3.0
         times = found[is_upsert] = []
         for second in range(1, 301):
@@ -345,10 +345,10 @@ def test_few_files_of_a_mirror_are_put_together_in_a_tenth_of_the_time() -> None
     assert usual[0] >= 60
 
 
-def test_a_mirror_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses() -> None:
+def test_an_upsert_table_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses() -> None:
     scene = SchedulerScene(files=4)
     spec = MaintenanceSpec(min_input_files=60)
-    scene.maintained = MaintainedTable("t.a", replace(CARE, spec=spec), is_upsert=True)
+    scene.maintained = MaintainedTable("t.a", replace(MAINTENANCE, spec=spec), is_upsert=True)
     scene.commit()
     assert scene.after(10) == ["metadata"]
     tidied = ["metadata", "compact", "carry"]
@@ -366,9 +366,11 @@ def test_a_mirror_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses(
     assert scene.after(1) == tidied
 
 
-def test_pauses_of_long_ago_do_not_keep_a_mirror_from_its_rest() -> None:
+def test_pauses_of_long_ago_do_not_keep_an_upsert_table_from_its_rest() -> None:
     scene = SchedulerScene(files=4)
-    scene.maintained = MaintainedTable("t.a", replace(CARE, spec=MaintenanceSpec(min_input_files=60)), is_upsert=True)
+    scene.maintained = MaintainedTable(
+        "t.a", replace(MAINTENANCE, spec=MaintenanceSpec(min_input_files=60)), is_upsert=True
+    )
     for pause_s in (20, 60):  # As from the start to the end of a first load, and until changes begin.
         scene.after(pause_s)
         scene.commit()
@@ -379,9 +381,11 @@ def test_pauses_of_long_ago_do_not_keep_a_mirror_from_its_rest() -> None:
     assert done[-3:] == ["metadata", "compact", "carry"]
 
 
-def test_a_look_right_after_the_last_commit_of_a_mirror_is_not_that_at_rest() -> None:
+def test_a_look_right_after_the_last_commit_of_an_upsert_table_is_not_that_at_rest() -> None:
     scene = SchedulerScene(files=4)
-    scene.maintained = MaintainedTable("t.a", replace(CARE, spec=MaintenanceSpec(min_input_files=120)), is_upsert=True)
+    scene.maintained = MaintainedTable(
+        "t.a", replace(MAINTENANCE, spec=MaintenanceSpec(min_input_files=120)), is_upsert=True
+    )
     scene.commit()
     assert scene.after(10) == ["metadata"]
     assert scene.after(9) == []
@@ -392,9 +396,9 @@ def test_a_look_right_after_the_last_commit_of_a_mirror_is_not_that_at_rest() ->
     assert scene.after(20) == [], "once"
 
 
-def test_a_mirror_that_others_care_for_is_measured_and_slowed_and_nothing_else() -> None:
+def test_an_upsert_table_that_others_maintain_is_measured_and_slowed_and_nothing_else() -> None:
     scene = SchedulerScene(files=MOST_SMALL_FILES + 1)
-    off = replace(CARE, spec=CARE.spec.model_copy(update={"is_on": False}))
+    off = replace(MAINTENANCE, spec=MAINTENANCE.spec.model_copy(update={"is_on": False}))
     scene.maintained = MaintainedTable("t.a", off, is_upsert=True)
     scene.commit()
     assert scene.after(60) == ["metadata"]
@@ -408,14 +412,16 @@ def test_a_mirror_that_others_care_for_is_measured_and_slowed_and_nothing_else()
     scene.commit(files=20 - scene.files)
     assert scene.after(10) == ["metadata"], "somebody has put files together"
     assert scene.maintenance_scheduler.slowed_by("t.a") == 1.0
-    scene.commit(files=CARE.spec.min_input_files)
+    scene.commit(files=MAINTENANCE.spec.min_input_files)
     assert scene.after(10) == [], "it is looked at once a minute"
     assert scene.after(50) == ["metadata"]
 
 
-def test_a_table_that_only_grows_is_not_even_looked_at_where_care_is_off() -> None:
+def test_a_table_that_only_grows_is_not_even_looked_at_where_maintenance_is_off() -> None:
     scene = SchedulerScene(files=MOST_SMALL_FILES + 1)
-    scene.maintained = MaintainedTable("t.a", replace(CARE, spec=CARE.spec.model_copy(update={"is_on": False})))
+    scene.maintained = MaintainedTable(
+        "t.a", replace(MAINTENANCE, spec=MAINTENANCE.spec.model_copy(update={"is_on": False}))
+    )
     scene.commit()
     assert scene.after(86_400) == []
 
@@ -429,12 +435,12 @@ def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:
     assert not [call for call in scene.after(23 * 3600 - 1) if call.startswith("orphans")]
     scene.commit()
     [call] = [call for call in scene.after(86_400) if call.startswith("orphans")]
-    assert call == f"orphans of t.a before {scene.clock.now_ms() - int(CARE.spec.orphan_age_s * 1000)}"
+    assert call == f"orphans of t.a before {scene.clock.now_ms() - int(MAINTENANCE.spec.orphan_age_s * 1000)}"
     looked = {"frazil.p.maintenance-started-at": str(met_ms), "frazil.p.orphans-removed-at": str(scene.clock.now_ms())}
     assert scene.table_maintenance.tables["t.a"].properties == looked
 
 
-def test_status_says_of_a_new_table_that_its_orphans_were_never_looked_for() -> None:
+def test_status_reports_of_a_new_table_that_its_orphans_were_never_looked_for() -> None:
     scene = SchedulerScene(files=1)
     runner = MaintenanceRunner(scene.table_maintenance, "p", scene.clock)
 
@@ -503,8 +509,8 @@ def test_orphans_that_were_promised_are_spared() -> None:
     table_maintenance.tables["t.a"] = replace(table(line(3)), pending_files=frozenset({"/t/promised.parquet"}))
     table_maintenance.found = ["file:/t/promised.parquet", "file:/t/orphan.parquet"]
     runner = MaintenanceRunner(table_maintenance, "p", clock)
-    maintained = MaintainedTable("t.a__dead_letters", CARE, owners=("t.a",))
+    maintained = MaintainedTable("t.a__dead_letters", MAINTENANCE, owners=("t.a",))
     plan = runner.plan(maintained, "thorough")
     assert plan is not None
-    assert [outcome.failure for outcome in runner.run(plan, CARE)] == [""] * len(plan.actions)
+    assert [outcome.failure for outcome in runner.run(plan, MAINTENANCE)] == [""] * len(plan.actions)
     assert table_maintenance.removed == ["file:/t/orphan.parquet"]

@@ -1,4 +1,4 @@
-"""How often a row is written anew by table care, by how far apart the commits of its table are."""
+"""How often a row is written again by table maintenance, by how far apart the commits of its table are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = 1_000_000
 
 
 class Rewriting(MemoryMaintenance):
-    """Tables on paper whose files are put together as Iceberg would. written: bytes of what was written anew."""
+    """Tables on paper whose files are combined as Iceberg would. written: bytes of what was written again."""
 
     written = 0
 
@@ -61,7 +61,7 @@ class Rewriting(MemoryMaintenance):
 
 
 class Feed:
-    """A table that gets a commit every so often while a caretaker looks after it."""
+    """A table that gets a commit every so often while table maintenance looks after it."""
 
     def __init__(self, files: Sequence[StoredData] = ()) -> None:
         self.clock = FakeClock()
@@ -106,7 +106,7 @@ class Feed:
         (3600, 4, 1, 300),
     ],
 )
-def test_each_row_is_written_anew_a_few_times_only(every_s: int, mib: int, partitions: int, commits: int) -> None:
+def test_each_row_is_written_again_a_few_times_only(every_s: int, mib: int, partitions: int, commits: int) -> None:
     feed = Feed()
     for _ in range(commits):
         new = [StoredData(mib * MIB // partitions, ROWS, f"[0,[{n}]]") for n in range(partitions)]
@@ -117,7 +117,7 @@ def test_each_row_is_written_anew_a_few_times_only(every_s: int, mib: int, parti
     assert max(small.values(), default=0) <= 52
 
 
-def test_what_one_partition_is_written_anew_for_is_nothing_to_the_others() -> None:
+def test_what_one_partition_is_written_again_for_is_nothing_to_the_others() -> None:
     feed = Feed()
     for _ in range(300):
         thirds = StoredData(42 * MIB, ROWS, "[0,[0]]")
@@ -127,7 +127,7 @@ def test_what_one_partition_is_written_anew_for_is_nothing_to_the_others() -> No
 
 
 @pytest.mark.parametrize("every_s", [30, 120, 300, 3600])
-def test_a_mirror_is_written_anew_once_for_every_tenth_that_changes(every_s: int) -> None:
+def test_an_upsert_table_is_written_again_once_for_every_tenth_that_changes(every_s: int) -> None:
     feed = Feed([StoredData(TARGET, ROWS, "[0,[]]") for _ in range(4)])
     for _ in range(120):
         feed.commit([replace(file, deleted=file.deleted + ROWS // 100) for file in feed.files])
@@ -137,7 +137,7 @@ def test_a_mirror_is_written_anew_once_for_every_tenth_that_changes(every_s: int
 
 
 @pytest.mark.parametrize(("every_s", "commits"), [(1, 600), (60, 30), (300, 30)])
-def test_a_table_that_really_rests_is_put_together(every_s: int, commits: int) -> None:
+def test_a_table_that_really_rests_is_combined(every_s: int, commits: int) -> None:
     feed = Feed()
     for _ in range(commits):
         feed.commit([*feed.files, StoredData(MIB // 10, ROWS, "[0,[]]")])
@@ -154,7 +154,7 @@ def test_what_comes_last_joins_a_file_that_is_nearly_full() -> None:
     assert feed.table_maintenance.written == sum(file.size_bytes for file in feed.files)
 
 
-def test_what_fits_together_only_after_a_round_is_put_together_soon_after_it() -> None:
+def test_what_fits_together_only_after_a_round_is_combined_soon_after_it() -> None:
     feed = Feed()
     feed.commit([StoredData(size * MIB, ROWS, "[0,[]]") for size in (40, 94, 60, 94, 40)])
     feed.rest(300)
@@ -164,7 +164,7 @@ def test_what_fits_together_only_after_a_round_is_put_together_soon_after_it() -
     assert feed.table_maintenance.calls == []
 
 
-def test_a_file_that_is_nearly_full_is_not_written_anew_for_each_row_that_comes() -> None:
+def test_a_file_that_is_nearly_full_is_not_written_again_for_each_row_that_comes() -> None:
     feed = Feed([StoredData(100 * MIB, ROWS, "[0,[]]")])
     for _ in range(96):
         feed.commit([*feed.files, StoredData(MIB // 10, ROWS, "[0,[]]")])
@@ -172,7 +172,7 @@ def test_a_file_that_is_nearly_full_is_not_written_anew_for_each_row_that_comes(
     assert feed.table_maintenance.written <= 6 * TARGET, "once a day, and what comes meanwhile"
 
 
-def test_bursts_with_pauses_are_no_reason_to_write_everything_anew_in_every_pause() -> None:
+def test_bursts_with_pauses_are_no_reason_to_write_everything_again_in_every_pause() -> None:
     feed = Feed()
     for _ in range(60):
         for _ in range(20):
@@ -191,7 +191,7 @@ def test_a_table_with_few_commits_is_not_looked_at_again_and_again_between_them(
         assert feed.table_maintenance.calls.count("metadata") <= 4
 
 
-def test_progress_is_said_again_soon_after_files_were_rewritten_between_few_commits() -> None:
+def test_progress_is_reported_again_soon_after_files_were_rewritten_between_few_commits() -> None:
     feed, compacted = Feed(), 0
     for number in range(40):
         feed.commit([*feed.files, StoredData(MIB, ROWS, "[0,[]]")])

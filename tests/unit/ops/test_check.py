@@ -110,7 +110,7 @@ def test_what_is_wrong_with_one_table_in_a_way_nobody_foresaw_is_a_problem_of_it
     assert "no such type" in problem.found
 
 
-def test_a_table_that_keeps_properties_of_its_own_says_which(scenario: Scenario) -> None:
+def test_a_table_that_keeps_properties_of_its_own_reports_which(scenario: Scenario) -> None:
     spec = scenario.spec("tables: {s.t: {topic: a, properties: {comment: new, owner: me}}}\n")
     properties = {"comment": "old", "owner": "me", "other": "x", DELETES_OLD: "true"}
     table = Table(spec.tables[0])

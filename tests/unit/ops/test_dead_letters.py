@@ -11,7 +11,7 @@ from frazil.dead_letters.files import Selection
 from frazil.errors import SpecError
 from frazil.kafka.memory import MemorySource
 from frazil.ops.dead_letters import classes_of, count_dead_letters, find_tables, newest_dead_letters
-from tests.unit.dead_letters.scene import LETTERS, Scene
+from tests.unit.dead_letters.scene import DEAD_LETTERS, Scene
 from tests.unit.ops.conftest import Scenario
 
 _TOPICS = "namespace: n\ntopics: [a, /^dev/]\ntables:\n  x.t: {topic: t}\n"
@@ -23,8 +23,8 @@ class _Away(MemorySource):
         self.is_down = True
 
 
-def _names(scenario: Scenario, source: MemorySource, said: dict[str, Any], name: str | None = None) -> list[str]:
-    return [table.name for table in find_tables(scenario.spec(_TOPICS), source, said, name)]
+def _names(scenario: Scenario, source: MemorySource, reported: dict[str, Any], name: str | None = None) -> list[str]:
+    return [table.name for table in find_tables(scenario.spec(_TOPICS), source, reported, name)]
 
 
 def test_tables_of_topics_are_found_in_kafka_or_as_the_last_run_has_left_them(scenario: Scenario) -> None:
@@ -41,13 +41,13 @@ def test_a_table_that_is_named_needs_no_kafka(scenario: Scenario) -> None:
         _names(scenario, _Away(), {}, "n.other")
 
 
-def test_letters_of_many_files_are_counted_and_sorted_together(tmp_path: Path) -> None:
+def test_dead_letters_of_many_files_are_counted_and_sorted_together(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"id": "long"})
     for number in range(5):
         scene.feed({"id": number}, b"{", None, partition=number % 2)
-    state = scene.catalog.load(LETTERS)
+    state = scene.catalog.load(DEAD_LETTERS)
     assert state is not None
-    assert len(scene.catalog.scan(LETTERS).files) == 5
+    assert len(scene.catalog.scan(DEAD_LETTERS).files) == 5
     assert [(one.error_class, one.count) for one in classes_of(scene.catalog, state)] == [
         ("malformed", 5), ("tombstone", 5),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What check says of the registry's newest schemas, without a registry of its own."""
+"""What check reports of the registry's newest schemas, without a registry of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def look(
     return list(check_schemas([table], Schemas(registry), spec.path))
 
 
-def test_a_schema_that_its_table_can_follow_is_well_and_says_how(scenario: Scenario) -> None:
+def test_a_schema_that_its_table_can_follow_is_well_and_reports_how(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     registry.register("avro", avro(id="long", name="string"), subject="a-value")
     [finding] = look(scenario, registry, id="int")

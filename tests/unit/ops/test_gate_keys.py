@@ -1,4 +1,4 @@
-"""What check says of the newest schemas of keys, and of those whose subjects records' types name."""
+"""What check reports of the newest schemas of keys, and of those whose subjects records' types name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a running pipeline as table care sees them."""
+"""The tables of a running pipeline as table maintenance sees them."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class OneTable:
         return self._look if table == self._look.name and with_files else None
 
 
-def reported(look: TableMetadata, said: Mapping[str, Any], mode: str = "append") -> MaintenanceReport:
+def reported(look: TableMetadata, reported: Mapping[str, Any], mode: str = "append") -> MaintenanceReport:
     spec = {"name": "t.a", "topics": (TopicSelector(literal="a"),), "mode": mode, "maintenance": {"is_on": False}}
     table_maintenance = cast(TableMaintenance, OneTable(look))
-    found = report_maintenance(table_maintenance, "p", Table(TableSpec.model_validate(spec)), said, FakeClock())
+    found = report_maintenance(table_maintenance, "p", Table(TableSpec.model_validate(spec)), reported, FakeClock())
     assert found is not None
     return found
 
@@ -100,11 +100,11 @@ def test_the_last_round_by_hand_is_told_where_it_left_no_snapshot() -> None:
     assert reported(table_maintenance.tables["t.a"], {"last_ms": clock.now_ms() + 1}).last_ms == clock.now_ms() + 1
 
 
-def test_status_says_what_is_above_its_cap_and_what_comes_of_it() -> None:
+def test_status_reports_what_is_above_its_cap_and_what_comes_of_it() -> None:
     look = replace(metadata_of(line(3), {"[0,[]]": [MIB] * (MOST_SMALL_FILES + 1)}), metadata_bytes=9_000_000)
-    said = {"slowed_by": 4.0, "failure": "no space"}
+    earlier = {"slowed_by": 4.0, "failure": "no space"}
     for mode, slowed_by in (("upsert", 4.0), ("append", 1.0)):
-        found = reported(look, said, mode)
+        found = reported(look, earlier, mode)
         assert found.above_cap == ("10,001 small files", "9 MB of metadata")
         assert (found.slowed_by, found.failure) == (slowed_by, "no space")
     worn = replace(look, files=(StoredData(400 * MIB, 1_000_000, "", 600_000, True),) * 2, metadata_bytes=1)
@@ -112,7 +112,7 @@ def test_status_says_what_is_above_its_cap_and_what_comes_of_it() -> None:
     assert reported(worn, {}).above_cap == ("1,200,000 deleted rows, 60% of all",)
 
 
-def test_a_mirror_is_told_from_tables_that_only_grow() -> None:
+def test_an_upsert_table_is_told_from_tables_that_only_grow() -> None:
     spec = {"name": "n.m", "topics": (TopicSelector(literal="a"),), "mode": "upsert"}
     upsert_table = Table(TableSpec.model_validate(spec))
     found = {maintained.name: maintained.is_upsert for maintained in maintained_tables([table("n.t"), upsert_table])}

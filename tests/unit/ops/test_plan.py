@@ -1,4 +1,4 @@
-"""What plan says a run would do, from topics and tables in memory."""
+"""What plan reports a run would do, from topics and tables in memory."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ def test_columns_of_change_data_are_those_of_the_row_in_the_envelope(scenario: S
     assert [(name, source) for name, _, source in columns(table)[2:]] == [(name, "metadata") for name in own]
 
 
-def test_a_mirror_has_the_columns_of_rows_and_of_keys_and_its_tombstones_are_no_problem(scenario: Scenario) -> None:
+def test_an_upsert_table_has_the_columns_of_rows_and_of_keys_and_its_tombstones_are_no_problem(
+    scenario: Scenario,
+) -> None:
     scenario.source.create("a", 1)
     change = {"before": None, "after": {"id": 1, "v": "x"}, "op": "c"}
     gone = {"before": {"id": 1, "v": None}, "after": None, "op": "d"}
@@ -183,7 +185,9 @@ def test_changes_that_are_taken_for_rows_are_told(
 
 
 @pytest.mark.parametrize("more", ["", ", columns: {v: long}", ", rescue: true", ", flatten: true"])
-def test_a_mirror_by_whole_keys_has_its_key_column_before_its_records_are_read(scenario: Scenario, more: str) -> None:
+def test_an_upsert_table_by_whole_keys_has_its_key_column_before_its_records_are_read(
+    scenario: Scenario, more: str
+) -> None:
     scenario.source.create("a", 1)
     for number in range(100):
         scenario.source.produce("a", 0, b"{" if number < 21 else b'{"v": 1}', key=b"k%d" % number)
@@ -346,7 +350,7 @@ def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(scenario: Scenar
         plan(scenario, "namespace: iot\ntopics: [/^device-/]\n")
 
 
-def test_a_table_that_would_stop_says_why(scenario: Scenario) -> None:
+def test_a_table_that_would_stop_reports_why(scenario: Scenario) -> None:
     produce(scenario, "a", {"id": 1})
     commit(scenario, "s.a", "a", {0: 1})
     scenario.source.create("a")
@@ -414,7 +418,7 @@ def test_text_that_is_always_a_time_gets_a_declaration_proposed(scenario: Scenar
     assert columns(told)[0] == ("ts", "timestamptz", "inferred")
 
 
-def test_a_partition_of_a_time_that_is_text_says_what_to_write_and_that_works(scenario: Scenario) -> None:
+def test_a_partition_of_a_time_that_is_text_reports_what_to_write_and_that_works(scenario: Scenario) -> None:
     produce(scenario, "a", {"ts": "2026-07-01T12:00:00Z"})
     table = plan(scenario, 'tables: {s.a: {topic: a, partition_by: ["day(ts)"]}}\n')["s.a"]
     assert table.action == "stop"
@@ -427,10 +431,10 @@ def test_a_partition_of_a_time_that_is_text_says_what_to_write_and_that_works(sc
 def test_names_that_no_column_can_have_are_told(scenario: Scenario) -> None:
     produce(scenario, "a", {"n": 1}, {"n": 2, "_file": "f"}, {"n": 3, "N": 4}, {"a.b": 1}, {"n": 5, "a": {"b": 2}})
     table = plan(scenario, "tables: {s.a: {topic: a}}\n")["s.a"]
-    said = "; ".join([*table.refused, table.problem.message if table.problem else ""])
-    assert "_file is the name of one of Iceberg's metadata columns" in said
-    assert "would both be the column `a.b`" in said
-    assert "the record has values in both `n` and `N`" in said
+    reported = "; ".join([*table.refused, table.problem.message if table.problem else ""])
+    assert "_file is the name of one of Iceberg's metadata columns" in reported
+    assert "would both be the column `a.b`" in reported
+    assert "the record has values in both `n` and `N`" in reported
 
 
 def test_declared_columns_of_another_type_stop_the_table_or_widen_it(scenario: Scenario) -> None:

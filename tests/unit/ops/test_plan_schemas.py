@@ -1,4 +1,4 @@
-"""What plan says of tables whose records name schemas of a registry."""
+"""What plan reports of tables whose records name schemas of a registry."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_value_that_a_refused_change_leaves_without_a_place_is_a_bad_record(sc
     assert table.problem.message.startswith("field at.city: ")
 
 
-def test_a_schema_that_the_registry_does_not_have_is_said_with_its_record(scenario: Scenario) -> None:
+def test_a_schema_that_the_registry_does_not_have_is_reported_with_its_record(scenario: Scenario) -> None:
     registry = MemoryRegistry()
     one = registry.register("avro", _OLD)
     produce(scenario, "a", _record(one, _OLD), _record(9, _OLD))

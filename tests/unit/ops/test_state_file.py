@@ -31,10 +31,10 @@ def test_no_secret_breaks_the_file_and_none_is_in_it(tmp_path: Path, secret: str
     file.write([table])
     document = file.read()
     assert (document["pid"], document["host"], is_process_alive(document)) == (os.getpid(), socket.gethostname(), True)
-    said = document["tables"]["s.t2"]
-    assert (said["state"], said["bad_skipped"]) == ("stopped", 0)
-    assert said["reason"].endswith("<***>")
-    assert f"<{secret}>" not in said["reason"]
+    reported = document["tables"]["s.t2"]
+    assert (reported["state"], reported["bad_skipped"]) == ("stopped", 0)
+    assert reported["reason"].endswith("<***>")
+    assert f"<{secret}>" not in reported["reason"]
 
 
 def test_a_process_of_another_user_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What status says, from tables and topics in memory and from what a run left in its state file."""
+"""What status reports, from tables and topics in memory and from what a run left in its state file."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ class Scene:
         files = (DataFile("f1", end - 2, 3000, ""), DataFile("f2", 2, 1000, ""))
         self.catalog.commit(Commit("s.a", files, progress, state.progress))
 
-    def report(self, said: dict[str, Any] | None = None, catalog: Any = None) -> PipelineReport:
+    def report(self, reported: dict[str, Any] | None = None, catalog: Any = None) -> PipelineReport:
         opened = catalog or nullcontext(self.catalog)
-        return report_pipeline(self.spec, self.source, opened, said or {}, NOW_MS)
+        return report_pipeline(self.spec, self.source, opened, reported or {}, NOW_MS)
 
-    def table(self, said: dict[str, Any] | None = None, catalog: Any = None) -> dict[str, Any]:
-        document: dict[str, Any] = as_document(self.report(said, catalog))["tables"]["s.a"]
+    def table(self, reported: dict[str, Any] | None = None, catalog: Any = None) -> dict[str, Any]:
+        document: dict[str, Any] = as_document(self.report(reported, catalog))["tables"]["s.a"]
         return document
 
 
-def said(table: dict[str, Any], **process: Any) -> dict[str, Any]:
+def reported(table: dict[str, Any], **process: Any) -> dict[str, Any]:
     """A state file of this process, which therefore runs."""
     words = {"pid": os.getpid(), "host": socket.gethostname(), "ended": False, "updated_ms": NOW_MS - 200}
     return {**words, **process, "tables": {"s.a": {"state": "waiting", **table}}}
@@ -119,7 +119,7 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
     }  # fmt: skip
 
 
-def test_a_mirror_says_how_many_files_its_last_batch_looked_at(tmp_path: Path) -> None:
+def test_an_upsert_table_reports_how_many_files_its_last_batch_looked_at(tmp_path: Path) -> None:
     scenario = UpsertScenario(tmp_path / "scenario", key_columns=("id",), key=JSON_KEYS)
     assert describe(scenario.tell(("1", {"id": 1, "v": "a"})))["last_upsert"]["inspected"] == 0
     scenario.tell(("90", {"id": 90, "v": "a"}))
@@ -127,7 +127,7 @@ def test_a_mirror_says_how_many_files_its_last_batch_looked_at(tmp_path: Path) -
     assert last == {
         "changes": 2, "keys": 2, "deleted": 1, "late": 0, "missing_required": 0, "files": 2, "inspected": 1, "tries": 1,
     }  # fmt: skip
-    scene, told = Scene(tmp_path), said({"last_upsert": last})
+    scene, told = Scene(tmp_path), reported({"last_upsert": last})
     assert scene.table(told)["last_upsert"] == last
     *_, columns, values = text_of(scene.report(told)).rstrip().splitlines()
     assert columns.split("  ")[0] == "upsert table, last batch"
@@ -146,31 +146,31 @@ def test_before_the_first_run_all_records_are_lag_and_all_is_well(tmp_path: Path
 
 
 @pytest.mark.parametrize(("state", "is_well"), [("waiting", True), ("running", True), ("backing off", False)])
-def test_a_running_process_says_what_its_tables_do(tmp_path: Path, state: str, is_well: bool) -> None:
-    report = Scene(tmp_path).report(said({"state": state}))
+def test_a_running_process_reports_what_its_tables_do(tmp_path: Path, state: str, is_well: bool) -> None:
+    report = Scene(tmp_path).report(reported({"state": state}))
     assert (report.process.is_running, report.tables[0].state, report.is_well) == (True, state, is_well)
 
 
-def test_a_stopped_table_says_why_where_and_what_to_do_also_after_the_process_ended(tmp_path: Path) -> None:
+def test_a_stopped_table_reports_why_where_and_what_to_do_also_after_the_process_ended(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     for ended in (False, True):
-        table = scene.table(said(BAD, ended=ended))
+        table = scene.table(reported(BAD, ended=ended))
         assert {name: table[name] for name in BAD} == BAD
         assert not table["ok"]
-    text = text_of(scene.report(said(BAD)))
+    text = text_of(scene.report(reported(BAD)))
     assert "problem: s.a: field id: string does not fit long\n" in text
     assert "where: topic a, partition 0, offset 7\n  remedy: fix the producer" in text
 
 
 def test_a_note_of_a_waiting_table_is_no_fault(tmp_path: Path) -> None:
     note = {"state": "waiting", "reason": "no record has a field yet", "remedy": "", "where": ""}
-    report = Scene(tmp_path).report(said(note))
+    report = Scene(tmp_path).report(reported(note))
     assert report.is_well
     assert "note: s.a: no record has a field yet" in text_of(report)
 
 
-def test_what_was_lost_is_said(tmp_path: Path) -> None:
-    report = Scene(tmp_path).report(said({"skipped_offsets": 50}))
+def test_what_was_lost_is_reported(tmp_path: Path) -> None:
+    report = Scene(tmp_path).report(reported({"skipped_offsets": 50}))
     assert report.is_well
     assert "s.a has skipped 50 offsets whose records Kafka had deleted" in " ".join(text_of(report).split())
 
@@ -192,7 +192,7 @@ def test_a_pattern_that_matches_nothing_is_named(tmp_path: Path) -> None:
     assert [problem.message for problem in report.problems] == ["the regular expression /^device-/ matches no topic"]
 
 
-def test_a_topic_made_anew_is_found_without_a_run(tmp_path: Path) -> None:
+def test_a_topic_made_again_is_found_without_a_run(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.source.create("a")
     table = scene.table()
@@ -201,7 +201,7 @@ def test_a_topic_made_anew_is_found_without_a_run(tmp_path: Path) -> None:
 
 
 def test_a_table_that_a_run_wrote_and_that_is_gone_is_a_fault(tmp_path: Path) -> None:
-    table = Scene(tmp_path, committed=0).table(said({"last_commit_ms": 5}))
+    table = Scene(tmp_path, committed=0).table(reported({"last_commit_ms": 5}))
     assert (table["ok"], table["reason"]) == (False, "the table no longer exists")
 
 
@@ -238,13 +238,13 @@ def test_without_kafka_the_tables_still_tell_and_lag_is_the_running_process_s_or
     report = scene.report()
     assert [problem.message for problem in report.problems] == ["Kafka does not answer"]
     assert (report.is_well, report.tables[0].rows, report.tables[0].lag_records) == (False, 10, None)
-    assert scene.table(said({"lag_records": 3}))["lag_records"] == 3
+    assert scene.table(reported({"lag_records": 3}))["lag_records"] == 3
 
 
 def test_without_the_catalog_the_state_file_is_what_is_known(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     size = {"row_count": 8, "file_count": 2, "size_bytes": 100, "snapshot_count": 3}
-    report = scene.report(said({"size": size, "watermark_ms": 7, "last_commit_ms": 9}), Broken())
+    report = scene.report(reported({"size": size, "watermark_ms": 7, "last_commit_ms": 9}), Broken())
     assert [problem.where for problem in report.problems] == ["http://catalog"]
     table = report.tables[0]
     assert (table.rows, table.files, table.snapshots, table.watermark_ms, table.last_commit_ms) == (8, 2, 3, 7, 9)
@@ -254,22 +254,22 @@ def test_tables_of_top_level_topics_are_remembered_while_kafka_is_away(tmp_path:
     scene = Scene(tmp_path)
     scene.source.is_down = True
     scene.spec = scene.spec.model_copy(update={"namespace": "n", "topics": (TopicSelector(pattern="^dev"),)})
-    document = said({})
+    document = reported({})
     document["tables"] |= {"n.dev-1": {"state": "running"}, "n.other": {"state": "running"}}
     assert [table.name for table in scene.report(document).tables] == ["n.dev-1", "s.a"]
 
 
 def test_a_process_that_has_gone_silent_is_a_fault_and_one_elsewhere_runs_while_it_writes(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    silent = scene.report(said({}, updated_ms=NOW_MS - 90_000))
+    silent = scene.report(reported({}, updated_ms=NOW_MS - 90_000))
     assert (silent.process.is_silent, silent.is_well) == (True, False)
     assert "not written its state for 90 s" in silent.problems[0].message
-    elsewhere = [scene.report(said({}, host="elsewhere", updated_ms=NOW_MS - age)) for age in (1000, 90_000)]
+    elsewhere = [scene.report(reported({}, host="elsewhere", updated_ms=NOW_MS - age)) for age in (1000, 90_000)]
     assert [report.process.is_running for report in elsewhere] == [True, False]
 
 
 def test_the_text_fits_a_hundred_columns_and_names_what_is_dropped(tmp_path: Path) -> None:
-    report = Scene(tmp_path, committed=4).report(said({"dropped_fields": ["x", "y"]}))
+    report = Scene(tmp_path, committed=4).report(reported({"dropped_fields": ["x", "y"]}))
     text = text_of(report)
     assert max(map(len, text.splitlines())) <= 100
     assert "s.a drops unknown fields: x, y" in text
@@ -277,7 +277,7 @@ def test_the_text_fits_a_hundred_columns_and_names_what_is_dropped(tmp_path: Pat
     assert "2 × 2.0 KiB" in text or "2 × 2000 B" in text
 
 
-def test_how_new_files_are_partitioned_and_sorted_is_said(tmp_path: Path) -> None:
+def test_how_new_files_are_partitioned_and_sorted_is_reported(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     layout = Layout((parse_term("bucket(id, 4)"), parse_term("id")), (parse_sort("id desc"),))
     assert "partitioned" not in text_of(scene.report())
@@ -290,7 +290,7 @@ def test_how_new_files_are_partitioned_and_sorted_is_said(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("ended", "expected"), [(False, {"failure": "no room", "last_ms": 5}), (True, {"last_ms": 5})])
-def test_what_troubles_care_is_said_while_the_process_runs(
+def test_what_troubles_maintenance_is_reported_while_the_process_runs(
     tmp_path: Path, ended: bool, expected: dict[str, Any]
 ) -> None:
     scene = Scene(tmp_path)
@@ -299,7 +299,7 @@ def test_what_troubles_care_is_said_while_the_process_runs(
     def maintenance_status(_catalog: Catalog, _table: Table, told: Mapping[str, Any]) -> None:
         heard.append(dict(told))
 
-    document = said({"maintenance": {"failure": "no room", "last_ms": 5}}, ended=ended)
+    document = reported({"maintenance": {"failure": "no room", "last_ms": 5}}, ended=ended)
     report_pipeline(scene.spec, scene.source, nullcontext(scene.catalog), document, NOW_MS, maintenance_status)
     assert heard == [expected]
 
@@ -309,16 +309,16 @@ REFUSED = ["column x: no", *(f"schema {n}: column y: int is not widened to long"
 
 def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    dead_letters = scene.catalog.create("s.letters", SCHEMA, {}, 2)
+    dead_letters = scene.catalog.create("s.dead letters", SCHEMA, {}, 2)
     scene.catalog.commit(
-        Commit("s.letters", (DataFile("f3", 3, 10, ""),), Progress(commit_id="l"), dead_letters.progress)
+        Commit("s.dead letters", (DataFile("f3", 3, 10, ""),), Progress(commit_id="l"), dead_letters.progress)
     )
-    scene.catalog.mark("s.a", "dead-letters", "s.letters")
+    scene.catalog.mark("s.a", "dead-letters", "s.dead letters")
     before = scene.catalog.load("s.a")
     assert before is not None
     after = replace(before.progress, commit_id="d", bad_skipped=1)
     scene.catalog.commit(Commit("s.a", (), after, before.progress))
-    report = scene.report(said({"refused_changes": REFUSED, "dead_letters": 7}))
+    report = scene.report(reported({"refused_changes": REFUSED, "dead_letters": 7}))
     table = as_document(report)["tables"]["s.a"]
     assert [table[name] for name in ("dead_letters", "bad_skipped")] == [3, 1]
     widen = "write `schema_evolution: evolve`, or widen the column yourself"
@@ -331,7 +331,7 @@ def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     assert "s.a has skipped 1 bad record: `on_bad_record: skip`" in text
     assert "s.a refuses a change: column x: no\n" in text
     assert f"schemas 9, 12: column y: int is not widened to long\n  remedy: {widen}\n" in text
-    unreached = scene.table(said({"dead_letters": 7, "bad_skipped": 2}), Broken())
+    unreached = scene.table(reported({"dead_letters": 7, "bad_skipped": 2}), Broken())
     assert (unreached["dead_letters"], unreached["bad_skipped"]) == (7, 2)
 
 
@@ -344,10 +344,10 @@ def test_records_that_are_no_change_of_a_row_are_counted_by_what_they_are(tmp_pa
     report = scene.report()
     assert as_document(report)["tables"]["s.a"]["ignored_records"] == {"heartbeat": 1200, "delete": 2}
     assert "s.a has ignored records that change no row: 2 delete, 1,200 heartbeat" in text_of(report)
-    assert scene.table(said({"ignored_records": {"delete": 5}}), Broken())["ignored_records"] == {"delete": 5}
+    assert scene.table(reported({"ignored_records": {"delete": 5}}), Broken())["ignored_records"] == {"delete": 5}
 
 
-CARED = MaintenanceReport(
+MAINTAINED = MaintenanceReport(
     p50_bytes=3 * 1024 * 1024,
     small_share=0.25,
     delete_files=12,
@@ -363,7 +363,7 @@ def maintained(tmp_path: Path, maintenance: MaintenanceReport) -> PipelineReport
 
 
 def test_how_a_table_is_stored_is_always_shown(tmp_path: Path) -> None:
-    report = maintained(tmp_path, CARED)
+    report = maintained(tmp_path, MAINTAINED)
     text = text_of(report)
     (at,) = [n for n, words in enumerate(text.splitlines()) if "median file" in words]
     heads, numbers = text.splitlines()[at : at + 2]
@@ -371,16 +371,17 @@ def test_how_a_table_is_stored_is_always_shown(tmp_path: Path) -> None:
     assert heads.split() == " ".join(names).split()
     assert numbers.split() == ["s.a", "3.0", "MiB", "25%", "12", "3,456", "7", "20", "KiB"]
     assert "due for maintenance" not in text
-    said = as_document(report)["tables"]["s.a"]
-    assert (said["files"], said["snapshots"]) == (2, 1)
-    assert {name: said["maintenance"][name] for name in ("p50_bytes", "small_share", "delete_files", "metadata_bytes")} == {
+    reported = as_document(report)["tables"]["s.a"]
+    assert (reported["files"], reported["snapshots"]) == (2, 1)
+    figures = ("p50_bytes", "small_share", "delete_files", "metadata_bytes")
+    assert {name: reported["maintenance"][name] for name in figures} == {
         "p50_bytes": 3145728, "small_share": 0.25, "delete_files": 12, "metadata_bytes": 20480,
     }  # fmt: skip
 
 
-def test_what_a_table_owes_is_said_with_what_comes_of_it(tmp_path: Path) -> None:
+def test_what_a_table_owes_is_reported_with_what_comes_of_it(tmp_path: Path) -> None:
     owed = replace(
-        CARED,
+        MAINTAINED,
         due=("compact: 60 files of 1 MiB on average",),
         waiting=("files are rewritten in the window",),
         above_cap=("1,200,000 deleted rows, 60% of all",),

@@ -55,7 +55,7 @@ class Desk(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Says nothing."""
+        """Reports nothing."""
 
     def send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -85,7 +85,7 @@ def trouble(status: int, body: bytes = b"oh", headers: dict[str, str] | None = N
 
 
 def hang(desk: Desk) -> None:
-    """Takes the request and says nothing."""
+    """Takes the request and reports nothing."""
     desk.server.is_over.wait(30)
 
 

@@ -63,7 +63,7 @@ def test_an_id_is_a_schema_and_is_asked_for_once(server: FakeRegistry, connect: 
 
 
 @pytest.mark.parametrize(("word", "kind"), [("AVRO", "avro"), ("PROTOBUF", "protobuf"), ("JSON", "json_schema")])
-def test_the_registry_says_what_a_schema_is(server: FakeRegistry, connect: Connect, word: str, kind: str) -> None:
+def test_the_registry_reports_what_a_schema_is(server: FakeRegistry, connect: Connect, word: str, kind: str) -> None:
     server.answers["/schemas/ids/1"] = schema("text", word)
     found = connect().by_id(1)
     assert found
@@ -202,7 +202,7 @@ def test_references_without_end_are_cut_off(server: FakeRegistry, connect: Conne
         connect(60.0).by_id(1)
 
 
-def test_a_kind_of_schema_that_frazil_does_not_read_is_said(server: FakeRegistry, connect: Connect) -> None:
+def test_a_kind_of_schema_that_frazil_does_not_read_is_reported(server: FakeRegistry, connect: Connect) -> None:
     server.answers["/schemas/ids/1"] = schema("x", "THRIFT")
     with pytest.raises(UnusableSchema, match="it is of the kind THRIFT, which Frazil does not read"):
         connect().by_id(1)

@@ -105,7 +105,7 @@ def test_a_reference_may_have_the_name_that_the_schema_would_get() -> None:
     assert _files(compile_proto(text, (("schema.proto", _SIMPLE),))) == ["schema.proto", "the_schema.proto"]
 
 
-def test_what_protoc_says_is_in_the_error_without_the_place_it_was_run_in() -> None:
+def test_what_protoc_reports_is_in_the_error_without_the_place_it_was_run_in() -> None:
     with pytest.raises(UnusableSchema) as caught:
         compile_proto('syntax = "proto3";\nmessage A { int33 x = 1; }')
     assert str(caught.value) == 'protoc refuses it: schema.proto:2:13: "int33" is not defined.'

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from docs.remedies import Remedy
 
-TABLES = "unit/remedies/test_tables.py::test_a_table_goes_on_once_its_remedy_is_done"
+TABLES = "unit/remedies/test_tables.py::test_a_table_continues_once_its_remedy_is_done"
 CHANGES = "unit/remedies/test_tables.py::test_a_change_that_is_refused_is_followed_once_its_remedy_is_done"
 STOPS = "unit/remedies/test_stops.py::test_"
 COMMANDS = "unit/remedies/test_commands.py::test_"
@@ -58,7 +58,7 @@ FOLLOWED: Mapping[str, str] = {
     "the topic lost records (an unclean leader election, or it was recreated): check that the table and the topic"
     " belong together, then set `start` for a new table": f"{STOPS}a_topic_that_ends_early",
     "to load the new topic, use another table, or another `pipeline` name for this one": (
-        f"{STOPS}a_topic_that_was_made_anew"
+        f"{STOPS}a_topic_that_was_made_again"
     ),
     "upgrade the table, in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '2')": (
         f"{STOPS}a_table_of_format_version_1"
@@ -69,7 +69,7 @@ FOLLOWED: Mapping[str, str] = {
     "write `…` under `columns`, as the table has it": f"{STOPS}a_declared_column_that_differs_in_capitals",
     "write `partition_by` and `sort_by` with known transforms, or use another table": (
         "unit/ingest/test_arranged_service.py::"
-        "test_a_transform_of_a_later_iceberg_stops_the_table_until_the_file_says_another"
+        "test_a_transform_of_a_later_iceberg_stops_the_table_until_the_file_reports_another"
     ),
     # Changes of a table that are refused.
     "correct the schema, or give the field another name; a new table with `columns: {NAME: {type: string, coerce: true,"
@@ -117,10 +117,10 @@ FOLLOWED: Mapping[str, str] = {
     "fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field:"
     " PATH}}`": TABLES,
     "leave these dead letters out, by --offset or --error-class, or leave the field out with `exclude`": (
-        "unit/dead_letters/test_replay.py::test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others"
+        "unit/dead_letters/test_replay.py::test_a_field_that_the_table_cannot_have_keeps_its_dead_letters_back_and_no_others"
     ),
     "start `frazil run`, which creates the table": (
-        "unit/dead_letters/test_replay.py::test_a_table_that_is_not_there_takes_no_letters"
+        "unit/dead_letters/test_replay.py::test_a_table_that_is_not_there_takes_no_dead_letters"
     ),
     "check that the brokers of the partition are running; other partitions are still read": (
         "unit/ingest/test_leaderless.py::test_a_run_to_the_ends_waits_for_a_partition_without_a_leader"
@@ -131,7 +131,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "correct the clock; Frazil retries with back-off and succeeds once the clock is past that change": (
         "integration/test_outages.py::"
-        "test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_goes_on_by_itself"
+        "test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_continues_by_itself"
     ),
     "give `spark.driver.memory` more under `spark: {conf: …}` and delete the file named here, or delete the records"
     " with kafka-delete-records and set `on_data_loss: skip`; the file: …": (
@@ -156,17 +156,17 @@ FOLLOWED: Mapping[str, str] = {
         "unit/ingest/test_crash_suspects.py::test_a_table_is_no_suspect_any_more_once_it_was_read"
     ),
 }
-"""The test that shows each message, does what it says and sees it work."""
+"""The test that shows each message, does what it reports and sees it work."""
 
-_SERVICE = "somebody has to mend a service or a machine; that Frazil goes on afterwards, tests of outages show"
+_SERVICE = "somebody has to mend a service or a machine; that Frazil continues afterwards, tests of outages show"
 _LOG = "it leads to a log, which people read"
 _FILE = "what to write is one of the settings that test_pipeline_files.py follows, or the same correction of a name"
 _INSTALL = "it installs software, or needs the network; tests/unit/runtime has what is checked"
 _CHECK = (
-    "check only looks; what it says is followed where a run says the same, or by the rights of a folder or a client"
+    "check only looks; what it reports is followed where a run reports the same, or by rights of a folder or client"
 )
 _OTHERS = "another engine has to rewrite a table that it has written"
-_ANEW = "the table is dropped, as in test_stops.py::test_progress_that_was_expired"
+_AGAIN = "the table is dropped, as in test_stops.py::test_progress_that_was_expired"
 _WAIT = "the command is given again"
 _HISTORY = "somebody who knows the table's history has to decide; tests/unit/dead_letters/test_replay.py shows the stop"
 _BUG = "it should not happen, and asks for a report"
@@ -224,7 +224,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "check the table's store": _SERVICE,
     "free disk space; Frazil retries with back-off": _SERVICE,
     "mount or restore it; to begin again without those tables, delete …": (
-        "unit/cli/test_wiring.py::test_a_catalog_whose_file_is_gone_is_not_made_anew_while_the_last_run_had_tables_in_it"
+        "unit/cli/test_wiring.py::test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_tables_in_it"
     ),
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
@@ -264,10 +264,10 @@ BY_PEOPLE: Mapping[str, str] = {
     " ends in replaying.… from the dead-letter table": _HISTORY,
     "inspect the records of this range; to continue behind them write `start` with the offset of each partition and"
     " give the table a new name": "as in test_stops.py::test_a_topic_that_ends_early",
-    "create the table again": _ANEW,
+    "create the table again": _AGAIN,
     "create the table again, with `metadata: [source_order]` and `order_by: _source_order`, or from a topic of one"
-    " partition": _ANEW,
-    "leave the topic out if it has no other records, produce records with fields, or declare `columns`": _ANEW,
+    " partition": _AGAIN,
+    "leave the topic out if it has no other records, produce records with fields, or declare `columns`": _AGAIN,
     "replay fewer at a time, by --topic, --partition and --offset": _WAIT,
     "replay again when they have finished": _WAIT,
     "then run the command again, or give it longer with --timeout": _WAIT,

@@ -1,4 +1,4 @@
-"""Somebody who runs a pipeline on the ports in memory, reads what it says and does it."""
+"""Somebody who runs a pipeline on the ports in memory, reads what it reports and does it."""
 
 from __future__ import annotations
 

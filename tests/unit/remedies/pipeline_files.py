@@ -1,4 +1,4 @@
-"""Pipeline files that are refused, each with what they become by doing what the remedy says."""
+"""Pipeline files that are refused, each with what they become by doing what the remedy reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that refuse, and that work once somebody has done what the remedy says."""
+"""Commands that refuse, and that work once somebody has done what the remedy reports."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.unit.spec.pipeline_file import with_section
 Captured = pytest.CaptureFixture[str]
 
 
-def said(capsys: Captured) -> str:
+def reported(capsys: Captured) -> str:
     """The remedy of the error that a command has printed as JSON."""
     return str(json.loads(capsys.readouterr().out)["error"]["remedy"])
 
 
 def test_usage(capsys: Captured) -> None:
     assert main(["schema", "--outptu", "json", "--output", "json"]) == 2
-    shown = said(capsys)
+    shown = reported(capsys)
     assert is_told("see … --help", shown)
     assert main(shown.removeprefix("see frazil ").split()) == 0
     assert "--output" in capsys.readouterr().out
@@ -36,9 +36,9 @@ def test_usage(capsys: Captured) -> None:
 def test_a_bound_for_a_run_without_an_end(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "frazil.yaml"
     assert main(["run", "-f", str(file), "--timeout", "1s", "--output", "json"]) == 2
-    assert is_told("add --until-caught-up", said(capsys))
+    assert is_told("add --until-caught-up", reported(capsys))
     assert main(["run", "-f", str(file), "--timeout", "1s", "--until-caught-up", "--output", "json"]) == 2
-    assert said(capsys) == "name a file that can be read with -f FILE"  # It has come to the next question.
+    assert reported(capsys) == "name a file that can be read with -f FILE"  # It has come to the next question.
     file.write_text(with_section(""))
     assert load_spec(file).tables
 

@@ -1,4 +1,4 @@
-"""A pipeline file that is refused is taken once somebody has done what the remedy says."""
+"""A pipeline file that is refused is taken once somebody has done what the remedy reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENVIRONMENT: Mapping[str, str] = {"A": "a"}
 
 
 @pytest.mark.parametrize("one", MENDED, ids=lambda one: one.broken[-60:])
-def test_what_the_remedy_says_makes_it_a_file(tmp_path: Path, one: Mended) -> None:
+def test_what_the_remedy_reports_makes_it_a_file(tmp_path: Path, one: Mended) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(one.broken)
     with pytest.raises(SpecError) as refused:

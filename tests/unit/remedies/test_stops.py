@@ -1,4 +1,4 @@
-"""What stops a table for the state of the world around it, and that it goes on once the remedy is done."""
+"""What stops a table for the state of the world around it, and that it continues once the remedy is done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.remedies.operator import Operator
 
 
 def assert_stopped(table: Table, remedy: str) -> None:
-    """It stands still and says what to do."""
+    """It stands still and reports what to do."""
     assert table.status.run_state in (RunState.STOPPED, RunState.BACKING_OFF, RunState.WAITING), table.status.run_state
     assert is_told(remedy, table.status.remedy), (table.status.reason, table.status.remedy)
 
@@ -35,7 +35,7 @@ def test_another_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert operator.run().status.run_state is RunState.WAITING
 
 
-def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
+def test_a_topic_that_was_made_again(tmp_path: Path) -> None:
     operator = Operator(tmp_path, {"x": 1})
     operator.run()
     operator.source.create("a")
@@ -103,13 +103,13 @@ def test_topics_whose_tables_are_taken(tmp_path: Path) -> None:
         "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
     )
     assert_stopped(tables["n...."], "leave its topic out of `topics`, and give it a table under `tables`")
-    own = "tables: {n.letters: {topic: a__dead_letters}, n.dots: {topic: '...'}}\n"
+    own = "tables: {n.dead letters: {topic: a__dead_letters}, n.dots: {topic: '...'}}\n"
     operator.feed("a__dead_letters", {"x": 2})
     operator.feed("...", {"x": 3})
     tables = operator.run_file(f"namespace: n\ntopics: /^a$/\n{own}")
     assert {name: operator.values(name) for name in tables} == {
         "n.a": [{"x": 1}],
-        "n.letters": [{"x": 2}],
+        "n.dead letters": [{"x": 2}],
         "n.dots": [{"x": 3}],
     }
 

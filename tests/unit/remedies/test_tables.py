@@ -1,4 +1,4 @@
-"""A table that stops, waits or refuses is well once somebody has done what the remedy says."""
+"""A table that stops, waits or refuses is well once somebody has done what the remedy reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.rows.test_writer_schemas import framed
 
 @dataclass(frozen=True)
 class RemedyCase:
-    """Records of the topic in the order of runs, and what a table with these settings says of the last of them.
+    """Records of the topic in the order of runs, and what a table with these settings reports of the last of them.
 
     done: settings that do what the remedy offers, each with the rows that are there then. is_new: for another table, which
     reads the topic from its beginning.
@@ -157,7 +157,7 @@ STOPS = [
 
 
 @pytest.mark.parametrize("told", STOPS, ids=lambda told: f"{told.settings} {str(told.runs[-1])[:40]}")
-def test_a_table_goes_on_once_its_remedy_is_done(tmp_path: Path, told: RemedyCase) -> None:
+def test_a_table_continues_once_its_remedy_is_done(tmp_path: Path, told: RemedyCase) -> None:
     for number, (done, rows) in enumerate(told.done):
         operator = Operator(tmp_path / str(number))
         for records in told.runs:
@@ -177,7 +177,7 @@ def filled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Changed:
-    """A field `x` whose type in Avro changes, what is said then, and settings of a new table that takes both."""
+    """A field `x` whose type in Avro changes, what is reported then, and settings of a new table that takes both."""
 
     name: str
     settings: str
@@ -302,8 +302,8 @@ def test_a_change_that_is_refused_is_followed_once_its_remedy_is_done(tmp_path: 
         number = operator.registry.register("avro", schema, subject="a-value")
         operator.feed("a", *framed(number, WriterSchema("avro", schema), {"x": value}))
         table = _run(operator, changed.settings)
-    said = [refused.remedy for refused in refused_changes(table.schema.refusals)]
-    assert any(is_told(changed.remedy, remedy) for remedy in said), (said, table.status.reason)
+    reported = [refused.remedy for refused in refused_changes(table.schema.refusals)]
+    assert any(is_told(changed.remedy, remedy) for remedy in reported), (reported, table.status.reason)
     name = "n.b" if changed.is_new else "n.a"
     if not changed.is_new:  # What is a dead letter is retried by a command; here the record comes again.
         operator.feed("a", *framed(number, WriterSchema("avro", schema), {"x": value}))

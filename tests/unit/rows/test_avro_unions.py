@@ -58,7 +58,9 @@ def test_of_a_union_the_branch_goes_over_that_the_column_holds(
     assert [dict(value) if column.startswith("map") else value for value in found] == plain * 2
     assert [mismatch.row for mismatch in decoded.mismatches] == [n + len(good) for n in range(len(bad))]
     assert {mismatch.kind for mismatch in decoded.mismatches} <= {"type_mismatch"}
-    assert [said.startswith(f"schema 2: column {refused}") for said in decoded.refusals] == [True] * bool(refused)
+    assert [reported.startswith(f"schema 2: column {refused}") for reported in decoded.refusals] == [True] * bool(
+        refused
+    )
     assert decoded.requested_fields == {}
 
 
@@ -77,7 +79,7 @@ def test_a_wider_branch_makes_the_column_wider(
     after, found = _read(kind, wider, *values)
     assert (after.requested_fields, after.mismatches, len(found)) == ({}, [], 2)
     narrow, _ = _read(kind, column, *values, may_widen=False)
-    assert [said.endswith("int is not widened to long") for said in narrow.refusals] == [True]
+    assert [reported.endswith("int is not widened to long") for reported in narrow.refusals] == [True]
     assert [mismatch.row for mismatch in narrow.mismatches] == [1]
 
 

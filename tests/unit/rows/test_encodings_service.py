@@ -26,7 +26,7 @@ _OPEN = {"dead_letters": {"stop_above": 1.0}}
 
 
 def columns_of(words: str, path: Path) -> tuple[ColumnSpec, ...]:
-    """What a message says to write under `columns`, as the pipeline file reads it."""
+    """What a message reports to write under `columns`, as the pipeline file reads it."""
     found = re.search(r"`(columns: \{.*\})`", words)
     assert found is not None, words
     path.write_text(with_table(found[1]))
@@ -240,7 +240,7 @@ def test_a_named_type_of_kafka_connect_is_as_written_in_a_column_of_the_type_und
     assert [row["st"] for row in scenario.rows()] == [value] * 2
 
 
-def test_a_field_that_is_renamed_and_gets_a_logical_type_goes_on_in_its_column(tmp_path: Path) -> None:
+def test_a_field_that_is_renamed_and_gets_a_logical_type_continues_in_its_column(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path)
     put(scenario, avro(old="string", n="long"), {"old": _UUID, "n": 1})
     kinds = [
@@ -252,7 +252,7 @@ def test_a_field_that_is_renamed_and_gets_a_logical_type_goes_on_in_its_column(t
     assert scenario.rows() == [{"old": _UUID, "n": 1}, {"old": _UUID.upper(), "n": 2}]
 
 
-def test_a_mirror_s_key_that_gets_a_logical_type_is_the_same_key(tmp_path: Path) -> None:
+def test_an_upsert_table_s_key_that_gets_a_logical_type_is_the_same_key(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, mode="upsert", key_columns=("id",), format_version=3)
     put(scenario, avro(id="string", v="int"), {"id": _UUID, "v": 1})
     put(scenario, avro(id={"type": "string", "logicalType": "uuid"}, v="int"), {"id": _UUID, "v": 2})

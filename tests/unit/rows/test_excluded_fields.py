@@ -200,7 +200,7 @@ def _paths(kind: IcebergType, path: tuple[str, ...]) -> Iterator[tuple[str, ...]
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_whatever_is_left_out_each_record_is_a_row_or_a_letter_and_the_table_goes_on(
+def test_whatever_is_left_out_each_record_is_a_row_or_a_dead_letter_and_the_table_continues(
     tmp_path: Path, data: st.DataObject
 ) -> None:
     kind = parse_type(data.draw(_TYPES))
@@ -223,7 +223,7 @@ def test_whatever_is_left_out_each_record_is_a_row_or_a_letter_and_the_table_goe
         count += len(batch)
         table = only(scene.catch_up())
         assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
-    has_letters = scene.catalog.load("n.a__dead_letters") is not None
+    has_dead_letters = scene.catalog.load("n.a__dead_letters") is not None
     places = [row["id"] for row in scene.rows("n.a")]
-    places += [offset for *_, offset in scene.dead_letters("n.a")] if has_letters else []
+    places += [offset for *_, offset in scene.dead_letters("n.a")] if has_dead_letters else []
     assert sorted(places) == list(range(count))

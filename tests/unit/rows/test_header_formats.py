@@ -100,7 +100,7 @@ def known(schema: WriterSchema, **other: Any) -> Reading:
         (RECORD, known(JSON_SCHEMA), b'\0\0\0\0\5{"id": 1, "name": "a"}', ROW, b"\0\0\0\0\5[1]", "not_an_object"),
     ],
 )
-def test_a_header_is_read_as_its_format_says(
+def test_a_header_is_read_as_its_format_reports(
     tmp_path: Path, kind: str, reading: Reading, good: bytes, value: Any, bad: bytes, why: str
 ) -> None:
     table = target(tmp_path, kind, reading)

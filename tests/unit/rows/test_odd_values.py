@@ -34,7 +34,7 @@ def test_an_odd_first_record_is_a_row_like_any_other(tmp_path: Path, name: str) 
     assert len(scene.rows("n.a")) == 11
 
 
-def test_where_fields_are_dropped_bad_values_are_letters_and_odd_ones_rows(tmp_path: Path) -> None:
+def test_where_fields_are_dropped_bad_values_are_dead_letters_and_odd_ones_rows(tmp_path: Path) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type(kind)) for name, kind in DECLARED.items())
     scene = Scene(tmp_path, "a", columns=columns, unknown_fields="drop")
     scene.feed("a", *VALUES.values(), *RECORDS)

@@ -1,4 +1,4 @@
-"""One record that no table can hold beside the others is a bad record, and its table goes on."""
+"""One record that no table can hold beside the others is a bad record, and its table continues."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dead_letter(scene: Scene) -> tuple[int, str, str | None]:
 
 @pytest.mark.parametrize(("settings", "bad", "kind", "path"), [OWN, DOTTED, FLAT, WIDE, NESTED])
 @pytest.mark.parametrize("before", [0, 100])
-def test_such_a_record_is_a_letter_and_brings_no_column(
+def test_such_a_record_is_a_dead_letter_and_brings_no_column(
     tmp_path: Path, settings: dict[str, Any], bad: dict[str, Any], kind: str, path: str | None, before: int
 ) -> None:
     scene = Scene(tmp_path, "a", **settings)
@@ -68,7 +68,7 @@ def test_many_records_that_bring_too_many_columns_stop_the_table_soon(tmp_path: 
     assert "columns" in table.status.reason
 
 
-def test_a_field_that_comes_later_is_kept_out_and_said_once(tmp_path: Path) -> None:
+def test_a_field_that_comes_later_is_kept_out_and_reported_once(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", flatten=FlattenSpec())
     service = scene.start()
     with capture_logs() as logs:
@@ -78,8 +78,8 @@ def test_a_field_that_comes_later_is_kept_out_and_said_once(tmp_path: Path) -> N
                 service.turn()
     assert [row["user_id"] for row in scene.rows("n.a")] == [0, 1, 2]
     assert scene.dead_letters("n.a") == [("a", 0, 1), ("a", 0, 3), ("a", 0, 5)]
-    said = [log["change"] for log in logs if log["event"] == "schema_change_refused"]
-    assert said == ["column user_id: the fields user.id and user_id would share the column user_id"]
+    reported = [log["change"] for log in logs if log["event"] == "schema_change_refused"]
+    assert reported == ["column user_id: the fields user.id and user_id would share the column user_id"]
 
 
 def test_skipped_and_rescued_they_do_not_stop_the_table_either(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_skipped_and_rescued_they_do_not_stop_the_table_either(tmp_path: Path) -
     assert json.loads(row["_rescued"])["_offset"]["value"] == 9
 
 
-def test_a_record_without_a_value_that_identifies_a_row_is_a_letter_and_the_column_stays_required(
+def test_a_record_without_a_value_that_identifies_a_row_is_a_dead_letter_and_the_column_stays_required(
     tmp_path: Path,
 ) -> None:
     scenario = test_schemas.Scenario(tmp_path)
@@ -117,7 +117,7 @@ def test_a_record_without_a_value_that_identifies_a_row_is_a_letter_and_the_colu
     assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "missing_value", "id")
 
 
-def test_avro_records_with_a_field_that_is_kept_out_are_letters(tmp_path: Path) -> None:
+def test_avro_records_with_a_field_that_is_kept_out_are_dead_letters(tmp_path: Path) -> None:
     scenario = test_schemas.Scenario(tmp_path, metadata={"offset": "_offset"})
     plain, other = test_schemas.avro(id="long"), test_schemas.avro(id="long", _offset=["null", "long"])
     one, two = scenario.register(plain), scenario.register(other)
@@ -129,7 +129,7 @@ def test_avro_records_with_a_field_that_is_kept_out_are_letters(tmp_path: Path) 
     assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "name_conflict", "_offset")
 
 
-def test_a_retry_leaves_such_letters_where_they_are_and_takes_the_others(tmp_path: Path) -> None:
+def test_a_retry_leaves_such_dead_letters_where_they_are_and_takes_the_others(tmp_path: Path) -> None:
     scene = PendingDeadLetters(tmp_path, {"n": "long"}, metadata={"offset": "_offset"})
     scene.feed({"n": 1}, {"n": 2, "_offset": 9}, {"n": "x"})
     assert scene.replayer.replay(scene.table, Selection()) == ReplayResult(replayed=0, remaining=2)

@@ -23,7 +23,7 @@ _FAR = (FIRST_US - 1, LAST_US, 2**63 - 1)
 
 def _read(root: Path, metadata: tuple[MetadataField, ...]) -> TaskReport:
     dead_letters = target_of(
-        root, {name: str(kind) for name, kind in DEAD_LETTER_TYPES.items() if name in _LETTER}, name="lake.d"
+        root, {name: str(kind) for name, kind in DEAD_LETTER_TYPES.items() if name in _DEAD_LETTER}, name="lake.d"
     )
     reading = Reading(on_bad="dead_letter")
     target = target_of(root, {"id": "long"}, reading=reading, dead_letters=dead_letters, metadata=metadata)
@@ -32,7 +32,7 @@ def _read(root: Path, metadata: tuple[MetadataField, ...]) -> TaskReport:
     return run(Job({"a": target}), batch)["lake.t"]
 
 
-_LETTER = ("offset", "timestamp", "timestamp_ms", "error_class", "message", "path")
+_DEAD_LETTER = ("offset", "timestamp", "timestamp_ms", "error_class", "message", "path")
 
 
 def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letters_where_a_column_holds_it(

@@ -131,7 +131,7 @@ def test_so_have_those_of_records_in_lists_and_maps(tmp_path: Path, order: tuple
     assert scenario.rows() == [{"l": [{column: n}, None], "m": [("k", {column: n})]} for n in order]
 
 
-def test_what_one_schema_says_holds_on_from_what_another_does() -> None:
+def test_what_one_schema_reports_holds_on_from_what_another_does() -> None:
     kinds: list[Any] = [parse_type(f"struct<{name}: long>") for name in "abc"]
     renames = find_renames([(kinds[0], {}), (kinds[2], {("c",): ("b",)}), (kinds[1], {("b",): ("a",)})])
     assert renames.names == {("a",): ("b", "c"), ("b",): ("a", "c"), ("c",): ("a", "b")}

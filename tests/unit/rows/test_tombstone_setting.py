@@ -1,4 +1,4 @@
-"""The setting `tombstones`: records without a value are left out and counted, dead letters, or rows, as the file says."""
+"""The setting `tombstones`: records without a value are left out and counted, dead letters, or rows, as the file reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def values(count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(("word", "rows"), [("ignore", 60), ("row", 120 - 49)])
-def test_an_append_table_says_what_to_write_where_too_many_records_have_no_value(
+def test_an_append_table_reports_what_to_write_where_too_many_records_have_no_value(
     tmp_path: Path, word: str, rows: int
 ) -> None:
     scene = Scene(tmp_path, "a", columns=(X,))
@@ -106,7 +106,7 @@ def test_an_upsert_table_that_ignores_tombstones_keeps_the_rows_and_counts_them(
     assert dict(table.progress.ignored_records) == {"tombstone": 2}
 
 
-def test_an_upsert_table_makes_dead_letters_of_tombstones_where_it_says_so(tmp_path: Path) -> None:
+def test_an_upsert_table_makes_dead_letters_of_tombstones_where_it_reports_it(tmp_path: Path) -> None:
     scenario = UpsertScenario(tmp_path, 1, key=JSON_KEYS, tombstones="dead_letter", dead_letters={"stop_above": 1.0})
     for key, value in ((1, {"v": "a"}), (1, None), (2, {"v": "b"})):
         scenario.put(json.dumps({"id": key}), None if value is None else {"id": key, **value})
@@ -118,7 +118,7 @@ def test_an_upsert_table_makes_dead_letters_of_tombstones_where_it_says_so(tmp_p
 
 
 @pytest.mark.parametrize("word", ["ignore", "dead_letter"])
-def test_the_tombstone_behind_a_delete_of_debezium_is_what_the_file_says(tmp_path: Path, word: str) -> None:
+def test_the_tombstone_behind_a_delete_of_debezium_is_what_the_file_reports(tmp_path: Path, word: str) -> None:
     scenario = UpsertSource(tmp_path, tombstones=word)
     table = scenario.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}), gone(1), tombstone(1), tombstone(2))
     assert scenario.by_id() == [{"id": 2, "v": "b"}]
@@ -128,7 +128,7 @@ def test_the_tombstone_behind_a_delete_of_debezium_is_what_the_file_says(tmp_pat
     assert scenario.by_id() == [{"id": 2, "v": "c"}]
 
 
-def test_a_change_log_makes_dead_letters_of_tombstones_where_it_says_so(tmp_path: Path) -> None:
+def test_a_changelog_makes_dead_letters_of_tombstones_where_it_reports_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", envelope=DEBEZIUM, tombstones="dead_letter")
     scene.feed("a", made({"id": 1, "v": "a"})[1], None, gone(1)[1], None)
     scene.catch_up()

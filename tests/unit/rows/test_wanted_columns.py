@@ -147,7 +147,7 @@ def test_a_bad_record_of_another_envelope_brings_no_column(
     assert (len(scenario.dead_letters()), [name for name in _columns(scenario) if name not in ("id", "v")]) == (1, [])
 
 
-def test_a_row_whose_key_says_otherwise_brings_no_column(tmp_path: Path) -> None:
+def test_a_row_whose_key_reports_otherwise_brings_no_column(tmp_path: Path) -> None:
     scenario = UpsertScenario(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     scenario.tell(('{"id": 1}', {"id": 1, "v": "a"}))
     scenario.tell(('{"id": 2}', {"id": 3, "v": "b", "extra": 1}), ('{"id": 4}', {"id": 4, "v": "d", "fine": 1}))

@@ -105,7 +105,7 @@ def test_records_of_several_schemas_keep_their_order_and_match_by_name() -> None
     assert (decoded.requested_fields, decoded.mismatches, decoded.refusals) == ({}, [], set())
 
 
-def test_fields_that_the_table_lacks_or_has_too_narrow_are_wanted_as_the_schema_says() -> None:
+def test_fields_that_the_table_lacks_or_has_too_narrow_are_wanted_as_the_schema_reports() -> None:
     values = [*framed(1, V1, {"id": 1, "name": "a"}), *framed(7, V2, {"id": 2, "name": "b", "price": None})]
     assert decode(values, (), {1: V1, 7: V2}).requested_fields == {
         (): {"id": LongType(), "name": StringType(), "price": parse_type("float")}
@@ -188,7 +188,7 @@ def test_not_a_number_and_infinity_stay_what_they_are() -> None:
     assert [str(row["v"]) for row in rows(decoded, fields_of(v="double"))] == ["nan", "inf"]
 
 
-def test_a_table_that_may_only_grow_keeps_its_types_and_says_which_change_it_refused() -> None:
+def test_a_table_that_may_only_grow_keeps_its_types_and_reports_which_change_it_refused() -> None:
     fields = fields_of(id="int", name="string", price="float")
     values = framed(7, V2, {"id": 5, "name": "a", "price": 1.0}, {"id": 2**40, "name": "b", "price": 2.0})
     decoded = decode(values, fields, {7: V2}, may_widen=False)
@@ -230,7 +230,7 @@ def test_required_columns_become_optional_where_a_record_has_no_value_unless_the
     assert (decoded.made_optional, faults(decoded)) == (set(), [(0, "missing_value", "price")])
 
 
-def test_a_renamed_field_goes_on_in_the_column_of_its_alias() -> None:
+def test_a_renamed_field_continues_in_the_column_of_its_alias() -> None:
     renamed = _record(_field("id", "int"), _field("label", "string", aliases=["name"]))
     fields = fields_of(id="int", name="string")
     values = [*framed(1, V1, {"id": 1, "name": "a"}), *framed(2, renamed, {"id": 2, "label": "b"})]
@@ -288,7 +288,7 @@ def _refusals(unknown_fields: str, may_widen: bool, body: bytes = b"{}") -> set[
     return decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, **reading).refusals
 
 
-def test_the_changes_that_a_json_schema_asks_for_in_vain_are_said() -> None:
+def test_the_changes_that_a_json_schema_asks_for_in_vain_are_reported() -> None:
     mismatch = "schema 3: column x: string does not fit long"
     assert _refusals("add", True) == {mismatch}
     narrow = {f"schema 3: column {path}: int is not widened to long" for path in ("id", "o.n", "l.element")}
@@ -456,10 +456,10 @@ def test_days_and_times_outside_of_the_years_are_refused_or_rescued_like_others(
         ("type_mismatch", "at"),
     }
     assert refused.refused.tolist() == [True] * 4
-    put_aside = decode(values, fields, {1: meant}, unknown_fields="rescue", is_rescuing=True)
-    assert put_aside.rescued is not None
-    assert put_aside.refused.tolist() == [False] * 4
-    aside = [json.loads(text) for text in put_aside.rescued.to_pylist()]
+    stored = decode(values, fields, {1: meant}, unknown_fields="rescue", is_rescuing=True)
+    assert stored.rescued is not None
+    assert stored.refused.tolist() == [False] * 4
+    aside = [json.loads(text) for text in stored.rescued.to_pylist()]
     assert [one["day"]["value"] for one in aside] == ["1970-01-01", "+5881580-07-11", "-5877641-06-23", "1970-01-02"]
     assert [one["at"]["value"][:11] for one in aside] == ["1970-01-01T", "1970-01-01T", "1969-12-31T", "+294247-01-"]
     assert aside[1]["more"] == {"value": {"day": "+5881580-07-11"}, "reason": "unknown_field"}

@@ -23,7 +23,7 @@ def opened_with(folder: Path, catalog: str, kind: str = "type: rest, uri: http:/
 @pytest.mark.parametrize(
     ("properties", "waits_ms"), [("{}", "60000"), ('{rest.client.socket-timeout-ms: "5000"}', "5000")]
 )
-def test_a_rest_catalog_that_says_nothing_is_given_up_after_a_minute_unless_the_file_says_when(
+def test_a_rest_catalog_that_reports_nothing_is_given_up_after_a_minute_unless_the_file_reports_when(
     tmp_path: Path, properties: str, waits_ms: str
 ) -> None:
     found = opened_with(tmp_path, f"properties: {properties}")
@@ -34,7 +34,7 @@ def test_a_rest_catalog_that_says_nothing_is_given_up_after_a_minute_unless_the_
 @pytest.mark.parametrize(
     ("properties", "waits_ms"), [("{}", "10000"), ('{http-client.apache.socket-timeout-ms: "700"}', "700")]
 )
-def test_a_request_to_an_s3_store_that_says_nothing_is_given_up_unless_the_file_says_when(
+def test_a_request_to_an_s3_store_that_reports_nothing_is_given_up_unless_the_file_reports_when(
     tmp_path: Path, properties: str, waits_ms: str
 ) -> None:
     found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}")
@@ -50,7 +50,7 @@ def test_a_request_to_an_s3_store_that_says_nothing_is_given_up_unless_the_file_
         ("jdbc:sqlite:c.db", "{}", None),
     ],
 )
-def test_a_database_that_says_nothing_is_given_up_after_a_minute_unless_the_file_says_when(
+def test_a_database_that_reports_nothing_is_given_up_after_a_minute_unless_the_file_reports_when(
     tmp_path: Path, address: str, properties: str, waits: str | None
 ) -> None:
     found = opened_with(tmp_path, f"warehouse: /w, properties: {properties}", f"type: jdbc, uri: '{address}'")
@@ -79,4 +79,4 @@ def test_a_store_that_is_not_amazon_s_has_a_region_without_being_asked_for_it(
     (tmp_path / "config").write_text("[default]\nregion = eu-central-1\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}").get("client.region")
-    assert found == (region if region == "eu-west-1" else None), "as the client's own configuration says"
+    assert found == (region if region == "eu-west-1" else None), "as the client's own configuration reports"

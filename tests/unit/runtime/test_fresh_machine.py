@@ -1,4 +1,6 @@
-"""What setting up says on a machine that lacks something: at once, with the remedy, before anything is made or fetched."""
+"""What setting up reports on a machine that lacks something: at once, with the remedy, before anything is made or
+fetched.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def run(*command: str, directory: Path = ROOT) -> subprocess.CompletedProcess[st
 
 @pytest.fixture
 def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A machine whose JAVA_HOME leads nowhere; what is said of it."""
+    """A machine whose JAVA_HOME leads nowhere; what is reported of it."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     return f"error: JAVA_HOME has no Java (JAVA_HOME={tmp_path}/nowhere); {REMEDY}\n"
 
@@ -46,8 +48,8 @@ def test_make_names_a_java_that_spark_does_not_run_on(fake_java: FakeJava, tmp_p
     home = fake_java("11.0.2")
     answer = run("make", "setup", f"VENV={tmp_path / 'venv'}")
     assert answer.returncode == 2
-    said = f"error: Spark does not run on this Java: version=11 ({home}/bin/java); {REMEDY}\n"
-    assert answer.stderr.startswith(said)
+    reported = f"error: Spark does not run on this Java: version=11 ({home}/bin/java); {REMEDY}\n"
+    assert answer.stderr.startswith(reported)
 
 
 def test_make_names_a_java_that_went_after_all_was_set_up(no_java: str, tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_what_cannot_be_fetched_is_named_with_the_remedy(
 
 
 @pytest.mark.parametrize("words", ["run", "demo --once", "dev broker"])
-def test_a_command_that_needs_java_says_so_and_ends(words: str, no_java: str, tmp_path: Path) -> None:
+def test_a_command_that_needs_java_reports_so_and_ends(words: str, no_java: str, tmp_path: Path) -> None:
     (tmp_path / "frazil.yaml").write_text(
         'pipeline: p\nkafka: {bootstrap.servers: "127.0.0.1:1"}\ntables: {s.a: {topic: a}}\n'
     )

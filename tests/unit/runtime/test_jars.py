@@ -99,7 +99,7 @@ def test_a_cache_that_cannot_be_written_is_named(fake_java: FakeJava, cache: Pat
         ({}, Path.home() / ".cache" / "frazil"),
     ],
 )
-def test_the_cache_is_where_the_environment_says(environment: dict[str, str], expected: Path) -> None:
+def test_the_cache_is_where_the_environment_reports(environment: dict[str, str], expected: Path) -> None:
     assert cache_directory(environment) == expected
 
 

@@ -1,4 +1,4 @@
-"""Which Java is found, and what is said about one that will not do."""
+"""Which Java is found, and what is reported about one that will not do."""
 
 from __future__ import annotations
 

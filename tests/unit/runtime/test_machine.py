@@ -1,4 +1,4 @@
-"""What `frazil doctor` says about a machine that lacks something."""
+"""What `frazil doctor` reports about a machine that lacks something."""
 
 from __future__ import annotations
 

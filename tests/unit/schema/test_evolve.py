@@ -40,7 +40,7 @@ def _wanted(case: dict[str, Any]) -> list[dict[tuple[str, ...], dict[str, Iceber
 
 
 def _shape(columns: dict[str, IcebergType]) -> list[str]:
-    """Names and types with ids in reading order, so that only what a table says is compared."""
+    """Names and types with ids in reading order, so that only what a table reports is compared."""
     fields = [NestedField(0, name, kind, required=False) for name, kind in columns.items()]
     fresh = assign_fresh_schema_ids(Schema(*StructType(*fields).fields))
     return [str(field) for field in fresh.fields]

@@ -40,10 +40,10 @@ def test_a_json_record_with_such_a_name_is_a_dead_letter(tmp_path: Path, fields:
     assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert [row["n"] for row in scene.rows("n.a")] == list(range(40))
     (file,) = scene.catalog.data_files("n.a__dead_letters")
-    (letter,) = pq.read_table(file.path).to_pylist()
-    assert (letter["offset"], letter["error_class"]) == (before, "name_too_long")
-    assert "has 255 at most" in letter["message"]
-    assert len(letter["path"]) < 100
+    (dead_letter,) = pq.read_table(file.path).to_pylist()
+    assert (dead_letter["offset"], dead_letter["error_class"]) == (before, "name_too_long")
+    assert "has 255 at most" in dead_letter["message"]
+    assert len(dead_letter["path"]) < 100
     state = scene.catalog.load("n.a")
     assert state is not None
     assert long_name_in(state.schema.as_struct()) is None
@@ -100,8 +100,8 @@ def test_an_avro_schema_with_such_a_name_brings_the_other_columns(tmp_path: Path
     )
     scenario.settle()
     assert [row["id"] for row in scenario.rows()] == [1, 3]
-    (letter,) = scenario.rows("n.t__dead_letters")
-    assert (letter["offset"], letter["error_class"]) == (1, "name_too_long")
+    (dead_letter,) = scenario.rows("n.t__dead_letters")
+    assert (dead_letter["offset"], dead_letter["error_class"]) == (1, "name_too_long")
 
 
 def _connect(row: dict[str, Any]) -> dict[str, Any]:
@@ -150,8 +150,8 @@ def test_another_schema_with_such_a_name_brings_the_other_columns(
         scenario.source.produce("a", 0, b"\0" + number.to_bytes(4, "big") + body)
     scenario.settle()
     assert [row["id"] for row in scenario.rows()] == [1, 3]
-    (letter,) = scenario.rows("n.t__dead_letters")
-    assert (letter["offset"], letter["error_class"]) == (1, "name_too_long")
+    (dead_letter,) = scenario.rows("n.t__dead_letters")
+    assert (dead_letter["offset"], dead_letter["error_class"]) == (1, "name_too_long")
 
 
 def test_no_schema_gets_one_from_whatever_wants_it() -> None:

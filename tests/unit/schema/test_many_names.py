@@ -1,4 +1,4 @@
-"""Producers that make up new names without end: what is said of them comes to an end."""
+"""Producers that make up new names without end: what is reported of them comes to an end."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def after_batches(scene: Scene) -> Table:
 @pytest.mark.parametrize(
     ("settings", "seen"), [({"unknown_fields": "drop"}, "dropped"), ({"schema_evolution": "freeze"}, "refusals")]
 )
-def test_a_hundred_names_are_kept_and_said(tmp_path: Path, settings: dict[str, Any], seen: str) -> None:
+def test_a_hundred_names_are_kept_and_reported(tmp_path: Path, settings: dict[str, Any], seen: str) -> None:
     scene = Scene(tmp_path, "a", columns=(X,), on_bad_record="skip", **settings)
     with capture_logs() as logged:
         names = getattr(after_batches(scene).schema, seen)
     assert len(names) == MAX_REMEMBERED_NAMES + 1
     assert MORE_NAMES in names
-    said = [event["change"] for event in logged if event["event"] == "schema_change_refused"]
-    assert sorted(said) == (sorted(names) if seen == "refusals" else [])
+    reported = [event["change"] for event in logged if event["event"] == "schema_change_refused"]
+    assert sorted(reported) == (sorted(names) if seen == "refusals" else [])
 
 
 def test_a_task_reports_a_hundred_names(tmp_path: Path) -> None:

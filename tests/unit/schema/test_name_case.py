@@ -211,7 +211,7 @@ def test_a_metadata_column_is_no_column_for_a_field_in_whatever_capitals(tmp_pat
     scene.feed("a", {"n": 1}, {"n": 2, "_OFFSET": 3})
     only(scene.catch_up())
     assert scene.rows("n.a") == [{"n": 1, "_offset": 0}]
-    assert [letter[:3] for letter in dead_letters_of(scene)] == [(1, "name_conflict", "_OFFSET")]
+    assert [dead_letter[:3] for dead_letter in dead_letters_of(scene)] == [(1, "name_conflict", "_OFFSET")]
 
 
 def test_no_change_makes_two_columns_that_differ_in_capitals_alone() -> None:
@@ -251,7 +251,7 @@ def test_members_that_would_share_a_name_in_the_case_of_columns_are_refused(tmp_
     scene.feed("a", {"o": {"userId": 1}}, {"o": {"user_id": 2}}, {"o": {"userId": 3}})
     only(scene.catch_up())
     assert [row["o"] for row in scene.rows("n.a")] == [{"user_id": 1}, {"user_id": 3}]
-    assert [letter[:3] for letter in dead_letters_of(scene)] == [(1, "name_conflict", "o.user_id")]
+    assert [dead_letter[:3] for dead_letter in dead_letters_of(scene)] == [(1, "name_conflict", "o.user_id")]
 
 
 def test_members_that_are_there_under_their_own_names_keep_them(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_keys_of_records_may_write_their_columns_in_other_capitals(tmp_path: Pat
 
 
 @pytest.mark.parametrize("others", [{"ID": 2}, {"id": 2, "N": 1}, {f"x{n}": n for n in range(300)}])
-def test_what_is_left_out_of_a_record_says_the_same_of_it_beside_any_other(tmp_path: Path, others: Any) -> None:
+def test_what_is_left_out_of_a_record_reports_the_same_of_it_beside_any_other(tmp_path: Path, others: Any) -> None:
     """A field that is left out may be there twice, whatever other records of the batch have."""
     scene = Scene(tmp_path, "a", unknown_fields="drop")
     make(scene, id="long", n="long")

@@ -123,7 +123,7 @@ def test_fields_of_avro_go_to_the_columns_of_their_names_and_may_widen_them(tmp_
 
 
 @pytest.mark.parametrize("key", ["id", "record_id"])
-def test_a_mirror_finds_its_rows_by_keys_and_images_with_such_names(tmp_path: Path, key: str) -> None:
+def test_an_upsert_table_finds_its_rows_by_keys_and_images_with_such_names(tmp_path: Path, key: str) -> None:
     scenario = UpsertSource(tmp_path)
     _exists(scenario)
 

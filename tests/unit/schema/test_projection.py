@@ -53,7 +53,7 @@ def test_names_change_their_case(name: str, lower: str, snake: str, camel: str) 
         (("",), '[""]'),
     ],
 )
-def test_a_doc_says_which_field_feeds_a_column_and_keeps_what_else_it_said(path: Path, text: str) -> None:
+def test_a_doc_reports_which_field_feeds_a_column_and_keeps_what_else_it_reported(path: Path, text: str) -> None:
     assert format_path(path) == text
     for old in (None, "", "the user's number", "two\nlines"):
         doc = doc_of(path, old)

@@ -1,4 +1,4 @@
-"""What is said of refused changes: each once, with every schema that asks for it and what to do."""
+"""What is reported of refused changes: each once, with every schema that asks for it and what to do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from frazil.types import MORE_NAMES
 
 
 def test_a_change_that_many_schemas_ask_for_is_one() -> None:
-    said = {f"schema {n}: column id: int is not widened to long" for n in (9, 12, 100)}
-    said |= {"schema 9: column a: b: string does not fit int", "column coupon: odd", MORE_NAMES}
-    assert refused_changes(said) == [
+    reported = {f"schema {n}: column id: int is not widened to long" for n in (9, 12, 100)}
+    reported |= {"schema 9: column a: b: string does not fit int", "column coupon: odd", MORE_NAMES}
+    assert refused_changes(reported) == [
         RefusedChange("column coupon: odd", (), ""),
         RefusedChange("column id: int is not widened to long", ("9", "12", "100"), remedy_of(" is not widened to ")),
         RefusedChange("column a: b: string does not fit int", ("9",), remedy_of(" does not fit ")),

@@ -43,7 +43,7 @@ def test_avro_fields_with_reserved_names_get_no_column(tmp_path: Path) -> None:
     scenario.produce(scenario.register(text), text, {"id": 1, "_deleted": None}, {"id": 2, "_deleted": True})
     scenario.settle()
     assert (columns_of(scenario, "n.t"), scenario.rows()) == ({"id": "int"}, [{"id": 1}])
-    assert [letter[:3] for letter in dead_letters_of(scenario, "n.t")] == [(1, "name_conflict", "_deleted")]
+    assert [dead_letter[:3] for dead_letter in dead_letters_of(scenario, "n.t")] == [(1, "name_conflict", "_deleted")]
 
 
 def test_columns_of_our_own_and_of_others_keep_such_names(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_avro_records_with_a_nested_field_that_is_kept_out_are_refused_alone(tmp
     scenario.settle()
     assert [row["id"] for row in scenario.rows()] == [1, 3]
     assert scenario.rows()[0]["a"] == {"c": 2}
-    assert [letter[:3] for letter in dead_letters_of(scenario, "n.t")] == [(1, "name_conflict", "a.b")]
+    assert [dead_letter[:3] for dead_letter in dead_letters_of(scenario, "n.t")] == [(1, "name_conflict", "a.b")]
 
 
 @pytest.mark.parametrize(

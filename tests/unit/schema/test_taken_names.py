@@ -24,7 +24,9 @@ class Everything(Scene):
 
 
 @pytest.mark.parametrize("order", [("orders", "orders__dead_letters"), ("orders__dead_letters", "orders")])
-def test_the_table_that_would_hold_the_letters_of_another_is_stopped(tmp_path: Path, order: tuple[str, str]) -> None:
+def test_the_table_that_would_hold_the_dead_letters_of_another_is_stopped(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
     scene = Everything(tmp_path)
     scene.source.create(order[0])
     scene.feed(order[0], {"x": 1})
@@ -43,7 +45,7 @@ def test_the_table_that_would_hold_the_letters_of_another_is_stopped(tmp_path: P
     assert [row["x"] for row in scene.rows(OWNER)] == [1]
 
 
-def test_letters_do_not_go_to_a_table_that_is_something_else(tmp_path: Path) -> None:
+def test_dead_letters_do_not_go_to_a_table_that_is_something_else(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a")
     scene.catalog.create("n.a__dead_letters", new_schema([]), {}, 2)
     scene.feed("a", {"x": 1}, b"not json")

@@ -36,7 +36,9 @@ def declared(kind: str, zone: str | None, unit: str | None = None) -> dict[str, 
         ),
     ],
 )
-def test_the_letter_names_the_setting_and_the_setting_works(tmp_path: Path, kind: str, bad: str, words: str) -> None:
+def test_the_dead_letter_names_the_setting_and_the_setting_works(
+    tmp_path: Path, kind: str, bad: str, words: str
+) -> None:
     scene = Scene(tmp_path, "a", dead_letters={"stop_above": 1.0})
     make(scene, ts=kind)
     scene.feed("a", {"ts": bad}, {"ts": "no time"})
@@ -74,7 +76,7 @@ def test_times_are_converted_by_the_zone_of_the_column(
     only(scene.catch_up())
     found = [row["ts"].isoformat() for row in scene.rows("n.a") if row["ts"] is not None]
     assert found == ([stored] if stored else [])
-    assert [letter[1] for letter in dead_letters_of(scene)] == ([] if stored else ["out_of_range"])
+    assert [dead_letter[1] for dead_letter in dead_letters_of(scene)] == ([] if stored else ["out_of_range"])
 
 
 def test_numbers_with_a_unit_are_moments_too(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a pipeline file says of whole transactions."""
+"""What a pipeline file reports of whole transactions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
         ),
     ],
 )
-def test_a_table_shows_transactions_whole_when_it_says_so(load: Load, settings: str, atomic: AtomicSpec | None) -> None:
+def test_a_table_shows_transactions_whole_when_it_reports_it(
+    load: Load, settings: str, atomic: AtomicSpec | None
+) -> None:
     assert load(with_table(settings)).tables[0].atomic == atomic
 
 
 def test_tables_that_are_made_for_topics_have_it_from_the_defaults(load: Load) -> None:
-    said = "defaults: {envelope: debezium, atomic: {transaction_topic: e}}\nnamespace: n\ntopics: /./\n"
-    assert load(HEAD + said).table_for("a").atomic == AtomicSpec(transaction_topic="e")
+    reported = "defaults: {envelope: debezium, atomic: {transaction_topic: e}}\nnamespace: n\ntopics: /./\n"
+    assert load(HEAD + reported).table_for("a").atomic == AtomicSpec(transaction_topic="e")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a pipeline file says of changes."""
+"""What a pipeline file reports of changes."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
     assert [key for part in parts for key, value in part.items() if not value.get("description")] == []
 
 
-def test_what_is_not_built_says_so() -> None:
+def test_what_is_not_built_reports_it() -> None:
     catalog = json_schema()["$defs"]["catalog"]["properties"]
     assert catalog["type"]["description"].endswith("Not available in this version: hive, glue, nessie, hadoop.")
     assert catalog["impl"]["description"].endswith("Not available in this version.")

@@ -146,7 +146,7 @@ def test_defaults_are_for_every_table_that_does_not_say_otherwise(load: Load) ->
     assert sensors.topics == (TopicSelector(literal="sensors"),)
 
 
-def test_a_change_log_among_mirrors_takes_nothing_of_mirrors_from_the_defaults(load: Load) -> None:
+def test_a_changelog_among_upsert_tables_takes_nothing_of_upsert_tables_from_the_defaults(load: Load) -> None:
     of_upserts = "mode: upsert, key_columns: [id], order_by: _source_order, deletes: soft"
     spec = load(
         f"{HEAD}defaults: {{envelope: debezium, metadata: [source_order], {of_upserts}}}\n"

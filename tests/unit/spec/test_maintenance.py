@@ -26,7 +26,7 @@ def test_what_a_table_leaves_out_is_taken_from_the_top(load: Load) -> None:
     assert spec.maintenance == top
 
 
-def test_care_is_on_unless_the_file_says_otherwise(load: Load) -> None:
+def test_maintenance_is_on_unless_the_file_reports_otherwise(load: Load) -> None:
     assert load(HEAD + "tables: {a.b: {topic: a}}").tables[0].maintenance == MaintenanceSpec()
     assert not load(HEAD + "maintenance: false\ntables: {a.b: {topic: a}}").tables[0].maintenance.is_on
 
@@ -119,6 +119,6 @@ def test_columns_that_are_there_or_may_come_are_taken(load: Load, settings: str,
     assert load(HEAD + f"tables: {{a.b: {table}}}").tables[0].maintenance.order_lines
 
 
-def test_where_care_is_off_the_order_of_rows_is_nobody_s_business(load: Load) -> None:
+def test_where_maintenance_is_off_the_order_of_rows_is_nobody_s_business(load: Load) -> None:
     table = "{topic: a, unknown_fields: drop, columns: {id: long}, maintenance: false}"
     assert not load(HEAD + f"maintenance: {{sort: [x]}}\ntables: {{a.b: {table}}}").tables[0].maintenance.is_on

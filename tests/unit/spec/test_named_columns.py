@@ -1,4 +1,4 @@
-"""Columns that settings name and the file itself keeps away: said before anything is read."""
+"""Columns that settings name and the file itself keeps away: reported before anything is read."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_key_that_is_taken_is_well(load: Load, settings: str) -> None:
     assert load(with_table(f"mode: upsert, {settings}")).tables
 
 
-def test_a_column_that_one_table_keeps_away_from_the_defaults_is_said_with_the_table(refuse: Refuse) -> None:
+def test_a_column_that_one_table_keeps_away_from_the_defaults_is_reported_with_the_table(refuse: Refuse) -> None:
     defaults = (
         "defaults:\n  mode: upsert\n  envelope: debezium\n  metadata: [source_order]\n  order_by: _source_order\n"
     )

@@ -57,18 +57,18 @@ def test_a_term_is_a_column_or_a_transform_of_one(text: str, column: str, transf
         ("nulls", "nulls asc nulls first"),
     ],
 )
-def test_a_sort_term_says_which_way_and_where_nulls_go(text: str, full: str) -> None:
+def test_a_sort_term_reports_which_way_and_where_nulls_go(text: str, full: str) -> None:
     assert parse_sort(text).text == full
     assert parse_sort(full) == parse_sort(text)
 
 
-def test_the_file_says_something_nothing_or_none(tmp_path: Path) -> None:
-    said = _load(tmp_path, "partition_by: [day(at), deep.b.c]", "sort_by: id desc", "limits: {partitions: 7}")
-    assert said.partition_by == (PartitionTerm("at", "day"), PartitionTerm("deep.b.c"))
-    assert said.partition_by is not None
-    assert {term.line for term in said.partition_by} == {9}
-    assert said.sort_by == (parse_sort("id desc"),)
-    assert said.limits.partitions == 7
+def test_the_file_reports_something_nothing_or_none(tmp_path: Path) -> None:
+    reported = _load(tmp_path, "partition_by: [day(at), deep.b.c]", "sort_by: id desc", "limits: {partitions: 7}")
+    assert reported.partition_by == (PartitionTerm("at", "day"), PartitionTerm("deep.b.c"))
+    assert reported.partition_by is not None
+    assert {term.line for term in reported.partition_by} == {9}
+    assert reported.sort_by == (parse_sort("id desc"),)
+    assert reported.limits.partitions == 7
     silent = _load(tmp_path)
     assert (silent.partition_by, silent.sort_by, silent.limits.partitions) == (None, None, 10_000)
     none = _load(tmp_path, "partition_by: []", "sort_by: []")

@@ -236,7 +236,7 @@ SECTIONS = [
     (
         "registry: {url: 'https://a', context: 'a b'}",
         "`a b` is not the name of a context",
-        "use letters, digits, dots, underscores and hyphens",
+        "use dead letters, digits, dots, underscores and hyphens",
     ),
     (
         "registry: {url: 'https://a', auth: {user: u}}",
@@ -487,7 +487,7 @@ def test_all_problems_of_the_file_are_told_in_full(refuse: Refuse) -> None:
         (f"{HEAD}tables: {{a.b: {{topic: c}}}}\nregistry:\n  ulr: http://r\n", 5, "ulr", "url"),
     ],
 )
-def test_a_misspelt_key_is_said_before_what_is_missing_because_of_it(
+def test_a_misspelt_key_is_reported_before_what_is_missing_because_of_it(
     refuse: Refuse, text: str, line: int, key: str, remedy: str
 ) -> None:
     error = refuse(text)

@@ -79,9 +79,9 @@ def test_in_another_partition_a_place_before_the_snapshot_is_late(tmp_path: Path
 def test_what_a_connector_repeats_after_a_restart_ends_where_the_source_is(tmp_path: Path) -> None:
     for at_once in (1, 2, 3, 100):
         scenario = UpsertSource(tmp_path / str(at_once), **_BY_SOURCE)
-        said = [*_OPEN_MEANWHILE, *_OPEN_MEANWHILE[2:], *_OPEN_MEANWHILE[6:]]
-        for start in range(0, len(said), at_once):
-            scenario.say(*said[start : start + at_once])
+        reported = [*_OPEN_MEANWHILE, *_OPEN_MEANWHILE[2:], *_OPEN_MEANWHILE[6:]]
+        for start in range(0, len(reported), at_once):
+            scenario.say(*reported[start : start + at_once])
         assert {row["id"]: row["v"] for row in scenario.upsert_table()} == {1: "newest", 3: "new", 5: "new"}
 
 
@@ -96,12 +96,12 @@ def test_large_values_are_those_of_the_row_that_a_snapshot_has_read(tmp_path: Pa
     """Unless a change behind it has told others, and not those that a connector repeats behind that."""
     scenario = UpsertSource(tmp_path, **_BY_SOURCE)
     scenario.say(_with_large("c", "a", 50, "A"), _with_large("u", "b", 91, "B"), _with_large("r", "b", 93, "B"))
-    for said, expected in (
+    for reported, expected in (
         ([_with_large("u", "c", 97), _with_large("u", "x", 82), _with_large("u", "x", 83, "A")], ("c", "B")),
         ([_with_large("r", "c", 150, "B"), _with_large("u", "d", 100, "D"), _with_large("u", "e", 104)], ("e", "D")),
     ):
-        for start in range(0, len(said), at_once):
-            scenario.say(*said[start : start + at_once])
+        for start in range(0, len(reported), at_once):
+            scenario.say(*reported[start : start + at_once])
         assert [(row["v"], row["big"]) for row in scenario.upsert_table()] == [expected]
 
 

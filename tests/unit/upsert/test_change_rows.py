@@ -84,7 +84,7 @@ class Lake:
         return resolved
 
     def stretches(self, changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
-        """Each change is one of its own: they are put together by the task."""
+        """Each change is one of its own: they are combined by the task."""
         return [[change] for change in changes]
 
     def _run(self, changes: Sequence[Change]) -> TaskReport:

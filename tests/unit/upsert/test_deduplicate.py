@@ -91,7 +91,7 @@ def some_changes(rng: np.random.Generator, is_ordered: bool, has_truncates: bool
 
 @pytest.mark.parametrize("is_ordered", [False, True])
 @pytest.mark.parametrize("has_truncates", [False, True])
-def test_the_fold_is_what_a_dictionary_says(is_ordered: bool, has_truncates: bool) -> None:
+def test_the_fold_is_what_a_dictionary_reports(is_ordered: bool, has_truncates: bool) -> None:
     rng = np.random.default_rng(7)
     for _ in range(500):
         changes = some_changes(rng, is_ordered, has_truncates)

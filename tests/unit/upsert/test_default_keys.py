@@ -1,4 +1,6 @@
-"""Mirrors whose key columns nobody names, of sources whose records' keys are not simply the columns of the row's key."""
+"""Upsert tables whose key columns nobody names, of sources whose records' keys are not simply the columns of the row's
+key.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ Row = dict[str, Any]
 
 
 class MaxwellScenario(UpsertScenario):
-    """A table that mirrors topic `a`, to which Maxwell writes. form: `kafka_key_format`."""
+    """A table that upsert tables topic `a`, to which Maxwell writes. form: `kafka_key_format`."""
 
     def __init__(self, root: Path, form: str, primary: tuple[str, ...]) -> None:
         super().__init__(root, envelope=EnvelopeSpec(kind="maxwell"), dead_letters={"stop_above": 1.0})
@@ -44,7 +46,7 @@ class MaxwellScenario(UpsertScenario):
 
 @pytest.mark.parametrize("form", ["hash", "array"])
 @pytest.mark.parametrize("primary", [("id",), ("id", "part")])
-def test_a_mirror_of_what_maxwell_writes(tmp_path: Path, form: str, primary: tuple[str, ...]) -> None:
+def test_an_upsert_table_of_what_maxwell_writes(tmp_path: Path, form: str, primary: tuple[str, ...]) -> None:
     scenario = MaxwellScenario(tmp_path, form, primary)
     scenario.put(None, {"database": "shop", "table": "e", "type": "bootstrap-start", "ts": 1, "data": {}})
     rows = [{"id": n, "part": "x", "m": 4.5, "c": "2026-11-22 05:33:37.523000"} for n in range(5)]
@@ -56,7 +58,7 @@ def test_a_mirror_of_what_maxwell_writes(tmp_path: Path, form: str, primary: tup
     assert scenario.catalog.load("n.t__dead_letters") is None
 
 
-def test_a_table_without_a_primary_key_has_no_mirror(tmp_path: Path) -> None:
+def test_a_table_without_a_primary_key_has_no_upsert_table(tmp_path: Path) -> None:
     scenario = MaxwellScenario(tmp_path, "hash", ())
     scenario.tell(("insert", {"id": 1}, None), ("update", {"id": 2}, {"id": 1}))
     reason = "the record's key has no field, and the table has no key columns yet"
@@ -240,7 +242,7 @@ def test_numbers_with_a_scale_of_their_own_are_keys(tmp_path: Path, form: str, k
     scenario.forget(2)
     if kind == "string":
         scenario.forget(3)
-    else:  # Of a decimal a tombstone alone is passed over.
+    else:  # Of a decimal a tombstone alone is skipped.
         scenario.change("d", 3, None)
     scenario.catch_up()
     assert [(str(row["ID"]), row["V"]) for row in scenario.upsert_table()] == [("1", "b")]

@@ -1,5 +1,5 @@
-"""Mirrors whose batches are read by several tasks, each a piece of one partition: wherever the pieces end, the table is what
-one task would have made of it.
+"""Upsert tables whose batches are read by several tasks, each a piece of one partition: wherever the pieces end, the
+table is what one task would have made of it.
 """
 
 from __future__ import annotations

@@ -64,12 +64,12 @@ def test_the_value_of_its_partition_is_that_of_all_rows_of_a_file(
     target = _target(tmp_path, k="long", p=kind)
     spec = spec_of((parse_term("truncate(k, 10)"), parse_term("p")), target.schema)
     text, ids = spec.model_dump_json(), [field.field_id for field in spec.fields]
-    said = [0, word] if is_listed else {str(ids[0]): 0, str(ids[1]): word}
+    reported = [0, word] if is_listed else {str(ids[0]): 0, str(ids[1]): word}
     if is_newest:
         target = replace(target, partition_spec=text)
     else:
         target = replace(target, spec_id=spec.spec_id + 1, older_specs=(text,))
-    file = _plain_file(tmp_path, {"k": pa.array([1, 2, 3])}, **{"spec-id": spec.spec_id, "partition": said})
+    file = _plain_file(tmp_path, {"k": pa.array([1, 2, 3])}, **{"spec-id": spec.spec_id, "partition": reported})
     (column,) = read_columns(target, file, [("p",)])
     assert repr(column.to_pylist()) == repr([value] * 3)
     if kind != "double":
@@ -90,7 +90,7 @@ def test_a_column_that_was_added_with_a_default_has_it_in_older_files(tmp_path: 
     assert [piece.to_pylist() for piece in column_pieces(target, file, ("p",))] == [[value] * 3]
 
 
-def test_what_files_without_ids_call_a_column_the_name_mapping_says(tmp_path: Path) -> None:
+def test_what_files_without_ids_call_a_column_the_name_mapping_reports(tmp_path: Path) -> None:
     target = _target(tmp_path, new="long", o="struct<inner: long>", later="long")
     numbers, inner = pa.array([5, 6]), pa.array([{"was": 8}, {"was": 9}])
     file = _plain_file(tmp_path, {"old": numbers, "o": inner, "later": numbers})

@@ -37,7 +37,7 @@ def complete_insert(log: Log) -> dict[str, Any]:
 
 @pytest.mark.parametrize("first", [(0, None), (None, 1)])
 def test_one_half_of_a_key_change_waits_for_the_other_one(tmp_path: Path, first: tuple[int | None, int | None]) -> None:
-    """Whichever comes first; what is not behind it goes on."""
+    """Whichever comes first; what is not behind it continues."""
     scenario = UpsertSource(tmp_path)
     log = Log(scenario, NOW_MS)
     log.write({"id": 1, "v": "a", "big": "of 1"})
@@ -97,7 +97,7 @@ def test_a_change_of_the_key_that_is_told_again_waits_for_what_has_become_of_the
 
 
 def test_a_half_is_not_given_up_where_a_run_ends_before_the_other_one(tmp_path: Path) -> None:
-    """A run that is to end reads what was there when it began, and records go on coming."""
+    """A run that is to end reads what was there when it began, and records continue coming."""
     scenario, log = with_one_part(tmp_path)
     service = scenario.process(FakeClock(NOW_MS))
     for _ in range(100):
@@ -210,7 +210,7 @@ def test_the_delete_of_an_insert_that_is_in_the_table_waits_for_nothing(tmp_path
 def test_the_halves_of_a_replayed_topic_find_each_other_whatever_their_timestamps(
     tmp_path: Path, at_ms: int, later_ms: int, first: str
 ) -> None:
-    """A mirrored topic has the timestamps of its source, or those of the copy."""
+    """An upserted topic has the timestamps of its source, or those of the copy."""
     scenario, clock = UpsertSource(tmp_path), FakeClock(NOW_MS)
     log = Log(scenario, at_ms)
     log.write({"id": 1, "v": "a", "big": "of 1"})
@@ -227,7 +227,7 @@ def test_the_halves_of_a_replayed_topic_find_each_other_whatever_their_timestamp
     assert scenario.dead_letters() == []
 
 
-def test_a_half_whose_other_one_never_comes_does_not_stop_its_partition_while_others_go_on(tmp_path: Path) -> None:
+def test_a_half_whose_other_one_never_comes_does_not_stop_its_partition_while_others_continue(tmp_path: Path) -> None:
     scenario, log = with_one_part(tmp_path)
     log.write({"id": 9, "v": "a", "big": "of 9"})
     clock = FakeClock(NOW_MS)

@@ -59,15 +59,15 @@ def test_a_wider_primary_key_makes_dead_letters_and_loses_no_row(
 ) -> None:
     scenario = UpsertSource(tmp_path)
     wide = ("id", "region")
-    said = [
+    reported = [
         told("c", ("id",), _row(1, "a", "x")),
         told("c", ("id",), _row(2, "a", "x")),
         told("c", wide, _row(1, "b", "y")),
         told("d", wide, _row(1, "c", "z")),
         told("u", ("id",), _row(2, "a", "z")),
     ]
-    for start in range(0, len(said), at_once):
-        scenario.say(*said[start : start + at_once])
+    for start in range(0, len(reported), at_once):
+        scenario.say(*reported[start : start + at_once])
     assert scenario.by_id() == [_row(1, "a", "x"), _row(2, "a", "z")]
     assert scenario.dead_letters() == [("key_mismatch", _WIDER)] * 2
 

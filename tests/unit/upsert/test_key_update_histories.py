@@ -1,4 +1,4 @@
-"""Mirrors of rows that get other keys, against a dictionary: whatever the batches end between."""
+"""Upsert tables of rows that get other keys, against a dictionary: whatever the batches end between."""
 
 from __future__ import annotations
 

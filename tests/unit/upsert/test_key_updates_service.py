@@ -1,4 +1,4 @@
-"""Mirrors whose rows get other keys: what the source has not sent is in the row of the old key."""
+"""Upsert tables whose rows get other keys: what the source has not sent is in the row of the old key."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_a_row_that_gets_another_key_keeps_what_was_not_sent(
     scenario.catch_up()
     log.keep(1, "b", from_)
     log.move(1, 7, "c", partitions)
-    log.write({"id": 1, "v": "d", "big": "anew"}, from_)
+    log.write({"id": 1, "v": "d", "big": "again"}, from_)
     log.keep(7, "e", to)
     scenario.catch_up()
     assert scenario.dead_letters() == []
     assert scenario.by_id() == [
-        {"id": 1, "v": "d", "big": "anew"}, {"id": 2, "v": "a", "big": "of 2"}, {"id": 7, "v": "e", "big": "of 1"},
+        {"id": 1, "v": "d", "big": "again"}, {"id": 2, "v": "a", "big": "of 2"}, {"id": 7, "v": "e", "big": "of 1"},
     ]  # fmt: skip
 
 
@@ -111,12 +111,12 @@ def test_a_row_that_gets_another_key_is_told_twice_where_deletes_are_marked(tmp_
     scenario.catch_up()
     log.move(1, 7, "c", (0, 1))
     scenario.catch_up()
-    log.write({"id": 1, "v": "b", "big": "anew"})
+    log.write({"id": 1, "v": "b", "big": "again"})
     scenario.catch_up()
     log.lsn = 1
     log.move(1, 7, "c", (None, 1))
     scenario.catch_up()
-    assert (scenario.dead_letters(), _marked(scenario)) == ([], [(1, "b", "anew", False), (7, "c", "of 1", False)])
+    assert (scenario.dead_letters(), _marked(scenario)) == ([], [(1, "b", "again", False), (7, "c", "of 1", False)])
 
 
 @pytest.mark.parametrize("is_in_batch", [False, True])
@@ -127,7 +127,7 @@ def test_a_marked_row_of_another_change_is_not_the_old_one(tmp_path: Path, is_in
     log.write({"id": 7, "v": "a", "big": "of the first 7"}, 1)
     scenario.catch_up()
     log.move(1, 7, "c", (0, None))
-    log.write({"id": 1, "v": "b", "big": "anew"})
+    log.write({"id": 1, "v": "b", "big": "again"})
     log.remove(1)
     if not is_in_batch:
         log.remove(7, 1)
@@ -138,7 +138,7 @@ def test_a_marked_row_of_another_change_is_not_the_old_one(tmp_path: Path, is_in
     log.move(1, 7, "c", (None, 1))
     scenario.catch_up()
     assert [kind for kind, _ in scenario.dead_letters()] == ["incomplete_primary_key_update"]
-    assert _marked(scenario) == [(1, "b", "anew", True), (7, "a", "of the first 7", True)]
+    assert _marked(scenario) == [(1, "b", "again", True), (7, "a", "of the first 7", True)]
 
 
 @pytest.mark.parametrize("is_done", [False, True])
@@ -275,8 +275,8 @@ def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
 _BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
-def test_a_move_that_is_told_again_takes_nothing_of_a_row_that_came_back(tmp_path: Path, goes_on: bool) -> None:
+@pytest.mark.parametrize("continues", [False, True])
+def test_a_move_that_is_told_again_takes_nothing_of_a_row_that_came_back(tmp_path: Path, continues: bool) -> None:
     """What is repeated first brings the row of the old key again, without what that change did not send."""
     scenario = UpsertSource(tmp_path, **_BY_SOURCE)
     log = Log(scenario)
@@ -291,10 +291,10 @@ def test_a_move_that_is_told_again_takes_nothing_of_a_row_that_came_back(tmp_pat
     assert [(row["id"], row["big"]) for row in scenario.by_id()] == [(1, None), (2, "of 1")]
     log.move(1, 2, "c")
     log.keep(2, "d")
-    if goes_on:
+    if continues:
         log.move(2, 3, "e")
     scenario.catch_up()
-    assert [(row["id"], row["big"]) for row in scenario.by_id()] == [(3 if goes_on else 2, "of 1")]
+    assert [(row["id"], row["big"]) for row in scenario.by_id()] == [(3 if continues else 2, "of 1")]
     assert scenario.dead_letters() == []
 
 

@@ -383,7 +383,7 @@ _SUITED = {
 
 
 @pytest.mark.parametrize(("kind", "words"), [(kind, _LAYOUTS[n]) for kind in _SUITED for n in _SUITED[kind]])
-def test_a_file_of_another_partition_is_not_looked_at_and_none_with_the_key_is_passed_over(
+def test_a_file_of_another_partition_is_not_looked_at_and_none_with_the_key_is_skipped(
     tmp_path: Path, kind: str, words: str
 ) -> None:
     target = _partitioned(_target(tmp_path, k=kind, v="long"), words)
@@ -404,13 +404,13 @@ def test_partitions_of_an_older_spec_say_nothing(tmp_path: Path) -> None:
     target = _partitioned(_target(tmp_path, k="long", v="long"), "truncate(k, 10)")
     (file,) = _write_many(target, pa.array([1]), pa.array([1]))
     described = json.loads(_without_bounds(file))
-    said: list[tuple[dict[str, Any], int]] = [
+    reported: list[tuple[dict[str, Any], int]] = [
         ({}, 0),
         ({"partition": {"1000": 0}}, 0),
         ({"partition": {"1000": 20}}, 1),
         ({"partition": {}}, 1),
     ]
-    for more, inspected in [*said, ({"spec-id": 8}, 1)]:
+    for more, inspected in [*reported, ({"spec-id": 8}, 1)]:
         other = replace(file, content=json.dumps({**described, **more}))
         assert find_rows(target, [other], [pa.array([25])], _PATHS).inspected == inspected
 

@@ -145,14 +145,14 @@ def test_a_value_comes_from_behind_a_delete_that_another_task_has_read(tmp_path:
     """Of the values that it may come from, the greatest in the order of the column is from before that delete."""
     scenario = UpsertSource(tmp_path, partitions=3, key_columns=("id",), order_by="at")
     scenario.jobs = Dealt(scenario.source)
-    says = (
+    reports = (
         (0, made({"id": 1, "at": 5, "big": "before"})),
         (0, made({"id": 1, "at": 9, "big": "greatest"})),
         (1, tombstone(1)),
         (2, made({"id": 1, "at": 3, "big": "behind"})),
         (2, changed({"id": 1, "at": 7, "big": PLACEHOLDER})),
     )
-    for partition, (key, value) in says:
+    for partition, (key, value) in reports:
         scenario.put(json.dumps(key), value, partition)
     scenario.catch_up()
     assert scenario.by_id() == [{"id": 1, "at": 7, "big": "behind"}]

@@ -1,4 +1,4 @@
-"""The query of docs/how-to/cdc.md that tells what a table was at some time, run over a change log."""
+"""The query of docs/how-to/cdc.md that tells what a table was at some time, run over a changelog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _query(at: str) -> str:
     return query
 
 
-def _said(hour: int, op: str, key: int | None, v: str | None, lsn: int) -> SourceRecord:
+def _reported(hour: int, op: str, key: int | None, v: str | None, lsn: int) -> SourceRecord:
     row = None if key is None else {"id": key, "v": v}
     images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
     source = {"connector": "postgresql", "lsn": lsn, "ts_ms": _DAY_MS + hour * 3_600_000}
@@ -37,18 +37,18 @@ def _said(hour: int, op: str, key: int | None, v: str | None, lsn: int) -> Sourc
         ("2026-11-21 03:30:00", [(1, "old"), (2, "old")]),
         ("2026-11-21 04:30:00", [(1, "new")]),
         ("2026-11-21 05:30:00", []),
-        ("2026-11-21 06:30:00", [(2, "anew")]),
+        ("2026-11-21 06:30:00", [(2, "again")]),
     ],
 )
-def test_what_a_table_was_is_told_by_its_change_log(tmp_path: Path, at: str, rows: list[tuple[int, str]]) -> None:
+def test_what_a_table_was_is_told_by_its_changelog(tmp_path: Path, at: str, rows: list[tuple[int, str]]) -> None:
     metadata = {name: f"_{name}" for name in ("op", "image", "source_ts", "partition", "offset", "position")}
     scenario = UpsertSource(tmp_path, mode="append", changelog=True, metadata=metadata)
-    scenario.say(_said(1, "c", 1, "a", 10), _said(2, "c", 2, "a", 11))
+    scenario.say(_reported(1, "c", 1, "a", 10), _reported(2, "c", 2, "a", 11))
     # A snapshot reads both rows while a transaction is open that has changed them.
-    scenario.say(_said(3, "r", 1, "old", 30), _said(3, "r", 2, "old", 30))
-    scenario.say(_said(4, "u", 1, "new", 20), _said(4, "d", 2, None, 21))
-    scenario.say(_said(5, "t", None, None, 40), partition=1)
-    scenario.say(_said(6, "c", 2, "anew", 50))
+    scenario.say(_reported(3, "r", 1, "old", 30), _reported(3, "r", 2, "old", 30))
+    scenario.say(_reported(4, "u", 1, "new", 20), _reported(4, "d", 2, None, 21))
+    scenario.say(_reported(5, "t", None, None, 40), partition=1)
+    scenario.say(_reported(6, "c", 2, "again", 50))
     with sqlite3.connect(":memory:") as lake:
         lake.execute("attach ':memory:' as shop")
         lake.execute("create table shop.orders_history (id, v, _op, _image, _source_ts, _offset, _position)")

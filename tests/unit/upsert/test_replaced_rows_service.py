@@ -1,4 +1,4 @@
-"""Mirrors of a database's tables: a whole service on the ports in memory, from Debezium's envelopes to rows by key."""
+"""Upsert tables of a database's tables: a whole service on the ports in memory, from Debezium's envelopes to rows by key."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_tombstone_alone_deletes_the_row_of_its_key(tmp_path: Path) -> None:
     assert table.bad_records.ignored_records == {}
 
 
-def test_a_tombstone_after_its_delete_says_nothing_new(tmp_path: Path) -> None:
+def test_a_tombstone_after_its_delete_reports_nothing_new(tmp_path: Path) -> None:
     scenario = UpsertSource(tmp_path)
     scenario.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     table = scenario.say(gone(1), tombstone(1), gone(2))
@@ -109,7 +109,7 @@ def test_the_json_text_null_is_a_tombstone_too(tmp_path: Path) -> None:
     assert (scenario.upsert_table(), scenario.dead_letters()) == ([{"id": 2, "v": "b"}], [])
 
 
-def test_a_tombstone_whose_key_lacks_a_key_column_is_passed_over(tmp_path: Path) -> None:
+def test_a_tombstone_whose_key_lacks_a_key_column_is_skipped(tmp_path: Path) -> None:
     scenario = UpsertSource(tmp_path, key_columns=("v",))
     scenario.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     table = scenario.say(tombstone(1))
@@ -142,8 +142,8 @@ def test_what_is_beside_a_key_in_a_struct_stays_when_its_row_is_marked(tmp_path:
     gone_rows: list[SourceRecord] = [
         ({"o": {"id": n}}, {"op": "d", "before": {"o": {"id": n}, "v": None}, "after": None}) for n in (1, 7)
     ]
-    said = [[first, *gone_rows]] if batches == 1 else [[first], gone_rows]
-    for told in said:
+    reported = [[first, *gone_rows]] if batches == 1 else [[first], gone_rows]
+    for told in reported:
         scenario.say(*told)
     assert scenario.upsert_table("o", "v", "_deleted") == [
         {"o": {"id": 1, "x": 2}, "v": "a", "_deleted": True},
@@ -198,8 +198,8 @@ def test_values_that_were_not_sent_in_an_order_of_the_earliest_times(tmp_path: P
     scenario = UpsertSource(tmp_path, key_columns=("id",), order_by="at", columns=columns)
     scenario.say(told("0001-01-01T00:00:00", "large"))
     changes = [told("0001-01-02T00:00:00", PLACEHOLDER), told("2020-01-01T00:00:00", PLACEHOLDER)]
-    for said in [changes] if batches == 1 else [[one] for one in changes]:
-        scenario.say(*said)
+    for reported in [changes] if batches == 1 else [[one] for one in changes]:
+        scenario.say(*reported)
     newest = scenario.data_files("n.t")[-1].path
     assert pq.read_table(newest, columns=["id", "big"]).to_pylist() == [{"id": 1, "big": "large"}]
     assert len(scenario.catalog.ancestors("n.t")) == 1 + batches
@@ -230,11 +230,11 @@ def test_a_truncate_of_a_table_that_marks_its_deletes(tmp_path: Path) -> None:
     assert scenario.upsert_table("id") == [{"id": 3}]
 
 
-@pytest.mark.parametrize("said", [HEARTBEAT, (None, {"nothing": 1}), (None, None), tombstone(1)])
-def test_an_existing_table_whose_key_nobody_has_told_yet(tmp_path: Path, said: SourceRecord) -> None:
+@pytest.mark.parametrize("reported", [HEARTBEAT, (None, {"nothing": 1}), (None, None), tombstone(1)])
+def test_an_existing_table_whose_key_nobody_has_told_yet(tmp_path: Path, reported: SourceRecord) -> None:
     scenario = UpsertSource(tmp_path, partitions=1)
     scenario.exists(id="long", v="string")
-    table = scenario.say(said, HEARTBEAT)
+    table = scenario.say(reported, HEARTBEAT)
     assert (table.status.run_state, scenario.upsert_table()) == (RunState.WAITING, [{"id": 1, "v": "old"}])
     scenario.say(made({"id": 2, "v": "b"}))
     assert len(scenario.upsert_table()) == 2
@@ -269,7 +269,7 @@ def test_a_delete_that_is_marked_has_its_place_in_the_order_of_a_column(tmp_path
 
     scenario.say(*(made({"id": key, "v": "a", "at": 5}) for key in range(1, 6)))
     first = [taken(1, 5), taken(2, 9), taken(3, 4), taken(4, None), taken(5, 9)]
-    second = [made({"id": 2, "v": "late", "at": 7}), made({"id": 5, "v": "anew", "at": 9})]
+    second = [made({"id": 2, "v": "late", "at": 7}), made({"id": 5, "v": "again", "at": 9})]
     for told in [[*first, *second]] if batches == 1 else [first, second]:
         scenario.say(*told)
     assert [(row["id"], row["v"], row["at"], row["_deleted"]) for row in scenario.by_id()] == [
@@ -277,7 +277,7 @@ def test_a_delete_that_is_marked_has_its_place_in_the_order_of_a_column(tmp_path
         (2, "late" if batches == 1 else "a", 9, True),
         (3, "a", 5, False),
         (4, "a", 5, False),
-        (5, "anew", 9, False),
+        (5, "again", 9, False),
     ]  # fmt: skip
     assert [kind for kind, _ in scenario.dead_letters()] == ["no_order_value"]
 
@@ -314,7 +314,7 @@ def test_a_delete_of_no_row_is_marked_though_a_column_is_required(tmp_path: Path
     assert [(row["id"], row["v"], row["_deleted"]) for row in scenario.by_id()] == [(1, "a", False), (2, None, True)]
 
 
-def test_a_mirror_in_the_order_of_a_column(tmp_path: Path) -> None:
+def test_an_upsert_table_in_the_order_of_a_column(tmp_path: Path) -> None:
     scenario = UpsertSource(tmp_path, key_columns=("id",), order_by="v")
     scenario.say(made({"id": 1, "v": "2"}), made({"id": 2, "v": "2"}))
     scenario.say(changed({"id": 1, "v": "1"}), changed({"id": 2, "v": "3"}), gone(2), tombstone(2))
@@ -353,7 +353,7 @@ def test_the_change_wins_that_the_source_made_last_in_whatever_order_changes_arr
     ]
 
 
-def test_envelopes_and_keys_behind_json_schemas_mirror_their_rows(tmp_path: Path) -> None:
+def test_envelopes_and_keys_behind_json_schemas_upsert_table_their_rows(tmp_path: Path) -> None:
     schemas = ValueSpec(format="json_schema")
     scenario = UpsertSource(tmp_path, value=schemas, key=schemas)
     members = {"id": {"type": "integer", "connect.type": "int32"}, "v": {"type": "string"}}

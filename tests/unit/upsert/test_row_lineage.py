@@ -27,7 +27,7 @@ from frazil.write.target import lineage_schema
 from frazil.write.write import FileWriter
 from tests.fixtures.lineage import has_row_ids, row_ids
 from tests.unit.dead_letters.scene import TABLE
-from tests.unit.dead_letters.upsert_scene import LARGE, Mirrored
+from tests.unit.dead_letters.upsert_scene import LARGE, Upserted
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Value
 from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource
 
@@ -296,8 +296,8 @@ def test_a_batch_that_is_sent_again_leaves_one_row_of_an_id(tmp_path: Path, loss
     assert _ids(scenario) == first
 
 
-def test_a_letter_that_replaces_a_row_leaves_its_id(tmp_path: Path) -> None:
-    scene = Mirrored(tmp_path).tell((1, 10), (2, 20)).tell((1, LARGE), (3, LARGE)).cure()
+def test_a_dead_letter_that_replaces_a_row_leaves_its_id(tmp_path: Path) -> None:
+    scene = Upserted(tmp_path).tell((1, 10), (2, 20)).tell((1, LARGE), (3, LARGE)).cure()
     first = row_ids(scene.catalog, TABLE)
     scene.replay()
     now = row_ids(scene.catalog, TABLE)

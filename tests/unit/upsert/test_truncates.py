@@ -111,16 +111,16 @@ def test_a_table_is_what_its_source_was_though_partitions_come_at_different_time
             op = str(rng.choice(["c", "d", "t"], p=[0.75, 0.18, 0.07]))
             key = None if op == "t" else int(rng.integers(0, 12))
             waiting[int(rng.integers(0, 2)) if key is None else key % 2].append((lsn, op, key))
-        said: list[tuple[int, str, int | None]] = []
+        reported: list[tuple[int, str, int | None]] = []
         while any(waiting):
             for partition, queue in enumerate(waiting):
                 count = int(rng.integers(0, 16))
                 for lsn, op, key in queue[:count]:
                     scenario.change(lsn, op, key, f"v{lsn}", partition)
-                said += queue[:count]
+                reported += queue[:count]
                 del queue[:count]
             scenario.catch_up()
-            assert _alive(scenario) == _replayed(said), (seed, said)
+            assert _alive(scenario) == _replayed(reported), (seed, reported)
 
 
 def _alive(scenario: Partitioned) -> dict[int, str]:
@@ -129,10 +129,10 @@ def _alive(scenario: Partitioned) -> dict[int, str]:
     return {row["id"]: row["v"] for row in rows}
 
 
-def _replayed(said: list[tuple[int, str, int | None]]) -> dict[int, str]:
+def _replayed(reported: list[tuple[int, str, int | None]]) -> dict[int, str]:
     """The rows after these changes, each at its place in the source's log."""
     rows: dict[int, str] = {}
-    for lsn, op, key in sorted(said, key=lambda change: change[0]):
+    for lsn, op, key in sorted(reported, key=lambda change: change[0]):
         if key is None:
             rows.clear()
         elif op == "d":
@@ -206,10 +206,10 @@ def test_a_truncate_without_a_place_has_one_by_arrival_in_the_only_partition(tmp
 
 def test_a_truncate_of_postgresql_is_where_it_happens_to_be_and_has_its_place(tmp_path: Path) -> None:
     scenario = Partitioned(tmp_path, partitions=4, **ORDERED)
-    said = [one for one in map(json.loads, SAMPLES.read_text().splitlines()) if one["topic"] == "fz.public.orders"]
-    (truncate,) = [one for one in said if one["value"] and json.loads(one["value"])["op"] == "t"]
+    reported = [one for one in map(json.loads, SAMPLES.read_text().splitlines()) if one["topic"] == "fz.public.orders"]
+    (truncate,) = [one for one in reported if one["value"] and json.loads(one["value"])["op"] == "t"]
     assert (truncate["key"], truncate["partition"]) == (None, 1)
-    for one in said:
+    for one in reported:
         raw = [None if text is None else text.encode() for text in (one["value"], one["key"])]
         headers = tuple((name, word.encode()) for name, word in one["headers"])
         scenario.source.produce("a", one["partition"], raw[0], key=raw[1], headers=headers)

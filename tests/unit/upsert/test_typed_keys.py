@@ -1,4 +1,4 @@
-"""Mirrors whose keys are of Debezium's types: a number or a text in a key means what its schema says."""
+"""Upsert tables whose keys are of Debezium's types: a number or a text in a key means what its schema reports."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.rpartit
 
 
 class TypedScenario(UpsertSource):
-    """A mirror of rows with a key of this type. Every message carries its schema."""
+    """An upsert table of rows with a key of this type. Every message carries its schema."""
 
     def __init__(self, root: Path, kind: Kind) -> None:
         super().__init__(root)

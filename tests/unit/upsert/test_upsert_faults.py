@@ -1,5 +1,5 @@
-"""What may be wrong with a mirror's input and is not its envelope: an order that is null or goes back, a key that is there
-twice in the table which it adopts.
+"""What may be wrong with an upsert table's input and is not its envelope: an order that is null or goes back, a key
+that is there twice in the table which it adopts.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ def _told(op: str, v: str, at: int | None, key: int = 1) -> SourceRecord:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
-def test_an_order_that_is_null_makes_a_letter_and_one_that_goes_back_changes_nothing(
+def test_an_order_that_is_null_makes_a_dead_letter_and_one_that_goes_back_changes_nothing(
     tmp_path: Path, at_once: int
 ) -> None:
     """But for a delete, which tells no order but the place in the log: it takes the row, and what comes behind it counts."""
     scenario = UpsertSource(tmp_path, order_by="at")
-    said = [
+    reported = [
         _told("c", "a", 5),
         _told("u", "null", None),
         _told("u", "back", 3),
         _told("u", "b", 5),
         _told("u", "older", 4),
     ]
-    for start in range(0, len(said), at_once):
-        scenario.say(*said[start : start + at_once])
+    for start in range(0, len(reported), at_once):
+        scenario.say(*reported[start : start + at_once])
     assert scenario.upsert_table() == [{"id": 1, "v": "b", "at": 5}]
-    scenario.say(_told("d", "", 4), tombstone(1), _told("c", "anew", 1))
-    assert scenario.upsert_table() == [{"id": 1, "v": "anew", "at": 1}]
+    scenario.say(_told("d", "", 4), tombstone(1), _told("c", "again", 1))
+    assert scenario.upsert_table() == [{"id": 1, "v": "again", "at": 1}]
     assert scenario.dead_letters() == [("no_order_value", "the column at, which orders the changes, has no value")]
 
 
 def _adopting(root: Path, version: int, **settings: Any) -> UpsertScenario:
-    """A mirror of a table that has a key twice, and a row without one."""
+    """An upsert table of a table that has a key twice, and a row without one."""
     scenario = UpsertScenario(root, key_columns=("id",), key=JSON_KEYS, columns=_COLUMNS, **settings)
     appending = Scenario(root / "other", columns=_COLUMNS, format_version=version)
     appending.run(*_TWICE)
-    scenario.catalog = appending.catalog.for_pipeline("mirror")
-    scenario.spec = scenario.spec.model_copy(update={"pipeline": "mirror"})
+    scenario.catalog = appending.catalog.for_pipeline("upsert table")
+    scenario.spec = scenario.spec.model_copy(update={"pipeline": "upsert table"})
     return scenario
 
 

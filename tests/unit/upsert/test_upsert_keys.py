@@ -86,7 +86,7 @@ def test_keys_whose_names_are_exchanged_are_those_of_the_fields(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("settings", [{"column_case": "snake"}, {"flatten": FlattenSpec(), "column_case": "snake"}])
-def test_a_mirror_finds_its_keys_in_columns_of_another_case(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_an_upsert_table_finds_its_keys_in_columns_of_another_case(tmp_path: Path, settings: dict[str, Any]) -> None:
     scenario = UpsertSource(tmp_path, **settings)
     row: dict[str, Any] = {"orderId": 1, "theText": "a"}
     scenario.say(({"orderId": 1}, {"op": "c", "before": None, "after": row}))
@@ -167,7 +167,7 @@ KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"
 
 
 class AvroScenario(UpsertSource):
-    """A mirror of changes in Avro of whose keys the file says nothing. how: where records name their schemas."""
+    """An upsert table of changes in Avro of whose keys the file reports nothing. how: where records name their schemas."""
 
     SCHEMAS: Mapping[str, dict[str, Any]] = {"value": ENVELOPE, "key": KEY}
 
@@ -205,7 +205,7 @@ class AvroScenario(UpsertSource):
 
 
 @pytest.mark.parametrize("how", ["confluent", "apicurio", "header", "latest"])
-def test_keys_of_which_the_file_says_nothing_are_framed_as_their_values_are(tmp_path: Path, how: str) -> None:
+def test_keys_of_which_the_file_reports_nothing_are_framed_as_their_values_are(tmp_path: Path, how: str) -> None:
     scenario = AvroScenario(tmp_path, how)
     for key in (1, 2, 3):
         scenario.write("c", key, "a")
@@ -250,8 +250,8 @@ def test_keys_with_a_schema_tell_the_type_of_a_key_column_that_values_in_json_ha
     def tell(at: int, v: str | None) -> None:
         body = io.BytesIO()
         fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"id": keys[at]})
-        said = values[at] if isinstance(values[at], int) else str(values[at])
-        value = None if v is None else json.dumps({"id": said, "v": v}).encode()
+        reported = values[at] if isinstance(values[at], int) else str(values[at])
+        value = None if v is None else json.dumps({"id": reported, "v": v}).encode()
         scenario.source.produce("a", 0, value, key=struct.pack(">xi", number) + body.getvalue())
 
     for at, v in ((0, "a"), (1, "a"), (0, "b")):
@@ -279,7 +279,7 @@ def test_a_key_that_is_a_text_where_values_have_a_number_makes_bad_records_and_h
         ("text", ("id",), "the key is text, and its column is a long: numbers and booleans take `format: json`"),
     ],
 )
-def test_a_letter_of_a_bare_key_says_what_would_read_it(
+def test_a_dead_letter_of_a_bare_key_reports_what_would_read_it(
     tmp_path: Path, key: Any, named: tuple[str, ...], reason: str
 ) -> None:
     scenario = UpsertScenario(tmp_path, key=ValueSpec(format=key), key_columns=named, dead_letters={"stop_above": 1.0})

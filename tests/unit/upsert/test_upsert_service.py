@@ -29,7 +29,7 @@ JSON_KEYS = ValueSpec(format="json")
 
 
 class UpsertScenario(Scenario):
-    """One topic that a table mirrors. tasks: how many a batch is read by. partitions: of the topic."""
+    """One topic that a table upsert tables. tasks: how many a batch is read by. partitions: of the topic."""
 
     def __init__(self, root: Path, tasks: int = 1, partitions: int = 2, **settings: Any) -> None:
         given = {"mode": "upsert", "format_version": 3, "on_bad_record": "dead_letter", **settings}
@@ -171,7 +171,7 @@ def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "key", "said"),
+    ("settings", "key", "reported"),
     [
         ({"key_columns": ("o",)}, "1", "the column o is a list<long>, and `key_columns`"),
         ({"key_columns": ("p",)}, "1", "the column p is a struct<5: q: optional long>, and `key_columns`"),
@@ -180,17 +180,17 @@ def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
     ],
 )
 def test_a_key_or_an_order_that_turns_out_to_be_no_plain_value_stops_the_table(
-    tmp_path: Path, settings: dict[str, Any], key: str, said: str
+    tmp_path: Path, settings: dict[str, Any], key: str, reported: str
 ) -> None:
     scenario = UpsertScenario(tmp_path, key=JSON_KEYS, **settings)
     stopped = scenario.tell((key, {"id": 1, "o": [1], "p": {"q": 1}}))
     assert stopped.status.run_state is RunState.STOPPED
-    assert stopped.status.reason.startswith(said)
+    assert stopped.status.reason.startswith(reported)
     assert scenario.catalog.load("n.t") is None
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_the_first_key_says_which_fields_are_the_key(tmp_path: Path, tasks: int) -> None:
+def test_the_first_key_reports_which_fields_are_the_key(tmp_path: Path, tasks: int) -> None:
     scenario = UpsertScenario(tmp_path, tasks, key=JSON_KEYS)
     scenario.tell(
         ('{"id":1}', {"id": 1, "v": 1}), ('{"id":2,"x":1}', {"id": 2, "v": 2}), ('{"id":3}', {"id": 3, "v": 3})
@@ -273,7 +273,7 @@ def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
         ({"on_bad_record": "stop", "key_columns": ("id",)}, "fix the producer"),
     ],
 )
-def test_a_table_that_stops_at_records_without_keys_says_how_it_could_have_them(
+def test_a_table_that_stops_at_records_without_keys_reports_how_it_could_have_them(
     tmp_path: Path, settings: dict[str, Any], named: str
 ) -> None:
     scenario = UpsertScenario(tmp_path, key=JSON_KEYS, **settings)
@@ -301,7 +301,7 @@ def test_a_change_without_an_ordering_value_is_a_dead_letter(tmp_path: Path) -> 
     assert scenario.dead_letters() == [("no_order_value", "the column at, which orders the changes, has no value")]
 
 
-def test_a_value_that_was_put_aside_is_said_not_to_fit(tmp_path: Path) -> None:
+def test_a_value_that_was_stored_is_reported_not_to_fit(tmp_path: Path) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("id", "at"))
     dead_letters = {"stop_above": 1.0}
     scenario = UpsertScenario(
@@ -327,7 +327,7 @@ def test_a_value_that_was_put_aside_is_said_not_to_fit(tmp_path: Path) -> None:
         ("decimal(10,2)", "9", "10", "b"),
     ],
 )
-def test_texts_order_changes_by_their_bytes_and_the_log_says_so(
+def test_texts_order_changes_by_their_bytes_and_the_log_reports_it(
     tmp_path: Path, kind: str, older: str, newer: str, last: str
 ) -> None:
     columns = (ColumnSpec(name="at", type=parse_type(kind)),)
@@ -392,14 +392,14 @@ def test_all_rows_of_a_key_that_is_there_twice_are_replaced_by_one(tmp_path: Pat
     scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, columns=columns)
     appending = Scenario(tmp_path / "other", columns=columns)
     appending.run({"id": 1, "v": 1}, {"id": 1, "v": 2}, {"id": 2, "v": 3})
-    scenario.catalog = appending.catalog.for_pipeline("mirror")
-    scenario.spec = scenario.spec.model_copy(update={"pipeline": "mirror"})
+    scenario.catalog = appending.catalog.for_pipeline("upsert table")
+    scenario.spec = scenario.spec.model_copy(update={"pipeline": "upsert table"})
     scenario.tell(("1", {"id": 1, "v": 9}))
     assert scenario.upsert_table() == [{"id": 1, "v": 9}, {"id": 2, "v": 3}]
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int) -> None:
+def test_a_table_is_what_a_dictionary_reports(tmp_path: Path, seed: int) -> None:
     """Random changes of few keys over two partitions, in batches of any size, read by one task or by several, with and
     without an ordering column, in both formats.
     """
@@ -434,7 +434,7 @@ def _apply(rows: dict[int, dict[str, Any]], told: list[tuple[int, int, Value]], 
             rows[key] = value
 
 
-def test_a_mirror_reads_no_more_at_once_than_there_is_to_be_in_memory(
+def test_an_upsert_table_reads_no_more_at_once_than_there_is_to_be_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 10)

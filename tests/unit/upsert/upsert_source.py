@@ -1,4 +1,4 @@
-"""A mirror of a database's table: a whole service on the ports in memory, and what Debezium tells it."""
+"""An upsert table of a database's table: a whole service on the ports in memory, and what Debezium tells it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def settle(service: Service, clock: FakeClock) -> None:
 
 
 class UpsertSource(UpsertScenario):
-    """A table that mirrors topic `a`, whose records are Debezium's."""
+    """A table that upsert tables topic `a`, whose records are Debezium's."""
 
     def __init__(self, root: Path, tasks: int = 1, **settings: Any) -> None:
         given = {"key": JSON_KEYS, "dead_letters": {"stop_above": 1.0}, "envelope": EnvelopeSpec(kind="debezium")}

@@ -206,7 +206,7 @@ def test_a_task_writes_no_more_partitions_than_it_may(tmp_path: Path) -> None:
     assert len(list((tmp_path / "lake.t").rglob("*.parquet"))) == 5
 
 
-def test_a_report_says_that_there_are_too_many_and_no_file_is_left(tmp_path: Path) -> None:
+def test_a_report_reports_that_there_are_too_many_and_no_file_is_left(tmp_path: Path) -> None:
     target = _target(tmp_path, "id", max_partitions=3)
     records = records_of([{"value": b'{"id": %d}' % n} for n in range(4)])
     report = run(Job({"a": target}), records)["lake.t"]

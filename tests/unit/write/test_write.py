@@ -177,7 +177,7 @@ def test_the_table_s_metrics_modes_are_honoured(tmp_path: Path) -> None:
     assert _bounds(target, json.loads(file.content)["lower-bounds"]) == {"id": 1}
 
 
-def test_compression_is_zstd_unless_the_table_says_otherwise(tmp_path: Path) -> None:
+def test_compression_is_zstd_unless_the_table_reports_otherwise(tmp_path: Path) -> None:
     for properties, codec in (
         ({}, "ZSTD"),
         ({"write.parquet.compression-codec": "snappy"}, "SNAPPY"),
