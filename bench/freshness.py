@@ -24,8 +24,8 @@ from bench.topics import Fed, Feed, Feeder, delete_topics, make_topics
 from bench.watch import Watcher
 from frazil.clock import new_id
 
-# Ages are read from the files that the commits added: none may be rewritten, no snapshot may expire. `care` measures
-# freshness beside table care.
+# Ages are read from the files that the commits added: none may be rewritten, no snapshot may expire. `maintenance` measures
+# freshness beside table maintenance.
 WITHOUT_MAINTENANCE = {"maintenance": False}
 _FIRST_COMMIT_S = 120
 _TAIL_S = 60

@@ -66,7 +66,7 @@ def _among(benchmark: str, peer: str, variant: str, own: str, name: str) -> Call
 
 
 def _cost_of_maintenance(results: Results) -> float | None:
-    """What the same records cost with care beyond what they cost without, by the latter; in percent."""
+    """What the same records cost with maintenance beyond what they cost without, by the latter; in percent."""
     times = results.times("maintenance", "on", "off", "cpu_s_per_million")
     return None if times is None else 100 * (times - 1)
 
@@ -128,7 +128,7 @@ GOALS = (
     Goal("the same, both new", "× unpartitioned", 4.0, _times_own("many_partitions", "one_million")),
     Goal("the same: memory, peak", "MB", 3000, _of("throughput", "many_partitions", "peak_pss_mb")),
     Goal(
-        "20,000 records/s, a commit each second, with care: freshness p99",
+        "20,000 records/s, a commit each second, with maintenance: freshness p99",
         "ms",
         1500,
         _of("maintenance", "on", "p99_ms"),
@@ -136,7 +136,7 @@ GOALS = (
     Goal("the same: p99 of the slowest minute", "ms", 1500, _of("maintenance", "on", "p99_worst_minute_ms")),
     Goal("the same: files as they should be after the last record", "s", 300, _of("maintenance", "on", "tidy_after_s")),
     Goal("the same: share of small files then", "", 0.1, _of("maintenance", "on", "small_share")),
-    Goal("the same: CPU of care until then, beside that of ingestion", "%", 25, _cost_of_maintenance),
+    Goal("the same: CPU of maintenance until then, beside that of ingestion", "%", 25, _cost_of_maintenance),
     Goal("metadata.json after 10,000 commits", "bytes", 2_000_000, _of("metadata", "", "metadata_bytes")),
     Goal("the same: commit time", "× the first 100", 1.5, _of("metadata", "", "ratio")),
     Goal(
@@ -151,7 +151,7 @@ GOALS = (
         for key, name in READERS.items()
     ),
     *(
-        _read(f"the same: when table care has had its time, by {name}", f"{key}_rested")
+        _read(f"the same: when table maintenance has had its time, by {name}", f"{key}_rested")
         for key, name in READERS.items()
     ),
     Goal(
@@ -170,7 +170,7 @@ GOALS = (
     Goal("freshness p50, 10,000 records/s", "ms", 500, _fresh("p50_ms")),
     Goal("freshness p99, 10,000 records/s", "ms", 1000, _fresh("p99_ms")),
     Goal("a new writer schema in mid-stream: freshness back under 2 s after", "s", 3, _of("new_schema", "", "back_s")),
-    Goal("200 topics, none active", "% of one core", 10, _of("idle", "200-topics", "percent_of_core")),
+    Goal("200 topics, none active", "% of one core", 5, _of("idle", "200-topics", "percent_of_core")),
     Goal("200 topics at 20 records/s each", "% of one core", 80, _of("many", "200-topics-20-per-s", "percent_of_core")),
     Goal("the same: latest commit after its time", "ms", 1000, _of("many", "200-topics-20-per-s", "late_max_ms")),
     Goal("memory of driver and workers, peak", "MB", 3000, _of("throughput", "plain", "peak_pss_mb")),

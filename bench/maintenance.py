@@ -1,10 +1,11 @@
-"""Table care beside ingestion: the same feed with care on and off, freshness throughout, files and CPU at the end.
+"""Table maintenance beside ingestion: the same feed with maintenance on and off, freshness throughout, files and CPU at
+the end.
 
 Care rewrites files and expires snapshots, so ages are not taken from the files: each snapshot says up to which record
 timestamp each partition was read, a steady feed lies evenly between two such, and the moment of sight is watched.
 
-What care costs is told by CPU seconds per million records: without care until the last of them is committed, with care until
-the files are as they should be, which is minutes later.
+What maintenance costs is told by CPU seconds per million records: without maintenance until the last of them is
+committed, with maintenance until the files are as they should be, which is minutes later.
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ Marks = dict[str, dict[str, int]]
 
 
 def measure(place: Place) -> None:
-    """Without care and with it; the difference in CPU is what care costs."""
+    """Without maintenance and with it; the difference in CPU is what maintenance costs."""
     settings = place.settings
     seconds = {"off": settings.maintenance_off_seconds, "on": settings.maintenance_seconds}
     for variant, table_settings in (("off", {"maintenance": False}), ("on", {})):
-        with place.attempt(f"care {variant}"):
+        with place.attempt(f"maintenance {variant}"):
             run = _one_run(place, variant, table_settings, seconds[variant])
-            say(f"care {variant}: {json.dumps(run)}")
+            say(f"maintenance {variant}: {json.dumps(run)}")
             place.write_result("maintenance", "frazil", variant, [run])
 
 
 def _one_run(place: Place, variant: str, table_settings: dict[str, Any], seconds: int) -> Run:
     """The warm-up is long: the process starts in it, and runs until its code is compiled."""
     settings = place.settings
-    folder, topic = place.run_folder(f"care-{variant}"), f"bench_care_{new_id()[:8]}"
+    folder, topic = place.run_folder(f"maintenance-{variant}"), f"bench_care_{new_id()[:8]}"
     make_topics(place.bootstrap, [topic], PARTITIONS)
     around = Surroundings(place)
     feed = Feed(

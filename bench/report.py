@@ -65,7 +65,7 @@ def render(results: Results, before: str = "") -> str:
         "Throughput": _throughput(results),
         "Formats and bad records": _formats(results),
         "Upserts": upserts(results),
-        "Table care": maintenance(results),
+        "Table maintenance": maintenance(results),
         "Freshness": _freshness(results),
         "A new schema in mid-stream": _new_schema(results),
         "Idle and trickling topics": _many_topics(results),

@@ -1,4 +1,4 @@
-"""The report's sections on upserts and on table care."""
+"""The report's sections on upserts and on table maintenance."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ _STEADY = {
     "cores": "cores used",
     "data_files_at_once": "data files",
     "deleted_share_at_once": "share of rows deleted",
-    "rested_s": "care's time s",
+    "rested_s": "maintenance's time s",
     "peak_pss_mb": "peak MB",
 }
 _READS = {
     "at_once": "right after, × new table",
-    "rested": "after care, × new table",
+    "rested": "after maintenance, × new table",
     "at_once_compacted": "right after, × same table rewritten",
-    "rested_compacted": "after care, × same table rewritten",
+    "rested_compacted": "after maintenance, × same table rewritten",
 }
 _SUBJECTS = {"frazil": "Frazil", "stock": "MERGE INTO per micro-batch"}
 
@@ -78,7 +78,7 @@ def upserts(results: Results) -> str:
             _table(results, "upsert", "steady", _STEADY),
         ),
         (
-            "A read of the whole table then: right after the last change, and when table care has had its time, five "
+            "A read of the whole table then: right after the last change, and when table maintenance has had its time, five "
             "minutes at most. Beside a new table of the same rows, of as many files as Spark makes of them, and beside the "
             "same table after Iceberg's `rewrite_data_files` of all its files:",
             _reads(results),
@@ -98,11 +98,11 @@ def _reads(results: Results) -> str:
 
 
 def maintenance(results: Results) -> str:
-    """The feed with care and without, and the metadata of many commits."""
+    """The feed with maintenance and without, and the metadata of many commits."""
     parts = [
         (
-            "A commit each second, with care and without. CPU counts until the last record is committed, with care until "
-            "files are as they should be, five minutes later at most:",
+            "A commit each second, with maintenance and without. CPU counts until the last record is committed, with"
+            " maintenance until files are as they should be, five minutes later at most:",
             _table(results, "maintenance", "", _MAINTENANCE),
         ),
         (

@@ -37,7 +37,7 @@ class UpsertTables:
         upsert_table = {"mode": "upsert", "key": {"format": "json"}, **settings}
         del pipeline.document["tables"]
         if others is None:
-            self._select("upsert table", source.tables, upsert_table)
+            self._select("upsert_table", source.tables, upsert_table)
             return
         log = {**_LOG, **{name: held for name, held in settings.items() if name == "value"}}
         self._select("other", self._twice, {"mode": "upsert", "key": {"format": "json"}, **others})
@@ -46,7 +46,7 @@ class UpsertTables:
             **{self.name(table, "log"): {"topic": source.topic(table), **log} for table in self._twice},
         }
 
-    def name(self, table: SourceTable, namespace: str = "upsert table") -> str:
+    def name(self, table: SourceTable, namespace: str = "upsert_table") -> str:
         """Where the table is upserted."""
         return f"{namespace}.{self.source.topic(table)}"
 

@@ -1,5 +1,5 @@
 """A local lake without Kafka for tests of table maintenance: files written and committed as ingestion does it, and other
-hands.
+writers.
 """
 
 from __future__ import annotations

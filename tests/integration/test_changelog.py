@@ -84,7 +84,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
     tables = {
         "s.history": {**table, "changelog": True},
         "s.rows": table,
-        "s.upsert table": upsert_table,
+        "s.upsert_table": upsert_table,
         "s.orders": {**log, "columns": {"placed": "timestamp(us)"}},
     }
     document = {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
@@ -116,7 +116,7 @@ def test_one_topic_feeds_a_changelog_a_table_of_the_rows_that_were_written_and_a
     with Pipeline(folder, document, {"FRAZIL_FAILPOINTS": points}).start("--until-caught-up") as running:
         running.wait_for_death()
     assert any(one["id"] == 3 for table in ("history", "rows") for one in rows(folder, table))
-    assert sorted(one["id"] for one in rows(folder, "upsert table")) == [1, 2]
+    assert sorted(one["id"] for one in rows(folder, "upsert_table")) == [1, 2]
     produce(ledger, customers[6:7])
     Pipeline(folder, noting_what_is_read(document, folder / "read")).run()
     assert records_read(folder / "read") == len(customers[6:])
@@ -144,7 +144,7 @@ def test_one_topic_feeds_a_changelog_a_table_of_the_rows_that_were_written_and_a
     assert sorted((one["_partition"], one["_offset"], one["name"]) for one in written) == [
         (0, 0, "Ada"), (0, 1, "Bob"), (0, 2, "Bob"), (0, 3, "Di"), (0, 4, "Dee"), (3, 0, "Cy"),
     ]  # fmt: skip
-    upserted = sorted((one["id"], one["name"]) for one in rows(folder, "upsert table"))
+    upserted = sorted((one["id"], one["name"]) for one in rows(folder, "upsert_table"))
     assert upserted == [(1, "Ada"), (2, "Bob"), (3, "Cy")]
     dead_letters = rows(folder, "history__dead_letters")
     assert [(one["partition"], one["error_class"], one["message"]) for one in dead_letters] == [

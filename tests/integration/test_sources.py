@@ -110,7 +110,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
         tables[f"s.t_{form}"] = {"topic": source.ledger.topic, "envelope": envelope, "mode": "upsert", **usual}
     reported = {"topic": canal.ledger.topic, "envelope": "canal", **usual}
     tables |= {
-        "s.upsert table": {**reported, "mode": "upsert"},
+        "s.upsert_table": {**reported, "mode": "upsert"},
         "s.history": {**reported, "changelog": True, "metadata": ["offset"]},
     }
     document = {"pipeline": "sources", "kafka": {"bootstrap.servers": servers}, "tables": tables}
@@ -146,11 +146,11 @@ def test_upsert_tables_find_their_keys_by_themselves_though_the_process_is_kille
 
 def test_a_table_of_mysql_is_upserted_and_every_change_is_kept_though_the_process_is_killed(ran: Ran) -> None:
     source = ran.canal
-    assert {row["id"]: row for row in rows(ran.folder, "upsert table")} == source.rows
+    assert {row["id"]: row for row in rows(ran.folder, "upsert_table")} == source.rows
     history = sorted(rows(ran.folder, "history"), key=lambda row: int(row["_offset"]))
     told = [(row["_op"], row["_image"], row["id"], row["price"]) for row in history]
     assert sorted(told, key=str) == sorted(source.images, key=str)
     assert [image[0] for image in source.images] == [row["_op"] for row in history]
-    upsert_table, log = ran.status["s.upsert table"], ran.status["s.history"]
+    upsert_table, log = ran.status["s.upsert_table"], ran.status["s.history"]
     assert (upsert_table["ignored_records"], log["ignored_records"]) == ({"schema_change": source.ddl},) * 2
     assert log["dead_letters"] == 0

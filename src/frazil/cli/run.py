@@ -31,7 +31,7 @@ from frazil.kafka.reader import KafkaReader
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
-from frazil.ops.maintenance import activity_of
+from frazil.ops.maintenance import Activities
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
@@ -145,7 +145,7 @@ def _run(
             reader=reader,
             slowed_by=maintenance_scheduler.slowed_by,
         )
-        service = Service(spec, services, new_id(), partial(_publish, state_file, maintenance_scheduler))
+        service = Service(spec, services, new_id(), partial(_publish, state_file, maintenance_scheduler, Activities()))
         stopping.then(service.stop)
         if not until_caught_up:
             maintenance_scheduler.start()
@@ -159,8 +159,10 @@ def _run(
     return service.tables
 
 
-def _publish(state_file: StateFile, maintenance_scheduler: MaintenanceScheduler, tables: Sequence[Table]) -> None:
-    maintenance_scheduler.note(activity_of(tables))
+def _publish(
+    state_file: StateFile, maintenance_scheduler: MaintenanceScheduler, activities: Activities, tables: Sequence[Table]
+) -> None:
+    maintenance_scheduler.note(activities.of(tables))
     state_file.write(tables, maintenance=maintenance_scheduler.status())
 
 

@@ -17,6 +17,7 @@ from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
+from frazil.spec.topics import select_topics
 from frazil.types import OffsetRange
 
 log = structlog.get_logger("frazil")
@@ -46,13 +47,15 @@ class Discovery:
     def find_topics(self) -> dict[str, TopicDescription]:
         """Returns the topics that match the pipeline file. It changes nothing, so that any thread may call it."""
         selectors = [*self._spec.topics, *(s for table in [*self.tables.values()] for s in table.spec.topics)]
-        return self._source.topics(lambda name: any(selector.matches(name) for selector in selectors))
+        names = frozenset(selector.literal for selector in selectors)
+        patterns = [selector for selector in selectors if selector.pattern is not None]
+        return self._source.topics(lambda name: name in names or any(one.matches(name) for one in patterns))
 
     def set_topics(self, found: dict[str, TopicDescription]) -> None:
         """Sets the topics of all tables to those found, and adds the table of each new topic that `topics` selects."""
-        for name in found:
+        for name in select_topics(self._spec.topics, found):
             table = f"{self._spec.namespace}.{name}"
-            if table not in self.tables and any(selector.matches(name) for selector in self._spec.topics):
+            if table not in self.tables:
                 self.tables[table] = Table(self._spec.table_for(name))
         self._found, self.outage = found, None
         for known in self.tables.values():
@@ -262,7 +265,7 @@ class Discovery:
 
     def _match(self, table: Table, found: dict[str, TopicDescription]) -> None:
         self._behind.discard(table.name)
-        table.offsets.topics = {n: t for n, t in found.items() if any(s.matches(n) for s in table.spec.topics)}
+        table.offsets.topics = {name: found[name] for name in select_topics(table.spec.topics, found)}
         if table.offsets.at_start is None and table.offsets.topics:
             # `latest` means records produced after the start: of a topic that was created since then that is every record.
             is_late = self._has_topics and table.spec.start.kind == "latest"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,23 +23,27 @@ from frazil.upsert.commit import transfer_deletes
 def maintained_tables(tables: Iterable[Table], is_limited: bool = False) -> list[MaintainedTable]:
     """Returns every table and every dead-letter table, which may not exist. is_limited: limits the bytes of a round."""
     known = list(tables)
-    owners: dict[str, list[Table]] = {}
-    for table in known:
-        owners.setdefault(table.dead_letter_table_name, []).append(table)
     own = [maintained_table(table, is_limited) for table in known]
-    dead_letter_tables = [
-        MaintainedTable(
-            name, _for_dead_letters(_maintenance_task(of[0], is_limited)), owners=tuple(table.name for table in of)
-        )
-        for name, of in owners.items()
-    ]
-    return own + dead_letter_tables
+    return own + [_dead_letter_table(owners, is_limited) for owners in _owners_of_dead_letters(known).values()]
 
 
 def maintained_table(table: Table, is_limited: bool = False) -> MaintainedTable:
     """Returns one table."""
     maintenance, is_upsert = _maintenance_task(table, is_limited), table.spec.mode == "upsert"
     return MaintainedTable(table.name, maintenance, dead_letters=table.dead_letter_table_name, is_upsert=is_upsert)
+
+
+def _owners_of_dead_letters(tables: Iterable[Table]) -> dict[str, list[Table]]:
+    """Returns the tables of each dead-letter table."""
+    owners: dict[str, list[Table]] = {}
+    for table in tables:
+        owners.setdefault(table.dead_letter_table_name, []).append(table)
+    return owners
+
+
+def _dead_letter_table(owners: Sequence[Table], is_limited: bool) -> MaintainedTable:
+    maintenance = _for_dead_letters(_maintenance_task(owners[0], is_limited))
+    return MaintainedTable(owners[0].dead_letter_table_name, maintenance, owners=tuple(table.name for table in owners))
 
 
 def load_upsert_tables(tables: Iterable[Table], catalog: Catalog) -> None:
@@ -52,31 +56,44 @@ def load_upsert_tables(tables: Iterable[Table], catalog: Catalog) -> None:
                 table.state = catalog.load(table.name)
 
 
-def activity_of(tables: Iterable[Table]) -> list[TableActivity]:
-    """Returns what a running pipeline last committed to its tables; tables without a commit are left out."""
-    known = list(tables)
-    in_hand = _batches(known)
-    by_name = {maintained.name: maintained for maintained in maintained_tables(known, is_limited=True)}
-    found = []
-    for table in known:
-        if table.catalog.size is None:
-            continue
-        version, size = table.progress.commit_id, table.catalog.size
-        found.append(
-            TableActivity(by_name[table.name], version, size.file_count, size.snapshot_count, in_hand.get(table.name))
-        )
-        if table.catalog.dead_letter_count:
-            dead_letter_table = table.dead_letter_table_name
+class Activities:
+    """What a running pipeline last committed to its tables. How an append table and a dead-letter table are maintained is
+    in the pipeline file alone, and is remembered: this is read twice a second.
+    """
+
+    def __init__(self) -> None:
+        self._append_tables: dict[str, MaintainedTable] = {}
+        self._dead_letter_tables: dict[tuple[str, ...], MaintainedTable] = {}
+
+    def of(self, tables: Iterable[Table]) -> list[TableActivity]:
+        """Returns the last commit to each table; tables without a commit are left out."""
+        known = list(tables)
+        in_hand, owners, found = _batches(known), _owners_of_dead_letters(known), list[TableActivity]()
+        for table in known:
+            if table.catalog.size is None:
+                continue
+            version, size = table.progress.commit_id, table.catalog.size
             found.append(
-                TableActivity(
-                    by_name[dead_letter_table],
-                    str(table.catalog.dead_letter_count),
-                    0,
-                    0,
-                    in_hand.get(dead_letter_table),
-                )
+                TableActivity(self._own(table), version, size.file_count, size.snapshot_count, in_hand.get(table.name))
             )
-    return found
+            if count := table.catalog.dead_letter_count:
+                dead_letters = self._dead_letters(owners[table.dead_letter_table_name])
+                found.append(TableActivity(dead_letters, str(count), 0, 0, in_hand.get(dead_letters.name)))
+        return found
+
+    def _own(self, table: Table) -> MaintainedTable:
+        known = self._append_tables.get(table.name)
+        if known is None:
+            known = maintained_table(table, is_limited=True)
+            if not known.is_upsert:
+                self._append_tables[table.name] = known
+        return known
+
+    def _dead_letters(self, owners: list[Table]) -> MaintainedTable:
+        names = tuple(table.name for table in owners)
+        if names not in self._dead_letter_tables:
+            self._dead_letter_tables[names] = _dead_letter_table(owners, is_limited=True)
+        return self._dead_letter_tables[names]
 
 
 def _batches(tables: Iterable[Table]) -> dict[str, float]:

@@ -8,7 +8,6 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +129,6 @@ def describe(table: Table) -> dict[str, Any]:
         "skipped_offsets": table.offsets.skipped_offsets,
         "ignored_records": dict(progress.ignored_records),
         "refused_changes": list_names(table.schema.refusals),
-        "size": asdict(table.catalog.size) if table.catalog.size else None,
-        "last_upsert": asdict(table.key_updates.resolved) if table.key_updates.resolved else None,
+        "size": dict(vars(table.catalog.size)) if table.catalog.size else None,
+        "last_upsert": dict(vars(table.key_updates.resolved)) if table.key_updates.resolved else None,
     }

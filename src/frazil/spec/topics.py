@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -69,6 +69,17 @@ class TopicSelector(BaseModel):
     def text(self) -> str:
         """As a pipeline file writes it."""
         return self.literal or f"/{self.pattern}/"
+
+
+def select_topics(selectors: Sequence[TopicSelector], topics: Collection[str]) -> list[str]:
+    """Returns the topics that one of the selectors selects. Names are looked up: a pipeline may name hundreds of topics,
+    again and again.
+    """
+    names = dict.fromkeys(selector.literal for selector in selectors)
+    patterns = [selector for selector in selectors if selector.pattern is not None]
+    if not patterns:
+        return [name for name in names if name is not None and name in topics]
+    return [name for name in topics if name in names or any(selector.matches(name) for selector in patterns)]
 
 
 class Start(BaseModel):

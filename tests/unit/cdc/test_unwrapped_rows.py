@@ -88,7 +88,7 @@ _OF_ROWS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("envelope", [UPSERT_ENVELOPE, LOG], ids=["upsert table", "log"])
+@pytest.mark.parametrize("envelope", [UPSERT_ENVELOPE, LOG], ids=["upsert_table", "log"])
 @pytest.mark.parametrize("row", _OF_ROWS, ids=",".join)
 def test_an_unwrapped_row_may_have_fields_with_the_names_of_an_envelopes(
     envelope: Envelope, row: dict[str, Any]
@@ -105,7 +105,7 @@ def test_an_unwrapped_row_may_have_fields_with_the_names_of_an_envelopes(
     assert (bad_records(changes), changes.ignored_records) == ([], {})
 
 
-@pytest.mark.parametrize("envelope", [Envelope("debezium"), LOG, UPSERT_ENVELOPE], ids=["rows", "log", "upsert table"])
+@pytest.mark.parametrize("envelope", [Envelope("debezium"), LOG, UPSERT_ENVELOPE], ids=["rows", "log", "upsert_table"])
 def test_an_unwrapped_row_with_its_schema_may_have_them_too(envelope: Envelope) -> None:
     names = {"id": "int64", "op": "string", "after": "string", "v": "string", "__op": "string"}
     fields = [{"field": name, "type": kind} for name, kind in names.items()]

@@ -179,7 +179,7 @@ class World:
     def write(self, folder: Path, unknown_fields: str, batch: pa.RecordBatch) -> None:
         """Does all that a task does; what it reports of the records must add up."""
         dead_letters = target_of(
-            folder, {name: _word(kind) for name, kind in DEAD_LETTER_TYPES.items()}, name="lake.dead letters"
+            folder, {name: _word(kind) for name, kind in DEAD_LETTER_TYPES.items()}, name="lake.dead_letters"
         )
         target = self.target(folder, unknown_fields, dead_letters=dead_letters)
         [report] = run(Job({"a": target}), batch).values()

@@ -80,7 +80,7 @@ def target(folder: Path, reading: Reading, columns: dict[str, str], **other: Any
     """A table with a dead-letter table."""
     words = {name: word(kind) for name, kind in DEAD_LETTER_TYPES.items()}
     return target_of(
-        folder, columns, reading=reading, dead_letters=target_of(folder, words, name="lake.dead letters"), **other
+        folder, columns, reading=reading, dead_letters=target_of(folder, words, name="lake.dead_letters"), **other
     )
 
 
@@ -157,7 +157,7 @@ def test_no_record_of_any_format_is_lost_for_what_it_would_become(
     monkeypatch.setattr(limits, "MAX_BATCH_CELLS", -1)
     monkeypatch.setattr(limits, "MAX_RECORD_CELLS", -(2**40))
     dead_letters = target_of(
-        tmp_path, {one: word(kind) for one, kind in DEAD_LETTER_TYPES.items()}, name="lake.dead letters"
+        tmp_path, {one: word(kind) for one, kind in DEAD_LETTER_TYPES.items()}, name="lake.dead_letters"
     )
     [report] = run(Job({"a": world.target(tmp_path, dead_letters=dead_letters)}), world.records(world.values)).values()
     count = len(world.values)

@@ -61,7 +61,7 @@ def test_a_table_of_rows_counts_the_deletes_that_it_passes_over(tmp_path: Path) 
 
 def test_an_envelope_that_lies_becomes_a_dead_letter_and_its_neighbours_become_rows(tmp_path: Path) -> None:
     dead_letters = target_of(
-        tmp_path, {name: str(kind) for name, kind in _dead_letter_columns()}, name="lake.dead letters"
+        tmp_path, {name: str(kind) for name, kind in _dead_letter_columns()}, name="lake.dead_letters"
     )
     target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING, dead_letters=dead_letters)
     values = [_value("c", after={"id": 1}), _value("?", after={"id": 2}), _value("c"), _value("c", after={"id": "x"})]
@@ -131,7 +131,7 @@ def test_stretches_without_a_change_are_no_part_of_what_a_task_folds(
     upsert_table = Envelope("debezium", is_upsert=True, keys=(("id",),))
     changes = ChangeReading(Reading(format="json"), ("id",))
     dead_letters = target_of(
-        tmp_path, {name: str(kind) for name, kind in _dead_letter_columns()}, name="lake.dead letters"
+        tmp_path, {name: str(kind) for name, kind in _dead_letter_columns()}, name="lake.dead_letters"
     )
     target = target_of(
         tmp_path, {"id": "long"}, envelope=upsert_table, changes=changes, reading=READING, dead_letters=dead_letters

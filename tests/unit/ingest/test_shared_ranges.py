@@ -17,49 +17,49 @@ def batch(table: str, *ranges: tuple[int, int], topic: str = "a") -> Batch:
 
 
 def test_equal_ranges_are_read_once_and_each_table_takes_all_of_them() -> None:
-    upsert_table, log = batch("upsert table", (0, 10), (5, 9)), batch("log", (0, 10), (5, 9))
+    upsert_table, log = batch("upsert_table", (0, 10), (5, 9)), batch("log", (0, 10), (5, 9))
     assert join_read([upsert_table], log) == [upsert_table, log]
     assert read_once([upsert_table, log]) == list(upsert_table.ranges)
     assert own_starts([upsert_table, log]) == {}
 
 
 def test_a_shared_read_ends_where_the_first_table_would_so_that_both_begin_the_next_one_together() -> None:
-    joined = join_read([batch("upsert table", (0, 10), (0, 9))], batch("log", (0, 16), (0, 8)))
-    assert joined == [batch("upsert table", (0, 10), (0, 8)), batch("log", (0, 10), (0, 8))]
+    joined = join_read([batch("upsert_table", (0, 10), (0, 9))], batch("log", (0, 16), (0, 8)))
+    assert joined == [batch("upsert_table", (0, 10), (0, 8)), batch("log", (0, 10), (0, 8))]
 
 
 def test_a_table_that_is_behind_brings_its_own_records_along() -> None:
-    upsert_table, log = batch("upsert table", (4, 10), (0, 9)), batch("log", (7, 10), (0, 9))
+    upsert_table, log = batch("upsert_table", (4, 10), (0, 9)), batch("log", (7, 10), (0, 9))
     assert join_read([upsert_table], log) == [upsert_table, log]
     assert read_once([upsert_table, log]) == list(upsert_table.ranges)
     assert own_starts([upsert_table, log]) == {"log": {"a": {0: 7, 1: 0}}}
 
 
 def test_a_partition_that_one_of_them_has_read_already_is_not_its_own() -> None:
-    upsert_table, log = batch("upsert table", (0, 10), (8, 9)), batch("log", (0, 10), (9, 9))
+    upsert_table, log = batch("upsert_table", (0, 10), (8, 9)), batch("log", (0, 10), (9, 9))
     assert join_read([upsert_table], log) == [upsert_table, log]
     assert read_once([upsert_table, log]) == list(upsert_table.ranges)
     assert own_starts([upsert_table, log]) == {"log": {"a": {0: 0}}}
 
 
 def test_tables_read_apart_what_they_do_not_both_read() -> None:
-    assert join_read([batch("upsert table", (0, 5))], batch("log", (5, 10))) is None
-    assert join_read([batch("upsert table", (0, 5), (0, 9))], batch("log", (5, 10), (0, 9))) is None
+    assert join_read([batch("upsert_table", (0, 5))], batch("log", (5, 10))) is None
+    assert join_read([batch("upsert_table", (0, 5), (0, 9))], batch("log", (5, 10), (0, 9))) is None
 
 
 def test_no_batch_is_cut_to_less_than_half_for_the_sake_of_another() -> None:
-    assert join_read([batch("upsert table", (0, 10))], batch("log", (6, 20))) is None
-    assert join_read([batch("upsert table", (0, 10))], batch("log", (0, 21))) is None
-    assert join_read([batch("upsert table", (0, 10))], batch("log", (0, 20))) is not None
+    assert join_read([batch("upsert_table", (0, 10))], batch("log", (6, 20))) is None
+    assert join_read([batch("upsert_table", (0, 10))], batch("log", (0, 21))) is None
+    assert join_read([batch("upsert_table", (0, 10))], batch("log", (0, 20))) is not None
     much = 2_000_000
-    assert join_read([batch("upsert table", (0, much - 1))], batch("log", (0, 2 * much))) is None
-    assert join_read([batch("upsert table", (0, much))], batch("log", (0, 9 * much))) is not None, (
+    assert join_read([batch("upsert_table", (0, much - 1))], batch("log", (0, 2 * much))) is None
+    assert join_read([batch("upsert_table", (0, much))], batch("log", (0, 9 * much))) is not None, (
         "it is much all the same"
     )
 
 
 def test_a_batch_that_must_end_where_it_ends_is_read_by_itself() -> None:
-    upsert_table, log = batch("upsert table", (0, 10)), batch("log", (0, 10))
+    upsert_table, log = batch("upsert_table", (0, 10)), batch("log", (0, 10))
     assert join_read([replace(upsert_table, is_apart=True)], log) is None
     assert join_read([upsert_table], replace(log, is_apart=True)) is None
     other = batch("other", (0, 3), topic="b")
@@ -67,10 +67,10 @@ def test_a_batch_that_must_end_where_it_ends_is_read_by_itself() -> None:
 
 
 def test_who_reads_other_topics_is_neither_cut_nor_company() -> None:
-    upsert_table, other, log = batch("upsert table", (0, 10)), batch("other", (0, 99), topic="b"), batch("log", (0, 8))
+    upsert_table, other, log = batch("upsert_table", (0, 10)), batch("other", (0, 99), topic="b"), batch("log", (0, 8))
     joined = join_read([upsert_table, other], log)
-    assert joined == [batch("upsert table", (0, 8)), other, log]
-    assert [sorted(tables_read_with(one, joined)) for one in joined] == [["log"], [], ["upsert table"]]
+    assert joined == [batch("upsert_table", (0, 8)), other, log]
+    assert [sorted(tables_read_with(one, joined)) for one in joined] == [["log"], [], ["upsert_table"]]
     assert own_starts(joined) == {}
 
 

@@ -20,7 +20,7 @@ from frazil.testing import FakeClock, MemoryJobs, MemorySource
 from frazil.types import Batch, OffsetRange
 from tests.unit.ingest.service_scene import HandWorkers, Scene, turn_until
 
-UPSERT_ENVELOPE, LOG = "n.upsert table", "n.log"
+UPSERT_ENVELOPE, LOG = "n.upsert_table", "n.log"
 
 
 class NotedJobs(MemoryJobs):

@@ -15,7 +15,7 @@ from frazil.ingest.state import CatalogState
 from frazil.ingest.table import Table
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.run import MaintenanceRunner
-from frazil.ops.maintenance import activity_of, maintained_tables, report_maintenance
+from frazil.ops.maintenance import Activities, maintained_tables, report_maintenance
 from frazil.ops.reports import MaintenanceReport
 from frazil.spec.models import MaintenanceSpec, TableSpec, TopicSelector
 from frazil.testing import FakeClock
@@ -34,7 +34,7 @@ def test_the_oldest_batch_in_hand_is_told_of_a_table_and_of_its_dead_letters() -
     idle.catalog.dead_letter_count = busy.catalog.dead_letter_count = 1
     idle.schedule.last_batch_at_s, busy.schedule.last_batch_at_s = 5.0, 7.0
     busy.schedule.in_flight = True
-    found = {seen.maintained.name: seen.batch_s for seen in activity_of([idle, busy])}
+    found = {seen.maintained.name: seen.batch_s for seen in Activities().of([idle, busy])}
     assert found == {
         "n.idle": None,
         "n.idle__dead_letters": None,

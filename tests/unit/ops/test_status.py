@@ -309,11 +309,11 @@ REFUSED = ["column x: no", *(f"schema {n}: column y: int is not widened to long"
 
 def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    dead_letters = scene.catalog.create("s.dead letters", SCHEMA, {}, 2)
+    dead_letters = scene.catalog.create("s.dead_letters", SCHEMA, {}, 2)
     scene.catalog.commit(
-        Commit("s.dead letters", (DataFile("f3", 3, 10, ""),), Progress(commit_id="l"), dead_letters.progress)
+        Commit("s.dead_letters", (DataFile("f3", 3, 10, ""),), Progress(commit_id="l"), dead_letters.progress)
     )
-    scene.catalog.mark("s.a", "dead-letters", "s.dead letters")
+    scene.catalog.mark("s.a", "dead-letters", "s.dead_letters")
     before = scene.catalog.load("s.a")
     assert before is not None
     after = replace(before.progress, commit_id="d", bad_skipped=1)

@@ -103,13 +103,13 @@ def test_topics_whose_tables_are_taken(tmp_path: Path) -> None:
         "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
     )
     assert_stopped(tables["n...."], "leave its topic out of `topics`, and give it a table under `tables`")
-    own = "tables: {n.dead letters: {topic: a__dead_letters}, n.dots: {topic: '...'}}\n"
+    own = "tables: {n.dead_letters: {topic: a__dead_letters}, n.dots: {topic: '...'}}\n"
     operator.feed("a__dead_letters", {"x": 2})
     operator.feed("...", {"x": 3})
     tables = operator.run_file(f"namespace: n\ntopics: /^a$/\n{own}")
     assert {name: operator.values(name) for name in tables} == {
         "n.a": [{"x": 1}],
-        "n.dead letters": [{"x": 2}],
+        "n.dead_letters": [{"x": 2}],
         "n.dots": [{"x": 3}],
     }
 

@@ -80,7 +80,7 @@ def test_a_new_nested_field_is_wanted_by_its_path(tmp_path: Path) -> None:
 
 def test_rescue_and_dead_letters_of_a_flattened_table_speak_of_the_records_paths(tmp_path: Path) -> None:
     schema_json = new_schema(DEAD_LETTER_TYPES.items()).model_dump_json()
-    dead_letters = target_of(tmp_path, {}, name="lake.dead letters", schema_json=schema_json)
+    dead_letters = target_of(tmp_path, {}, name="lake.dead_letters", schema_json=schema_json)
     target = shaped(
         tmp_path,
         FLAT,

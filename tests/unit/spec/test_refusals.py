@@ -236,7 +236,7 @@ SECTIONS = [
     (
         "registry: {url: 'https://a', context: 'a b'}",
         "`a b` is not the name of a context",
-        "use dead letters, digits, dots, underscores and hyphens",
+        "use letters, digits, dots, underscores and hyphens",
     ),
     (
         "registry: {url: 'https://a', auth: {user: u}}",

@@ -50,8 +50,8 @@ def _adopting(root: Path, version: int, **settings: Any) -> UpsertScenario:
     scenario = UpsertScenario(root, key_columns=("id",), key=JSON_KEYS, columns=_COLUMNS, **settings)
     appending = Scenario(root / "other", columns=_COLUMNS, format_version=version)
     appending.run(*_TWICE)
-    scenario.catalog = appending.catalog.for_pipeline("upsert table")
-    scenario.spec = scenario.spec.model_copy(update={"pipeline": "upsert table"})
+    scenario.catalog = appending.catalog.for_pipeline("upsert_table")
+    scenario.spec = scenario.spec.model_copy(update={"pipeline": "upsert_table"})
     return scenario
 
 

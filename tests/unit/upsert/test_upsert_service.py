@@ -392,8 +392,8 @@ def test_all_rows_of_a_key_that_is_there_twice_are_replaced_by_one(tmp_path: Pat
     scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, columns=columns)
     appending = Scenario(tmp_path / "other", columns=columns)
     appending.run({"id": 1, "v": 1}, {"id": 1, "v": 2}, {"id": 2, "v": 3})
-    scenario.catalog = appending.catalog.for_pipeline("upsert table")
-    scenario.spec = scenario.spec.model_copy(update={"pipeline": "upsert table"})
+    scenario.catalog = appending.catalog.for_pipeline("upsert_table")
+    scenario.spec = scenario.spec.model_copy(update={"pipeline": "upsert_table"})
     scenario.tell(("1", {"id": 1, "v": 9}))
     assert scenario.upsert_table() == [{"id": 1, "v": 9}, {"id": 2, "v": 3}]
 
