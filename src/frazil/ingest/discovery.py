@@ -106,7 +106,8 @@ class Discovery:
             raise TableStopped(*describe_error(mismatch))
         if table.state is None:
             return
-        table.catalog.size = self._catalog.size(table.name)
+        if table.state is not before or table.catalog.size is None:
+            table.catalog.size = self._catalog.size(table.name)
         self._check_state(table, cluster_id)
         self._check_topic_ids(table)
 

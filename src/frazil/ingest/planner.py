@@ -47,8 +47,9 @@ class Planner:
         ends = source.ends(asked)
         if asked and not ends and self._discovery.outage is not None:
             raise self._discovery.outage  # Neither ends nor topics are returned: Kafka itself is unavailable.
+        is_changed = ends != self.ends
         self.ends, self.silent = ends, frozenset(asked - ends.keys())
-        self.polling.record(clock.monotonic_s() - began_s)
+        self.polling.record(clock.monotonic_s(), clock.monotonic_s() - began_s, is_changed)
 
     def set_idle_status(self, table: Table) -> None:
         """Sets what a table without a batch waits for: a topic, a leader, or records."""
@@ -208,6 +209,9 @@ def _no_leader(partition: Partition) -> UnavailableError:
 
 SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 0.25
+# The same while no topic has got a record for a while.
+LONGEST_IDLE_POLL_S = 0.5
+IDLE_AFTER_S = 10.0
 # Requests for ends may take this share of the loop's time, so that hundreds of idle topics cost little.
 POLL_SHARE = 0.03
 # While tables become due one after another it may take this share.
@@ -224,13 +228,19 @@ class Polling:
 
     def __init__(self) -> None:
         self._cost_s = 0.0
+        self._changed_s = self._now_s = 0.0
 
-    def record(self, took_s: float) -> None:
-        """Adds the duration of a request to the average."""
+    def record(self, now_s: float, took_s: float, is_changed: bool) -> None:
+        """Adds the duration of a request to the average. is_changed: whether an end is another than before."""
+        self._now_s = now_s
+        if is_changed:
+            self._changed_s = now_s
         counted_s = min(took_s, MOST_TIMES * self._cost_s + LEAST_S)
         self._cost_s += (counted_s - self._cost_s) / ASKS_REMEMBERED
 
     def pause_s(self, next_due_in_s: float) -> float:
         """Returns the pause before the next request, which ends no later than the next table is due."""
+        is_idle = self._now_s - self._changed_s >= IDLE_AFTER_S
+        longest_s = LONGEST_IDLE_POLL_S if is_idle else LONGEST_POLL_S
         earned_s = max(SHORTEST_POLL_S, self._cost_s / POLL_SHARE)
-        return min(earned_s, max(LONGEST_POLL_S, self._cost_s / BUSY_POLL_SHARE, next_due_in_s))
+        return min(earned_s, max(longest_s, self._cost_s / BUSY_POLL_SHARE, next_due_in_s))

@@ -29,6 +29,7 @@ _PROMPT_S = 1.0
 _CONTROLLERS = 20
 _CONTROLLER_EVERY_S = 0.02
 _NO_RECORD = -1
+_LATEST, _EARLIEST = OffsetSpec.latest(), OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
@@ -132,13 +133,10 @@ class KafkaTopics:
         return ",".join(one for one in self._servers.split(",") if one.strip() not in away) or self._servers
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        return self._offsets(
-            {partition: OffsetSpec.latest() for partition in partitions},  # type: ignore[no-untyped-call]
-            is_ends=True,
-        )
+        return self._offsets(dict.fromkeys(partitions, _LATEST), is_ends=True)
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        return self._offsets({partition: OffsetSpec.earliest() for partition in partitions})  # type: ignore[no-untyped-call]
+        return self._offsets(dict.fromkeys(partitions, _EARLIEST))
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
         found = self._offsets({partition: OffsetSpec.for_timestamp(ms) for partition, ms in times.items()})
