@@ -67,7 +67,7 @@ class Struck:
         )
         self.upsert_tables = {
             version: [
-                UpsertTable(pipeline, f"upsert table{number}_of_{version}", format_version=version)
+                UpsertTable(pipeline, f"upsert_table{number}_of_{version}", format_version=version)
                 for number in range(AT_ONCE)
             ]
             for version in (2, 3)
