@@ -6,6 +6,7 @@ unknown outcome, so every problem is a refusal.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from frazil.failpoints import hit
 from frazil.types import Commit
 
 
-class Validator:
+class Validator(ABC):
     """Iceberg's SnapshotAncestryValidator."""
 
     class Java:
@@ -36,11 +37,13 @@ class Validator:
         """Called by the JVM, also when all is well."""
         return self._message()
 
+    @abstractmethod
     def _accepts(self, snapshots: Any) -> bool:
-        raise NotImplementedError
+        """Returns whether the commit may land on these snapshots."""
 
+    @abstractmethod
     def _message(self) -> str:
-        raise NotImplementedError
+        """Returns why it may not."""
 
 
 class ProgressValidator(Validator):
