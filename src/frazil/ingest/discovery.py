@@ -17,7 +17,7 @@ from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
-from frazil.spec.topics import select_topics
+from frazil.spec.topics import select_topics, topic_filter
 from frazil.types import OffsetRange
 
 log = structlog.get_logger("frazil")
@@ -47,9 +47,7 @@ class Discovery:
     def find_topics(self) -> dict[str, TopicDescription]:
         """Returns the topics that match the pipeline file. It changes nothing, so that any thread may call it."""
         selectors = [*self._spec.topics, *(s for table in [*self.tables.values()] for s in table.spec.topics)]
-        names = frozenset(selector.literal for selector in selectors)
-        patterns = [selector for selector in selectors if selector.pattern is not None]
-        return self._source.topics(lambda name: name in names or any(one.matches(name) for one in patterns))
+        return self._source.topics(topic_filter(selectors))
 
     def set_topics(self, found: dict[str, TopicDescription]) -> None:
         """Sets the topics of all tables to those found, and adds the table of each new topic that `topics` selects."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -71,15 +71,22 @@ class TopicSelector(BaseModel):
         return self.literal or f"/{self.pattern}/"
 
 
+def topic_filter(selectors: Iterable[TopicSelector]) -> Callable[[str], bool]:
+    """Returns whether one of the selectors selects a topic, as a function of its name."""
+    known = list(selectors)
+    names = frozenset(selector.literal for selector in known)
+    patterns = [selector for selector in known if selector.pattern is not None]
+    return lambda name: name in names or any(selector.matches(name) for selector in patterns)
+
+
 def select_topics(selectors: Sequence[TopicSelector], topics: Collection[str]) -> list[str]:
     """Returns the topics that one of the selectors selects. Names are looked up: a pipeline may name hundreds of topics,
     again and again.
     """
+    if any(selector.pattern is not None for selector in selectors):
+        return list(filter(topic_filter(selectors), topics))
     names = dict.fromkeys(selector.literal for selector in selectors)
-    patterns = [selector for selector in selectors if selector.pattern is not None]
-    if not patterns:
-        return [name for name in names if name is not None and name in topics]
-    return [name for name in topics if name in names or any(selector.matches(name) for selector in patterns)]
+    return [name for name in names if name is not None and name in topics]
 
 
 class Start(BaseModel):

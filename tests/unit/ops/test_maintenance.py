@@ -17,7 +17,7 @@ from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.ops.maintenance import Activities, maintained_tables, report_maintenance
 from frazil.ops.reports import MaintenanceReport
-from frazil.spec.models import MaintenanceSpec, TableSpec, TopicSelector
+from frazil.spec.models import DeadLettersSpec, MaintenanceSpec, TableSpec, TopicSelector
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, without_progress
 from tests.unit.maintenance.tables import table as metadata_of
@@ -117,3 +117,14 @@ def test_an_upsert_table_is_told_from_tables_that_only_grow() -> None:
     upsert_table = Table(TableSpec.model_validate(spec))
     found = {maintained.name: maintained.is_upsert for maintained in maintained_tables([table("n.t"), upsert_table])}
     assert found == {"n.t": False, "n.m": True, "n.t__dead_letters": False, "n.m__dead_letters": False}
+
+
+def test_a_table_that_shares_a_dead_letter_table_later_is_one_of_its_owners() -> None:
+    activities, first, second = Activities(), table("n.a"), table("n.b")
+    for one in (first, second):
+        one.spec = one.spec.model_copy(update={"dead_letters": DeadLettersSpec(table="n.bad")})
+        one.catalog.dead_letter_count = 1
+    alone = {one.maintained.name: one.maintained for one in activities.of([first])}
+    both = {one.maintained.name: one.maintained for one in activities.of([first, second])}
+    assert (alone["n.bad"].owners, both["n.bad"].owners) == (("n.a",), ("n.a", "n.b"))
+    assert alone["n.a"] is both["n.a"]

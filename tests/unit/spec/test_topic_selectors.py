@@ -4,7 +4,7 @@ import pytest
 
 from frazil.errors import SpecError
 from frazil.spec import TopicSelector
-from frazil.spec.topics import parse_selector
+from frazil.spec.topics import parse_selector, select_topics, topic_filter
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,12 @@ def test_slashes_make_a_pattern() -> None:
 def test_what_is_neither_a_topic_nor_a_pattern_is_refused(text: str) -> None:
     with pytest.raises(SpecError):
         parse_selector(text)
+
+
+@pytest.mark.parametrize("texts", [["b", "a"], ["/^a/", "b"], ["/x/"], []])
+def test_topics_are_selected_as_each_selector_selects_them(texts: list[str]) -> None:
+    selectors = [parse_selector(text) for text in texts]
+    topics = ["a", "ab", "b", "c", "__a"]
+    expected = {topic for topic in topics if any(selector.matches(topic) for selector in selectors)}
+    assert set(select_topics(selectors, topics)) == expected
+    assert set(filter(topic_filter(selectors), topics)) == expected
