@@ -26,6 +26,20 @@ _OLDER_THAN_THE_TABLE = (
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
+_RETRIES = "Frazil retries with back-off"
+_HINTS = (
+    (
+        ("NotAuthorizedException", "ForbiddenException", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch",
+         "UnrecognizedClientException", "password authentication failed", "FATAL: role"),
+        f"correct the credentials under `catalog.properties`, or give this client the right; {_RETRIES}",
+    ),
+    (
+        ("Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
+         "UnknownHostException", "TTransportException"),
+        f"check that `catalog.uri` is the address of a catalog of this type; {_RETRIES}",
+    ),
+)  # fmt: skip
+"""Parts of the classes and messages of exceptions, with the remedy where one of them is there."""
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -53,7 +67,13 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
             where=where,
         )
-    return UnavailableError(f"{what}: {cause_of(error)}", where=where)
+    return UnavailableError(f"{what}: {cause_of(error)}", remedy=_hint(error), where=where)
+
+
+def _hint(error: Exception) -> str:
+    """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
+    text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in _causes(error))
+    return next((remedy for parts, remedy in _HINTS if any(part in text for part in parts)), "")
 
 
 def is_clock_behind(error: Exception) -> bool:
