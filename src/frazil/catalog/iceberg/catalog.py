@@ -31,7 +31,7 @@ from frazil.catalog.iceberg.java import (
     strings,
     unavailable,
 )
-from frazil.catalog.iceberg.opening import open_catalog, refuse_other_kind
+from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other_kind
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
@@ -96,7 +96,7 @@ class IcebergCatalog:
                 known = self._states[table] = (location, self.reader.state(table, java))
         except java_errors() as error:
             refuse_other_kind(self.gateway, self._catalog, self._identifier(table), error)
-            if is_not_there(error):
+            if is_not_there(error) or is_unmade(self._properties, error):
                 self._forget(table)
                 return None
             raise unavailable("the table cannot be loaded", error, table) from None
