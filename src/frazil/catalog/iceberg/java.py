@@ -12,7 +12,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.errors import FrazilError, UnavailableError
 
 _CONFLICTS = ("ValidationException", "CommitFailedException")
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
@@ -24,10 +24,22 @@ _OLDER_THAN_THE_TABLE = (
     "Expected sorted snapshot log",
     "Expected sorted previous metadata",
 )
-_UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
-"""Messages of catalogs that no waiting makes usable."""
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
+_RETRIES = "Frazil retries with back-off"
+_HINTS = (
+    (
+        ("NotAuthorizedException", "ForbiddenException", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch",
+         "UnrecognizedClientException", "password authentication failed", "FATAL: role"),
+        f"correct the credentials under `catalog.properties`, or give this client the right; {_RETRIES}",
+    ),
+    (
+        ("Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
+         "UnknownHostException", "TTransportException"),
+        f"check that `catalog.uri` is the address of a catalog of this type; {_RETRIES}",
+    ),
+)  # fmt: skip
+"""Parts of the classes and messages of exceptions, with the remedy where one of them is there."""
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -55,32 +67,18 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
             where=where,
         )
-    return UnavailableError(f"{what}: {cause_of(error)}", where=where)
+    return UnavailableError(f"{what}: {cause_of(error)}", remedy=_hint(error), where=where)
+
+
+def _hint(error: Exception) -> str:
+    """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
+    text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in _causes(error))
+    return next((remedy for parts, remedy in _HINTS if any(part in text for part in parts)), "")
 
 
 def is_clock_behind(error: Exception) -> bool:
     """Returns whether Iceberg refuses a change because the table has a change that is more than a minute younger."""
     return any(words in message_of(error) for words in _OLDER_THAN_THE_TABLE)
-
-
-def refused_catalog(error: Exception, where: str) -> FrazilError:
-    """Returns why a catalog cannot be opened: an outage, or an error in the pipeline file."""
-    cause = cause_of(error)
-    if "No suitable driver" in cause:
-        kind = ":".join(where.split(":")[:2])
-        return SpecError(
-            f"there is no JDBC driver for `{kind}:`",
-            remedy="name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
-            where=where,
-        )
-    if (
-        is_named(error, "ClassNotFoundException")
-        or "ClassNotFoundException" in cause
-        or any(words in str(error) for words in _UNUSABLE)
-    ):
-        remedy = "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`"
-        return SpecError(f"the catalog cannot be opened: {cause}", remedy=remedy, where=where)
-    return unavailable("the catalog", error, where)
 
 
 def is_refused(error: Exception) -> bool:
@@ -104,10 +102,12 @@ def is_not_there(error: Exception) -> bool:
 
 
 def is_another_table(error: Exception) -> bool:
-    """Returns whether a loaded table was deleted and recreated under its name. Catalogs with one pointer per name, such
-    as JDBC, find out on refresh.
+    """Returns whether a loaded table was deleted and recreated under its name, or may have been: only another load
+    tells. Catalogs with one pointer per name, such as JDBC, find out on refresh. A Hadoop catalog looks for the version
+    that it knows, which is gone too after many commits of others.
     """
-    return is_named(error, "IllegalStateException") and "Table UUID does not match" in cause_of(error)
+    is_recreated = is_named(error, "IllegalStateException") and "Table UUID does not match" in cause_of(error)
+    return is_recreated or (is_named(error, "ValidationException") and "Metadata file for version" in cause_of(error))
 
 
 def is_named(error: Exception, *names: str) -> bool:
