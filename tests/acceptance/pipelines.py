@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from tests.acceptance.verifier import (
     canonical,
     document_of,
     metadata_at,
-    metadata_location,
     metadata_locations,
     newest_commit,
     newest_snapshot,
@@ -54,6 +53,8 @@ class Pipeline:
         self.name = f"p{new_id()[:8]}"
         self._namespace = self.name if lake else "t"
         self.catalog_file = lake.catalog_file if lake else folder / "frazil-data" / "catalog.db"
+        self.locations: Callable[[], Mapping[str, str]] = self._in_sqlite
+        """The metadata files of its tables; those of a JDBC catalog on SQLite if nothing else is set."""
         self.ledger = Ledger()
         self.feed = Feed(servers, self.ledger)
         self.topics = Topics(servers)
@@ -170,8 +171,12 @@ class Pipeline:
 
     def current(self, table: str) -> Metadata | None:
         """The table's current metadata file, wherever the table is."""
-        location = metadata_location(self.catalog_file, table)
+        location = self.locations().get(table)
         return self._metadata_at(location) if location else None
+
+    def _in_sqlite(self) -> Mapping[str, str]:
+        own = (" where table_namespace = ?", self.name) if self._lake else ()
+        return metadata_locations(self.catalog_file, *own)
 
     def _metadata_at(self, location: str) -> Metadata:
         return metadata_at(location, self._lake.properties() if self._lake else {})
@@ -286,8 +291,7 @@ class Pipeline:
 
     def check_all_readers(self) -> None:
         """The same of every table that there is, dead letters and changelogs among them, as they are now."""
-        own = (" where table_namespace = ?", self.name) if self._lake else ()
-        for table, location in metadata_locations(self.catalog_file, *own).items():
+        for table, location in self.locations().items():
             metadata = self._metadata_at(location)
             if str(metadata) not in self._compared and newest_snapshot(document_of(metadata)) is not None:
                 self._compare(table, metadata)
