@@ -8,9 +8,9 @@ from frazil.catalog.iceberg.java import (
     cause_of,
     is_another_table,
     is_not_there,
-    refused_catalog,
     unavailable,
 )
+from frazil.catalog.iceberg.opening import refused_catalog
 from frazil.errors import SpecError, UnavailableError
 from tests.fixtures.thrown import ICEBERG, Raised, Thrown
 
@@ -23,20 +23,20 @@ JDBC = "jdbc:postgresql://db/lake"
         (
             Thrown("java.sql.SQLException", "No suitable driver found for jdbc:postgresql://db/lake"),
             "there is no JDBC driver for `jdbc:postgresql:`",
-            "name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
+            "name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`",
         ),
         (
             Thrown(
                 f"{ICEBERG}.RESTException", "failed", Thrown("java.lang.ClassNotFoundException", "org.example.Driver")
             ),
             "the catalog cannot be opened: ClassNotFoundException: org.example.Driver",
-            "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`",
+            "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`",
         ),
         (
             Thrown("java.lang.IllegalArgumentException", "Cannot initialize Catalog implementation a.B: missing"),
             "the catalog cannot be opened: IllegalArgumentException: Cannot initialize Catalog implementation a.B:"
             " missing",
-            "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`",
+            "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`",
         ),
     ],
 )
