@@ -1,5 +1,6 @@
-"""An HTTP proxy in front of a catalog that answers commits wrongly, before or after they were carried out, or sends them
-twice, as proxies do that try again by themselves: the second time they are refused.
+"""Ways to a catalog on which the answers to commits are wrong or get lost, before or after they were carried out: an HTTP
+proxy, and a relay for databases and Hive's metastore. The proxy can also send a commit twice, as proxies do that try again
+by themselves: the second time it is refused.
 """
 
 from __future__ import annotations
@@ -7,14 +8,18 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count, repeat
+from typing import Protocol
 
 from tests.acceptance.soaking import rng
+from tests.integration.servers import Relay
 
 Fault = str
 """`502 after`, `cut before` and the like: an answer of `ANSWERS`, after or in place of the commit; `late`: the commit is
@@ -38,34 +43,97 @@ _ERRORS = {
     "503": "ServiceUnavailable",
     "504": "GatewayTimeout",
 }
-ANSWERS = (*_ERRORS, "garbage", *_SILENT)
-FAULTS: tuple[Fault, ...] = (*(f"{answer} {when}" for answer in ANSWERS for when in ("before", "after")), "late")
-"""All that a seeded choice may make of a commit."""
-
+_GLUE_ERRORS = {
+    "400": (400, "InvalidInputException"),
+    "403": (400, "AccessDeniedException"),
+    "409": (400, "ConcurrentModificationException"),
+    "500": (500, "InternalServiceException"),
+    "503": (503, "ServiceUnavailableException"),
+}
+_ANSWERS = (*_ERRORS, "garbage", *_SILENT)
 Reply = tuple[int, Mapping[str, str], bytes]
 """Status, headers and body."""
+_GARBAGE: Reply = (200, {"Content-Type": "application/json"}, b"<html>welcome</html>")
 
 
-class RestDialect:
-    """The commits and the errors of Iceberg's REST protocol."""
+class Dialect(Protocol):
+    """The commits and the errors of a catalog."""
 
-    def is_commit(self, method: str, path: str, headers: Mapping[str, str]) -> bool:  # noqa: ARG002  (another's needs them)
+    faults: Sequence[Fault]
+    """All that a seeded choice may make of a commit."""
+
+    def is_commit(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
         """Whether the request creates or changes a table."""
-        return method == "POST" and _COMMIT.match(path.partition("?")[0]) is not None
 
     def reply(self, answer: str) -> Reply:
         """The wrong answer."""
+
+
+class RestDialect:
+    """Iceberg's REST protocol."""
+
+    faults: Sequence[Fault] = (*(f"{answer} {when}" for answer in _ANSWERS for when in ("before", "after")), "late")
+
+    def is_commit(self, method: str, path: str, headers: Mapping[str, str]) -> bool:  # noqa: ARG002  (Glue needs them)
+        """See Dialect."""
+        return method == "POST" and _COMMIT.match(path.partition("?")[0]) is not None
+
+    def reply(self, answer: str) -> Reply:
+        """See Dialect."""
         if answer == "garbage":
-            return 200, {"Content-Type": "application/json"}, b"<html>welcome</html>"
+            return _GARBAGE
         error = {"message": "injected", "type": _ERRORS[answer], "code": int(answer)}
         retried = {"Retry-After": "1"} if answer == "503" else {}
         return int(answer), {"Content-Type": "application/json", **retried}, json.dumps({"error": error}).encode()
 
 
+class GlueDialect:
+    """Amazon's Glue. A plain refusal of what was carried out is left out: Iceberg believes it where the SDK has not repeated
+    the request, and deletes the metadata file that Glue names.
+    """
+
+    faults: Sequence[Fault] = (
+        *(f"{answer} before" for answer in (*_GLUE_ERRORS, "garbage", *_SILENT)),
+        *(f"{answer} after" for answer in ("500", "503", "garbage", *_SILENT)),
+        "late",
+    )
+
+    def is_commit(self, method: str, path: str, headers: Mapping[str, str]) -> bool:  # noqa: ARG002  (REST needs them)
+        """See Dialect."""
+        target = next((text for name, text in headers.items() if name.lower() == "x-amz-target"), "")
+        return target in ("AWSGlue.UpdateTable", "AWSGlue.CreateTable")
+
+    def reply(self, answer: str) -> Reply:
+        """See Dialect."""
+        if answer == "garbage":
+            return _GARBAGE
+        status, name = _GLUE_ERRORS[answer]
+        body = json.dumps({"__type": name, "Message": "injected"}).encode()
+        return status, {"Content-Type": "application/x-amz-json-1.1"}, body
+
+
+class Way(Protocol):
+    """A way to a catalog."""
+
+    met: Counter[Fault]
+    """How many commits have met each fault; the empty one is none."""
+
+    def unlucky(self, seed: int, per_mille: int) -> AbstractContextManager[None]:
+        """While the block lasts, about so many of a thousand commits meet each fault, the same ones for the same seed."""
+
+    def close(self) -> None:
+        """Frees the port."""
+
+
+def _chosen(seed: int, per_mille: int, faults: Sequence[Fault]) -> Iterator[Fault]:
+    places = (rng(seed, number, 1000) // per_mille for number in count())
+    return (faults[place] if place < len(faults) else "" for place in places)
+
+
 class Proxy:
     """Forwards everything to the server on `port`, but for the commits that `faulty` or `unlucky` is about."""
 
-    def __init__(self, port: int, dialect: RestDialect | None = None) -> None:
+    def __init__(self, port: int, dialect: Dialect | None = None) -> None:
         self._upstream = port
         self._dialect = dialect or RestDialect()
         self._next: Iterator[Fault] = iter(())
@@ -73,7 +141,6 @@ class Proxy:
         self._lock = threading.Lock()
         self.struck = threading.Semaphore(0)
         self.met = Counter[Fault]()
-        """How many commits have met each fault; the empty one is none."""
         self.release = threading.Event()
         self.between: Callable[[], object] = lambda: None
         self._server = _Server(self)
@@ -93,10 +160,9 @@ class Proxy:
             yield
 
     @contextmanager
-    def unlucky(self, seed: int, per_mille: int, faults: Sequence[Fault] = FAULTS) -> Iterator[None]:
-        """Of a thousand commits about so many meet each of the faults, the same ones for the same seed."""
-        places = (rng(seed, number, 1000) // per_mille for number in count())
-        with self._striking((faults[place] if place < len(faults) else "" for place in places), STALL_S):
+    def unlucky(self, seed: int, per_mille: int) -> Iterator[None]:
+        """See Way."""
+        with self._striking(_chosen(seed, per_mille, self._dialect.faults), STALL_S):
             yield
 
     @contextmanager
@@ -209,3 +275,57 @@ class _Answerer(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Reports nothing."""
+
+
+class LossyRelay(Relay):
+    """A way over TCP on which requests of one kind, and the answers to them, get lost.
+
+    request: what each such request contains, in one piece.
+    """
+
+    FAULTS = ("cut before", "cut after", "stall before", "stall after", "late")
+
+    def __init__(self, target: int, request: bytes) -> None:
+        super().__init__(target)
+        self._request = re.compile(request)
+        self._next: Iterator[Fault] = iter(())
+        self._lock = threading.Lock()
+        self._unanswered: dict[socket.socket, Fault] = {}
+        self.met = Counter[Fault]()
+        self.join()
+
+    @contextmanager
+    def unlucky(self, seed: int, per_mille: int) -> Iterator[None]:
+        """See Way."""
+        self._next = _chosen(seed, per_mille, self.FAULTS)
+        try:
+            yield
+        finally:
+            self._next = iter(())
+
+    def close(self) -> None:
+        """See Way."""
+        self.cut()
+
+    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while content := source.recv(65536):
+                fault, lost = self._take(content), self._unanswered.get(source, "")
+                if fault == "cut before" or lost == "cut after":
+                    break
+                if fault:
+                    self._unanswered[sink] = fault
+                if fault == "late":
+                    time.sleep(STALL_S)
+                if fault != "stall before" and not lost:
+                    sink.sendall(content)
+            for end in (source, sink):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def _take(self, content: bytes) -> Fault:
+        if not self._request.search(content):
+            return ""
+        with self._lock:
+            fault = next(self._next, "")
+            self.met[fault] += 1
+        return fault

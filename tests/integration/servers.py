@@ -12,10 +12,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -246,58 +244,6 @@ class Relay:
                 if not has_lost:
                     sink.sendall(content)
             sink.shutdown(socket.SHUT_WR)
-
-
-class LossyRelay(Relay):
-    """A way on which requests of one kind, and their answers, get lost.
-
-    request: bytes that each such request contains, in one piece.
-    """
-
-    FAULTS = ("cut before", "cut after", "stall before", "stall after", "late")
-    """The connection breaks before the request arrives, or once it was answered; neither it nor its answer arrives, or its
-    answer does not; or the request arrives when its client has long stopped waiting.
-    """
-
-    def __init__(self, target: int, request: bytes) -> None:
-        super().__init__(target)
-        self._request = request
-        self._next: Iterator[str] = iter(())
-        self._lock = threading.Lock()
-        self._answers: dict[socket.socket, str] = {}
-        self.met = Counter[str]()
-        """How many requests have met each fault; the empty one is none."""
-
-    @contextlib.contextmanager
-    def unlucky(self, seed: int, per_mille: int) -> Iterator[None]:
-        """Of a thousand requests about so many meet each fault, the same ones for the same seed."""
-        self._next = unlucky_choice(seed, per_mille, self.FAULTS)
-        try:
-            yield
-        finally:
-            self._next = iter(())
-
-    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while content := source.recv(65536):
-                answered = self._answers.pop(source, "")
-                fault = self._take() if self._request in content else ""
-                if fault == "cut before" or answered == "cut after":
-                    break
-                if fault == "late":
-                    time.sleep(STALL_S)
-                if fault:
-                    self._answers[sink] = fault
-                if fault != "stall before" and answered in ("", "stall before"):
-                    sink.sendall(content)
-            for end in (source, sink):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def _take(self) -> str:
-        with self._lock:
-            fault = next(self._next, "")
-            self.met[fault] += 1
-        return fault
 
 
 def pipeline_on(catalog: RestCatalogServer, brokers: str, topic: str, properties: Mapping[str, str]) -> dict[str, Any]:

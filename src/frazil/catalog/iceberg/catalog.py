@@ -442,7 +442,7 @@ class IcebergCatalog:
 
 
 def _refuse_failed(what: str, failure: Exception | None, table: str) -> None:
-    """Checks that a change which the table, loaded again, does not have may be made again.
+    """Checks that a change which the table, loaded again, does not have may be repeated.
 
     Raises: UnavailableError where it did not fail by another writer's.
     """
