@@ -14,9 +14,10 @@ from typing import Any
 import boto3
 from pyiceberg.catalog.hive import HiveCatalog
 
+from tests.acceptance.verifier import metadata_locations
 from tests.fixtures.metastores import HiveMetastore, NessieServer
 from tests.fixtures.postgres import DATABASE, PostgresServer
-from tests.integration.servers import HOST, REGION, ObjectStore
+from tests.integration.servers import HOST, REGION, ObjectStore, RestCatalogServer, catalog_section
 
 _KEY, _SECRET = "AKFRAZILTESTKEY", "s3cr3t/with+signs=and-more"
 _AMAZON = {"AWS_ACCESS_KEY_ID": _KEY, "AWS_SECRET_ACCESS_KEY": _SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
@@ -39,6 +40,39 @@ class LocalLake:
     def properties(self) -> dict[str, str]:
         """Nothing."""
         return {}
+
+
+class SqliteLake(LocalLake):
+    """Iceberg's JDBC catalog on SQLite, as by default."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = None
+        self._file = folder / "catalog.db"
+
+    def section(self) -> dict[str, Any]:
+        """As a user writes it."""
+        return {"type": "jdbc", "uri": f"jdbc:sqlite:{self._file}", "warehouse": str(self.warehouse)}
+
+    def locations(self, namespace: str) -> dict[str, str]:
+        """As the database has them."""
+        return metadata_locations(self._file, " where table_namespace = ?", namespace)
+
+
+class RestLake(LocalLake):
+    """Iceberg's REST catalog over local files."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = RestCatalogServer(folder / "rest", str(self.warehouse))
+
+    def section(self) -> dict[str, Any]:
+        """As a user writes it."""
+        return catalog_section(self.server, {})
+
+    def locations(self, namespace: str) -> dict[str, str]:
+        """As the database of the server has them."""
+        return metadata_locations(self.server.directory / "rest.db", " where table_namespace = ?", namespace)
 
 
 class HiveLake(LocalLake):
@@ -173,9 +207,11 @@ class HadoopLake(LocalLake):
         return found
 
 
-OtherLake = HiveLake | NessieLake | PostgresLake | GlueLake | HadoopLake
-KINDS: Mapping[str, Callable[[Path], OtherLake]] = {
+AnyLake = SqliteLake | RestLake | PostgresLake | HiveLake | GlueLake | NessieLake | HadoopLake
+KINDS: Mapping[str, Callable[[Path], AnyLake]] = {
+    "jdbc on SQLite": SqliteLake,
     "jdbc on PostgreSQL": PostgresLake,
+    "rest": RestLake,
     "hive": HiveLake,
     "glue": GlueLake,
     "nessie": NessieLake,
@@ -184,9 +220,12 @@ KINDS: Mapping[str, Callable[[Path], OtherLake]] = {
 
 
 @contextmanager
-def running_lake(kind: str, folder: Path) -> Iterator[OtherLake]:
+def running_lake(kind: str, folder: Path) -> Iterator[AnyLake]:
     """A lake whose server runs while the block does."""
     lake = KINDS[kind](folder)
+    if lake.server is None:
+        yield lake
+        return
     lake.server.start()
     try:
         if isinstance(lake, GlueLake):

@@ -118,6 +118,10 @@ class Way(Protocol):
     met: Counter[Fault]
     """How many commits have met each fault; the empty one is none."""
 
+    @property
+    def faults(self) -> Sequence[Fault]:
+        """All that a seeded choice may make of a commit."""
+
     def unlucky(self, seed: int, per_mille: int) -> AbstractContextManager[None]:
         """While the block lasts, about so many of a thousand commits meet each fault, the same ones for the same seed."""
 
@@ -128,6 +132,20 @@ class Way(Protocol):
 def _chosen(seed: int, per_mille: int, faults: Sequence[Fault]) -> Iterator[Fault]:
     places = (rng(seed, number, 1000) // per_mille for number in count())
     return (faults[place] if place < len(faults) else "" for place in places)
+
+
+class Answer(Protocol):
+    """What a server answers."""
+
+    @property
+    def status(self) -> int:
+        """Of HTTP."""
+
+    def read(self) -> bytes:
+        """The content."""
+
+    def getheader(self, name: str) -> str | None:
+        """A header."""
 
 
 class Proxy:
@@ -148,6 +166,11 @@ class Proxy:
         self._thread.start()
 
     @property
+    def faults(self) -> Sequence[Fault]:
+        """See Way."""
+        return self._dialect.faults
+
+    @property
     def url(self) -> str:
         """Where it listens."""
         return f"http://{_HOST}:{self._server.server_port}"
@@ -162,7 +185,7 @@ class Proxy:
     @contextmanager
     def unlucky(self, seed: int, per_mille: int) -> Iterator[None]:
         """See Way."""
-        with self._striking(_chosen(seed, per_mille, self._dialect.faults), STALL_S):
+        with self._striking(_chosen(seed, per_mille, self.faults), STALL_S):
             yield
 
     @contextmanager
@@ -197,7 +220,7 @@ class Proxy:
         """The wrong answer, as the catalog would write it."""
         return self._dialect.reply(answer)
 
-    def forward(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
+    def forward(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         """The server's answer."""
         connection = http.client.HTTPConnection(_HOST, self._upstream, timeout=60)
         connection.request(method, path, body, {**headers, "Connection": "close"})
@@ -250,9 +273,9 @@ class _Answerer(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_HEAD = do_DELETE = do_PUT = answer  # noqa: N815  (the names that http.server calls)
 
-    def _pass_on(self, response: http.client.HTTPResponse, content: bytes) -> None:
+    def _pass_on(self, response: Answer, content: bytes) -> None:
         names = ("Content-Type", "ETag", "x-amzn-RequestId", "x-amzn-ErrorType")
-        headers = {name: response.headers[name] for name in names if response.getheader(name)}
+        headers = {name: value for name in names if (value := response.getheader(name))}
         self._send(response.status, headers, content)
 
     def _fail(self, answer: str) -> None:
@@ -283,7 +306,7 @@ class LossyRelay(Relay):
     request: what each such request contains, in one piece.
     """
 
-    FAULTS = ("cut before", "cut after", "stall before", "stall after", "late")
+    faults: Sequence[Fault] = ("cut before", "cut after", "stall before", "stall after", "late")
 
     def __init__(self, target: int, request: bytes) -> None:
         super().__init__(target)
@@ -297,7 +320,7 @@ class LossyRelay(Relay):
     @contextmanager
     def unlucky(self, seed: int, per_mille: int) -> Iterator[None]:
         """See Way."""
-        self._next = _chosen(seed, per_mille, self.FAULTS)
+        self._next = _chosen(seed, per_mille, self.faults)
         try:
             yield
         finally:
