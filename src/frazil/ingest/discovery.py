@@ -83,31 +83,38 @@ class Discovery:
         """Whether the table was in a batch when topics were last found, so that its topics are not up to date."""
         return table.name in self._behind
 
-    def load(self, table: Table, cluster_id: str) -> None:
-        """Loads the table's state from the catalog.
+    def load(self, table: Table, cluster_id: str) -> bool:
+        """Loads the table's state from the catalog; returns False where it is the one that is in use already, which
+        needs no further check.
 
         Raises: TableStopped when its progress belongs to another cluster or to other topics, or its columns differ from
         the file.
         """
         self._refuse_name(table)
-        before = table.state
+        before, was_loaded = table.state, table.catalog.is_loaded
         try:
             table.state = self._catalog.load(table.name)
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
+        if was_loaded and before is not None and table.state is before:
+            return False
         if before is not None and (table.state is None or table.state.uuid != before.uuid):
             table.forget_batches()  # They were read for a dropped table: offsets begin at `start` again.
         table.catalog.is_loaded = True
         table.offsets.forget_skipped(table.progress.offsets)
+        self._check_loaded(table, cluster_id)
+        if table.state is not None:
+            table.catalog.size = self._catalog.size(table.name)
+        return True
+
+    def _check_loaded(self, table: Table, cluster_id: str) -> None:
+        """Raises TableStopped when the table's progress or columns differ from the pipeline file, cluster or topics."""
         mismatch = declared_mismatch(table.spec, table.state.schema if table.state is not None else None)
         if mismatch is not None:
             raise TableStopped(*describe_error(mismatch))
-        if table.state is None:
-            return
-        if table.state is not before or table.catalog.size is None:
-            table.catalog.size = self._catalog.size(table.name)
-        self._check_state(table, cluster_id)
-        self._check_topic_ids(table)
+        if table.state is not None:
+            self._check_state(table, cluster_id)
+            self._check_topic_ids(table)
 
     def check_start(self, table: Table) -> None:
         """Raises TableStopped when `start` has an offset of a partition that the topic does not have."""
