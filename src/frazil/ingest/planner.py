@@ -127,7 +127,7 @@ class Planner:
                 None if table.offsets.lag_records else {p: self.ends.get(p) for p in table.partitions()}
             )
             return None
-        batch = replace(batch, is_apart=table.needs_one_task)
+        batch = replace(batch, is_apart=table.needs_one_task, is_new=table.progress.snapshot_id is None)
         planned = Planned(table, batch, position, dict(self.ends), dict(reach), now_s, self.silent)
         return planned.with_cut(table.offsets.cut)
 
