@@ -283,11 +283,7 @@ class Service:
                 log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
                 self._planner.set_goal()
-            planned: list[Planned] = []
-            for table in self._plannable(now_s):
-                if not self._suspects.delays(table, self._discovery.tables.values(), self._planner.ends, now_s):
-                    with self._guarded(table):
-                        planned += filter(None, [self._plan(table, now_s)])
+            planned = self._plan_all(self._plannable(now_s), now_s)
             self._outages = 0
         except UnavailableError as error:
             self._wait_after_outage(error)
@@ -345,6 +341,15 @@ class Service:
             if not table.schedule.in_flight and table.status.run_state is not RunState.STOPPED:
                 with self._guarded(table):
                     self._discovery.verify(table)
+
+    def _plan_all(self, tables: list[Table], now_s: float) -> list[Planned]:
+        planned: list[Planned] = []
+        with self._discovery.beginnings_asked(tables):
+            for table in tables:
+                if not self._suspects.delays(table, self._discovery.tables.values(), self._planner.ends, now_s):
+                    with self._guarded(table):
+                        planned += filter(None, [self._plan(table, now_s)])
+        return planned
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
         table.catalog.was_asked = table.schema.was_asked = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from frazil.ingest.services import Services
 from frazil.ingest.table import Planned, Table
 from frazil.ingest.task import Job
 from frazil.ingest.workers import COMMIT_THREADS, Done
+from frazil.kafka.port import Partition
 from frazil.report import Counts, TaskReport
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
@@ -199,6 +200,22 @@ def test_tables_that_are_due_at_once_are_planned_with_each_job_and_not_after_eac
         tables_service.live(0.1)
     jobs = -(-TABLES // MAX_TABLES_PER_JOB)
     assert max(planned.values()) <= jobs + 1
+
+
+def test_the_first_offsets_of_all_new_tables_are_asked_for_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    beginnings = SlowSource.beginnings
+
+    def beginnings_counted(source: SlowSource, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        found = beginnings(source, partitions)
+        asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(SlowSource, "beginnings", beginnings_counted)
+    ManyTables(tmp_path).live(5)
+    assert asked == [TABLES]
 
 
 def test_a_job_that_stalls_makes_one_round_late_and_no_other(tmp_path: Path) -> None:
