@@ -188,6 +188,8 @@ class Batch:
     #: Whether the batch shares no read with other tables of its topics, as it must end at a fixed offset or be read by
     #: one task.
     is_apart: bool = False
+    #: Whether the table has no commit yet, so that no commit of it can be late.
+    is_new: bool = False
 
     @property
     def topics(self) -> frozenset[str]:

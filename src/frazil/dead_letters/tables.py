@@ -85,7 +85,7 @@ class DeadLetterTables:
 
         Raises: TableStopped where that is impossible; UnavailableError and ConflictError as the catalog.
         """
-        if table.state is not None:
+        if table.state is not None and table.progress.dead_letters is not None:
             table.state = replace(table.state, progress=self.deliver(table.name, table.progress))
         name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
         dead_letters = self._catalog.load(name) if name else None

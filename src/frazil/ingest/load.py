@@ -66,24 +66,32 @@ class Loader:
         clock = self._services.clock
         table.catalog.asked_at_s = clock.monotonic_s()
         was_known = table.catalog.loaded_at_s > 0
-        self._discovery.load(table, self.cluster_id)
+        is_changed = self._discovery.load(table, self.cluster_id)
         if self._epoch is not None:
             self._compare_writers(table, was_known)
         self.pipeline.settle(table)
+        if is_changed:
+            self._prepare(table)
+        table.catalog.loaded_at_s = clock.monotonic_s()
+
+    def _prepare(self, table: Table) -> None:
+        """Creates a table whose columns are declared, gives it the columns and the layout of the pipeline file, and checks
+        and warns of the rest.
+        """
         if table.state is None and table.spec.columns and has_layout_columns(table.spec):
             table.state = self.pipeline.schema_updates.create(table)
-        if table.state is not None:
-            table.state = self.pipeline.schema_updates.with_declared(table, table.state)
-            table.state = arranged(self._services.catalog, table.spec, table.state)
-            if table.spec.mode == "upsert":
-                check_columns(table.target())
-                text = text_order(table.spec, table.state.schema)
-                if text and self._is_first("ordered_by_text", table):
-                    log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=text)
-            kept = keeps_old_metadata(table.state)
-            if kept and self._is_first("old_metadata_kept", table):
-                log.warning("old_metadata_kept", table=table.name, reason=kept)
-        table.catalog.loaded_at_s = clock.monotonic_s()
+        if table.state is None:
+            return
+        table.state = self.pipeline.schema_updates.with_declared(table, table.state)
+        table.state = arranged(self._services.catalog, table.spec, table.state)
+        if table.spec.mode == "upsert":
+            check_columns(table.target())
+            text = text_order(table.spec, table.state.schema)
+            if text and self._is_first("ordered_by_text", table):
+                log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=text)
+        kept = keeps_old_metadata(table.state)
+        if kept and self._is_first("old_metadata_kept", table):
+            log.warning("old_metadata_kept", table=table.name, reason=kept)
 
     def reload(self, table: Table) -> None:
         """Loads a table after its commit was refused, and takes it over from an earlier run, as the two would otherwise

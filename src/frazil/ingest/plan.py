@@ -29,6 +29,9 @@ LONGEST_SLOWED_S = 60.0
 # Tables of one job are committed one after another: with 200 tables the last commit would be seconds late, and all
 # tables would be due again at the same time.
 MAX_TABLES_PER_JOB = 16
+# New tables have no commit that could be late: the more of them share a job, the less of it each pays. All tables of a job
+# that fails are read again, each by itself.
+MAX_NEW_TABLES_PER_JOB = 64
 # A task that reads for several tables buffers unwritten rows of each.
 MAX_CATCH_UPS_PER_JOB = 4
 # An upsert table reads no more than fits into memory, while an append table beside it could fill large files.
@@ -229,10 +232,18 @@ def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple
 
 
 def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
-    if len(group) >= MAX_TABLES_PER_JOB or batch.table in alone or group[0].table in alone:
+    if len(group) >= _most_tables(group, batch) or batch.table in alone or group[0].table in alone:
         return False
     is_small = batch.span <= CATCH_UP_RECORDS
     return is_small or (len(group) < MAX_CATCH_UPS_PER_JOB and not batch.topics.isdisjoint(group[0].topics))
+
+
+def _most_tables(group: list[Batch], batch: Batch) -> int:
+    """Returns how many tables may share the job of `group` and `batch`: more where all of them are new and small."""
+    if len(group) < MAX_TABLES_PER_JOB or not batch.is_new or len(group) >= MAX_NEW_TABLES_PER_JOB:
+        return MAX_TABLES_PER_JOB
+    is_small = batch.span + sum(one.span for one in group) <= CATCH_UP_RECORDS
+    return MAX_NEW_TABLES_PER_JOB if is_small and all(one.is_new for one in group) else MAX_TABLES_PER_JOB
 
 
 def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:

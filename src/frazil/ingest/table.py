@@ -96,8 +96,8 @@ class Table:
 
     def unplaced(self) -> list[Partition]:
         """Returns the partitions whose first offset is not known."""
-        vector = self.position()
-        return [(t, p) for t, p in self.partitions() if p not in vector.get(t, {})]
+        committed, first = self.progress.offsets, self.offsets.first
+        return [(t, p) for t, p in self.partitions() if p not in committed.get(t, ()) and p not in first.get(t, ())]
 
     def end_batch(self) -> None:
         """Forgets the findings about a batch that is committed now."""

@@ -186,6 +186,20 @@ def test_batches_of_one_topic_share_a_job_when_they_share_a_read() -> None:
         assert group_batches([x, y], {"y"})[not is_small] == [[x], [y]]
 
 
+def test_more_tables_share_a_job_while_all_are_new_and_their_batches_small() -> None:
+    def sizes(span: int, new: int, old: int = 0) -> list[int]:
+        batches = [
+            Batch(f"n.{number}", (OffsetRange(f"t{number}", 0, 0, span),), is_new=number < new)
+            for number in range(new + old)
+        ]
+        return [len(group) for group in group_batches(batches)[0]]
+
+    assert sizes(10, new=150) == [64, 64, 22]
+    assert sizes(10, new=0, old=40) == [16, 16, 8]
+    assert sizes(10, new=20, old=20) == [20, 16, 4]
+    assert sizes(10_000, new=40) == [16, 16, 8]
+
+
 def test_a_small_batch_does_not_wait_for_the_catch_up_of_its_topic() -> None:
     small = Batch("x", (OffsetRange("a", 0, 0, 100_000),))
     large = Batch("y", (OffsetRange("a", 0, 0, CATCH_UP_RECORDS + 1),))

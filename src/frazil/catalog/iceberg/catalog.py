@@ -73,6 +73,8 @@ class IcebergCatalog:
         self._properties = dict(properties)
         self._tables: dict[str, Any] = {}
         self._adopted: set[str] = set()
+        #: Namespaces that exist, as this process has found or made them.
+        self._namespaces: set[str] = set()
         self._files = DataFiles(gateway)
         self.reader = StateReader(gateway, pipeline, self._properties, vends_credentials)
         self._states: dict[str, tuple[str, TableState]] = {}
@@ -84,19 +86,22 @@ class IcebergCatalog:
 
     def load(self, table: str) -> TableState | None:
         try:
-            java = self._fresh(table)
-            # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not with a
-            # REST catalog: its store credentials may have been renewed.
-            location = java.operations().current().metadataFileLocation()
-            known = self._states.get(table)
-            if known is None or known[0] != location or self.reader.vends_credentials:
-                known = self._states[table] = (location, self.reader.state(table, java))
+            return self._state_of(table, self._fresh(table))
         except java_errors() as error:
             refuse_other_kind(self.gateway, self._catalog, self._identifier(table), error)
             if is_not_there(error) or is_unmade(self._properties, error):
                 self._forget(table)
                 return None
             raise unavailable("the table cannot be loaded", error, table) from None
+
+    def _state_of(self, table: str, java: Any) -> TableState:
+        """Returns the state of a Java table as it is now."""
+        # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not with a
+        # REST catalog: its store credentials may have been renewed.
+        location = java.operations().current().metadataFileLocation()
+        known = self._states.get(table)
+        if known is None or known[0] != location or self.reader.vends_credentials:
+            known = self._states[table] = (location, self.reader.state(table, java))
         return known[1]
 
     def size(self, table: str) -> TableSize:
@@ -127,16 +132,24 @@ class IcebergCatalog:
         settings[key(self.pipeline, "created")] = "true"
         spec, order = spec_of(layout.partition_by or (), schema, table), order_of(layout.sort_by or (), schema, table)
         failure: Exception | None = None
+        namespace = table.rpartition(".")[0]
         try:
-            make_namespaces(self.gateway, self._catalog, identifier.namespace())
+            if namespace not in self._namespaces:
+                make_namespaces(self.gateway, self._catalog, identifier.namespace())
+                self._namespaces.add(namespace)
             builder = self._catalog.buildTable(identifier, java_schema).withProperties(settings)
             builder = builder.withPartitionSpec(
                 iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
             )
-            builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json())).create()
+            builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json()))
+            java = builder.create()
             hit("create.landed")
+            if not self.reader.vends_credentials:  # Other catalogs return what a load would: it need not be asked for.
+                self._tables[table] = java
+                return self._state_of(table, java)
         except lost_answers() as error:
             failure = error  # It may exist: the answer was lost, or another process was faster.
+            self._namespaces.discard(namespace)  # The next attempt makes sure that it exists.
         state = self.load(table)
         if state is None and failure is not None:
             raise unavailable("the table cannot be created", failure, table)

@@ -71,7 +71,7 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
 
 def _hint(error: Exception) -> str:
     """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
-    text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in _causes(error))
+    text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
     return next((remedy for parts, remedy in _HINTS if any(part in text for part in parts)), "")
 
 
