@@ -233,7 +233,7 @@ def _check_catalog_property(_: str, key: str) -> None:
 
 
 def _check_kind(fields: Fields, entry: Entry, catalog: CatalogSpec) -> None:
-    """Checks what the section has against what its kind needs. A value that is there and wrong counts as there."""
+    """Checks what the section has against what its kind needs. A key with a wrong value is not missing."""
     uri, warehouse = (getattr(catalog, key) or ("" if fields.get(key) else None) for key in ("uri", "warehouse"))
     check = partial(catalog.kind.check, uri, warehouse)
     fields.problems.attempt((fields.get("uri") or entry).line, None, check, catalog.properties)

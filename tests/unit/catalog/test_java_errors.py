@@ -84,6 +84,31 @@ def test_all_else_is_an_outage_and_waited_for(thrown: Thrown, message: str) -> N
             "correct the clock",
         ),
         (
+            Thrown("org.postgresql.util.PSQLException", 'FATAL: password authentication failed for user "u"'),
+            "the table cannot be loaded: PSQLException: FATAL: password authentication failed",
+            "correct the credentials under `catalog.properties`, or give this client the right",
+        ),
+        (
+            Thrown(
+                "software.amazon.awssdk.services.glue.model.AccessDeniedException", "not authorized to glue:GetTable"
+            ),
+            "the table cannot be loaded: AccessDeniedException: not authorized",
+            "correct the credentials under `catalog.properties`, or give this client the right",
+        ),
+        (
+            Thrown(f"{ICEBERG}.RESTException", "Unable to process (code: 404, type: null): <html>"),
+            "the table cannot be loaded: RESTException: Unable to process",
+            "check that `catalog.uri` is the address of a catalog of this type",
+        ),
+        (
+            Thrown(
+                "org.projectnessie.client.rest.NessieServiceException",
+                "Not Found (HTTP/404): Could not parse error object",
+            ),
+            "the table cannot be loaded: NessieServiceException: Not Found",
+            "check that `catalog.uri` is the address of a catalog of this type",
+        ),
+        (
             Thrown("java.io.IOException", "No space left on device"),
             "the table cannot be loaded: IOException: No space left on device",
             UnavailableError().remedy,
@@ -108,6 +133,8 @@ def test_another_table_of_the_same_name_is_told_from_other_states() -> None:
     reported = ("Table UUID does not match: current=1 != refreshed=2", "closed")
     found = [is_another_table(Raised(Thrown("java.lang.IllegalStateException", words))) for words in reported]
     assert found == [True, False]
+    skipped = Thrown(f"{ICEBERG}.ValidationException", "Metadata file for version 41 is missing under /w/a/t/metadata")
+    assert is_another_table(Raised(skipped))
 
 
 def test_the_innermost_cause_is_named_also_where_causes_never_end() -> None:

@@ -114,6 +114,18 @@ def test_topics_whose_tables_are_taken(tmp_path: Path) -> None:
     }
 
 
+def test_topics_whose_names_hive_would_change(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"x": 1}, topics=("a", "A", "a-1"))
+    hive = "catalog: {type: hive, uri: 'thrift://h', warehouse: w}\n"
+    tables = operator.run_file(f"{hive}namespace: n\ntopics: /./\n")
+    for name in ("n.A", "n.a-1"):
+        assert_stopped(tables[name], "leave its topic out of `topics`, and give it a table under `tables`")
+    assert operator.values("n.a") == [{"x": 1}]
+    operator.feed("A", {"x": 2})
+    tables = operator.run_file(f"{hive}namespace: n\ntopics: /^a$/\ntables: {{n.a_2: {{topic: A}}}}\n")
+    assert {name: operator.values(name) for name in tables} == {"n.a": [{"x": 1}], "n.a_2": [{"x": 2}]}
+
+
 @pytest.mark.parametrize(
     ("topics", "pattern", "remedy"),
     [

@@ -67,6 +67,7 @@ def test_every_property_reaches_iceberg_under_its_own_name(
         ("impl: org.apache.iceberg.aws.dynamodb.DynamoDbCatalog", True),
         ("type: rest, uri: 'http://h', properties: {rest.auth.type: basic}", False),
         ("type: hive, uri: 'thrift://h', warehouse: w", False),
+        ("type: hive, uri: 'thrift://h', warehouse: 's3://b/w'", True),
     ],
 )
 def test_amazons_clients_are_there_where_something_needs_them(load: Load, section: str, needed: bool) -> None:
@@ -99,3 +100,8 @@ def test_a_name_that_hive_would_change_is_refused_with_one_that_it_keeps(
 def test_the_dead_letter_table_must_keep_its_name_too(refuse: Refuse) -> None:
     error = refuse(f"{HEAD}{HIVE}tables:\n  shop.x: {{topic: a, dead_letters: {{table: shop.Bad}}}}\n")
     assert "cannot have a table `shop.Bad`" in error.message
+
+
+def test_the_region_of_a_lock_makes_no_store_of_amazons(load: Load) -> None:
+    section = "type: hadoop, warehouse: lake, properties: {lock-impl: a.Lock, client.region: eu-west-1}"
+    assert "io-impl" not in catalog_properties(load(with_section(f"catalog: {{{section}}}")))
