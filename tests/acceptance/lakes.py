@@ -1,13 +1,30 @@
-"""A lake that is not on this disk: Iceberg's REST catalog, its tables in an S3 store."""
+"""Lakes that are not in the folder of a pipeline; the one of most tests is Iceberg's REST catalog with an S3 store."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from tests.acceptance.verifier import metadata_locations
 from tests.integration.servers import ObjectStore, RestCatalogServer, catalog_section
 
 _BUCKET = "lake"
+
+
+class Lake(Protocol):
+    """A catalog with its store, for pipelines that each have a namespace of their own."""
+
+    def section(self) -> dict[str, Any]:
+        """The pipeline file's `catalog`."""
+
+    def environment(self) -> dict[str, str]:
+        """The secrets that the section refers to, and what clients take from their environment."""
+
+    def properties(self) -> dict[str, str]:
+        """What leads another reader to the store."""
+
+    def locations(self, namespace: str) -> dict[str, str]:
+        """Where the current metadata files of a namespace's tables are, by the tables' full names."""
 
 
 class RemoteLake:
@@ -32,11 +49,6 @@ class RemoteLake:
         """The store's, which no log may show."""
         return self._store.secret
 
-    @property
-    def catalog_file(self) -> Path:
-        """Where the catalog keeps its tables' locations."""
-        return self._catalog.directory / "rest.db"
-
     def start(self) -> None:
         """Both, with a bucket."""
         self._store.start()
@@ -54,6 +66,10 @@ class RemoteLake:
     def properties(self) -> dict[str, str]:
         """What leads another reader to the store."""
         return self._store.properties()
+
+    def locations(self, namespace: str) -> dict[str, str]:
+        """As the database of the catalog has them."""
+        return metadata_locations(self._catalog.directory / "rest.db", " where table_namespace = ?", namespace)
 
     def close(self) -> None:
         """Ends both."""

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from frazil.clock import new_id
-from tests.acceptance.lakes import RemoteLake
+from tests.acceptance.lakes import Lake
 from tests.acceptance.ledger import Feed, Ledger, TransactionalFeed
 from tests.acceptance.running import Run
 from tests.acceptance.topics import Topics
@@ -45,7 +45,7 @@ Document = dict[str, Any]
 class Pipeline:
     """One pipeline file in a folder of its own, with a producer and the ledger of all it was told."""
 
-    def __init__(self, folder: Path, servers: str, spark: ForeignSpark, lake: RemoteLake | None = None) -> None:
+    def __init__(self, folder: Path, servers: str, spark: ForeignSpark, lake: Lake | None = None) -> None:
         """spark: reads what is checked, beside the readers of this process. lake: has the tables, in place of `folder`."""
         self.folder = folder
         self.servers = servers
@@ -53,7 +53,8 @@ class Pipeline:
         self._lake = lake
         self.name = f"p{new_id()[:8]}"
         self._namespace = self.name if lake else "t"
-        self.catalog_file = lake.catalog_file if lake else folder / "frazil-data" / "catalog.db"
+        self.catalog_file = folder / "frazil-data" / "catalog.db"
+        """Of a local lake."""
         self.ledger = Ledger()
         self.feed = Feed(servers, self.ledger)
         self.topics = Topics(servers)
@@ -170,7 +171,8 @@ class Pipeline:
 
     def current(self, table: str) -> Metadata | None:
         """The table's current metadata file, wherever the table is."""
-        location = metadata_location(self.catalog_file, table)
+        lake = self._lake
+        location = lake.locations(self.name).get(table) if lake else metadata_location(self.catalog_file, table)
         return self._metadata_at(location) if location else None
 
     def _metadata_at(self, location: str) -> Metadata:
@@ -286,8 +288,8 @@ class Pipeline:
 
     def check_all_readers(self) -> None:
         """The same of every table that there is, dead letters and changelogs among them, as they are now."""
-        own = (" where table_namespace = ?", self.name) if self._lake else ()
-        for table, location in metadata_locations(self.catalog_file, *own).items():
+        found = self._lake.locations(self.name) if self._lake else metadata_locations(self.catalog_file)
+        for table, location in found.items():
             metadata = self._metadata_at(location)
             if str(metadata) not in self._compared and newest_snapshot(document_of(metadata)) is not None:
                 self._compare(table, metadata)
@@ -318,7 +320,7 @@ class Pipeline:
 
 
 @contextmanager
-def opened(folder: Path, servers: str, spark: ForeignSpark, lake: RemoteLake | None = None) -> Iterator[Pipeline]:
+def opened(folder: Path, servers: str, spark: ForeignSpark, lake: Lake | None = None) -> Iterator[Pipeline]:
     """A pipeline that is ended when the block is left. No table of it goes without having been read by all readers."""
     made = Pipeline(folder, servers, spark, lake)
     try:

@@ -10,13 +10,27 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Literal
+from typing import Literal, Protocol
 
 Fault = Literal["502 after", "cut after", "502 before", "cut before", "late", "twice"]
 _COMMIT = re.compile(r"^/v1/namespaces/[^/]+/tables/[^/]+$")
 _HOST = "127.0.0.1"
 _OWN = ("host", "connection", "accept-encoding")
 """Headers that concern one connection, not the server behind it."""
+
+
+class Answer(Protocol):
+    """What a server answers."""
+
+    @property
+    def status(self) -> int:
+        """Of HTTP."""
+
+    def read(self) -> bytes:
+        """The content."""
+
+    def getheader(self, name: str) -> str | None:
+        """A header."""
 
 
 class Proxy:
@@ -66,7 +80,7 @@ class Proxy:
         self._left -= 1
         return self._fault
 
-    def forward(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
+    def forward(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         """The server's answer."""
         connection = http.client.HTTPConnection(_HOST, self._upstream, timeout=60)
         connection.request(method, path, body, {**headers, "Connection": "close"})
@@ -111,11 +125,12 @@ class _Answerer(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815  (the names that http.server calls)
 
-    def _pass_on(self, response: http.client.HTTPResponse, content: bytes) -> None:
+    def _pass_on(self, response: Answer, content: bytes) -> None:
         self.send_response(response.status)
         for name in ("Content-Type", "ETag"):
-            if response.getheader(name):
-                self.send_header(name, response.headers[name])
+            value = response.getheader(name)
+            if value:
+                self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":

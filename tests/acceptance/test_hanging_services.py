@@ -4,7 +4,6 @@ stays as fresh as before.
 
 from __future__ import annotations
 
-import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +14,7 @@ from confluent_kafka import Producer
 
 from frazil.clock import SystemClock
 from frazil.decode.settings import WriterSchema
-from tests.acceptance.proxy import Proxy
+from tests.acceptance.proxy import Answer, Proxy
 from tests.fixtures.brokers import TwoBrokers
 from tests.fixtures.processes import frozen
 from tests.fixtures.registry import ApicurioRegistry
@@ -50,7 +49,7 @@ class HangingCatalog(Proxy):
         finally:
             self._answers.set()
 
-    def forward(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
+    def forward(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         if "/tables/stuck" in path and not self._answers.is_set():
             self.waiting.release()
             self._answers.wait(300)

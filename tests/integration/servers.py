@@ -66,11 +66,14 @@ class Server:
         self.directory.mkdir(parents=True, exist_ok=True)
         process = self._process = spawn_tethered(command, log=self.log, environment=environment)
 
-        def answers() -> bool:
+        def is_up() -> bool:
             assert process.poll() is None, self.log.read_text()[-2000:]
-            return _answers(self.url + path)
+            return self.answers(path)
 
-        wait_until(answers, f"{self.log.stem} answers", _START_TIMEOUT_S)
+        wait_until(is_up, f"{self.log.stem} answers", _START_TIMEOUT_S)
+
+    def answers(self, path: str) -> bool:
+        return _answers(self.url + path)
 
     def kill(self) -> None:
         process, self._process = self._process, None

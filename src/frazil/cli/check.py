@@ -39,7 +39,7 @@ from frazil.ops.check import (
     failed,
 )
 from frazil.ops.schema_check import check_registry, check_schemas
-from frazil.runtime.connect import properties_for_reading, uses_s3
+from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
 
@@ -67,7 +67,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 
 
 def _check(spec: PipelineSpec) -> Iterator[Finding]:
-    yield from check_machine(uses_s3(spec))
+    yield from check_machine(uses_aws(spec))
     yield from check_transport(spec)
     source = topics_for_reading(spec)
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
@@ -111,7 +111,7 @@ def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[
 def _check_tables(
     jvm: LightJvm, spec: PipelineSpec, tables: list[Table], source: KafkaTopics | None
 ) -> Iterator[Finding]:
-    address = spec.catalog.uri or spec.catalog.warehouse or spec.catalog.type
+    address = spec.catalog.uri or spec.catalog.warehouse or spec.catalog.impl or spec.catalog.type
     tried = f"opened the catalog at {address}"
     try:
         catalog = open_catalog_for_reading(jvm, spec)

@@ -19,8 +19,7 @@ from frazil.ingest.schemas import Schemas
 from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.state_file import StateFile
-from frazil.plugins.catalogs import CATALOGS
-from frazil.runtime.connect import catalog_properties, conf_with_jars, properties_for_reading, uses_s3
+from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.private import make_private_directory, make_private_file
@@ -46,7 +45,7 @@ def known_state(spec: PipelineSpec) -> dict[str, Any]:
 @contextmanager
 def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
     """Opens the JVM of this process, with the store's client where it needs one."""
-    jvm = Jvm(conf_with_jars(spec), spec.spark.master, needs_s3=uses_s3(spec))
+    jvm = Jvm(spark_conf(spec), spec.spark.master, needs_s3=uses_aws(spec))
     try:
         yield jvm
     except BaseException as error:
@@ -110,7 +109,7 @@ def topics_for_reading(spec: PipelineSpec) -> KafkaTopics:
 @contextmanager
 def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
     """Opens a JVM without Spark, for commands that only read."""
-    jvm = LightJvm(conf_with_jars(spec), needs_s3=uses_s3(spec))
+    jvm = LightJvm(spark_conf(spec), uses_aws(spec), spec.catalog.kind.needs_spark_jars)
     try:
         yield jvm
     finally:
@@ -153,8 +152,7 @@ def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalo
 
 
 def _catalog(jvm: Jvm | LightJvm, spec: PipelineSpec, properties: Mapping[str, str]) -> IcebergCatalog:
-    vends_credentials = CATALOGS.get(spec.catalog.type).vends_credentials
-    return IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, vends_credentials)
+    return IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, spec.catalog.kind.vends_credentials)
 
 
 def sqlite_file(spec: PipelineSpec) -> Path | None:

@@ -21,6 +21,7 @@ from frazil.spec.topics import select_topics, topic_filter
 from frazil.types import OffsetRange
 
 log = structlog.get_logger("frazil")
+_NAME_REMEDY = "leave its topic out of `topics`, and give it a table under `tables`"
 
 
 class Discovery:
@@ -228,9 +229,13 @@ class Discovery:
         if not all(table.name.split(".")):
             raise TableStopped(
                 f"`{table.name}` is not a table name: one of its parts is empty",
-                "leave its topic out of `topics`, and give it a table under `tables`",
+                _NAME_REMEDY,
                 table.name,
             )
+        try:
+            self._spec.catalog.kind.check_name(table.name)
+        except SpecError as error:
+            raise TableStopped(error.message, _NAME_REMEDY, table.name) from None
         owner = self._owner_of_dead_letter_table.get(table.name)
         if owner is not None:
             raise TableStopped(

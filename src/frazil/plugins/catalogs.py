@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from frazil.errors import SpecError
@@ -22,27 +23,65 @@ class CatalogKind:
     for_reading: Mapping[str, str] = field(default_factory=dict)
     #: Properties with which Iceberg would change the catalog's store as it opens it.
     unread: frozenset[str] = frozenset()
+    #: Settings of Hadoop's; those of the pipeline file, `spark.hadoop.…` under `spark.conf`, win.
+    hadoop: Mapping[str, str] = field(default_factory=dict)
     #: Whether the pipeline file must have `catalog.uri`.
     needs_uri: bool = False
+    #: What `catalog.uri` begins with; empty: anything.
+    uri_schemes: tuple[str, ...] = ()
     #: Whether the pipeline file must have `catalog.warehouse`; a path in it is relative to the working directory.
     needs_warehouse: bool = False
+    #: Whether two processes lose commits of each other without a lock, but in HDFS.
+    needs_lock: bool = False
+    #: Whether the catalog folds names as Hive does: to lower case, in namespaces of one level.
+    folds_names: bool = False
     #: Whether the catalog vends credentials of the store with each table.
     vends_credentials: bool = False
+    #: Whether its Java class needs classes of Spark's jars, beside Hadoop's client.
+    needs_spark_jars: bool = False
     #: Paths of jars with its classes, besides those of Iceberg.
     jars: tuple[str, ...] = ()
 
-    def check(self, written: Collection[str]) -> None:
-        """Checks that the pipeline file has what the catalog needs. written: the keys of `catalog` that it has.
+    def check(self, uri: str | None, warehouse: str | None, properties: Mapping[str, str]) -> None:
+        """Checks that the section `catalog` of the pipeline file has what the catalog needs.
 
         Raises: SpecError.
         """
-        for key, is_needed in (("uri", self.needs_uri), ("warehouse", self.needs_warehouse)):
-            if is_needed and key not in written:
+        example = f"{self.uri_schemes[0]}…" if self.uri_schemes else "…"
+        for key, text, written in (("uri", uri, example), ("warehouse", warehouse, "…")):
+            if text is None and getattr(self, f"needs_{key}"):
                 message = f"`catalog.{key}` is missing: a catalog of this type has no default"
-                raise SpecError(message, remedy=f"write it, as `catalog: {{{key}: …}}`")
+                raise SpecError(message, remedy=f"write it, as `catalog: {{{key}: {written}}}`")
+        if uri and self.uri_schemes and not uri.startswith(self.uri_schemes):
+            message = "`catalog.uri` is not an address of a catalog of this type"
+            raise SpecError(message, remedy=f"begin it with {' or '.join(self.uri_schemes)}")
+        if self.needs_lock and "lock-impl" not in properties and not (warehouse or "").startswith(_HDFS):
+            message = "two processes lose commits of each other in this warehouse: its renames replace files"
+            raise SpecError(message, remedy=_LOCK_REMEDY)
+
+    def check_name(self, table: str) -> None:
+        """Checks that the catalog keeps the full name of a table as it is.
+
+        Raises: SpecError with a name that it keeps.
+        """
+        if not self.folds_names or _FOLDED.fullmatch(table):
+            return
+        *namespace, name = (re.sub(r"\W", "_", part.lower(), flags=re.ASCII) for part in table.split("."))
+        message = (
+            f"the catalog cannot have a table `{table}`: names are of lower-case letters, digits and underscores there,"
+            " and a namespace has one level"
+        )
+        raise SpecError(message, remedy=f"name the table, such as `{'_'.join(namespace)}.{name}`, under `tables`")
 
 
+_HDFS = ("hdfs://", "viewfs://")
+_FOLDED = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
+_LOCK_REMEDY = (
+    "write `type: jdbc`, or set `lock-impl` under `catalog.properties` to a lock that all writers use, such as"
+    " org.apache.iceberg.aws.dynamodb.DynamoDbLockManager with `lock.table`"
+)
 _V1 = {"jdbc.schema-version": "V1"}
+_HTTP = ("https://", "http://")
 # Without these, a catalog that accepts a connection and never answers would be waited for without end.
 _REST = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"}
 # The same for a database, in the units of its driver; values in the address win.
@@ -64,7 +103,27 @@ CATALOGS: Registered[CatalogKind] = Registered(
             for_reading={"jdbc.init-catalog-tables": "false"},
             unread=frozenset(("jdbc.schema-version", "jdbc.journal_mode")),
         ),
-        "rest": CatalogKind({"type": "rest", **_REST}, needs_uri=True, vends_credentials=True),
+        "rest": CatalogKind({"type": "rest", **_REST}, needs_uri=True, uri_schemes=_HTTP, vends_credentials=True),
+        "hive": CatalogKind(
+            {"type": "hive"},
+            hadoop={"hive.metastore.client.socket.timeout": "60s"},  # Hive's own default is ten minutes.
+            needs_uri=True,
+            uri_schemes=("thrift://",),
+            needs_warehouse=True,
+            folds_names=True,
+            needs_spark_jars=True,
+        ),
+        "glue": CatalogKind(
+            {"type": "glue", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, needs_warehouse=True, folds_names=True
+        ),
+        # Other branches may need metadata files that one branch has replaced.
+        "nessie": CatalogKind(
+            {"type": "nessie", "table-override.write.metadata.delete-after-commit.enabled": "false"},
+            needs_uri=True,
+            uri_schemes=_HTTP,
+            needs_warehouse=True,
+        ),
+        "hadoop": CatalogKind({"type": "hadoop"}, needs_warehouse=True, needs_lock=True),
     },
 )
 """Every catalog; of a package `catalog: {type: NAME}` in its group `frazil.catalogs`."""

@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-from frazil.plugins.catalogs import CATALOGS
 from frazil.spec import PipelineSpec
 
 # Without it, a store that accepts a connection and never answers would be waited for without end. Iceberg's six retries
@@ -14,12 +13,13 @@ from frazil.spec import PipelineSpec
 _S3 = {"http-client.apache.socket-timeout-ms": "10000"}
 # The default region of stores other than Amazon's; without any region the driver's client refuses to work.
 _REGION = {"client.region": "us-east-1"}
+_AMAZON = "org.apache.iceberg.aws."
 _OWN_KEYS = {"s3.access-key-id", "client.credentials-provider", "s3.remote-signing-enabled"}
 
 
 def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
     """Returns Iceberg's catalog properties; those of the pipeline file win."""
-    catalog, kind = spec.catalog, CATALOGS.get(spec.catalog.type)
+    catalog, kind = spec.catalog, spec.catalog.kind
     properties = {**kind.properties, **({"uri": catalog.uri} if catalog.uri else {})}
     properties |= next((more for prefix, more in kind.by_uri.items() if catalog.uri.startswith(prefix)), {})
     if catalog.warehouse:
@@ -37,15 +37,17 @@ def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
 
 def properties_for_reading(spec: PipelineSpec) -> dict[str, str]:
     """Returns the catalog's properties without those with which Iceberg would prepare its store."""
-    kind, own = CATALOGS.get(spec.catalog.type), spec.catalog.properties.keys()
+    kind, own = spec.catalog.kind, spec.catalog.properties.keys()
     kept = {name: text for name, text in catalog_properties(spec).items() if name not in kind.unread - own}
     return {**kept, **kind.for_reading}
 
 
-def conf_with_jars(spec: PipelineSpec) -> dict[str, str]:
-    """Returns Spark's properties with the jars of the catalog's kind."""
-    own = (spec.spark.conf.get("spark.jars", ""), *CATALOGS.get(spec.catalog.type).jars)
-    return {**spec.spark.conf, **({"spark.jars": ",".join(filter(None, own))} if any(own) else {})}
+def spark_conf(spec: PipelineSpec) -> dict[str, str]:
+    """Returns Spark's properties, with the jars and Hadoop's settings of the catalog."""
+    kind = spec.catalog.kind
+    jars = (spec.spark.conf.get("spark.jars", ""), *kind.jars, *spec.catalog.jars)
+    hadoop = {f"spark.hadoop.{name}": text for name, text in kind.hadoop.items()}
+    return {**hadoop, **spec.spark.conf, **({"spark.jars": ",".join(filter(None, jars))} if any(jars) else {})}
 
 
 def _has_region() -> bool:
@@ -64,3 +66,10 @@ def uses_s3(spec: PipelineSpec) -> bool:
     warehouse = catalog.warehouse or ""
     named = any(name.startswith(("s3.", "client.region")) for name in catalog.properties)
     return warehouse.startswith(("s3://", "s3a://")) or named or "s3" in catalog.properties.get("io-impl", "").lower()
+
+
+def uses_aws(spec: PipelineSpec) -> bool:
+    """Returns whether Amazon's clients are needed: of the store, the catalog, its lock, or to sign requests to it."""
+    properties = {**spec.catalog.kind.properties, **spec.catalog.properties}
+    signs = properties.get("rest.auth.type") == "sigv4" or properties.get("rest.sigv4-enabled") == "true"
+    return uses_s3(spec) or signs or any(text.startswith(_AMAZON) for text in properties.values())

@@ -136,6 +136,11 @@ def hadoop_settings(conf: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in conf.items() if name.startswith(prefix)}
 
 
+def hadoop_folders() -> list[str]:
+    """Returns the folders with Hadoop's settings that the environment names."""
+    return [folder for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if (folder := os.environ.get(name))]
+
+
 def forget_address() -> None:
     """Removes the JVM's address from the environment once PySpark has read it: a process started later, which may be
     another Spark, would use this JVM and its secret.
@@ -166,8 +171,7 @@ def _command(
     else:
         sharing = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
     # A class archive fits only a class path that begins like the one it was recorded with.
-    hadoop = filter(None, [os.environ.get("HADOOP_CONF_DIR"), os.environ.get("YARN_CONF_DIR")])
-    path = os.pathsep.join(map(str, [*classpath, *jars, *last, *hadoop]))
+    path = os.pathsep.join(map(str, [*classpath, *jars, *last, *hadoop_folders()]))
     memory = settings.get("spark.driver.memory", "1g")
     own = settings.get("spark.driver.extraJavaOptions", "").split()
     return [

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -73,9 +74,10 @@ class Jvm:
         os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executor_python(conf)
         self._settings = spark_settings(conf, master, needs_s3)
         self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
-        self._process = start_jvm(
-            self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last=jars("s3") if needs_s3 else ()
-        )
+        # Java's database drivers are found only by the loader of the class path, not by Spark's.
+        named = [Path(jar.removeprefix("file:")) for jar in conf.get("spark.jars", "").split(",") if jar]
+        last = [*(jars("s3") if needs_s3 else ()), *named]
+        self._process = start_jvm(self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last)
         remember_names()
         #: py4j's gateway.
         self.gateway: Any = launch_gateway(self._conf)  # type: ignore[no-untyped-call]

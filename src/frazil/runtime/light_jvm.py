@@ -12,7 +12,7 @@ from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaG
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
-from frazil.runtime.gateway import hadoop_settings, options_file, wait_for_end
+from frazil.runtime.gateway import hadoop_folders, hadoop_settings, options_file, wait_for_end
 from frazil.runtime.jars import own_jars, spark_home
 from frazil.runtime.java import find_java, with_one_collector
 
@@ -24,8 +24,9 @@ _NEEDED = ("hadoop-client-", "slf4j-api", "jcl-over-", "log4j-", "commons-", "py
 class LightJvm:
     """A running JVM without Spark."""
 
-    def __init__(self, conf: Mapping[str, str], needs_s3: bool = False) -> None:
-        """Starts the JVM. conf: Spark's properties, of which Hadoop's and the jars are used.
+    def __init__(self, conf: Mapping[str, str], needs_s3: bool = False, needs_spark_jars: bool = False) -> None:
+        """Starts the JVM. conf: Spark's properties, of which Hadoop's and the jars are used. needs_spark_jars: whether
+        all of Spark's jars are on the class path.
 
         Raises: UnavailableError without Java.
         """
@@ -33,7 +34,8 @@ class LightJvm:
         own = conf.get("spark.driver.extraJavaOptions", "").split()
         #: Hadoop's settings among Spark's.
         self.hadoop = hadoop_settings(conf)
-        shipped = [jar for jar in sorted(spark_home().glob("jars/*.jar")) if jar.name.startswith(_NEEDED)]
+        needed = ("",) if needs_spark_jars else _NEEDED
+        shipped = [jar for jar in sorted(spark_home().glob("jars/*.jar")) if jar.name.startswith(needed)]
         log4j = f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}"
         try:
             with options_file([*with_one_collector(_OPTIONS, own), *own, log4j]) as options:
@@ -82,3 +84,4 @@ def _declared_jars(conf: Mapping[str, str], needs_s3: bool) -> Iterator[str]:
     yield from map(str, own_jars(needs_s3))
     yield from filter(None, conf.get("spark.jars", "").split(","))
     yield from filter(None, [conf.get("spark.driver.extraClassPath")])
+    yield from hadoop_folders()

@@ -38,6 +38,16 @@ def _as_written(value: Any) -> Word:
 
 _SHARE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*%$"
 TEXT = Form({"type": "string", "minLength": 1}, _as_written, lambda fields, key: fields.text(key))
+
+
+def read_texts(fields: Fields, key: str) -> tuple[str, ...]:
+    """The texts of the list under `key`."""
+    label = fields.path(key)
+    texts = (read_text(item, label, fields.problems) for item in read_items(fields.node(key), label, fields.problems))
+    return tuple(text for text in texts if text)
+
+
+TEXTS = Form({"type": "array", "items": TEXT.schema}, read=read_texts)
 STRINGS = Form({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
 
 

@@ -61,10 +61,8 @@ class Key:
     name: str = ""
     #: What the key means; the docstring of the model's field unless written.
     description: str = ""
-    #: The words that the value can be; those of the field and those that are not built unless written.
+    #: The words that the value can be; those of the field unless written.
     choices: tuple[Word, ...] = ()
-    #: The choices that this version refuses.
-    not_built: tuple[Word, ...] = ()
     #: The table whose names are choices too, those of installed packages included.
     registered: Registered[Any] | None = None
     #: The value of a file that leaves the key out, as the user would write it; the field's default unless written.
@@ -73,11 +71,6 @@ class Key:
     is_built: bool = True
     #: The model's field.
     field: str = ""
-
-    @property
-    def built(self) -> tuple[Word, ...]:
-        """The choices that this version can do."""
-        return tuple(word for word in self.words if word not in self.not_built or word in self.added)
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -122,7 +115,7 @@ def _complete(key: Key, name: str, field: FieldInfo) -> Key:
     """Returns the key with the settings of the model's field."""
     choices = key.choices
     if key.form is None and not choices:
-        choices = (*_words_of(key, field), *key.not_built)
+        choices = _words_of(key, field)
     default = key.default
     if default is None and not field.is_required() and field.default not in (None, ""):
         if key.form is None and field.default in choices:
@@ -323,7 +316,7 @@ class Fields:
         entry = self.get(key)
         if entry is not None:
             word = _word(entry.value)
-            if word is not None and _is_one_of(word, setting.choices) and word not in setting.not_built:
+            if word is not None and _is_one_of(word, setting.choices):
                 return word
             if word is not None and setting.registered is not None and word in setting.added:
                 if self.problems.attempt(entry.value.line, None, setting.registered.get, str(word)) is not None:
@@ -331,23 +324,23 @@ class Fields:
             else:
                 self._refuse_choice(entry, setting, word)
         assert setting.default is not None or entry is not None, key
-        return setting.default if setting.default is not None else setting.built[0]
+        return setting.default if setting.default is not None else setting.words[0]
 
     def _refuse_choice(self, entry: Entry, setting: Key, word: Word | None) -> None:
         label = self.path(entry.key)
-        built = ", ".join(_spell(choice) for choice in setting.built)
+        words = [_spell(choice) for choice in setting.words]
         if word is None and setting.form is not None and isinstance(entry.value, Section):
-            message, remedy = f"`{label}` with a mapping is not available in this version", f"available: {built}"
+            message, remedy = (
+                f"`{label}` with a mapping is not available in this version",
+                f"available: {', '.join(words)}",
+            )
         elif word is None:
             message = f"`{label}` is {describe(entry.value)} where one of its words is expected"
-            remedy = f"write one of: {built}"
-        elif _is_one_of(word, setting.not_built):
-            message, remedy = f"`{label}: {_spell(word)}` is not available in this version", f"available: {built}"
+            remedy = f"write one of: {', '.join(words)}"
         else:
-            words = [_spell(choice) for choice in setting.words]
             message = f"`{label}` cannot be `{_spell(word)}`"
             unquoted = _spell(word) in words
-            remedy = "write it without quotes" if unquoted else advice(_spell(word), words, built.split(", "))
+            remedy = "write it without quotes" if unquoted else advice(_spell(word), words)
         self.problems.add(entry.value.line, message, remedy)
 
     def _admit(self, entry: Entry) -> None:

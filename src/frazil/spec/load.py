@@ -83,6 +83,7 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
     """Checks the rules between sections."""
     tables, topics, namespace = fields.get("tables"), fields.get("topics"), fields.get("namespace")
     _check_registry(spec, fields, problems)
+    _check_names(spec, problems)
     _check_dead_letter_topics(spec, problems)
     _check_dead_letter_tables(spec, topics.line if topics else 1, problems)
     if tables is None and topics is None:
@@ -94,6 +95,13 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
         problems.add(namespace.line, "`namespace` is set, but there are no `topics` to name tables for", remedy)
     if namespace and spec.namespace:
         _check_clashes(spec, problems)
+
+
+def _check_names(spec: PipelineSpec, problems: Problems) -> None:
+    """Refuses tables under names that the catalog would fold to others."""
+    for table in spec.tables:
+        for name in filter(None, (table.name, table.dead_letters.table)):
+            problems.attempt(table.line, None, spec.catalog.kind.check_name, name)
 
 
 def _check_dead_letter_topics(spec: PipelineSpec, problems: Problems) -> None:

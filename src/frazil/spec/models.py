@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
 
-from frazil.plugins.catalogs import CATALOGS
+from frazil.plugins.catalogs import CATALOGS, CatalogKind
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
@@ -29,6 +29,7 @@ from frazil.spec.forms import (
     SPARK_CONF,
     STRINGS,
     TEXT,
+    TEXTS,
     TYPE_WORD,
     WORDS,
     ZONE,
@@ -316,14 +317,14 @@ class LimitsSpec(_Declared):
     """The size of a value above which its record is a bad one, unread."""
 
 
-class CatalogSpec(_Declared):
+class CatalogSpec(_Declared, json_schema_extra={"not": {"required": ["type", "impl"]}}):
     """Which Iceberg catalog. Local paths are absolute."""
 
-    type: Annotated[str, Key(registered=CATALOGS, not_built=("hive", "glue", "nessie", "hadoop"))] = "jdbc"
+    type: Annotated[str, Key(registered=CATALOGS)] = "jdbc"
     """The kind of catalog."""
-    #: Always None in this version.
-    impl: Annotated[str | None, Key(TEXT, is_built=False)] = None
-    """The Java class of a catalog that is none of the known kinds."""
+    #: None: `type` names the kind.
+    impl: Annotated[str | None, TEXT] = None
+    """The Java class of a catalog that is none of the known kinds, in place of `type`."""
     uri: Annotated[SecretText, TEXT]
     """The catalog's address; by default a SQLite file under ./frazil-data."""
     #: None where a REST catalog chooses it itself.
@@ -331,6 +332,15 @@ class CatalogSpec(_Declared):
     """Where tables are stored; a local path is relative to the working directory."""
     properties: Annotated[SecretStrings, STRINGS] = {}
     """Further catalog properties, with Iceberg's own names, passed through."""
+    jars: Annotated[tuple[str, ...], TEXTS] = ()
+    """Paths of jars with the classes that the catalog and its store need, relative to the working directory."""
+
+    @property
+    def kind(self) -> CatalogKind:
+        """What Frazil knows of the catalog; of a Java class only that."""
+        if self.impl is None:
+            return CATALOGS.get(self.type)
+        return CatalogKind({"catalog-impl": self.impl}, needs_spark_jars=True)
 
 
 class AuthSpec(

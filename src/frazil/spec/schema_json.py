@@ -103,6 +103,4 @@ def _property(key: Key) -> dict[str, Any]:
 def _description(key: Key) -> str:
     if not key.is_built:
         return f"{key.description} Not available in this version."
-    if key.not_built:
-        return f"{key.description} Not available in this version: {', '.join(map(str, key.not_built))}."
     return key.description

@@ -29,8 +29,8 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.plugins.catalogs import CATALOGS
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
+from frazil.spec.forms import read_texts
 from frazil.spec.keys import Fields, Key, Read, keys_of, read_items, read_strings, read_text
 from frazil.spec.models import (
     ISOLATION_LEVELS,
@@ -107,24 +107,30 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     if entry is None:
         return default
     fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems, secrets=secrets)
-    found = fields.values({"properties": lambda fields, key: fields.strings(key, _check_catalog_property)})
+    readers: dict[str, Read] = {
+        "properties": lambda fields, key: fields.strings(key, _check_catalog_property),
+        "jars": _read_jars,
+    }
+    found = fields.values(readers)
+    if fields.get("impl") and fields.get("type"):
+        fields.refuse_key("impl", "`catalog` has both `type` and `impl`", "keep one of them")
+    if "impl" not in found and found.get("type", default.type) == default.type:
+        return _read_jdbc(fields, found, default)
+    catalog = CatalogSpec(**{"uri": "", **found})
+    _check_kind(fields, entry, catalog)
+    if catalog.warehouse and catalog.kind.needs_warehouse:
+        return catalog.model_copy(update={"warehouse": _absolute_path(catalog.warehouse)})
+    return catalog
+
+
+def _read_jdbc(fields: Fields, found: Mapping[str, Any], default: CatalogSpec) -> CatalogSpec:
     uri, warehouse = found.get("uri"), found.get("warehouse")
-    name = found.get("type", default.type)
-    if name != default.type:
-        kind = CATALOGS.get(name)
-        if name == "rest":
-            _check_rest(fields, entry, uri)
-        else:
-            problems.attempt(entry.line, None, kind.check, [key for key in keys_of(CatalogSpec) if fields.get(key)])
-        if warehouse and kind.needs_warehouse:
-            found["warehouse"] = _absolute_path(warehouse)
-        return CatalogSpec(**{"uri": "", **found})
     _check_jdbc(fields, uri)
-    if uri:
-        found["uri"] = _absolute_uri(uri)
-    if warehouse:
-        found["warehouse"] = _absolute_path(warehouse)
-    return CatalogSpec(**{**dict(default), **found})
+    places = {
+        **({"uri": _absolute_uri(uri)} if uri else {}),
+        **({"warehouse": _absolute_path(warehouse)} if warehouse else {}),
+    }
+    return CatalogSpec(**{**dict(default), **found, **places})
 
 
 def read_spark(entry: Entry | None, secrets: Secrets, problems: Problems) -> SparkSpec:
@@ -226,12 +232,19 @@ def _check_catalog_property(_: str, key: str) -> None:
         raise SpecError(f"`{key}` is not a further property of the catalog", remedy=f"write it as `catalog.{key}`")
 
 
-def _check_rest(fields: Fields, entry: Entry, uri: str | None) -> None:
-    if fields.get("uri") is None:
-        remedy = "write its address, such as `uri: https://catalog/api`"
-        fields.problems.add(entry.line, "`catalog.uri` is missing: a REST catalog has no default", remedy)
-    elif uri and not re.match("https?://", uri):
-        fields.refuse_key("uri", "`catalog.uri` is not an HTTP address", "begin it with http:// or https://")
+def _check_kind(fields: Fields, entry: Entry, catalog: CatalogSpec) -> None:
+    """Checks what the section has against what its kind needs. A value that is there and wrong counts as there."""
+    uri, warehouse = (getattr(catalog, key) or ("" if fields.get(key) else None) for key in ("uri", "warehouse"))
+    check = partial(catalog.kind.check, uri, warehouse)
+    fields.problems.attempt((fields.get("uri") or entry).line, None, check, catalog.properties)
+
+
+def _read_jars(catalog: Fields, key: str) -> tuple[str, ...]:
+    jars = tuple(str(Path.cwd() / jar) for jar in read_texts(catalog, key))
+    for jar in jars:
+        if not Path(jar).is_file():
+            catalog.refuse_key(key, f"`catalog.jars` names a file that does not exist: `{jar}`", "correct the path")
+    return jars
 
 
 def _check_jdbc(fields: Fields, uri: str | None) -> None:

@@ -12,9 +12,9 @@ from frazil.catalog.iceberg.java import (
     is_conflict,
     is_not_there,
     is_refused,
-    refused_catalog,
     unavailable,
 )
+from frazil.catalog.iceberg.opening import refused_catalog
 from frazil.errors import SpecError, UnavailableError
 
 
@@ -65,20 +65,20 @@ JDBC = "jdbc:postgresql://db/lake"
         (
             Thrown("java.sql.SQLException", "No suitable driver found for jdbc:postgresql://db/lake"),
             "there is no JDBC driver for `jdbc:postgresql:`",
-            "name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
+            "name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`",
         ),
         (
             Thrown(
                 f"{ICEBERG}.RESTException", "failed", Thrown("java.lang.ClassNotFoundException", "org.example.Driver")
             ),
             "the catalog cannot be opened: ClassNotFoundException: org.example.Driver",
-            "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`",
+            "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`",
         ),
         (
             Thrown("java.lang.IllegalArgumentException", "Cannot initialize Catalog implementation a.B: missing"),
             "the catalog cannot be opened: IllegalArgumentException: Cannot initialize Catalog implementation a.B:"
             " missing",
-            "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`",
+            "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`",
         ),
     ],
 )

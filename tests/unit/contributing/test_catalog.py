@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from frazil.runtime.connect import catalog_properties, conf_with_jars, properties_for_reading
+from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from tests.unit.contributing.conftest import Install
 from tests.unit.spec.pipeline_file import Load, Refuse, with_section
 
 CODE = """
 from frazil.plugins.catalogs import CatalogKind
 CATALOG = CatalogKind(
-    {"catalog-impl": "org.example.Shelf", "a": "1"}, {"shelf:": {"b": "2"}}, {"d": "4"}, frozenset("a"),
+    {"catalog-impl": "org.example.Shelf", "a": "1"}, {"shelf:": {"b": "2"}}, {"d": "4"}, frozenset("a"), {"e": "5"},
     needs_uri=True, vends_credentials=True, jars=("/shelf.jar", "/client.jar"),
 )
 """
@@ -19,16 +19,17 @@ CATALOG = CatalogKind(
 
 def test_a_pipeline_file_takes_the_catalog_of_a_package(example: Install, load: Load, refuse: Refuse) -> None:
     example("catalog.md")
-    spec = load(with_section("catalog: {type: folder, warehouse: lake, properties: {clients: 3}}"))
+    spec = load(with_section("catalog: {type: dynamodb, warehouse: lake, properties: {dynamodb.table-name: lake}}"))
     assert catalog_properties(spec) == properties_for_reading(spec)
     assert catalog_properties(spec) == {
-        "catalog-impl": "org.apache.iceberg.hadoop.HadoopCatalog",
+        "catalog-impl": "org.apache.iceberg.aws.dynamodb.DynamoDbCatalog",
         "warehouse": str(Path.cwd() / "lake"),
-        "clients": "3",
+        "dynamodb.table-name": "lake",
     }
-    error = refuse(with_section("catalog: {type: foldr, warehouse: lake}"))
-    assert (error.message, error.remedy) == ("`catalog.type` cannot be `foldr`", "did you mean `folder`?")
-    error = refuse(with_section("catalog: {type: folder}"))
+    assert uses_aws(spec)
+    error = refuse(with_section("catalog: {type: dynamo, warehouse: lake}"))
+    assert (error.message, error.remedy) == ("`catalog.type` cannot be `dynamo`", "did you mean `dynamodb`?")
+    error = refuse(with_section("catalog: {type: dynamodb}"))
     assert error.message == "`catalog.warehouse` is missing: a catalog of this type has no default"
     assert error.remedy == "write it, as `catalog: {warehouse: …}`"
 
@@ -41,11 +42,4 @@ def test_a_catalog_may_have_jars_an_address_and_properties_for_reading(package: 
     found |= {"header.X-Iceberg-Access-Delegation": "vended-credentials"}
     assert catalog_properties(spec) == {**found, "a": "1"}
     assert properties_for_reading(spec) == {**found, "d": "4"}
-    assert conf_with_jars(spec) == {"spark.jars": "/own.jar,/shelf.jar,/client.jar"}
-
-
-def test_a_type_that_is_planned_may_come_from_a_package(package: Install, load: Load, refuse: Refuse) -> None:
-    section = with_section("catalog: {type: nessie, uri: 'jdbc:sqlite:n'}")
-    assert refuse(section).message == "`catalog.type: nessie` is not available in this version"
-    package("shelf", CODE, "frazil.catalogs", "nessie = shelf:CATALOG")
-    assert load(section).catalog.type == "nessie"
+    assert spark_conf(spec) == {"spark.hadoop.e": "5", "spark.jars": "/own.jar,/shelf.jar,/client.jar"}

@@ -21,6 +21,10 @@ _ENVIRONMENT = {
     "STORE_KEY": "x",
     "STORE_SECRET": "x",
     "CATALOG_TOKEN": "x",
+    "CATALOG_CLIENT": "x",
+    "CATALOG_SECRET": "x",
+    "DB_PASSWORD": "x",
+    "NESSIE_TOKEN": "x",
     "REGISTRY_PASSWORD": "x",
 }
 

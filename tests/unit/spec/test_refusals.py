@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.spec.pipeline_file import HEAD, Refuse, with_section, with_table
 
+UNLOCKED = "two processes lose commits of each other in this warehouse: its renames replace files"
 TABLES = [
     ("topc: b", "unknown key `topc` in table `shop.x`", "did you mean `topic`?"),
     ("Metadata: [key]", "unknown key `Metadata` in table `shop.x`", "did you mean `metadata`?"),
@@ -206,11 +207,40 @@ SECTIONS = [
     ),
     ("catalog: {type: hve}", "`catalog.type` cannot be `hve`", "did you mean `hive`?"),
     ("catalog: {typ: jdbc}", "unknown key `typ` in `catalog`", "did you mean `type`?"),
-    ("catalog: {type: hive}", "`catalog.type: hive` is not available in this version", "available: jdbc, rest"),
-    ("catalog: {type: glue}", "`catalog.type: glue` is not available in this version", "available: jdbc, rest"),
-    ("catalog: {type: nessie}", "`catalog.type: nessie` is not available in this version", "available: jdbc, rest"),
-    ("catalog: {type: hadoop}", "`catalog.type: hadoop` is not available in this version", "available: jdbc, rest"),
-    ("catalog: {impl: some.Class}", "`catalog.impl` is not available in this version", "remove it"),
+    ("catalog: {impl: a.B, type: rest, uri: 'http://x'}", "`catalog` has both `type` and `impl`", "keep one of them"),
+    (
+        "catalog: {impl: a.B, jars: [/nowhere/b.jar]}",
+        "`catalog.jars` names a file that does not exist: `/nowhere/b.jar`",
+        "correct the path",
+    ),
+    ("catalog: {impl: a.B, jars: b.jar}", "`catalog.jars` is text where a list is expected", None),
+    (
+        "catalog: {type: hive, warehouse: w}",
+        "`catalog.uri` is missing: a catalog of this type has no default",
+        "write it, as `catalog: {uri: thrift://…}`",
+    ),
+    (
+        "catalog: {type: hive, uri: 'thrift://h:9083'}",
+        "`catalog.warehouse` is missing: a catalog of this type has no default",
+        "write it, as `catalog: {warehouse: …}`",
+    ),
+    (
+        "catalog: {type: hive, uri: 'http://h', warehouse: w}",
+        "`catalog.uri` is not an address of a catalog of this type",
+        "begin it with thrift://",
+    ),
+    (
+        "catalog: {type: nessie, uri: 'h:19120', warehouse: w}",
+        "`catalog.uri` is not an address of a catalog of this type",
+        "begin it with https:// or http://",
+    ),
+    (
+        "catalog: {type: glue}",
+        "`catalog.warehouse` is missing: a catalog of this type has no default",
+        "write it, as `catalog: {warehouse: …}`",
+    ),
+    ("catalog: {type: hadoop, warehouse: 's3://lake/'}", UNLOCKED, None),
+    ("catalog: {type: hadoop, warehouse: lake}", UNLOCKED, None),
     ("registry: {}", "`registry.url` is missing", "write its address, such as `url: https://registry:8081`"),
     ("registry: {url: x}", "`registry.url` is not an HTTP address", "begin it with http:// or https://"),
     ("registry: {url: []}", "`registry.url` is an empty list", "write at least one address"),
@@ -280,13 +310,13 @@ SECTIONS = [
     ),
     (
         "catalog: {type: rest}",
-        "`catalog.uri` is missing: a REST catalog has no default",
-        "write its address, such as `uri: https://catalog/api`",
+        "`catalog.uri` is missing: a catalog of this type has no default",
+        "write it, as `catalog: {uri: https://…}`",
     ),
     (
         "catalog: {type: rest, uri: catalog}",
-        "`catalog.uri` is not an HTTP address",
-        "begin it with http:// or https://",
+        "`catalog.uri` is not an address of a catalog of this type",
+        "begin it with https:// or http://",
     ),
     ("catalog: {uri: 'http://x'}", "`catalog.uri` is not a JDBC address", "begin it with jdbc:, or write `type: rest`"),
     (

@@ -27,11 +27,11 @@ from frazil.catalog.iceberg.java import (
     java_errors,
     length,
     make_namespaces,
-    refused_catalog,
     send,
     strings,
     unavailable,
 )
+from frazil.catalog.iceberg.opening import open_catalog, refuse_other_kind
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
@@ -83,16 +83,7 @@ class IcebergCatalog:
         self.scans = TableScans(jvm)
         self._locks: dict[str, AbstractContextManager[object]] = {}
         self._behind: set[str] = set()
-        configuration = jvm.org.apache.hadoop.conf.Configuration()
-        for name, value in hadoop.items():
-            configuration.set(name, value)
-        try:
-            self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
-                "frazil", self._properties, configuration
-            )
-        except java_errors() as error:
-            address = self._properties.get("uri") or self._properties.get("warehouse", "")
-            raise refused_catalog(error, address) from None
+        self._catalog = open_catalog(gateway, self._properties, hadoop)
 
     def load(self, table: str) -> TableState | None:
         try:
@@ -104,6 +95,7 @@ class IcebergCatalog:
             if known is None or known[0] != location or self.reader.vends_credentials:
                 known = self._states[table] = (location, self.reader.state(table, java))
         except java_errors() as error:
+            refuse_other_kind(self.gateway, self._catalog, self._identifier(table), error)
             if is_not_there(error):
                 self._forget(table)
                 return None

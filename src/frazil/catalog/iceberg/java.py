@@ -12,7 +12,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.errors import FrazilError, UnavailableError
 
 _CONFLICTS = ("ValidationException", "CommitFailedException")
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
@@ -24,8 +24,6 @@ _OLDER_THAN_THE_TABLE = (
     "Expected sorted snapshot log",
     "Expected sorted previous metadata",
 )
-_UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
-"""Messages of catalogs that no waiting makes usable."""
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
 
@@ -61,26 +59,6 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
 def is_clock_behind(error: Exception) -> bool:
     """Returns whether Iceberg refuses a change because the table has a change that is more than a minute younger."""
     return any(words in message_of(error) for words in _OLDER_THAN_THE_TABLE)
-
-
-def refused_catalog(error: Exception, where: str) -> FrazilError:
-    """Returns why a catalog cannot be opened: an outage, or an error in the pipeline file."""
-    cause = cause_of(error)
-    if "No suitable driver" in cause:
-        kind = ":".join(where.split(":")[:2])
-        return SpecError(
-            f"there is no JDBC driver for `{kind}:`",
-            remedy="name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
-            where=where,
-        )
-    if (
-        is_named(error, "ClassNotFoundException")
-        or "ClassNotFoundException" in cause
-        or any(words in str(error) for words in _UNUSABLE)
-    ):
-        remedy = "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`"
-        return SpecError(f"the catalog cannot be opened: {cause}", remedy=remedy, where=where)
-    return unavailable("the catalog", error, where)
 
 
 def is_refused(error: Exception) -> bool:

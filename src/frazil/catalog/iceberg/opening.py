@@ -1,0 +1,74 @@
+"""Opens a catalog of Iceberg's by its properties, and explains why one cannot be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from py4j.java_gateway import is_instance_of
+
+from frazil.catalog.iceberg.java import cause_of, is_named, is_not_there, java_errors, unavailable
+from frazil.errors import FrazilError, SpecError
+
+NAME = "frazil"
+"""The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
+_UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
+"""Messages of catalogs that no waiting makes usable."""
+_REST = "org.apache.iceberg.rest.RESTCatalog"
+_CLASS_REMEDY = "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`"
+
+
+def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> Any:
+    """Returns the Java catalog of these properties. hadoop: Hadoop's settings.
+
+    Raises: SpecError for one that cannot be used; UnavailableError for one that does not answer.
+    """
+    configuration = gateway.jvm.org.apache.hadoop.conf.Configuration()
+    for name, value in hadoop.items():
+        configuration.set(name, value)
+    address = properties.get("uri") or properties.get("warehouse", "")
+    try:
+        opened = gateway.jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(NAME, dict(properties), configuration)
+        shows_one_snapshot = (
+            is_instance_of(gateway, opened, _REST) and "nessie.is-nessie-catalog" in opened.properties()
+        )
+    except java_errors() as error:
+        raise refused_catalog(error, address) from None
+    if shows_one_snapshot:
+        raise SpecError(
+            "Nessie's REST endpoint shows only the newest snapshot of a table, and older ones hold the progress",
+            remedy="write `type: nessie`, with the address of its own API, such as https://nessie/api/v2",
+            where=address,
+        )
+    return opened
+
+
+def refused_catalog(error: Exception, where: str) -> FrazilError:
+    """Returns why a catalog cannot be opened: an outage, or an error in the pipeline file."""
+    cause = cause_of(error)
+    if "No suitable driver" in cause:
+        kind = ":".join(where.split(":")[:2])
+        return SpecError(
+            f"there is no JDBC driver for `{kind}:`",
+            remedy="name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`",
+            where=where,
+        )
+    if (
+        is_named(error, "ClassNotFoundException")
+        or "ClassNotFoundException" in cause
+        or any(words in str(error) for words in _UNUSABLE)
+    ):
+        return SpecError(f"the catalog cannot be opened: {cause}", remedy=_CLASS_REMEDY, where=where)
+    return unavailable("the catalog", error, where)
+
+
+def refuse_other_kind(gateway: Any, catalog: Any, identifier: Any, error: Exception) -> None:
+    """Raises a SpecError where a table could not be loaded, with `error`, because its name is something else's."""
+    what = "a table of another format" if is_named(error, "NoSuchIcebergTableException") else ""
+    if is_not_there(error) and is_instance_of(gateway, catalog, "org.apache.iceberg.catalog.ViewCatalog"):
+        with suppress(*java_errors()):  # A catalog without views may refuse the question.
+            what = "a view" if catalog.viewExists(identifier) else ""
+    if what:
+        message = f"the catalog has {what} of this name, and Frazil writes to Iceberg tables"
+        raise SpecError(message, remedy="give the table another name, or drop it", where=str(identifier))

@@ -1,0 +1,142 @@
+"""The same scenarios on a real server of every kind of catalog. SQLite and REST, which all other tests use, are left to
+`make catalogs`, with the longer scenarios.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.connect import catalog_properties, spark_conf, uses_aws
+from frazil.runtime.gateway import hadoop_settings
+from frazil.spec import load_spec
+from tests.acceptance.catalogs import KINDS, AnyLake, running_lake
+from tests.acceptance.ledger import events
+from tests.acceptance.pipelines import Pipeline, opened
+from tests.acceptance.scenes import BLOWS, Contested, Struck
+from tests.acceptance.verifier import open_table
+from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.jvms import light_jvm
+
+pytestmark = pytest.mark.timeout(900)
+
+USED_ELSEWHERE = ("jdbc on SQLite", "rest")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=pytest.mark.soak if kind in USED_ELSEWHERE else ()) for kind in KINDS],
+)
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyLake]:
+    """The server of a catalog."""
+    with running_lake(request.param, tmp_path_factory.mktemp("lake")) as running:
+        yield running
+
+
+@pytest.fixture
+def pipeline(lake: AnyLake, broker: EmbeddedBroker, spark: ForeignSpark, tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline with a namespace of its own in the catalog."""
+    with opened(tmp_path, broker.bootstrap_servers, spark, lake) as made:
+        made.document["spark"]["conf"] |= lake.conf
+        yield made
+
+
+def test_a_pipeline_is_killed_and_continues_in_every_catalog(pipeline: Pipeline) -> None:
+    """Tables are created, appended to, evolved and upserted to; the driver is killed between a commit and its answer."""
+    table, topic = pipeline.add_fed_table("events", partition_by=["bucket(id, 4)"])
+    orders = pipeline.new_topic("orders", 1)
+    upserts = pipeline.add_table("orders", orders, mode="upsert", key_columns=["id"])
+    pipeline.feed.produce(topic, events(200))
+    pipeline.feed.produce(orders, ({"id": n % 10, "v": n} for n in range(50)))
+    assert all(check["ok"] for check in pipeline.command("check")["checks"])
+    with pipeline.running("--until-caught-up", failpoints="commit.landed=kill") as run:
+        assert run.wait() == -signal.SIGKILL, run.tail()
+    pipeline.feed.produce(topic, events(200, 200, more="new"))
+    pipeline.feed.produce(orders, ({"id": n % 10, "v": n} for n in range(50, 95)))
+    pipeline.catch_up()
+    pipeline.check(table)
+    metadata = pipeline.current(upserts)
+    assert metadata is not None
+    rows = open_table(metadata).scan().to_arrow().to_pylist()
+    assert {row["id"]: row["v"] for row in rows} == {n % 10: n for n in range(95)}
+    assert len(rows) == 10
+    pipeline.check_readers(upserts)
+    reported = pipeline.command("status")["tables"]
+    assert {name: (found["state"], found["rows"]) for name, found in reported.items()} == {
+        table: ("idle", 400),
+        upserts: ("idle", 10),
+    }
+    assert all(check["ok"] for check in pipeline.command("check")["checks"])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("blow", BLOWS, ids=", ".join)
+def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(pipeline: Pipeline, blow: Sequence[str]) -> None:
+    Struck(pipeline, ["both"]).kill_driver(blow, "both")
+
+
+@pytest.mark.soak
+def test_of_two_processes_the_later_one_continues(pipeline: Pipeline) -> None:
+    contested = Contested(pipeline)
+    contested.freeze_while_another_runs("commit.validating")
+    contested.end()
+
+
+@pytest.mark.soak
+def test_a_table_is_partitioned_rolled_back_and_maintained(pipeline: Pipeline, lake: AnyLake) -> None:
+    pipeline.document["maintenance"] = {"min_input_files": 3, "snapshots": {"count": 3}}
+    table, topic = pipeline.add_fed_table("events", 1)
+    with pipeline.running() as run:
+        for number in range(5):
+            pipeline.feed.produce(topic, events(50, number * 50))
+            pipeline.wait_for_commit_of(table, run)
+        assert run.stop() == 0, run.tail()
+    pipeline.document["tables"][table]["partition_by"] = ["bucket(id, 2)"]
+    pipeline.feed.produce(topic, events(50, 250))
+    pipeline.catch_up()
+    pipeline.check(table)
+    _roll_back(pipeline, lake, table)
+    assert pipeline.verify(table).row_count == 250
+    pipeline.catch_up()
+    pipeline.check(table)
+    planned = pipeline.command("maintain", "--dry-run")["tables"][table]["actions"]
+    assert [action["action"] for action in planned][:1] == ["compact"]
+    done = pipeline.command("maintain")["tables"][table]
+    assert [action["failure"] for action in done["actions"]] == [""] * len(done["actions"])
+    pipeline.check(table)
+    pipeline.feed.produce(topic, events(50, 300))
+    pipeline.catch_up()
+    pipeline.check(table)
+
+
+@pytest.mark.soak
+def test_dead_letters_are_kept_and_replayed(pipeline: Pipeline) -> None:
+    topic = pipeline.new_topic("letters", 1)
+    table = pipeline.add_table("letters", topic, dead_letters={"stop_above": "100%"})
+    pipeline.feed.produce(topic, events(5))
+    pipeline.feed_elsewhere(topic, [None])
+    pipeline.catch_up()
+    assert pipeline.command("status")["tables"][table]["dead_letters"] == 1
+    pipeline.document["tables"][table]["tombstones"] = "row"
+    pipeline.command("dead-letters", "replay", table)
+    reported = pipeline.command("status")["tables"][table]
+    assert (reported["dead_letters"], reported["rows"]) == (0, 6)
+
+
+def _roll_back(pipeline: Pipeline, lake: AnyLake, table: str) -> None:
+    """Makes the snapshot before the newest one the current one, as an operator does with Iceberg's own API."""
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        for name, value in lake.environment().items():
+            patch.setenv(name, value)
+        spec = load_spec(pipeline.folder / "frazil.yaml")
+        jvm = stack.enter_context(light_jvm(uses_aws(spec), spec.catalog.kind.needs_spark_jars))
+        hadoop = hadoop_settings(spark_conf(spec))
+        java = IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), hadoop).java_table(table)
+        java.manageSnapshots().rollbackTo(java.currentSnapshot().parentId()).commit()

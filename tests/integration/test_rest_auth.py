@@ -1,0 +1,128 @@
+"""How a pipeline logs in to a REST catalog: each way is asked for by a proxy in front of Iceberg's own server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.clock import new_id
+from frazil.errors import UnavailableError
+from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.connect import catalog_properties
+from frazil.runtime.light_jvm import LightJvm
+from frazil.schema.evolve import new_schema
+from frazil.spec import load_spec
+from tests.fixtures.gatekeeper import CLIENT, SECRET, Gatekeeper, Headers, OAuth2Gatekeeper
+from tests.fixtures.jvms import light_jvm
+from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.servers import RestCatalogServer, assert_whole, pipeline_on
+
+_SIGNED = (
+    r"AWS4-HMAC-SHA256 Credential=AKEXAMPLE/\d{8}/eu-central-1/glue/aws4_request, SignedHeaders=[^,]*host[^,]*,"
+    r" Signature=[0-9a-f]{64}"
+)
+WAYS: Mapping[str, tuple[dict[str, str], Callable[[Headers], bool]]] = {
+    "bearer token": ({"token": "t0ken"}, lambda sent: sent.get("authorization") == "Bearer t0ken"),
+    "basic": (
+        {"rest.auth.type": "basic", "rest.auth.basic.username": "u", "rest.auth.basic.password": "p"},
+        lambda sent: sent.get("authorization") == "Basic dTpw",
+    ),
+    "headers": (
+        {"header.X-Realm": "lake", "header.Polaris-Realm": "r"},
+        lambda sent: (sent.get("x-realm"), sent.get("polaris-realm")) == ("lake", "r"),
+    ),
+    "SigV4": (
+        {
+            "rest.auth.type": "sigv4",
+            "rest.signing-name": "glue",
+            "rest.signing-region": "eu-central-1",
+            "rest.access-key-id": "AKEXAMPLE",
+            "rest.secret-access-key": "s3cr3t",
+        },
+        lambda sent: re.fullmatch(_SIGNED, sent.get("authorization", "")) is not None,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
+    """A catalog whose tables are local files; nobody has to log in to it."""
+    folder = tmp_path_factory.mktemp("catalog")
+    running = RestCatalogServer(folder, str(folder / "warehouse"))
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture(scope="module")
+def plain_jvm() -> Iterator[LightJvm]:
+    """With Amazon's clients, which sign requests."""
+    with light_jvm(needs_s3=True) as running:
+        yield running
+
+
+def _document(uri: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "pipeline": "p",
+        "kafka": {"bootstrap.servers": "localhost:9092"},
+        "catalog": {"type": "rest", "uri": uri, "properties": dict(properties)},
+        "tables": {"a.b.t": {"topic": "t"}},
+    }
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_catalog_lets_in_who_shows_what_it_asks_for(
+    way: str, server: RestCatalogServer, plain_jvm: LightJvm, tmp_path: Path
+) -> None:
+    """Below a prefix, in a namespace of two levels."""
+    properties, admits = WAYS[way]
+    file, table = tmp_path / "pipeline.yaml", f"a.b.t{new_id()[:8]}"
+    with _closing(Gatekeeper(server.port, admits, prefix="lake")) as gate:
+        file.write_text(yaml.safe_dump(_document(gate.url, {**properties, "prefix": "lake"})))
+        catalog = IcebergCatalog(plain_jvm.gateway, "p", catalog_properties(load_spec(file)), {})
+        made = catalog.create(table, new_schema([]), {}, 2)
+        assert catalog.load(table) == made
+        assert any(path.startswith("/v1/lake/namespaces/a%1Fb/tables") for path in gate.paths)
+        file.write_text(yaml.safe_dump(_document(gate.url, {"prefix": "lake", "token": "wrong"})))
+        with pytest.raises(UnavailableError) as refused:
+            IcebergCatalog(plain_jvm.gateway, "p", catalog_properties(load_spec(file)), {})
+    assert "show me who you are" in refused.value.message
+    assert "catalog.properties" in refused.value.remedy
+
+
+def test_a_run_outlives_its_tokens(server: RestCatalogServer, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """They last for four seconds, and are exchanged before."""
+    ledger = Ledger(broker.bootstrap_servers, new_id())
+    with _closing(OAuth2Gatekeeper(server.port, lifetime_s=4)) as gate:
+        log_in = {"credential": f"{CLIENT}:${{env:SECRET}}", "oauth2-server-uri": f"{gate.url}/oauth/tokens"}
+        document = pipeline_on(server, ledger.servers, ledger.topic, {**log_in, "scope": "lake"})
+        document["catalog"]["uri"] = gate.url
+        pipeline = Pipeline(tmp_path, document, {"SECRET": SECRET})
+        with pipeline.start() as running:
+            count = 0
+            while len(gate.grants) < 5:
+                ledger.produce(100)
+                count += 100
+                running.wait_until_committed(count)
+            running.stop()
+        assert not running.events_named("table_backing_off")
+        assert not running.events_named("service_unavailable")
+        assert set(gate.grants) == {"client_credentials", "token-exchange"}
+        assert all(check["ok"] for check in pipeline.checks())
+    assert_whole(server, ledger, {})
+    assert SECRET not in pipeline.reported + pipeline.state_text
+
+
+@contextmanager
+def _closing(gate: Any) -> Iterator[Any]:
+    try:
+        yield gate
+    finally:
+        gate.close()

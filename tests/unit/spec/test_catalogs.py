@@ -1,0 +1,101 @@
+"""Catalogs of every type in the pipeline file, and the names that Hive and Glue would fold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frazil.runtime.connect import catalog_properties, spark_conf, uses_aws
+from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_section
+
+HIVE = "catalog: {type: hive, uri: 'thrift://h:9083', warehouse: lake}\n"
+
+
+@pytest.mark.parametrize(
+    ("section", "properties"),
+    [
+        (
+            "type: hive, uri: 'thrift://h', warehouse: lake",
+            {"type": "hive", "uri": "thrift://h", "warehouse": "HERE/lake"},
+        ),
+        (
+            "type: glue, warehouse: 's3://b/lake', properties: {glue.id: '123', client.region: eu-west-1}",
+            {
+                "type": "glue",
+                "warehouse": "s3://b/lake",
+                "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+                "http-client.apache.socket-timeout-ms": "10000",
+                "glue.id": "123",
+                "client.region": "eu-west-1",
+            },
+        ),
+        (
+            "type: nessie, uri: 'http://h/api/v2', warehouse: lake, properties: {ref: dev}",
+            {
+                "type": "nessie",
+                "uri": "http://h/api/v2",
+                "warehouse": "HERE/lake",
+                "table-override.write.metadata.delete-after-commit.enabled": "false",
+                "ref": "dev",
+            },
+        ),
+        (
+            "type: hadoop, warehouse: lake, properties: {lock-impl: org.example.Lock}",
+            {"type": "hadoop", "warehouse": "HERE/lake", "lock-impl": "org.example.Lock"},
+        ),
+        ("type: hadoop, warehouse: 'hdfs://n/lake'", {"type": "hadoop", "warehouse": "hdfs://n/lake"}),
+        ("impl: org.example.Shelf, warehouse: shelf", {"catalog-impl": "org.example.Shelf", "warehouse": "shelf"}),
+    ],
+)
+def test_every_property_reaches_iceberg_under_its_own_name(
+    load: Load, section: str, properties: dict[str, str]
+) -> None:
+    found = catalog_properties(load(with_section(f"catalog: {{{section}}}")))
+    assert {name: text.replace(str(Path.cwd()), "HERE") for name, text in found.items()} == properties
+
+
+@pytest.mark.parametrize(
+    ("section", "needed"),
+    [
+        ("type: glue, warehouse: 's3://b/w'", True),
+        (
+            "type: hadoop, warehouse: w, properties: {lock-impl: org.apache.iceberg.aws.dynamodb.DynamoDbLockManager}",
+            True,
+        ),
+        ("type: rest, uri: 'http://h', properties: {rest.auth.type: sigv4}", True),
+        ("impl: org.apache.iceberg.aws.dynamodb.DynamoDbCatalog", True),
+        ("type: rest, uri: 'http://h', properties: {rest.auth.type: basic}", False),
+        ("type: hive, uri: 'thrift://h', warehouse: w", False),
+    ],
+)
+def test_amazons_clients_are_there_where_something_needs_them(load: Load, section: str, needed: bool) -> None:
+    assert uses_aws(load(with_section(f"catalog: {{{section}}}"))) == needed
+
+
+def test_jars_and_hadoops_settings_reach_both_jvms(load: Load, tmp_path: Path) -> None:
+    jar = tmp_path / "shelf.jar"
+    jar.touch()
+    spec = load(with_section(f"catalog: {{impl: a.B, jars: ['{jar}']}}\nspark: {{conf: {{spark.jars: /own.jar}}}}"))
+    assert spark_conf(spec) == {"spark.jars": f"/own.jar,{jar}"}
+    name = "spark.hadoop.hive.metastore.client.socket.timeout"
+    assert spark_conf(load(with_section(HIVE))) == {name: "60s"}
+    assert spark_conf(load(with_section(f"{HIVE}spark: {{conf: {{{name}: 5s}}}}"))) == {name: "5s"}
+
+
+@pytest.mark.parametrize(
+    ("table", "advice"),
+    [("Shop.Orders", "shop.orders"), ("eu.shop.orders", "eu_shop.orders"), ("shop.orders-eu", "shop.orders_eu")],
+)
+def test_a_name_that_hive_would_fold_is_refused_with_one_that_it_keeps(
+    load: Load, refuse: Refuse, table: str, advice: str
+) -> None:
+    error = refuse(f"{HEAD}{HIVE}tables:\n  {table}: {{topic: a}}\n")
+    assert (f"cannot have a table `{table}`" in error.message, error.where) == (True, "pipeline.yaml:5")
+    assert error.remedy == f"name the table, such as `{advice}`, under `tables`"
+    load(f"{HEAD}{HIVE}tables:\n  {advice}: {{topic: a}}\n")
+
+
+def test_the_dead_letter_table_must_keep_its_name_too(refuse: Refuse) -> None:
+    error = refuse(f"{HEAD}{HIVE}tables:\n  shop.x: {{topic: a, dead_letters: {{table: shop.Bad}}}}\n")
+    assert "cannot have a table `shop.Bad`" in error.message
