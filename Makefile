@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-maintenance soak-guard soak-histories \
-	soak-decimals lock clean
+.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
+	soak-histories soak-decimals lock clean
 
 setup: $(VENV)/.jars
 
@@ -81,6 +81,10 @@ soak: test-setup
 # Half an hour of ingestion, maintenance and other writers, killed at random; FRAZIL_SOAK_SECONDS for another time.
 soak-maintenance: test-setup
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_maintenance_soak.py
+
+# A quarter of an hour on each catalog whose answers to commits are wrong or get lost; FRAZIL_SOAK_SECONDS for another time.
+soak-answers: test-setup
+	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_unreliable_catalogs.py
 
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup $(VENV)/.dev

@@ -7,18 +7,26 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 from confluent_kafka import KafkaError, Message
-from pyiceberg.table import StaticTable
 
 from tests.acceptance.ledger import Feed, Ledger, Place
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
-from tests.acceptance.verifier import is_cut, newest_snapshot, open_duckdb, prefix, progress_at, read_snapshot
+from tests.acceptance.verifier import (
+    Metadata,
+    document_of,
+    is_cut,
+    newest_snapshot,
+    open_duckdb,
+    open_table,
+    prefix,
+    progress_at,
+    read_snapshot,
+)
 
 Row = dict[str, Any]
 
@@ -76,18 +84,18 @@ class UpsertTable:
         """Every snapshot is what the changes before its progress say, in DuckDB; the newest one in PyIceberg too. How many
         snapshots there were.
         """
-        metadata = self.pipeline.metadata(self.table)
+        metadata = self.pipeline.current(self.table)
         assert metadata is not None
-        document = json.loads(metadata.read_text())
+        document = document_of(metadata)
         newest = newest_snapshot(document)
         assert newest is not None
-        with open_duckdb() as reader:
+        with open_duckdb(metadata) as reader:
             for snapshot in document["snapshots"]:
                 progress = progress_at(document, snapshot, self.pipeline.name)
                 if not progress and is_cut(document, snapshot):
                     continue  # Kept for readers only, after a compaction: nothing is left that reports what it must hold.
                 assert self._rows(reader, metadata, snapshot) == self._expected(progress), snapshot["sequence-number"]
-        found = StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow().to_pylist()
+        found = open_table(metadata).scan().to_arrow().to_pylist()
         assert _by_id(found) == self._expected(progress_at(document, newest, self.pipeline.name))
         return len(document["snapshots"])
 
@@ -117,7 +125,7 @@ class UpsertTable:
         return _by_id(list(state.values()))
 
     @staticmethod
-    def _rows(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot: dict[str, Any]) -> list[Row]:
+    def _rows(reader: duckdb.DuckDBPyConnection, metadata: Metadata, snapshot: dict[str, Any]) -> list[Row]:
         return _by_id(read_snapshot(reader, metadata, snapshot["snapshot-id"]))
 
 

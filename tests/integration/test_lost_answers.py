@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
 from urllib.parse import urlparse
 
 import pytest
@@ -144,7 +143,7 @@ def test_maintenance_whose_answer_is_lost_leaves_every_snapshot_whole(
         with suppress(ConflictError, UnavailableError):
             ACTIONS[action](lake, table)
 
-    lake.strike("twice" if more else cast(Fault, word), act, lambda: more and lake.commit(table, more, pipeline="q"))
+    lake.strike("twice" if more else word, act, lambda: more and lake.commit(table, more, pipeline="q"))
     rows_now = sorted([*rows, *more])
 
     def is_whole(snapshot: int, found: Rows) -> bool:

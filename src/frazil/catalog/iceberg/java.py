@@ -1,4 +1,4 @@
-"""Java collections, commits, file access and exceptions from Python.
+"""Java collections, file access and exceptions from Python.
 
 Iceberg's exceptions are distinguished by the names of their classes.
 """
@@ -14,7 +14,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.errors import FrazilError, UnavailableError
 
-_CONFLICTS = ("ValidationException", "CommitFailedException")
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
 _UNREADABLE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException")
@@ -61,21 +60,6 @@ def is_clock_behind(error: Exception) -> bool:
     return any(words in message_of(error) for words in _OLDER_THAN_THE_TABLE)
 
 
-def is_refused(error: Exception) -> bool:
-    """Returns whether Iceberg reports a conflicting commit."""
-    return is_named(error, *_CONFLICTS)
-
-
-def is_conflict(error: Exception, *names: str) -> bool:
-    """Returns whether a commit was refused because of a conflicting commit, also as a nested cause. names: further
-    exceptions that mean a conflict.
-    """
-    found = [cause.getClass().getName() for cause in _causes(error)]
-    if any("CommitStateUnknown" in name for name in found):
-        return False
-    return any(wanted in name for name in found for wanted in (*_CONFLICTS, *names))
-
-
 def is_not_there(error: Exception) -> bool:
     """Returns whether the catalog reports that the table does not exist."""
     return is_named(error, *_NOT_THERE)
@@ -105,7 +89,7 @@ def _thrown(error: Exception) -> Any:
     return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
 
 
-def _causes(error: Exception) -> list[Any]:
+def causes_of(error: Exception) -> list[Any]:
     """Returns the exception in the JVM and its causes, the innermost last; empty for another exception."""
     thrown = _thrown(error)
     causes = [thrown] if thrown is not None else []
@@ -116,7 +100,7 @@ def _causes(error: Exception) -> list[Any]:
 
 def cause_of(error: Exception) -> str:
     """Returns the innermost cause as text, on one line."""
-    causes = _causes(error)
+    causes = causes_of(error)
     if not causes:
         return str(error)
     cause = causes[-1]
@@ -188,23 +172,6 @@ def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:
             # Another thread or process was faster; a database catalog reports it by a constraint of its own.
             if not catalog.namespaceExists(part):
                 raise
-
-
-def send(update: Any, java: Any) -> None:
-    """Commits an update of `java` whose validator admits it into the table once.
-
-    Iceberg retries a refused commit, and deletes what it wrote for a commit that is refused for good. But a proxy on
-    the way may have sent an attempt twice: then the first copy succeeded, it is the reason why all later ones are
-    refused, and Iceberg would delete the manifests of the table's own snapshot. So Iceberg deletes nothing here by
-    itself.
-
-    Raises: what Iceberg raises; everything written for the commit then stays, and files that no snapshot names are
-    orphans.
-    """
-    left = Collector()
-    update.deleteWith(left)
-    update.commit()
-    remove(java, left.paths)
 
 
 def remove(java: Any, paths: Iterable[str]) -> None:
