@@ -90,6 +90,9 @@ _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueIt
 _ACTIONS = Form(
     {"type": "array", "items": TEXT.schema, "uniqueItems": True}, None, lambda fields, key: fields.names(key, ACTIONS)
 )
+SKIPPABLE = ("compact", "deletes", "manifests", "expire", "orphans")
+"""Maintenance actions that `skip` may name. Progress is carried forward all the same: another tool expires it otherwise."""
+_SKIPPED = Form({"type": "array", "items": {"enum": list(SKIPPABLE)}, "uniqueItems": True})
 _METADATA = Form(
     {
         "anyOf": [
@@ -290,6 +293,8 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
     """Whether the number of distinct values of each column is counted once a day."""
     actions: Annotated[tuple[str, ...], _ACTIONS] = ()
     """Further maintenance actions, by their names in installed packages."""
+    skip: Annotated[tuple[str, ...], _SKIPPED] = ()
+    """Maintenance actions that are left to the catalog or to another tool: compact, deletes, manifests, expire, orphans."""
 
 
 class DeadLettersSpec(_Declared):
@@ -535,6 +540,10 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     Debezium's envelope."""
     format_version: Literal[2, 3] = 2
     """Iceberg's format version of a new table; unless written 2 for append, 3 for upsert."""
+    #: None: the catalog chooses it.
+    location: Annotated[str | None, TEXT] = None
+    """The folder of a new table in the store; the catalog chooses it unless written, and some catalogs demand it. Its
+    dead-letter table is beside it, in the folder `<location>__dead_letters`."""
     properties: Annotated[dict[str, str], STRINGS] = {}
     """Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own."""
     #: Where the file declares it; 0 if it does not.
@@ -600,7 +609,7 @@ class PipelineSpec(
         return TableSpec.model_validate({**chosen, "commit": self.commit, "maintenance": self.maintenance})
 
 
-OF_ONE_TABLE = ("topic", "topics", "start")
+OF_ONE_TABLE = ("topic", "topics", "start", "location")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")
 """Keys of `maintenance` that a table does not have for itself."""

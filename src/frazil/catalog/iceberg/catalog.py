@@ -29,6 +29,7 @@ from frazil.catalog.iceberg.java import (
     unavailable,
 )
 from frazil.catalog.iceberg.opening import open_catalog, refuse_other_kind
+from frazil.catalog.iceberg.refusals import is_absent, refused_creation
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
@@ -93,7 +94,10 @@ class IcebergCatalog:
                 known = self._states[table] = (location, self.reader.state(table, java))
         except java_errors() as error:
             refuse_other_kind(self.gateway, self._catalog, self._identifier(table), error)
-            if is_not_there(error):
+            is_new = table not in self._tables
+            if is_not_there(error) or (
+                is_new and is_absent(self.gateway, self._catalog, self._identifier(table), error)
+            ):
                 self._forget(table)
                 return None
             raise unavailable("the table cannot be loaded", error, table) from None
@@ -119,6 +123,7 @@ class IcebergCatalog:
         properties: Mapping[str, str],
         format_version: int,
         layout: Layout = UNARRANGED,
+        location: str | None = None,
     ) -> TableState:
         identifier = self._identifier(table)
         iceberg = self._jvm.org.apache.iceberg
@@ -133,13 +138,15 @@ class IcebergCatalog:
             builder = builder.withPartitionSpec(
                 iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
             )
-            builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json())).create()
+            builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json()))
+            # Never as part of a transaction: several catalogs refuse to stage tables, and to be told a location.
+            (builder.withLocation(location) if location else builder).create()
             hit("create.landed")
         except lost_answers() as error:
             failure = error  # It may exist: the answer was lost, or another process was faster.
         state = self.load(table)
         if state is None and failure is not None:
-            raise unavailable("the table cannot be created", failure, table)
+            raise refused_creation(failure, table)
         if state is None:
             raise UnavailableError("the table does not exist after its creation", where=table)
         return state

@@ -16,6 +16,7 @@ from frazil.errors import FrazilError, UnavailableError
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
+_NOT_ALLOWED = ("ForbiddenException", "NotAuthorizedException")
 _UNREADABLE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException")
 # The messages of `TableMetadata` for a change more than a minute older than the newest one in the table.
 _OLDER_THAN_THE_TABLE = (
@@ -36,8 +37,8 @@ def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
 
 
 def unavailable(what: str, error: Exception, where: str) -> FrazilError:
-    """Returns an UnavailableError with the innermost cause; a clock that was set back and a missing file have remedies
-    of their own.
+    """Returns an UnavailableError with the innermost cause; a clock that was set back, a missing file and a missing right
+    have remedies of their own.
     """
     if is_clock_behind(error):
         return UnavailableError(
@@ -50,6 +51,13 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
         return UnavailableError(
             f"{what}: a file of it is not in the store: {cause_of(error)}",
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
+            where=where,
+        )
+    if is_named(error, *_NOT_ALLOWED):
+        return UnavailableError(
+            f"{what}: {cause_of(error)}",
+            remedy="give this client the right in the catalog, or correct its credentials under `catalog.properties`;"
+            " Frazil retries with back-off",
             where=where,
         )
     return UnavailableError(f"{what}: {cause_of(error)}", where=where)
@@ -166,12 +174,22 @@ def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:
         levels = [namespace.level(level) for level in range(depth)]
         part = gateway.jvm.org.apache.iceberg.catalog.Namespace.of(strings(gateway, levels))
         try:
-            if not catalog.namespaceExists(part):
+            if not _is_namespace(catalog, part):
                 catalog.createNamespace(part)
-        except java_errors():
+        except java_errors() as error:
             # Another thread or process was faster; a database catalog reports it by a constraint of its own.
-            if not catalog.namespaceExists(part):
+            if not is_named(error, "AlreadyExistsException") and not _is_namespace(catalog, part):
                 raise
+
+
+def _is_namespace(catalog: Any, namespace: Any) -> bool:
+    """Returns whether the namespace exists and may be seen."""
+    try:
+        return bool(catalog.namespaceExists(namespace))
+    except java_errors() as error:
+        if not is_named(error, *_NOT_ALLOWED):
+            raise
+        return False
 
 
 def remove(java: Any, paths: Iterable[str]) -> None:
