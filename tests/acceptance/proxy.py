@@ -118,6 +118,10 @@ class Way(Protocol):
     met: Counter[Fault]
     """How many commits have met each fault; the empty one is none."""
 
+    @property
+    def faults(self) -> Sequence[Fault]:
+        """All that a seeded choice may make of a commit."""
+
     def unlucky(self, seed: int, per_mille: int) -> AbstractContextManager[None]:
         """While the block lasts, about so many of a thousand commits meet each fault, the same ones for the same seed."""
 
@@ -162,6 +166,11 @@ class Proxy:
         self._thread.start()
 
     @property
+    def faults(self) -> Sequence[Fault]:
+        """See Way."""
+        return self._dialect.faults
+
+    @property
     def url(self) -> str:
         """Where it listens."""
         return f"http://{_HOST}:{self._server.server_port}"
@@ -176,7 +185,7 @@ class Proxy:
     @contextmanager
     def unlucky(self, seed: int, per_mille: int) -> Iterator[None]:
         """See Way."""
-        with self._striking(_chosen(seed, per_mille, self._dialect.faults), STALL_S):
+        with self._striking(_chosen(seed, per_mille, self.faults), STALL_S):
             yield
 
     @contextmanager
@@ -297,7 +306,7 @@ class LossyRelay(Relay):
     request: what each such request contains, in one piece.
     """
 
-    FAULTS = ("cut before", "cut after", "stall before", "stall after", "late")
+    faults: Sequence[Fault] = ("cut before", "cut after", "stall before", "stall after", "late")
 
     def __init__(self, target: int, request: bytes) -> None:
         super().__init__(target)
@@ -311,7 +320,7 @@ class LossyRelay(Relay):
     @contextmanager
     def unlucky(self, seed: int, per_mille: int) -> Iterator[None]:
         """See Way."""
-        self._next = _chosen(seed, per_mille, self.FAULTS)
+        self._next = _chosen(seed, per_mille, self.faults)
         try:
             yield
         finally:

@@ -29,12 +29,14 @@ from tests.acceptance.upsert_tables import UpsertTable
 from tests.acceptance.verifier import metadata_locations, open_table
 from tests.fixtures.background import repeated
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.waiting import PATIENCE_S
 from tests.integration.servers import HOST, RestCatalogServer
 
 pytestmark = pytest.mark.timeout(3600)
 
 SOAK_S = 900.0
-SLICE_S = 15.0
+ENOUGH = 12
+"""Faults that a slice ends with."""
 MAINTENANCE = {"min_input_files": 4, "snapshots": {"count": 12}, "orphans": {"age": "60s"}}
 FIELD_EVERY, BAD_EVERY = 100, 20
 """Turns of the producer."""
@@ -87,10 +89,12 @@ def jdbc(folder: Path) -> Iterator[tuple[Lake, Way, Section]]:
 
 @contextmanager
 def hive(folder: Path) -> Iterator[tuple[Lake, Way, Section]]:
-    """Hive's metastore over Thrift."""
+    """Hive's metastore over Thrift. New tables keep their answers: Iceberg would delete the metadata file of one that it
+    finds where it has just made it.
+    """
     with running_lake("hive", folder) as lake:
         assert isinstance(lake, HiveLake)
-        way = LossyRelay(lake.server.port, rb"alter_table|create_table")
+        way = LossyRelay(lake.server.port, rb"alter_table")
         waits = {"spark.hadoop.hive.metastore.client.socket.timeout": f"{ATTEMPT_S}s"}
         section = {**lake.section(), "uri": f"thrift://{HOST}:{way.port}"}
         yield lake, way, {"catalog": section, "spark": {"conf": {**lake.conf, **waits}}}
@@ -188,8 +192,10 @@ def share(ages_s: list[float], part: float) -> float:
     return sorted(ages_s)[int(part * (len(ages_s) - 1))]
 
 
-def stream_for(pipeline: Pipeline, way: Way, seconds: float, per_mille: int) -> Stream:
-    """Runs the pipeline while commits meet faults, and compares the tables with the topics."""
+def stream_for(pipeline: Pipeline, way: Way, seconds: float, per_mille: int, enough: int = sys.maxsize) -> Stream:
+    """Runs the pipeline while commits meet faults, for so long or until enough have; then the tables are what the topics
+    have.
+    """
     stream, clock = Stream(pipeline), SystemClock()
     run = pipeline.run()
     with way.unlucky(SEED, per_mille), repeated(stream.produce, 0.2):
@@ -198,19 +204,25 @@ def stream_for(pipeline: Pipeline, way: Way, seconds: float, per_mille: int) -> 
 
         def is_over() -> bool:
             stream.look()
-            return clock.monotonic_s() >= until_s
+            return clock.monotonic_s() >= until_s or faults_of(way) >= enough
 
         run.wait_while_running(is_over, "the time is over", seconds + 60)
     stream.check(run)
     return stream
 
 
+def faults_of(way: Way) -> int:
+    """How many commits have met a fault."""
+    return sum(count for fault, count in way.met.items() if fault)
+
+
 def test_a_slice_of_bad_luck_loses_and_doubles_nothing(
     pipeline: Pipeline, unreliable: tuple[Lake, Way, Section]
 ) -> None:
+    """Two commits of five meet a fault."""
     _, way, _ = unreliable
-    stream_for(pipeline, way, SLICE_S, 20)
-    assert sum(count for fault, count in way.met.items() if fault) > 3, way.met
+    stream_for(pipeline, way, PATIENCE_S, 400 // len(way.faults), ENOUGH)
+    assert faults_of(way) >= ENOUGH, way.met
 
 
 @pytest.mark.soak
@@ -223,4 +235,4 @@ def test_a_quarter_of_an_hour_of_bad_luck_loses_and_doubles_nothing(
     stream = stream_for(pipeline, way, soak_s(SOAK_S), 10)
     found = {f"p{int(100 * part)}": round(share(stream.ages_s, part), 1) for part in (0.5, 0.99)}
     sys.stderr.write(f"\n{sum(way.met.values())} commits, {dict(way.met)}, freshness in seconds: {found}\n")
-    assert sum(count for fault, count in way.met.items() if fault) > 10, way.met
+    assert set(way.met) >= set(way.faults), set(way.faults) - set(way.met)

@@ -74,10 +74,12 @@ def is_not_there(error: Exception) -> bool:
 
 
 def is_another_table(error: Exception) -> bool:
-    """Returns whether a loaded table was deleted and recreated under its name. Catalogs with one pointer per name, such
-    as JDBC, find out on refresh.
+    """Returns whether a loaded table was deleted and recreated under its name, or may have been: only another load
+    tells. Catalogs with one pointer per name, such as JDBC, find out on refresh. A Hadoop catalog looks for the version
+    that it knows, which is gone too after many commits of others.
     """
-    return is_named(error, "IllegalStateException") and "Table UUID does not match" in cause_of(error)
+    is_recreated = is_named(error, "IllegalStateException") and "Table UUID does not match" in cause_of(error)
+    return is_recreated or (is_named(error, "ValidationException") and "Metadata file for version" in cause_of(error))
 
 
 def is_named(error: Exception, *names: str) -> bool:
