@@ -8,12 +8,13 @@ from collections.abc import Iterable
 
 import structlog
 
-from frazil.catalog.port import Catalog
+from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
+from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
@@ -105,6 +106,7 @@ class Discovery:
             raise TableStopped(*describe_error(mismatch))
         if table.state is None:
             return
+        self._refuse_shared(table, table.state)
         if table.state is not before or table.catalog.size is None:
             table.catalog.size = self._catalog.size(table.name)
         self._check_state(table, cluster_id)
@@ -211,7 +213,7 @@ class Discovery:
             )
         if state.history_lost:
             raise TableStopped(
-                "the snapshot with this pipeline's progress was expired",
+                "the snapshot with this pipeline's progress was expired, or the catalog shows no older snapshots",
                 f"restore a snapshot with the summary key frazil.{self._spec.pipeline}.offsets, or drop the table to"
                 " load it again",
                 table.name,
@@ -243,6 +245,18 @@ class Discovery:
                 "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
                 table.name,
             )
+
+    def _refuse_shared(self, table: Table, state: TableState) -> None:
+        """Raises TableStopped where the catalog takes two names of the pipeline for one, which differ in letter case."""
+        folded = fold_case(table.name)
+        for other in [one for one in [*self.tables.values()] if one is not table and fold_case(one.name) == folded]:
+            found = other.state or self._catalog.load(other.name)
+            if found is not None and found.uuid == state.uuid:
+                raise TableStopped(
+                    f"the catalog has one table for `{table.name}` and `{other.name}`: it ignores letter case",
+                    "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
+                    table.name,
+                )
 
     def _check_topic_ids(self, table: Table) -> None:
         for topic, topic_id in table.progress.topic_ids.items():

@@ -7,6 +7,7 @@ nor serialised.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -17,6 +18,7 @@ from frazil.plugins.catalogs import CATALOGS, CatalogKind
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
+from frazil.plugins.services import Service, service_at
 from frazil.spec.forms import (
     ADDRESSES,
     CONTEXT,
@@ -341,10 +343,16 @@ class CatalogSpec(_Declared, json_schema_extra={"not": {"required": ["type", "im
     """Paths of jars with the classes that the catalog and its store need, relative to the working directory."""
 
     @property
+    def service(self) -> Service | None:
+        """The managed service at a REST catalog's address; None for another one."""
+        return service_at(self.uri) if self.type == "rest" and self.impl is None else None
+
+    @property
     def kind(self) -> CatalogKind:
         """What Frazil knows of the catalog; of a Java class only that."""
         if self.impl is None:
-            return CATALOGS.get(self.type)
+            kind = CATALOGS.get(self.type)
+            return replace(kind, folds_names=True) if self.service is not None and self.service.folds_names else kind
         return CatalogKind({"catalog-impl": self.impl}, needs_spark_jars=True)
 
 
