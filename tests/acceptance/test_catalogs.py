@@ -6,17 +6,23 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
+from pyiceberg.types import LongType
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.clock import new_id
+from frazil.errors import SpecError
+from frazil.plugins.catalogs import CATALOGS
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.connect import catalog_properties, spark_conf, uses_aws
 from frazil.runtime.gateway import hadoop_settings
+from frazil.schema.evolve import new_schema
 from frazil.spec import load_spec
-from tests.acceptance.catalogs import KINDS, AnyLake, running_lake
+from tests.acceptance.catalogs import KINDS, AnyLake, NessieLake, running_lake
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.scenes import BLOWS, Contested, Struck
@@ -126,14 +132,52 @@ def test_dead_letters_are_kept_and_replayed(pipeline: Pipeline) -> None:
     assert (reported["dead_letters"], reported["rows"]) == (0, 6)
 
 
+@pytest.mark.parametrize("lake", ["jdbc on PostgreSQL", "hive", "nessie"], indirect=True)
+def test_a_view_is_not_taken_for_a_table(lake: AnyLake, tmp_path: Path) -> None:
+    file = tmp_path / "frazil.yaml"
+    table, topic = f"v{new_id()[:8]}.orders", {"topic": "orders"}
+    conf = {"spark": {"conf": dict(lake.conf)}} if lake.conf else {}
+    document = {"pipeline": "p", "kafka": {"bootstrap.servers": "localhost:9"}, "tables": {table: topic}, **conf}
+    file.write_text(yaml.safe_dump({**document, "catalog": lake.section()}))
+    with _catalog(file, lake) as catalog:
+        catalog.create(f"{table}_of_iceberg", new_schema([("id", LongType())]), {}, 2)
+        identifier, java = catalog._identifier(table), catalog._catalog
+        view = java.buildView(identifier).withSchema(catalog.java_table(f"{table}_of_iceberg").schema())
+        view.withDefaultNamespace(identifier.namespace()).withQuery("spark", "select 1 as id").create()
+        with pytest.raises(SpecError) as refused:
+            catalog.load(table)
+        assert (refused.value.message, refused.value.where) == (
+            "the catalog has a view of this name, and Frazil writes to Iceberg tables",
+            table,
+        )
+        assert java.dropView(identifier)
+        assert catalog.load(table) is None
+
+
+@pytest.mark.parametrize("lake", ["nessie"], indirect=True)
+def test_the_rest_endpoint_of_nessie_is_refused(lake: NessieLake) -> None:
+    kind = CATALOGS.get("rest")
+    with light_jvm() as jvm, pytest.raises(SpecError) as refused:
+        IcebergCatalog(jvm.gateway, "p", {**kind.properties, "uri": lake.server.rest}, {})
+    assert "shows only the newest snapshot" in refused.value.message
+    assert "`type: nessie`" in refused.value.remedy
+
+
 def _roll_back(pipeline: Pipeline, lake: AnyLake, table: str) -> None:
     """Makes the snapshot before the newest one the current one, as an operator does with Iceberg's own API."""
-    with ExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
+    with _catalog(pipeline.folder / "frazil.yaml", lake) as catalog:
+        java = catalog.java_table(table)
+        java.manageSnapshots().rollbackTo(java.currentSnapshot().parentId()).commit()
+
+
+@contextmanager
+def _catalog(file: Path, lake: AnyLake) -> Iterator[IcebergCatalog]:
+    """The catalog of a pipeline file, in a JVM of its own."""
+    with pytest.MonkeyPatch.context() as patch:
         for name, value in lake.environment().items():
             patch.setenv(name, value)
-        spec = load_spec(pipeline.folder / "frazil.yaml")
-        jvm = stack.enter_context(light_jvm(uses_aws(spec), spec.catalog.kind.needs_spark_jars))
-        hadoop = hadoop_settings(spark_conf(spec))
-        java = IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), hadoop).java_table(table)
-        java.manageSnapshots().rollbackTo(java.currentSnapshot().parentId()).commit()
+        spec = load_spec(file)
+        with light_jvm(uses_aws(spec), spec.catalog.kind.needs_spark_jars) as jvm:
+            yield IcebergCatalog(
+                jvm.gateway, spec.pipeline, catalog_properties(spec), hadoop_settings(spark_conf(spec))
+            )

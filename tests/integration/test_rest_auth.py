@@ -87,8 +87,9 @@ def test_a_catalog_lets_in_who_shows_what_it_asks_for(
     with _closing(Gatekeeper(server.port, admits, prefix="lake")) as gate:
         file.write_text(yaml.safe_dump(_document(gate.url, {**properties, "prefix": "lake"})))
         catalog = IcebergCatalog(plain_jvm.gateway, "p", catalog_properties(load_spec(file)), {})
-        made = catalog.create(table, new_schema([]), {}, 2)
-        assert catalog.load(table) == made
+        made, loaded = catalog.create(table, new_schema([]), {}, 2), catalog.load(table)
+        assert loaded is not None
+        assert loaded.uuid == made.uuid
         assert any(path.startswith("/v1/lake/namespaces/a%1Fb/tables") for path in gate.paths)
         file.write_text(yaml.safe_dump(_document(gate.url, {"prefix": "lake", "token": "wrong"})))
         with pytest.raises(UnavailableError) as refused:

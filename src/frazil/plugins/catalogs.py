@@ -33,8 +33,8 @@ class CatalogKind:
     needs_warehouse: bool = False
     #: Whether two processes lose commits of each other without a lock, but in HDFS.
     needs_lock: bool = False
-    #: Whether the catalog folds names as Hive does: to lower case, in namespaces of one level.
-    folds_names: bool = False
+    #: Whether the catalog keeps names as Hive does: in lower case, in namespaces of one level.
+    lowers_names: bool = False
     #: Whether the catalog vends credentials of the store with each table.
     vends_credentials: bool = False
     #: Whether its Java class needs classes of Spark's jars, beside Hadoop's client.
@@ -64,18 +64,18 @@ class CatalogKind:
 
         Raises: SpecError with a name that it keeps.
         """
-        if not self.folds_names or _FOLDED.fullmatch(table):
+        if not self.lowers_names or _LOWERED.fullmatch(table):
             return
         *namespace, name = (re.sub(r"\W", "_", part.lower(), flags=re.ASCII) for part in table.split("."))
         message = (
-            f"the catalog cannot have a table `{table}`: names are of lower-case letters, digits and underscores there,"
-            " and a namespace has one level"
+            f"the catalog cannot have a table `{table}`: it keeps names of `a-z`, `0-9` and `_` alone, and a namespace"
+            " has one level"
         )
         raise SpecError(message, remedy=f"name the table, such as `{'_'.join(namespace)}.{name}`, under `tables`")
 
 
 _HDFS = ("hdfs://", "viewfs://")
-_FOLDED = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
+_LOWERED = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
 _LOCK_REMEDY = (
     "write `type: jdbc`, or set `lock-impl` under `catalog.properties` to a lock that all writers use, such as"
     " org.apache.iceberg.aws.dynamodb.DynamoDbLockManager with `lock.table`"
@@ -106,15 +106,17 @@ CATALOGS: Registered[CatalogKind] = Registered(
         "rest": CatalogKind({"type": "rest", **_REST}, needs_uri=True, uri_schemes=_HTTP, vends_credentials=True),
         "hive": CatalogKind(
             {"type": "hive"},
-            hadoop={"hive.metastore.client.socket.timeout": "60s"},  # Hive's own default is ten minutes.
+            hadoop={
+                "hive.metastore.client.socket.timeout": "20s"
+            },  # Four times, with Hive's retries; its own is ten minutes.
             needs_uri=True,
             uri_schemes=("thrift://",),
             needs_warehouse=True,
-            folds_names=True,
+            lowers_names=True,
             needs_spark_jars=True,
         ),
         "glue": CatalogKind(
-            {"type": "glue", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, needs_warehouse=True, folds_names=True
+            {"type": "glue", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, needs_warehouse=True, lowers_names=True
         ),
         # Other branches may need metadata files that one branch has replaced.
         "nessie": CatalogKind(

@@ -329,12 +329,7 @@ class Fields:
     def _refuse_choice(self, entry: Entry, setting: Key, word: Word | None) -> None:
         label = self.path(entry.key)
         words = [_spell(choice) for choice in setting.words]
-        if word is None and setting.form is not None and isinstance(entry.value, Section):
-            message, remedy = (
-                f"`{label}` with a mapping is not available in this version",
-                f"available: {', '.join(words)}",
-            )
-        elif word is None:
+        if word is None:
             message = f"`{label}` is {describe(entry.value)} where one of its words is expected"
             remedy = f"write one of: {', '.join(words)}"
         else:

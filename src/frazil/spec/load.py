@@ -98,7 +98,7 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
 
 
 def _check_names(spec: PipelineSpec, problems: Problems) -> None:
-    """Refuses tables under names that the catalog would fold to others."""
+    """Refuses tables under names that the catalog does not keep."""
     for table in spec.tables:
         for name in filter(None, (table.name, table.dead_letters.table)):
             problems.attempt(table.line, None, spec.catalog.kind.check_name, name)

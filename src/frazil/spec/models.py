@@ -352,7 +352,7 @@ class CatalogSpec(_Declared, json_schema_extra={"not": {"required": ["type", "im
         """What Frazil knows of the catalog; of a Java class only that."""
         if self.impl is None:
             kind = CATALOGS.get(self.type)
-            return replace(kind, folds_names=True) if self.service is not None and self.service.folds_names else kind
+            return replace(kind, lowers_names=True) if self.service is not None and self.service.lowers_names else kind
         return CatalogKind({"catalog-impl": self.impl}, needs_spark_jars=True)
 
 

@@ -13,6 +13,7 @@ TABLES = "unit/remedies/test_tables.py::test_a_table_continues_once_its_remedy_i
 CHANGES = "unit/remedies/test_tables.py::test_a_change_that_is_refused_is_followed_once_its_remedy_is_done"
 STOPS = "unit/remedies/test_stops.py::test_"
 COMMANDS = "unit/remedies/test_commands.py::test_"
+_FILES = "unit/remedies/test_pipeline_files.py::test_what_the_remedy_reports_makes_it_a_file"
 _PACKAGES = "unit/contributing/test_registration.py::test_"
 _ATOMIC = "unit/ingest/test_atomic_service.py::test_"
 _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
@@ -149,6 +150,16 @@ FOLLOWED: Mapping[str, str] = {
     "install it from its wheel, and not as an editable package": (
         "unit/contributing/test_format.py::test_a_package_without_recorded_files_is_not_sent"
     ),
+    "begin it with …": _FILES,
+    "write `type: jdbc`, or set `lock-impl` under `catalog.properties` to a lock that all writers use, such as"
+    " org.apache.iceberg.aws.dynamodb.DynamoDbLockManager with `lock.table`": _FILES,
+    "name the table, such as `….…`, under `tables`": (
+        "unit/spec/test_catalogs.py::test_a_name_that_hive_would_change_is_refused_with_one_that_it_keeps"
+    ),
+    "write `type: nessie`, with the address of its own API, such as https://nessie/api/v2": (
+        "acceptance/test_catalogs.py::test_the_rest_endpoint_of_nessie_is_refused"
+    ),
+    "give the table another name, or drop it": "acceptance/test_catalogs.py::test_a_view_is_not_taken_for_a_table",
     "write it, as `catalog: {…: …}`": (
         "unit/contributing/test_catalog.py::test_a_pipeline_file_takes_the_catalog_of_a_package"
     ),
@@ -201,8 +212,10 @@ BY_PEOPLE: Mapping[str, str] = {
     "write `key: {format: text}` and name another column for the key, or fix the producer": _FILE,
     "declare the column … with a type that holds the values, or fix the producer": _FILE,
     "use the schema id in the record, or write `naming: topic`": _FILE,
-    "name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`": _INSTALL,
-    "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`": _INSTALL,
+    "name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`": _INSTALL,
+    "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`": _INSTALL,
+    "correct the credentials under `catalog.properties`, or give this client the right; …": _SERVICE,
+    "check that `catalog.uri` is the address of a catalog of this type; …": _SERVICE,
     "name a Python ….… that every executor has in spark.conf, as spark.pyspark.python": _INSTALL,
     "install Frazil's requirements": _INSTALL,
     "install openjdk-17-jre-headless or set JAVA_HOME to a Java 17 or 21": _INSTALL,

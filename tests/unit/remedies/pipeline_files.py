@@ -415,8 +415,17 @@ PARTITIONS = [
 SECTIONS = [
     sections("defaults: {topic: b}", "defaults: {}"),
     sections("catalog: {type: hivee}", "catalog: {type: jdbc}"),
-    sections("catalog: {type: hive}", "catalog: {type: jdbc}", "catalog: {type: rest, uri: 'http://c'}"),
-    sections("catalog: {impl: some.Class}", "catalog: {}"),
+    sections("catalog: {impl: a.B, type: jdbc}", "catalog: {impl: a.B}", "catalog: {type: jdbc}"),
+    sections("catalog: {impl: a.B, jars: [/nowhere/b.jar]}", "catalog: {impl: a.B, jars: [/etc/passwd]}"),
+    sections(
+        "catalog: {type: hive, uri: 'http://h', warehouse: w}", "catalog: {type: hive, uri: 'thrift://h', warehouse: w}"
+    ),
+    sections(
+        "catalog: {type: hadoop, warehouse: w}",
+        "catalog: {type: jdbc, warehouse: w}",
+        "catalog: {type: hadoop, warehouse: w, properties: {lock.table: l, lock-impl:"
+        " org.apache.iceberg.aws.dynamodb.DynamoDbLockManager}}",
+    ),
     sections("catalog: {type: rest}", "catalog: {type: rest, uri: https://catalog/api}"),
     sections("catalog: {type: rest, uri: catalog}", "catalog: {type: rest, uri: 'https://catalog'}"),
     sections("catalog: {uri: 'http://x'}", "catalog: {uri: 'jdbc:sqlite:x'}", "catalog: {type: rest, uri: 'http://x'}"),

@@ -1,4 +1,4 @@
-"""Catalogs of every type in the pipeline file, and the names that Hive and Glue would fold."""
+"""Catalogs of every type in the pipeline file, and the names that Hive and Glue would change."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_jars_and_hadoops_settings_reach_both_jvms(load: Load, tmp_path: Path) -
     spec = load(with_section(f"catalog: {{impl: a.B, jars: ['{jar}']}}\nspark: {{conf: {{spark.jars: /own.jar}}}}"))
     assert spark_conf(spec) == {"spark.jars": f"/own.jar,{jar}"}
     name = "spark.hadoop.hive.metastore.client.socket.timeout"
-    assert spark_conf(load(with_section(HIVE))) == {name: "60s"}
+    assert spark_conf(load(with_section(HIVE))) == {name: "20s"}
     assert spark_conf(load(with_section(f"{HIVE}spark: {{conf: {{{name}: 5s}}}}"))) == {name: "5s"}
 
 
@@ -87,7 +87,7 @@ def test_jars_and_hadoops_settings_reach_both_jvms(load: Load, tmp_path: Path) -
     ("table", "advice"),
     [("Shop.Orders", "shop.orders"), ("eu.shop.orders", "eu_shop.orders"), ("shop.orders-eu", "shop.orders_eu")],
 )
-def test_a_name_that_hive_would_fold_is_refused_with_one_that_it_keeps(
+def test_a_name_that_hive_would_change_is_refused_with_one_that_it_keeps(
     load: Load, refuse: Refuse, table: str, advice: str
 ) -> None:
     error = refuse(f"{HEAD}{HIVE}tables:\n  {table}: {{topic: a}}\n")

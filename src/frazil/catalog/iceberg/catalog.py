@@ -139,7 +139,7 @@ class IcebergCatalog:
                 iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
             )
             builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json()))
-            # Never as part of a transaction: several catalogs refuse to stage tables, and to be told a location.
+            # Not in a transaction: several catalogs refuse to stage a table, as others refuse a location.
             (builder.withLocation(location) if location else builder).create()
             hit("create.landed")
         except lost_answers() as error:

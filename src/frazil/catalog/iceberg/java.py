@@ -16,7 +16,7 @@ from frazil.errors import FrazilError, UnavailableError
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
-_NOT_ALLOWED = ("ForbiddenException", "NotAuthorizedException")
+FORBIDDEN = "ForbiddenException"
 _UNREADABLE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException")
 # The messages of `TableMetadata` for a change more than a minute older than the newest one in the table.
 _OLDER_THAN_THE_TABLE = (
@@ -26,6 +26,20 @@ _OLDER_THAN_THE_TABLE = (
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
+_RETRIES = "Frazil retries with back-off"
+_HINTS = (
+    (
+        ("NotAuthorizedException", "ForbiddenException", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch",
+         "UnrecognizedClientException", "password authentication failed", "FATAL: role"),
+        f"correct the credentials under `catalog.properties`, or give this client the right; {_RETRIES}",
+    ),
+    (
+        ("Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
+         "UnknownHostException", "TTransportException"),
+        f"check that `catalog.uri` is the address of a catalog of this type; {_RETRIES}",
+    ),
+)  # fmt: skip
+"""Parts of the classes and messages of exceptions, with the remedy where one of them is there."""
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -37,8 +51,8 @@ def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
 
 
 def unavailable(what: str, error: Exception, where: str) -> FrazilError:
-    """Returns an UnavailableError with the innermost cause; a clock that was set back, a missing file and a missing right
-    have remedies of their own.
+    """Returns an UnavailableError with the innermost cause; a clock that was set back and a missing file have remedies
+    of their own.
     """
     if is_clock_behind(error):
         return UnavailableError(
@@ -53,14 +67,13 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
             where=where,
         )
-    if is_named(error, *_NOT_ALLOWED):
-        return UnavailableError(
-            f"{what}: {cause_of(error)}",
-            remedy="give this client the right in the catalog, or correct its credentials under `catalog.properties`;"
-            " Frazil retries with back-off",
-            where=where,
-        )
-    return UnavailableError(f"{what}: {cause_of(error)}", where=where)
+    return UnavailableError(f"{what}: {cause_of(error)}", remedy=_hint(error), where=where)
+
+
+def _hint(error: Exception) -> str:
+    """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
+    text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
+    return next((remedy for parts, remedy in _HINTS if any(part in text for part in parts)), "")
 
 
 def is_clock_behind(error: Exception) -> bool:
@@ -189,7 +202,7 @@ def _is_namespace(catalog: Any, namespace: Any) -> bool:
     try:
         return bool(catalog.namespaceExists(namespace))
     except java_errors() as error:
-        if not is_named(error, *_NOT_ALLOWED):
+        if not is_named(error, FORBIDDEN):
             raise
         return False
 

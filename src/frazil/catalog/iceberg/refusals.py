@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from frazil.catalog.iceberg.java import cause_of, is_named, is_not_there, java_errors, strings, unavailable
+from frazil.catalog.iceberg.java import FORBIDDEN, cause_of, is_named, is_not_there, java_errors, strings, unavailable
 from frazil.errors import FrazilError, SpecError
-
-_FORBIDDEN = "ForbiddenException"
 
 
 def refused_creation(error: Exception, table: str) -> FrazilError:
@@ -31,7 +29,7 @@ def is_absent(gateway: Any, catalog: Any, identifier: Any, error: Exception) -> 
     """Returns whether a table that could not be loaded does not exist, though the catalog answers `error`: some, such as
     Lakekeeper, forbid what does not exist. What the client may list decides.
     """
-    if not is_named(error, _FORBIDDEN):
+    if not is_named(error, FORBIDDEN):
         return False
     namespace = identifier.namespace()
     try:
@@ -52,9 +50,9 @@ def _is_namespace_absent(gateway: Any, catalog: Any, namespace: Any) -> bool:
 
 
 def _may_be_absent(error: Exception) -> bool:
-    return is_named(error, _FORBIDDEN) or is_not_there(error)
+    return is_named(error, FORBIDDEN) or is_not_there(error)
 
 
 def _has(listed: Any, wanted: Any) -> bool:
-    """Returns whether a list of the catalog has a name, which it may have folded."""
+    """Returns whether a list of the catalog has a name, in any letter case."""
     return str(wanted).lower() in {str(one).lower() for one in listed}
