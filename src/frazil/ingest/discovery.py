@@ -249,7 +249,9 @@ class Discovery:
     def _refuse_shared(self, table: Table, state: TableState) -> None:
         """Raises TableStopped where the catalog takes two names of the pipeline for one, which differ in letter case."""
         folded = fold_case(table.name)
-        for other in [one for one in [*self.tables.values()] if one is not table and fold_case(one.name) == folded]:
+        for other in [*self.tables.values()]:
+            if other.name == table.name or fold_case(other.name) != folded:
+                continue
             found = other.state or self._catalog.load(other.name)
             if found is not None and found.uuid == state.uuid:
                 raise TableStopped(
