@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-histories soak-decimals lock clean
+	soak-histories soak-decimals catalogs lock clean
 
 setup: $(VENV)/.jars
 
@@ -77,6 +77,10 @@ bench: setup $(VENV)/.dev
 
 soak: test-setup
 	$(BIN)/python -m pytest -m soak
+
+# Every kind of catalog through everything: kills at any step, two processes, maintenance, roll-back, dead letters.
+catalogs: test-setup
+	$(BIN)/python -m pytest -m "soak or not soak" tests/acceptance/test_catalogs.py
 
 # Half an hour of ingestion, maintenance and other writers, killed at random; FRAZIL_SOAK_SECONDS for another time.
 soak-maintenance: test-setup

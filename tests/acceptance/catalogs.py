@@ -102,7 +102,7 @@ class NessieLake(LocalLake):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.server = NessieServer(folder / "nessie", str(self.warehouse))
+        self.server = NessieServer(folder / "nessie")
 
     def section(self) -> dict[str, Any]:
         """As a user writes it."""

@@ -120,8 +120,8 @@ def test_a_table_is_partitioned_rolled_back_and_maintained(pipeline: Pipeline, l
 
 @pytest.mark.soak
 def test_dead_letters_are_kept_and_replayed(pipeline: Pipeline) -> None:
-    topic = pipeline.new_topic("letters", 1)
-    table = pipeline.add_table("letters", topic, dead_letters={"stop_above": "100%"})
+    topic = pipeline.new_topic("bad", 1)
+    table = pipeline.add_table("bad", topic, dead_letters={"stop_above": "100%"})
     pipeline.feed.produce(topic, events(5))
     pipeline.feed_elsewhere(topic, [None])
     pipeline.catch_up()

@@ -134,14 +134,11 @@ def test_a_table_is_created_and_committed_to_in_every_service(played: str, clien
 def test_a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_corrected(
     habit: Habit, wrong: dict[str, Any], words: str, right: dict[str, Any] | None, client: Client
 ) -> None:
-    own = {name: str(client.folder / new_id()) for name in ("HERE",)}
-    wrong, right = (
-        {k: own.get(str(v), v) for k, v in one.items()} if one is not None else None for one in (wrong, right)
-    )
+    here = str(client.folder / new_id())
     with client.of(habit) as service:
         catalog = client.open(service)
         with pytest.raises(SpecError) as refused:
-            make(catalog, **wrong or {})
+            make(catalog, **{name: here if value == "HERE" else value for name, value in wrong.items()})
         assert words in refused.value.message
         assert refused.value.remedy == REMEDY
         assert sum(request.creates_table for request in service.requests) <= 2

@@ -90,7 +90,7 @@ def test_a_catalog_lets_in_who_shows_what_it_asks_for(
         made, loaded = catalog.create(table, new_schema([]), {}, 2), catalog.load(table)
         assert loaded is not None
         assert loaded.uuid == made.uuid
-        assert any(path.startswith("/v1/lake/namespaces/a%1Fb/tables") for path in gate.paths)
+        assert any(re.match("/v1/lake/namespaces/a[^/]+b/tables", path) for path in gate.paths), gate.paths
         file.write_text(yaml.safe_dump(_document(gate.url, {"prefix": "lake", "token": "wrong"})))
         with pytest.raises(UnavailableError) as refused:
             IcebergCatalog(plain_jvm.gateway, "p", catalog_properties(load_spec(file)), {})

@@ -28,7 +28,7 @@ from frazil.catalog.iceberg.java import (
     strings,
     unavailable,
 )
-from frazil.catalog.iceberg.opening import open_catalog, refuse_other_kind
+from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other_kind
 from frazil.catalog.iceberg.refusals import is_absent, refused_creation
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
@@ -94,10 +94,7 @@ class IcebergCatalog:
                 known = self._states[table] = (location, self.reader.state(table, java))
         except java_errors() as error:
             refuse_other_kind(self.gateway, self._catalog, self._identifier(table), error)
-            is_new = table not in self._tables
-            if is_not_there(error) or (
-                is_new and is_absent(self.gateway, self._catalog, self._identifier(table), error)
-            ):
+            if is_unmade(self._properties, error) or self._is_absent(table, error):
                 self._forget(table)
                 return None
             raise unavailable("the table cannot be loaded", error, table) from None
@@ -420,6 +417,13 @@ class IcebergCatalog:
     def java_table(self, table: str) -> Any:
         """Returns a Java table, fresh from the catalog, that belongs to the caller."""
         return self._catalog.loadTable(self._identifier(table))
+
+    def _is_absent(self, table: str, error: Exception) -> bool:
+        """Returns whether a table that could not be loaded, with `error`, does not exist."""
+        is_known = table in self._tables  # Then a right was withdrawn.
+        return is_not_there(error) or (
+            not is_known and is_absent(self.gateway, self._catalog, self._identifier(table), error)
+        )
 
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)

@@ -81,6 +81,12 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
     return unavailable("the catalog", error, where)
 
 
+def is_unmade(properties: Mapping[str, str], error: Exception) -> bool:
+    """Returns whether a JDBC catalog has no tables of its own in the database yet, which the first run makes."""
+    cause = cause_of(error)
+    return properties.get("jdbc.init-catalog-tables") == "false" and "iceberg_tables" in cause and "exist" in cause
+
+
 def refuse_other_kind(gateway: Any, catalog: Any, identifier: Any, error: Exception) -> None:
     """Raises a SpecError where a table could not be loaded, with `error`, because its name is something else's."""
     what = "a table of another format" if is_named(error, "NoSuchIcebergTableException") else ""
