@@ -14,6 +14,7 @@ LONGEST = (
     "test_commands.py",
     "test_upserts.py",
     "test_spark_workers.py",
+    "test_unreliable_catalogs.py",
     "test_lost_answers.py",
     "test_maintenance_kills.py",
     "test_remote_lake.py",

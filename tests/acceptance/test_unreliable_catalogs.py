@@ -40,6 +40,8 @@ ENOUGH = 12
 MAINTENANCE = {"min_input_files": 4, "snapshots": {"count": 12}, "orphans": {"age": "60s"}}
 FIELD_EVERY, BAD_EVERY = 100, 20
 """Turns of the producer."""
+STARTED_WITHIN_S = 600.0
+"""The first commit may meet several faults."""
 ATTEMPT_S = 2
 """As long as a client waits for an answer."""
 SEED = 34
@@ -199,7 +201,7 @@ def stream_for(pipeline: Pipeline, way: Way, seconds: float, per_mille: int, eno
     stream, clock = Stream(pipeline), SystemClock()
     run = pipeline.run()
     with way.unlucky(SEED, per_mille), repeated(stream.produce, 0.2):
-        run.wait_for("batch_committed")
+        run.wait_for("batch_committed", within_s=STARTED_WITHIN_S)
         until_s = clock.monotonic_s() + seconds
 
         def is_over() -> bool:

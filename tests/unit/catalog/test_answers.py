@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from frazil.catalog.iceberg.answers import Answer, answer_to, change, is_conflict, lost_answers, set_property
-from frazil.catalog.iceberg.validators import Validator
+from frazil.catalog.iceberg.answers import (
+    Answer,
+    answer_to,
+    change,
+    has_replaced,
+    is_conflict,
+    lost_answers,
+    set_property,
+)
 from tests.fixtures.thrown import ICEBERG, Raised, Thrown
 
 DONE, REFUSED, NOT_SENT, UNKNOWN = Answer
+BOTH = (True, False)
 GLUE = "software.amazon.awssdk.services.glue.model"
 HMS = "org.apache.hadoop.hive.metastore.api"
-BEFORE, NOW = 1, 2
-"""The newest snapshot that the last attempt was to replace, and the one of another writer since."""
 
 
 def iceberg(name: str, cause: str = "", message: str = "") -> Raised:
@@ -83,76 +89,76 @@ LOST: Sequence[tuple[str, str, Exception]] = [
 ]
 EVERY = [*CONFLICTS, *CHECKS, *UNSENT, *LOST]
 PAIRS = [
-    *((*row, NOW, REFUSED) for row in CONFLICTS),
-    *((*row, BEFORE, UNKNOWN) for row in CONFLICTS),
-    *((*row, head, REFUSED) for row in CHECKS for head in (BEFORE, NOW)),
-    *((*row, head, NOT_SENT) for row in UNSENT for head in (BEFORE, NOW)),
-    *((*row, head, UNKNOWN) for row in LOST for head in (BEFORE, NOW)),
+    *((*row, True, REFUSED) for row in CONFLICTS),
+    *((*row, False, UNKNOWN) for row in CONFLICTS),
+    *((*row, has_moved, REFUSED) for row in CHECKS for has_moved in BOTH),
+    *((*row, has_moved, NOT_SENT) for row in UNSENT for has_moved in BOTH),
+    *((*row, has_moved, UNKNOWN) for row in LOST for has_moved in BOTH),
 ]
+
+
+@pytest.mark.parametrize(("kind", "what", "error", "has_moved", "expected"), PAIRS)
+def test_a_commit_that_the_table_does_not_show(
+    kind: str, what: str, error: Exception, has_moved: bool, expected: Answer
+) -> None:
+    assert answer_to(error, False, has_moved, is_refused=False) is expected, (kind, what)
+
+
+@pytest.mark.parametrize(("kind", "what", "error"), EVERY)
+def test_the_table_decides_before_any_exception_does(kind: str, what: str, error: Exception) -> None:
+    for has_moved, is_refused in product(BOTH, BOTH):
+        found = [answer_to(error, has_landed, has_moved, is_refused) for has_landed in (True, None)]
+        assert found == [DONE, UNKNOWN], (kind, what)
+
+
+@pytest.mark.parametrize(("kind", "what", "error"), EVERY)
+def test_an_attempt_that_the_validator_refused_was_not_sent(kind: str, what: str, error: Exception) -> None:
+    found = [answer_to(error, False, has_moved, is_refused=True) for has_moved in BOTH]
+    assert found == [REFUSED, REFUSED], (kind, what)
 
 
 @dataclass(frozen=True)
 class _Snapshot:
     id: int
+    parent: int | None
 
-    def snapshotId(self) -> int:  # noqa: N802  (Java's)
-        return self.id
-
-
-class _Snapshots(list[_Snapshot]):
-    """A Java iterable."""
-
-    class _Iterator:
-        def __init__(self, members: Iterator[_Snapshot]) -> None:
-            self._left = list(members)
-
-        def hasNext(self) -> bool:  # noqa: N802
-            return bool(self._left)
-
-        def next(self) -> _Snapshot:
-            return self._left.pop(0)
-
-    def iterator(self) -> _Iterator:
-        return self._Iterator(iter(self))
+    def parentId(self) -> int | None:  # noqa: N802  (Java's)
+        return self.parent
 
 
-class _Asked(Validator):
-    """A validator that was asked about one attempt."""
+class _Line:
+    """A Java table with these snapshots on its main branch, the newest last. oldest: the first one that is not expired."""
 
-    def __init__(self, accepts: bool = True, base: Sequence[int] = (BEFORE, 0)) -> None:
-        self._answer = accepts
-        self.validate(_Snapshots(map(_Snapshot, base)))
+    def __init__(self, ids: Sequence[int], oldest: int = 0) -> None:
+        parents = (None, *ids)
+        self._snapshots = [_Snapshot(*pair) for pair in zip(ids, parents, strict=False)][oldest:]
 
-    def _accepts(self, snapshots: Any) -> bool:  # noqa: ARG002  (the port's)
-        return self._answer
+    def currentSnapshot(self) -> _Snapshot | None:  # noqa: N802
+        return self._snapshots[-1] if self._snapshots else None
 
-    def _message(self) -> str:
-        return ""
+    def snapshot(self, number: int) -> _Snapshot | None:
+        return next((one for one in self._snapshots if one.id == number), None)
 
 
-@pytest.mark.parametrize(("kind", "what", "error", "head", "expected"), PAIRS)
-def test_a_commit_that_the_table_does_not_show(
-    kind: str, what: str, error: Exception, head: int, expected: Answer
+@pytest.mark.parametrize(
+    ("line", "base", "expected"),
+    [
+        pytest.param(_Line([1, 2, 3]), 3, False, id="as it was"),
+        pytest.param(_Line([1, 2, 3]), 2, True, id="one snapshot more"),
+        pytest.param(_Line([1, 2, 3, 4]), 1, True, id="some more"),
+        pytest.param(_Line([1, 2, 3, 4], 2), 2, True, id="some more, the base expired"),
+        pytest.param(_Line([1, 2, 3, 4], 3), 1, False, id="too much expired to know"),
+        pytest.param(_Line([1, 2]), 3, False, id="rolled back, or an old answer"),
+        pytest.param(_Line([1, 2, 4]), 3, False, id="rolled back and continued"),
+        pytest.param(_Line([]), None, False, id="still empty"),
+        pytest.param(_Line([1]), None, True, id="no longer empty"),
+        pytest.param(_Line([]), 3, False, id="made empty"),
+    ],
+)
+def test_a_table_has_moved_where_its_newest_snapshot_follows_the_base(
+    line: _Line, base: int | None, expected: bool
 ) -> None:
-    assert answer_to(error, False, head, _Asked()) is expected, (kind, what)
-
-
-@pytest.mark.parametrize(("kind", "what", "error"), EVERY)
-def test_the_table_decides_before_any_exception_does(kind: str, what: str, error: Exception) -> None:
-    found = [
-        answer_to(error, has_landed, NOW, _Asked(accepts)) for has_landed in (True, None) for accepts in (True, False)
-    ]
-    assert found == [DONE, DONE, UNKNOWN, UNKNOWN], (kind, what)
-
-
-@pytest.mark.parametrize(("kind", "what", "error"), EVERY)
-def test_an_attempt_that_the_validator_refused_was_not_sent(kind: str, what: str, error: Exception) -> None:
-    assert answer_to(error, False, BEFORE, _Asked(accepts=False)) is REFUSED, (kind, what)
-
-
-def test_a_conflict_in_a_table_without_snapshots_is_proven_by_its_first_one() -> None:
-    conflict = iceberg("CommitFailed")
-    assert [answer_to(conflict, False, head, _Asked(base=())) for head in (None, NOW)] == [UNKNOWN, REFUSED]
+    assert has_replaced(line, base) is expected
 
 
 def test_a_conflict_is_one_in_whatever_it_is_wrapped_and_an_unknown_commit_is_none() -> None:

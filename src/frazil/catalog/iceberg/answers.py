@@ -39,20 +39,20 @@ def lost_answers() -> tuple[type[Exception], ...]:
     return java_errors(Py4JError, ConnectionError)
 
 
-def answer_to(error: Exception, has_landed: bool | None, head_id: int | None, validator: Validator) -> Answer:
+def answer_to(error: Exception, has_landed: bool | None, has_moved: bool, is_refused: bool) -> Answer:
     """Returns what became of a commit that raised `error`.
 
     has_landed: whether the history of the table, loaded after the exception, has the commit; None where the history does
-    not reach back far enough. head_id: the newest snapshot of that history; None without a snapshot. validator: of the
-    commit.
+    not reach back far enough. has_moved: whether that history has replaced the snapshot that the last attempt was made
+    for. is_refused: whether the commit's validator refused the last attempt.
     """
     if has_landed is not False:
         return Answer.DONE if has_landed else Answer.UNKNOWN
-    if validator.refused or _is_check(error):
+    if is_refused or _is_check(error):
         return Answer.REFUSED
     if _class_of(error) == _CONFLICT:
         # Every catalog compares an attempt with the state that it replaces: once that is replaced, no copy of it can land.
-        return Answer.REFUSED if head_id != validator.base_id() else Answer.UNKNOWN
+        return Answer.REFUSED if has_moved else Answer.UNKNOWN
     return Answer.NOT_SENT if _class_of(error) == _ARGUMENT and is_clock_behind(error) else Answer.UNKNOWN
 
 
@@ -78,6 +78,16 @@ def _class_of(error: Exception) -> str:
     return next((str(thrown.getClass().getName()) for thrown in causes_of(error)), "")
 
 
+def has_replaced(java: Any, base_id: int | None) -> bool:
+    """Returns whether the newest snapshot of the Java table follows the snapshot `base_id`; None: that of an empty table.
+    A table that was rolled back, or that a catalog returned as it was before, does not.
+    """
+    snapshot = java.currentSnapshot()
+    while base_id is not None and snapshot is not None and snapshot.parentId() != base_id:
+        snapshot = java.snapshot(snapshot.parentId()) if snapshot.parentId() is not None else None
+    return snapshot is not None
+
+
 class Sending:
     """A commit of a snapshot on its way to the catalog. Its validator admits it into the table once.
 
@@ -101,11 +111,14 @@ class Sending:
         update.commit()
         remove(self._java, self._left.paths)
 
-    def answer_to(self, error: Exception, has_landed: bool | None, head_id: int | None) -> Answer:
-        """Returns what became of the commit, as `answer_to`; deletes what Iceberg has written for a refused one."""
-        answer = answer_to(error, has_landed, head_id, self._validator)
+    def answer_to(self, error: Exception, has_landed: bool | None, java: Any) -> Answer:
+        """Returns what became of the commit, as `answer_to`; deletes what Iceberg has written for a refused one. java: the
+        Java table, loaded after the exception.
+        """
+        has_moved = has_replaced(java, self._validator.base_id())
+        answer = answer_to(error, has_landed, has_moved, self._validator.refused)
         if answer is Answer.REFUSED:
-            remove(self._java, self._left.paths)
+            remove(java, self._left.paths)
         return answer
 
 

@@ -308,8 +308,9 @@ class IcebergCatalog:
 
         Raises: ConflictError where it was refused; UnavailableError where the outcome is unknown.
         """
-        head_id, (name, value) = self._load_after(error, table).head_id, entry
-        answer = sending.answer_to(error, is_recorded(self.history(table, (name,)), name, value, since), head_id)
+        self._load_after(error, table)
+        has_landed = is_recorded(self.history(table, entry[:1]), *entry, since)
+        answer = sending.answer_to(error, has_landed, self._tables[table])
         if answer is Answer.REFUSED:
             raise ConflictError(f"the commit was refused: {cause_of(error)}", where=table) from None
         if answer is not Answer.DONE:
@@ -360,10 +361,11 @@ class IcebergCatalog:
         where it was not sent.
         """
         state = self._load_after(error, commit.table)
+        java = self._tables[commit.table]
         # A commit whose answer was lost may be refused afterwards by its own progress, or by that of a later run which has
         # continued from it.
         landed = self._landed(commit, newest)
-        answer = sending.answer_to(error, landed is not None, state.head_id)
+        answer = sending.answer_to(error, landed is not None, java)
         if landed is not None:
             return landed
         if answer is Answer.REFUSED and validator.refused:

@@ -49,7 +49,7 @@ def send_once(catalog: IcebergCatalog, update: Any, java: Any, since: int, valid
         ancestors = catalog.gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
         logged = logged_snapshots(catalog.pipeline, (MAINTENANCE_ID,), ancestors)
         has_landed = is_recorded(logged, MAINTENANCE_ID, own, since)
-        answer = sending.answer_to(error, has_landed, int(java.currentSnapshot().snapshotId()))
+        answer = sending.answer_to(error, has_landed, java)
         if answer not in (Answer.DONE, Answer.REFUSED):
             raise
         return answer is Answer.DONE
