@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -106,7 +106,7 @@ class Discovery:
             raise TableStopped(*describe_error(mismatch))
         if table.state is None:
             return
-        self._refuse_shared(table, table.state)
+        self.refuse_shared(table, self._catalog.load)
         if table.state is not before or table.catalog.size is None:
             table.catalog.size = self._catalog.size(table.name)
         self._check_state(table, cluster_id)
@@ -246,14 +246,16 @@ class Discovery:
                 table.name,
             )
 
-    def _refuse_shared(self, table: Table, state: TableState) -> None:
-        """Raises TableStopped where the catalog takes two names of the pipeline for one, which differ in letter case."""
+    def refuse_shared(self, table: Table, load: Callable[[str], TableState | None] = lambda _: None) -> None:
+        """Raises TableStopped where the catalog takes two names of the pipeline, which differ in letter case, for one.
+        load: loads a table that is not loaded yet.
+        """
         folded = fold_case(table.name)
         for other in [*self.tables.values()]:
-            if other.name == table.name or fold_case(other.name) != folded:
+            if other.name == table.name or fold_case(other.name) != folded or table.state is None:
                 continue
-            found = other.state or self._catalog.load(other.name)
-            if found is not None and found.uuid == state.uuid:
+            found = other.state or load(other.name)
+            if found is not None and found.uuid == table.state.uuid:
                 raise TableStopped(
                     f"the catalog has one table for `{table.name}` and `{other.name}`: it ignores letter case",
                     "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
