@@ -39,7 +39,7 @@ class TableState:
     is_partitioned: bool
     #: The newest progress of this pipeline; empty without one.
     progress: Progress
-    #: Whether this pipeline has committed before and the snapshot with its progress has been expired.
+    #: Whether this pipeline has committed before and the snapshot with its progress has been expired, or is not shown.
     history_lost: bool = False
     #: What a task needs to reach the table's store, secrets included: never to be printed.
     io_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -165,10 +165,12 @@ class Catalog(Protocol):
         properties: Mapping[str, str],
         format_version: int,
         layout: Layout = UNARRANGED,
+        location: str | None = None,
     ) -> TableState:
-        """Creates the table, and its namespace, unless another process just has; returns it.
+        """Creates the table, and its namespace, unless another process just has; returns it. The catalog may choose
+        another format version. location: its root folder; None: the catalog chooses it.
 
-        Raises: SpecError where `layout` does not match the columns.
+        Raises: SpecError where `layout` does not match the columns, or the catalog refuses such a table.
         """
 
     def arrange(self, table: str, layout: Layout) -> TableState:

@@ -32,6 +32,7 @@ from frazil.ops.check import (
     check_machine,
     check_orders,
     check_records,
+    check_service,
     check_store,
     check_tables,
     check_transport,
@@ -122,6 +123,7 @@ def _check_tables(
     yield Finding("catalog", True, tried, address)
     found = list(check_tables(tables, compare))
     yield from found
+    yield from check_service(spec, tables)
     yield from check_orders(tables, spec.path)
     if source is not None:
         yield from _check_records(spec, source, catalog, found)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import structlog
 
-from frazil.catalog.port import Catalog
+from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
+from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
@@ -115,9 +116,11 @@ class Discovery:
         mismatch = declared_mismatch(table.spec, table.state.schema if table.state is not None else None)
         if mismatch is not None:
             raise TableStopped(*describe_error(mismatch))
-        if table.state is not None:
-            self._check_state(table, cluster_id)
-            self._check_topic_ids(table)
+        if table.state is None:
+            return
+        self.refuse_shared(table, self._catalog.load)
+        self._check_state(table, cluster_id)
+        self._check_topic_ids(table)
 
     @contextmanager
     def beginnings_asked(self, tables: Iterable[Table]) -> Iterator[None]:
@@ -242,7 +245,7 @@ class Discovery:
             )
         if state.history_lost:
             raise TableStopped(
-                "the snapshot with this pipeline's progress was expired",
+                "the snapshot with this pipeline's progress was expired, or the catalog shows no older snapshots",
                 f"restore a snapshot with the summary key frazil.{self._spec.pipeline}.offsets, or drop the table to"
                 " load it again",
                 table.name,
@@ -274,6 +277,22 @@ class Discovery:
                 "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
                 table.name,
             )
+
+    def refuse_shared(self, table: Table, load: Callable[[str], TableState | None] = lambda _: None) -> None:
+        """Raises TableStopped where the catalog takes two names of the pipeline, which differ in letter case, for one.
+        load: loads a table that is not loaded yet.
+        """
+        folded = fold_case(table.name)
+        for other in [*self.tables.values()]:
+            if other.name == table.name or fold_case(other.name) != folded or table.state is None:
+                continue
+            found = other.state or load(other.name)
+            if found is not None and found.uuid == table.state.uuid:
+                raise TableStopped(
+                    f"the catalog has one table for `{table.name}` and `{other.name}`: it ignores letter case",
+                    "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
+                    table.name,
+                )
 
     def _check_topic_ids(self, table: Table) -> None:
         for topic, topic_id in table.progress.topic_ids.items():

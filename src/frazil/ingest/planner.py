@@ -96,7 +96,7 @@ class Planner:
     def plan(self, table: Table, now_s: float) -> Planned | None:
         """Returns the table's next batch, or None when it is not due or there are no records; updates its lag.
 
-        Raises: TableStopped when records are gone that the table has not read.
+        Raises: TableStopped when records are gone that the table has not read, or it is another table's too.
         """
         if (
             not table.catalog.is_loaded
@@ -104,6 +104,7 @@ class Planner:
             or (not table.offsets.needs_check and self._has_nothing_new(table))
         ):
             return None
+        self._discovery.refuse_shared(table)
         self._discovery.check_start(table)
         self._discovery.add_first_offsets(table)
         if table.unplaced():  # After a commit `start` would no longer apply to these partitions.

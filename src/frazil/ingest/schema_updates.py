@@ -10,7 +10,7 @@ import structlog
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
-from frazil.dead_letters.tables import new_table_properties
+from frazil.dead_letters.tables import create_table
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record
@@ -92,8 +92,10 @@ class SchemaUpdates:
         docs = {field.name: field.doc for field in found_fields if field.doc}
         schema = document(new_schema(columns.items()), docs)
         check_measured_columns(spec, schema)
-        properties = new_table_properties(spec.properties)
-        made = self._catalog.create(table.name, schema, properties, spec.format_version, layout_of(spec))
+        version, layout = spec.format_version, layout_of(spec)
+        made = create_table(self._catalog, table.name, schema, spec.properties, version, layout, spec.location)
+        if made.format_version != version:
+            log.warning("other_format_version", table=table.name, asked=version, found=made.format_version)
         return self.with_declared(table, made)
 
     def with_declared(self, table: Table, state: TableState) -> TableState:

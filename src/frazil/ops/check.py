@@ -30,6 +30,7 @@ from frazil.ops.status import MissingTopics, problem_of
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java
 from frazil.schema.evolve import compare_schemas, new_schema
+from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec
 from frazil.spec.secrets import is_secret_key
 
@@ -205,6 +206,12 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
         columns = ", ".join(f"{one.path}: {one.kind}" for one in widened)
         there += f"; `frazil run` adds or widens {columns}, as `columns` declares"
     kept = [key for key, text in table.spec.properties.items() if table.state.properties.get(key) != text]
+    if table.spec.location not in (None, table.state.location):
+        there += f"; keeps its location {table.state.location}: `location` is for new tables"
+    if table.state.format_version < table.spec.format_version:
+        there += f"; has format version {table.state.format_version}, which `format_version` does not change"
+    if table.state.properties.get("gc.enabled", "").lower() == "false":
+        there += "; keeps snapshots and orphan files, as its gc.enabled is false"
     if kept:
         there += f"; keeps its own {', '.join(sorted(kept))}: `properties` are for new tables"
     return Finding(name, True, tried, there + _warnings(table, table.state.schema))
@@ -232,6 +239,47 @@ def check_local_folder(name: str, folder: Path) -> Finding:
         return Finding(name, False, tried, "this user may not write there", remedy, str(there))
     state = "writable" if there == folder else "not created yet; `frazil run` creates it"
     return Finding(name, True, tried, f"{folder}, {state}")
+
+
+def check_service(spec: PipelineSpec, tables: Iterable[Table]) -> Iterator[Finding]:
+    """Yields findings about table names, and about what is known of the managed service at the catalog's address. tables:
+    those of the pipeline, loaded where they exist.
+    """
+    tables, service = list(tables), spec.catalog.service
+    yield from _check_letter_case(tables, must_differ=service is not None and service.ignores_case)
+    if service is None:
+        return
+    name, tried = f"service {service.name}", "looked for the address among those of managed services"
+    left = [
+        one
+        for one in service.maintains
+        if any(t.spec.maintenance.is_on and one not in t.spec.maintenance.skip for t in tables)
+    ]
+    if left:
+        remedy = f"write `maintenance: {{skip: [{', '.join(left)}]}}`"
+        yield Finding(name, True, tried, f"mind: it maintains tables by itself; {remedy}")
+    homeless = [table.name for table in tables if table.state is None and table.spec.location is None]
+    if service.needs_location and homeless:
+        remedy = "write `location` for each"
+        yield Finding(
+            name, True, tried, f"mind: it demands a location of new tables, as {', '.join(homeless)}; {remedy}"
+        )
+
+
+def _check_letter_case(tables: Iterable[Table], must_differ: bool) -> Iterator[Finding]:
+    known: dict[str, str] = {}
+    for table in tables:
+        other = known.setdefault(fold_case(table.name), table.name)
+        if other != table.name:
+            found = f"{other} and {table.name} differ in letter case alone"
+            remedy = "leave its topic out of `topics`, or give one of the two a table of its own under `tables`"
+            tried = "compared the names of tables without regard to case"
+            if must_differ:
+                yield Finding("table names", False, tried, f"{found}: the catalog has one table for both", remedy)
+            else:
+                yield Finding(
+                    "table names", True, tried, f"mind: {found}, which many catalogs take for one name; {remedy}"
+                )
 
 
 def check_store(

@@ -38,6 +38,7 @@ from frazil.spec.models import (
     OF_ALL_TABLES,
     OWNED_KAFKA_PROPERTIES,
     OWNED_REGISTRY_PROPERTIES,
+    SKIPPABLE,
     AuthSpec,
     CatalogSpec,
     CommitSpec,
@@ -278,11 +279,22 @@ def read_maintenance(
     if switch is not None:
         return inherited.model_copy(update={"is_on": switch})
     fields = Fields(entry.value, keys, "maintenance", problems, strange=_STRANGE_IN_MAINTENANCE)
-    found = {"is_on": True, **fields.values(), **_orders(fields, problems)}
+    found = {"is_on": True, **fields.values({"skip": _read_skip}), **_orders(fields, problems)}
     for key in ("snapshots", "orphans"):
         if fields.get(key) is not None:
             found |= fields.section(key, MaintenanceSpec, key).values()
     return inherited.model_copy(update=found)
+
+
+def _read_skip(fields: Fields, key: str) -> tuple[str, ...]:
+    found = []
+    for item in read_items(fields.node(key), fields.path(key), fields.problems):
+        name = read_text(item, fields.path(key), fields.problems)
+        if name in SKIPPABLE:
+            found.append(name)
+        elif name is not None:
+            fields.problems.add(item.line, f"`{fields.path(key)}` cannot have `{name}`", advice(name, SKIPPABLE))
+    return tuple(found)
 
 
 def _switch(entry: Entry, problems: Problems) -> bool | None:

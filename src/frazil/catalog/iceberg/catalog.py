@@ -29,6 +29,7 @@ from frazil.catalog.iceberg.java import (
     unavailable,
 )
 from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other_kind
+from frazil.catalog.iceberg.refusals import is_absent, refused_creation
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
@@ -89,7 +90,7 @@ class IcebergCatalog:
             return self._state_of(table, self._fresh(table))
         except java_errors() as error:
             refuse_other_kind(self.gateway, self._catalog, self._identifier(table), error)
-            if is_not_there(error) or is_unmade(self._properties, error):
+            if is_unmade(self._properties, error) or self._is_absent(table, error):
                 self._forget(table)
                 return None
             raise unavailable("the table cannot be loaded", error, table) from None
@@ -124,6 +125,7 @@ class IcebergCatalog:
         properties: Mapping[str, str],
         format_version: int,
         layout: Layout = UNARRANGED,
+        location: str | None = None,
     ) -> TableState:
         identifier = self._identifier(table)
         iceberg = self._jvm.org.apache.iceberg
@@ -142,7 +144,8 @@ class IcebergCatalog:
                 iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
             )
             builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json()))
-            java = builder.create()
+            # Not in a transaction: several catalogs refuse to stage a table, as others refuse a location.
+            java = (builder.withLocation(location) if location else builder).create()
             hit("create.landed")
             if not self.reader.vends_credentials:  # Other catalogs return what a load would: it need not be asked for.
                 self._tables[table] = java
@@ -152,7 +155,7 @@ class IcebergCatalog:
             self._namespaces.discard(namespace)  # The next attempt makes sure that it exists.
         state = self.load(table)
         if state is None and failure is not None:
-            raise unavailable("the table cannot be created", failure, table)
+            raise refused_creation(failure, table)
         if state is None:
             raise UnavailableError("the table does not exist after its creation", where=table)
         return state
@@ -428,6 +431,13 @@ class IcebergCatalog:
     def java_table(self, table: str) -> Any:
         """Returns a Java table, fresh from the catalog, that belongs to the caller."""
         return self._catalog.loadTable(self._identifier(table))
+
+    def _is_absent(self, table: str, error: Exception) -> bool:
+        """Returns whether a table that could not be loaded, with `error`, does not exist."""
+        is_known = table in self._tables  # Then a right was withdrawn.
+        return is_not_there(error) or (
+            not is_known and is_absent(self.gateway, self._catalog, self._identifier(table), error)
+        )
 
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)

@@ -16,6 +16,7 @@ from frazil.errors import FrazilError, UnavailableError
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
+FORBIDDEN = "ForbiddenException"
 _UNREADABLE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException")
 # The messages of `TableMetadata` for a change more than a minute older than the newest one in the table.
 _OLDER_THAN_THE_TABLE = (
@@ -188,12 +189,22 @@ def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:
         levels = [namespace.level(level) for level in range(depth)]
         part = gateway.jvm.org.apache.iceberg.catalog.Namespace.of(strings(gateway, levels))
         try:
-            if not catalog.namespaceExists(part):
+            if not _is_namespace(catalog, part):
                 catalog.createNamespace(part)
-        except java_errors():
+        except java_errors() as error:
             # Another thread or process was faster; a database catalog reports it by a constraint of its own.
-            if not catalog.namespaceExists(part):
+            if not is_named(error, "AlreadyExistsException") and not _is_namespace(catalog, part):
                 raise
+
+
+def _is_namespace(catalog: Any, namespace: Any) -> bool:
+    """Returns whether the namespace exists and may be seen."""
+    try:
+        return bool(catalog.namespaceExists(namespace))
+    except java_errors() as error:
+        if not is_named(error, FORBIDDEN):
+            raise
+        return False
 
 
 def remove(java: Any, paths: Iterable[str]) -> None:

@@ -73,14 +73,17 @@ class StateReader:
         return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
 
     def _progress(self, java: Any) -> tuple[Progress, bool]:
-        """Returns the newest progress on the main branch, and whether the branch ends in an expired snapshot."""
+        """Returns the newest progress on the main branch, and whether the branch ends in an expired snapshot, or in one
+        whose parent the catalog does not show.
+        """
         snapshot = java.currentSnapshot()
         while snapshot is not None:
             if snapshot.summary().get(key(self._pipeline, "offsets")) is not None:
                 return self.progress_of(snapshot) or Progress(), False
             parent = snapshot.parentId()
             if parent is None:
-                return Progress(), False
+                # The first snapshot of a table has the number 1; in format version 1 all have 0.
+                return Progress(), snapshot.sequenceNumber() > 1
             snapshot = java.snapshot(parent)
             if snapshot is None:
                 return Progress(), True
