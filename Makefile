@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-histories soak-decimals catalogs lock clean
+	soak-histories soak-decimals soak-examples catalogs lock clean
 
 setup: $(VENV)/.jars
 
@@ -97,6 +97,11 @@ soak-decimals: setup $(VENV)/.dev
 # Thousands of histories of each kind on the twins in memory: an hour or two. FRAZIL_FIRST_SEED and FRAZIL_HISTORIES for others.
 soak-histories: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m soak tests/simulation
+
+# Fifty times as many examples of what is tried by chance, in about an hour; FRAZIL_EXAMPLES for other numbers.
+soak-examples: export FRAZIL_EXAMPLES ?= 50
+soak-examples: setup $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --timeout 7200 tests/unit/decode tests/unit/rows tests/unit/upsert
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev
