@@ -24,7 +24,7 @@ from frazil.cli.wiring import (
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.table import Table
-from frazil.kafka.topics import KafkaTopics, unreadable_topics
+from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
     check_kafka,
@@ -71,7 +71,7 @@ def _check(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_transport(spec)
     source = topics_for_reading(spec)
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
-    of_kafka = list(check_kafka(spec, source, discovery, partial(unreadable_topics, spec.kafka)))
+    of_kafka = list(check_kafka(spec, source, discovery, partial(denied_topics, spec.kafka)))
     yield from of_kafka
     tables = list(discovery.tables.values())
     yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables)

@@ -16,6 +16,7 @@ from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
 from frazil.kafka.port import OutRecord
 from frazil.kafka.properties import native_properties
+from frazil.kafka.security import kafka_remedy
 
 _TIMEOUT_S = 30.0
 _LARGEST_RECORD = 1_000_000_000
@@ -90,6 +91,10 @@ class _Writer:
                 [mark] = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=_TIMEOUT_S)
             except KafkaException as error:
                 left -= 1
+                reported = self._consumer.poll(0)  # A group that it may not use only makes the request time out.
+                cause = None if reported is None else reported.error()
+                if cause is not None and cause.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise KafkaException(cause) from None
                 if error.args[0].code() not in _NOT_READY or not left:
                     raise
                 self._producer.poll(_PAUSE_S)
@@ -103,7 +108,8 @@ def _failure(error: KafkaException, topic: str) -> UnavailableError | ConflictEr
     cause = error.args[0]
     if cause.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED):
         return ConflictError(f"another process writes topic {topic}", where=topic)
-    remedy = "raise the topic's max.message.bytes" if "too large" in cause.str().lower() else ""
+    too_large = "raise the topic's max.message.bytes" if "too large" in cause.str().lower() else ""
+    remedy = too_large or kafka_remedy(cause.str())
     if cause.code() in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
         remedy = "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off"
     return UnavailableError(f"topic {topic} cannot be written: {cause.str()}", remedy=remedy, where=topic)

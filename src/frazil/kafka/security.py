@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from frazil.errors import SpecError
+from frazil.refusals import Settings, remedy_of
 
 HOST_CHECK = "ssl.endpoint.identification.algorithm"
 _VERIFICATION = "enable.ssl.certificate.verification"
@@ -104,6 +105,17 @@ _ONE_SIDED_REMEDIES: Mapping[str, str] = {
     "enable.sasl.oauthbearer.unsecure.jwt": _USE_OIDC,
 }  # fmt: skip
 _ONE_SIDED_PREFIXES = ("sasl.oauthbearer.assertion.", "sasl.oauthbearer.metadata.", "sasl.oauthbearer.client.cred")
+_SETTINGS = Settings(
+    trust="ssl.ca.location, or of a token endpoint in https.ca.location",
+    certificate="ssl.certificate.location and ssl.key.location",
+    login="sasl.mechanism and the user, password or client secret under `kafka`",
+)
+_ACL_REMEDIES = {
+    "topic": "allow this user to DESCRIBE and READ the topic, and to READ and WRITE a topic of dead letters",
+    "group": "allow this user to READ groups with the prefix `frazil-`",
+    "transactional id": "allow this user to WRITE with transactional ids of the prefix `frazil-`",
+    "cluster": "allow this user to DESCRIBE the cluster",
+}
 _MODULE = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([\w./@:-]+))')
 
@@ -144,6 +156,15 @@ def _refuse_one_sided(properties: Mapping[str, str]) -> None:
             f"name the authority in ssl.ca.location; `{HOST_CHECK}: none` skips the host's name",
             _VERIFICATION,
         )
+
+
+def kafka_remedy(words: str) -> str:
+    """Returns the remedy for what one of the two clients reports of TLS, a login or an ACL; empty for anything else."""
+    lower = words.lower()
+    for kind, acl in _ACL_REMEDIES.items():
+        if f"{kind} authorization" in lower or f"{kind.replace(' ', '')}authorization" in lower:
+            return acl
+    return remedy_of(words, _SETTINGS)
 
 
 # ---- login

@@ -112,11 +112,15 @@ def test_what_one_client_cannot_follow_is_refused_before_either_connects(
     properties: dict[str, str], where: str, remedy: str
 ) -> None:
     with pytest.raises(SpecError) as refused:
-        java_properties(properties)
-        native_properties(properties)
+        _translate_both(properties)
     assert refused.value.where == (where or next(iter(properties)))
     assert refused.value.remedy.startswith(remedy)
     assert not any(text in str(refused.value) for text in ("token=x", "/jwt", "-----BEGIN"))
+
+
+def _translate_both(properties: dict[str, str]) -> None:
+    java_properties(properties)
+    native_properties(properties)
 
 
 def test_a_key_that_is_not_there_is_named() -> None:

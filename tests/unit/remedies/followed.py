@@ -229,7 +229,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
     "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off": _SERVICE,
-    "check that a broker is running at bootstrap.servers and accepts this client": _SERVICE,
+    "check that a broker is running at bootstrap.servers, for `security.protocol`, and accepts this client": _SERVICE,
     "check whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start `frazil run` again": _SERVICE,
     "check that the named service is running and accepts this machine; `frazil check` checks all services": _SERVICE,
     "check that the master is running, has workers, and reaches this machine at spark.driver.host": _SERVICE,

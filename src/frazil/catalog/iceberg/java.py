@@ -13,6 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.refusals import Settings, remedy_of
 
 _CONFLICTS = ("ValidationException", "CommitFailedException")
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
@@ -28,6 +29,11 @@ _UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "
 """Messages of catalogs that no waiting makes usable."""
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
+_SETTINGS = Settings(
+    trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`)",
+    certificate="the certificate and the key under `catalog.properties`",
+    login="the credentials under `catalog.properties`",
+)
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -55,7 +61,8 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
             where=where,
         )
-    return UnavailableError(f"{what}: {cause_of(error)}", where=where)
+    cause = cause_of(error)
+    return UnavailableError(f"{what}: {cause}", remedy=remedy_of(cause, _SETTINGS), where=where)
 
 
 def is_clock_behind(error: Exception) -> bool:
