@@ -34,8 +34,8 @@ _UNTRUSTED = re.compile(
 )
 _LOGIN = re.compile(
     r"authentication failed|invalid credentials|invalid_client|not authorized: |NotAuthorizedException|\b401\b"
-    r"|InvalidAccessKeyId|SignatureDoesNotMatch|SASL authentication error|unsupported SASL mechanism|no password was provided"
-    r"|no pg_hba.conf entry",
+    r"|InvalidAccessKeyId|SignatureDoesNotMatch|SASL authentication error|unsupported SASL mechanism"
+    r"|no password was provided|no pg_hba.conf entry",
     re.I,
 )
 _RIGHT = re.compile(

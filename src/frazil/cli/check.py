@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -130,12 +129,15 @@ def _check_tables(
 def _check_records(
     spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, found: list[Finding]
 ) -> Iterator[Finding]:
-    """Decodes a sample of the unread records of each table. Services that do not answer have been reported before. found:
-    those of the tables.
+    """Decodes a sample of the unread records of each table. Services that do not answer, and topics that may not be read,
+    have been reported before. found: those of the tables.
     """
     stopped = {finding.name.removeprefix("table ") for finding in found if not finding.is_ok}
-    with suppress(FrazilError):
+    try:
         yield from check_records(plan_of(spec, source, catalog), stopped)
+    except FrazilError as error:
+        if "Group authorization failed" in error.message:
+            yield failed("records", "read a sample of the unread records", error)
 
 
 def _is_local(warehouse: str | None) -> bool:

@@ -14,7 +14,7 @@ import structlog
 from confluent_kafka import KafkaError
 
 from frazil.errors import SpecError
-from frazil.kafka.security import JAVA, NATIVE, OF_BOTH, java_security, native_security
+from frazil.kafka.security import JAVA, NATIVE, OF_BOTH, java_security, native_security, with_plain_key
 from frazil.spec.problems import nearest
 
 log = structlog.get_logger("frazil")
@@ -65,7 +65,7 @@ def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns the properties for the Java consumers of Spark's Kafka source."""
     java = {name: value for name, value in properties.items() if name not in _NATIVE_ONLY}
-    java |= java_security(properties)
+    java = with_plain_key({**java, **java_security(properties)})
     _say_left_out("java", frozenset(properties.keys() - java.keys() - _TRANSLATED))
     return java
 

@@ -86,6 +86,7 @@ _NO_CLASSES = (
     " OAUTHBEARER by OIDC, or GSSAPI"
 )
 _NO_COUNTERPART = "leave it out: only one of the two Kafka clients has it; restrict it on the brokers"
+_CHECK_KEY = "check ssl.key.location (or ssl.key.pem) and ssl.key.password"
 _ONE_SIDED_REMEDIES: Mapping[str, str] = {
     "ssl.cipher.suites": "leave it out: the two Kafka clients name ciphers differently; restrict them on the brokers",
     **dict.fromkeys(
@@ -310,13 +311,28 @@ def _java_key(properties: Mapping[str, str]) -> dict[str, str]:
             "write both ssl.certificate.location and ssl.key.location; they may name one file",
             next(name for name in _NATIVE_KEYS if name in properties),
         )
-    if "BEGIN RSA PRIVATE KEY" in key or "BEGIN EC PRIVATE KEY" in key:
-        raise _refused(
-            "Java's Kafka client reads no key in this form",
-            "convert it to PKCS#8: `openssl pkcs8 -topk8 -in old.key -out new.key`",
-            next(name for name in ("ssl.key.location", "ssl.key.pem") if name in properties),
-        )
     return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
+
+
+def with_plain_key(java: Mapping[str, str]) -> dict[str, str]:
+    """Returns Java's properties with a client's key that Java reads: as PKCS#8 and decrypted, since Java 17 does not know
+    the encryption of today's keys (PBES2).
+
+    Raises: SpecError for a key that cannot be read, or a wrong password.
+    """
+    key = java.get("ssl.keystore.key")
+    if key is None or "BEGIN PRIVATE KEY" in key:
+        return dict(java)
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  (most pipelines have no such key)
+    from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
+
+    password = java.get("ssl.key.password")
+    try:
+        loaded = forms.load_pem_private_key(key.encode(), password.encode() if password else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise _refused(f"kafka's client key cannot be read: {error}", _CHECK_KEY, "kafka") from None
+    plain = loaded.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()).decode()
+    return {name: text for name, text in java.items() if name != "ssl.key.password"} | {"ssl.keystore.key": plain}
 
 
 def _is_pkcs12(properties: Mapping[str, str]) -> bool:

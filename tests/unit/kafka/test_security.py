@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
 from frazil.errors import SpecError
 from frazil.kafka.properties import java_properties, native_properties
@@ -101,11 +103,6 @@ def test_a_login_module_as_people_write_it_is_understood() -> None:
         ({"ssl.keystore.location": "/k.jks"}, "", "convert it with `keytool -importkeystore"),
         ({"ssl.certificate.pem": "-----BEGIN CERTIFICATE-----"}, "", "write both ssl.certificate.location and"),
         ({"enable.ssl.certificate.verification": "false"}, "", "name the authority in ssl.ca.location"),
-        (
-            {"ssl.certificate.pem": "-----BEGIN CERTIFICATE-----", "ssl.key.pem": "-----BEGIN RSA PRIVATE KEY-----"},
-            "ssl.key.pem",
-            "convert it to PKCS#8",
-        ),
     ],
 )
 def test_what_one_client_cannot_follow_is_refused_before_either_connects(
@@ -121,6 +118,24 @@ def test_what_one_client_cannot_follow_is_refused_before_either_connects(
 def _translate_both(properties: dict[str, str]) -> None:
     java_properties(properties)
     native_properties(properties)
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
+@pytest.mark.parametrize("password", ["", "opens"])
+def test_java_gets_a_key_of_any_form_as_it_can_read_it(form: PrivateFormat, password: str) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    lock = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+    native = {
+        "ssl.certificate.pem": "-----BEGIN CERTIFICATE-----",
+        "ssl.key.pem": key.private_bytes(Encoding.PEM, form, lock).decode(),
+        **({"ssl.key.password": password} if password else {}),
+    }
+    java = java_properties(native)
+    assert java["ssl.keystore.key"] == key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    assert "ssl.key.password" not in java
+    if password:
+        with pytest.raises(SpecError, match="kafka's client key cannot be read"):
+            java_properties(native | {"ssl.key.password": "wrong"})
 
 
 def test_a_key_that_is_not_there_is_named() -> None:
