@@ -22,7 +22,7 @@ class Settings:
     login: str
 
 
-_ALERT = re.compile(r"\balert\b|certificate.required|client SSL authentication|SSL23|unexpected message", re.I)
+_ALERT = re.compile(r"\balert\b|certificate.required|requires a valid client certificate", re.I)
 _EXPIRED = re.compile(r"certificate has expired|certificate is expired|CertificateExpired|NotAfter", re.I)
 _OTHER_NAME = re.compile(
     r"(hostname|ip address) mismatch|no subject alternative|no name matching|could not be verified by host"
@@ -35,7 +35,7 @@ _UNTRUSTED = re.compile(
 _LOGIN = re.compile(
     r"authentication failed|invalid credentials|invalid_client|not authorized: |NotAuthorizedException|\b401\b"
     r"|InvalidAccessKeyId|SignatureDoesNotMatch|SASL authentication error|unsupported SASL mechanism"
-    r"|no password was provided|no pg_hba.conf entry",
+    r"|no password was provided|pg_hba.conf",
     re.I,
 )
 _RIGHT = re.compile(
@@ -56,7 +56,7 @@ def remedy_of(words: str, settings: Settings) -> str:
     if _UNTRUSTED.search(words):
         return f"name the authority of the service's certificate in {settings.trust}"
     if _RIGHT.search(words):
-        return "grant this user what docs/reference/privileges.md lists; Frazil retries with back-off"
+        return "grant this user the right; the reference lists all that Frazil needs (docs/reference/privileges.md)"
     if _LOGIN.search(words):
         return f"check {settings.login}; Frazil retries with back-off"
     return ""

@@ -133,17 +133,16 @@ def test_a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues
         "tables": {"s.orders": {"topic": TOPIC}},
     }
     pipeline = Pipeline(tmp_path, document, {"KAFKA_PASSWORD": PASSWORD})
-    with secure.allowed(*READ[:1]):
-        with pipeline.start("--log-level", "debug") as running:
-            waiting = running.wait_for("table_backing_off")[0]
-            assert f"Not authorized to access topics: [{TOPIC}]" in waiting["reason"]
-            [table] = pipeline.status().values()
-            assert table["remedy"].startswith("allow this user to DESCRIBE and READ the topic")
-            [problem] = [check for check in pipeline.checks() if not check["ok"]]
-            assert (problem["name"], problem["found"]) == (f"topic {TOPIC}", "this client may not read it")
-            with secure.allowed(READ[1]):
-                running.wait_until_committed(3)
-                running.stop()
+    with secure.allowed(*READ[:1]), pipeline.start("--log-level", "debug") as running:
+        waiting = running.wait_for("table_backing_off")[0]
+        assert f"Not authorized to access topics: [{TOPIC}]" in waiting["reason"]
+        [table] = pipeline.status().values()
+        assert table["remedy"].startswith("allow this user to DESCRIBE and READ the topic")
+        [problem] = [check for check in pipeline.checks() if not check["ok"]]
+        assert (problem["name"], problem["found"]) == (f"topic {TOPIC}", "this client may not read it")
+        with secure.allowed(READ[1]):
+            running.wait_until_committed(3)
+            running.stop()
     assert PASSWORD not in pipeline.reported
     assert PASSWORD not in pipeline.state_text
     assert 'p\\"ass' not in pipeline.reported

@@ -30,7 +30,8 @@ _UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
 _SETTINGS = Settings(
-    trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`)",
+    trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`), or of"
+    " PostgreSQL in jdbc.sslrootcert",
     certificate="the certificate and the key under `catalog.properties`",
     login="the credentials under `catalog.properties`",
 )
