@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the
         secured = {**store.properties(), "s3.endpoint": to_store.url}
         mine = connect(jvm, catalog, way, secured, "t0ken")
         state = mine.create(TABLE, SCHEMA, {}, 2)
-        mine.commit(commit_of(state, 5, ids=()))
+        mine.commit(replace(commit_of(state, 5, ids=()), table=TABLE))
         assert probe_store(jvm.gateway, {}, state.io_properties, state.location) == "it answers"
         with pytest.raises(UnavailableError) as caught:
             connect(jvm, catalog, way, secured, "wrong").load(TABLE)
