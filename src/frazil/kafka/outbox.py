@@ -56,6 +56,8 @@ class _Writer:
 
     def __init__(self, properties: Mapping[str, str], owner: str, topic: str) -> None:
         self._topic = topic
+        #: Why the broker has not taken a record: the transaction's own errors do not name it.
+        self._denial: KafkaError | None = None
         group = f"{owner}-outbox"
         settings = {**properties, "transactional.id": owner, "message.max.bytes": _LARGEST_RECORD, "log_level": _HIGH}
         self._producer = Producer(settings)
@@ -72,16 +74,26 @@ class _Writer:
             headers: list[tuple[str, str | bytes | None]] = [*record.headers]
             while True:
                 try:
-                    producer.produce(self._topic, record.value, record.key, headers=headers)
+                    producer.produce(self._topic, record.value, record.key, headers=headers, on_delivery=self._note)
                     break
                 except BufferError:
                     producer.poll(0.1)
         mark = TopicPartition(self._topic, 0, len(records), metadata=name)
-        producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata(), _TIMEOUT_S)
-        hit("outbox.before")
-        producer.commit_transaction(_TIMEOUT_S)
+        try:
+            producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata(), _TIMEOUT_S)
+            hit("outbox.before")
+            producer.commit_transaction(_TIMEOUT_S)
+        except KafkaException:
+            producer.poll(0)  # Calls `_note`.
+            if self._denial is not None:
+                raise KafkaException(self._denial) from None
+            raise
         hit("outbox.after")
         self._last = name
+
+    def _note(self, error: KafkaError | None, _: object) -> None:
+        if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            self._denial = error
 
     def _asked_name(self) -> str:
         """Returns the committed name; retries while the broker is only starting to coordinate groups."""

@@ -272,8 +272,8 @@ class KafkaTopics:
         broker = _BROKER.search(self._refusal or "")
         if self._refusal is None or broker is None or "certificate verify failed" not in self._refusal:
             return self._refusal
-        authorities = (self._native.get(name) for name in ("ssl.ca.location", "ssl.ca.pem"))
-        fault = certificate_fault(broker[1], int(broker[2]), *authorities, _PROMPT_S)
+        authorities, texts = self._native.get("ssl.ca.location"), self._native.get("ssl.ca.pem")
+        fault = certificate_fault(broker[1], int(broker[2]), authorities, texts, _PROMPT_S)
         return f"the certificate of {broker[1]}:{broker[2]}: {fault}" if fault else self._refusal
 
 
