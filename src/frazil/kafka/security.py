@@ -172,7 +172,7 @@ def kafka_remedy(words: str) -> str:
 
 
 def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the login of a JAAS configuration, unless librdkafka's own is there."""
+    """Returns the login of a JAAS configuration, unless librdkafka's own is written."""
     jaas = properties.get(_JAAS)
     if not jaas or _LOGINS & properties.keys():
         return {}
@@ -199,7 +199,7 @@ def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _java_login(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the mechanism and the JAAS configuration of librdkafka's login, unless Java's own is there."""
+    """Returns the mechanism and the JAAS configuration of librdkafka's login, unless Java's own is written."""
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or ""
     java = {"sasl.mechanism": mechanism} if mechanism else {}
     is_oauth = mechanism.upper() == "OAUTHBEARER"
@@ -290,7 +290,7 @@ def _native_key(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _java_trust(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns librdkafka's authorities for Java, unless Java's own are there."""
+    """Returns librdkafka's authorities for Java, unless Java's own are written."""
     if any(name.startswith("ssl.truststore.") for name in properties):
         return {}
     names = {"ssl.ca.location": "ssl.truststore.location", "ssl.ca.pem": "ssl.truststore.certificates"}
@@ -299,7 +299,7 @@ def _java_trust(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _java_key(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns librdkafka's certificate and key for Java, unless Java's own are there."""
+    """Returns librdkafka's certificate and key for Java, unless Java's own are written."""
     if any(name.startswith("ssl.keystore.") for name in properties):
         return {"ssl.keystore.type": "PKCS12"} if _is_pkcs12(properties) else {}
     chain, key = (_pem(properties, name) for name in ("ssl.certificate", "ssl.key"))
@@ -354,7 +354,7 @@ def _read(path: str) -> str:
 
 
 def _renamed(properties: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties that are there, under their new names."""
+    """Returns the properties among `names` under their new names."""
     return {new: properties[old] for old, new in names.items() if old in properties}
 
 
