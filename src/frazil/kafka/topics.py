@@ -6,6 +6,7 @@ afterwards its partitions are absent from results until it answers again.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -20,6 +21,8 @@ from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.kafka.properties import native_properties, refused_setting
+from frazil.kafka.security import kafka_remedy
+from frazil.refusals import certificate_fault
 
 _TIMEOUT_S = 10.0
 # A broker that has not answered within this time is not waited for once another one has. A question that any broker may
@@ -40,6 +43,9 @@ _GONE = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
 }
 _SILENCE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT}
+_REFUSALS = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
+"""What a client reports beside its answers, which then only time out; and any error that names TLS."""
+_BROKER = re.compile(r"//(?:\[?)([^/]+?)\]?:(\d+)/")
 _T = TypeVar("_T")
 _Times = dict[Partition, int]
 _Asked = Future[Mapping[TopicPartition, Any]]
@@ -60,6 +66,8 @@ class KafkaTopics:
         #: Brokers that have not answered in time, each with the question for ends that it is expected to answer.
         self._silent: dict[int | None, _Asked | None] = {}
         self._addresses: dict[int, str] = {}
+        #: Why a broker was refused, or has refused this client, since the last answer.
+        self._refusal: str | None = None
         self._servers = properties["bootstrap.servers"]
         level = properties.get("isolation.level", "read_committed")
         self._isolation = (
@@ -72,13 +80,18 @@ class KafkaTopics:
             raise refused_setting(error, properties) from None
 
     def _client(self, servers: str) -> OffsetClient:
-        own: dict[str, str | int | float | bool] = {
+        own: dict[str, Any] = {
             "log_level": 0,
+            "error_cb": self._hear,
             "socket.timeout.ms": 10000,
             **self._native,
             "bootstrap.servers": servers,
         }
         return OffsetClient(own, logger=_Silent())
+
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() in _REFUSALS or "SSL" in error.str():
+            self._refusal = error.str()
 
     def cluster_id(self) -> str:
         return self._of_any(
@@ -91,8 +104,15 @@ class KafkaTopics:
     def _of_any(self, question: Callable[[float], _T]) -> _T:
         """Returns the answer to a question that any broker may answer, given how long one may take."""
         for patience_s in (_PROMPT_S, 2 * _PROMPT_S):
-            with suppress(_Away):
-                return self._ask(partial(question, patience_s))
+            try:
+                answer = self._ask(partial(question, patience_s))
+            except _Away:
+                if self._refusal is not None:
+                    raise
+            else:
+                self._any.poll(0)  # Empties the queue of refusals of other brokers.
+                self._refusal = None
+                return answer
             # A client keeps asking the broker that it is connected to; a new client begins with another.
             self._any = self._client(self.answering())
         return self._ask(partial(question, max(_PROMPT_S, self._timeout_s - 3 * _PROMPT_S)))
@@ -234,12 +254,30 @@ class KafkaTopics:
 
     def _unavailable(self, reason: KafkaError | str) -> UnavailableError:
         is_away = isinstance(reason, str) or reason.code() in _SILENCE
+        if is_away:
+            reason = self._heard() or reason
         words = reason if isinstance(reason, str) else reason.str()
         return (_Away if is_away else UnavailableError)(
             f"Kafka is not reachable: {words}",
-            remedy="check that a broker is running at bootstrap.servers and accepts this client",
+            remedy=kafka_remedy(words)
+            or (
+                "check that a broker is running at bootstrap.servers, for `security.protocol`, and accepts this client"
+            ),
             where=self._servers,
         )
+
+    def _heard(self) -> str | None:
+        """Returns what has been reported beside the answers, with the fault of the broker's certificate, which librdkafka
+        does not name.
+        """
+        for client in (self._any, self._admin):
+            client.poll(0)  # Calls `_hear`.
+        broker = _BROKER.search(self._refusal or "")
+        if self._refusal is None or broker is None or "certificate verify failed" not in self._refusal:
+            return self._refusal
+        authorities, texts = self._native.get("ssl.ca.location"), self._native.get("ssl.ca.pem")
+        fault = certificate_fault(broker[1], int(broker[2]), authorities, texts, _PROMPT_S)
+        return f"the certificate of {broker[1]}:{broker[2]}: {fault}" if fault else self._refusal
 
 
 def _wait(asked: Collection[_Asked], timeout_s: float) -> None:
@@ -272,8 +310,10 @@ class _Silent:
         """Discards the line."""
 
 
-def unreadable_topics(properties: Mapping[str, str], topics: Iterable[str]) -> set[str]:
-    """Returns the topics that this client may not read; none where the broker does not report rights."""
+def denied_topics(properties: Mapping[str, str], topics: Iterable[str], right: str) -> set[str]:
+    """Returns the existing topics on which this client lacks a right, READ or WRITE; none where the broker does not
+    report rights.
+    """
     names = sorted(topics)
     if not names:
         return set()
@@ -287,6 +327,6 @@ def unreadable_topics(properties: Mapping[str, str], topics: Iterable[str]) -> s
             allowed = future.result(_TIMEOUT_S).authorized_operations
         except (KafkaException, TimeoutError):
             continue
-        if allowed and "READ" not in {operation.name for operation in allowed}:
+        if allowed and right not in {operation.name for operation in allowed}:
             denied.add(name)
     return denied

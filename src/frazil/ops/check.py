@@ -36,6 +36,7 @@ from frazil.spec.secrets import is_secret_key
 
 Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: takes properties and location, returns a description of the result."""
+_ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
 
 
@@ -80,9 +81,9 @@ def check_machine(needs_s3: bool) -> Iterator[Finding]:
 
 
 def check_kafka(
-    spec: PipelineSpec, source: Source, discovery: Discovery, unreadable: Callable[[Iterable[str]], set[str]]
+    spec: PipelineSpec, source: Source, discovery: Discovery, denied: Callable[[Iterable[str], str], set[str]]
 ) -> Iterator[Finding]:
-    """Checks the cluster and every topic.
+    """Checks the cluster and every topic. denied: returns those of the topics on which this client lacks a right.
 
     Raises: SpecError for a regular expression that matches no topic.
     """
@@ -97,9 +98,11 @@ def check_kafka(
     tables = list(discovery.tables.values())
     refuse_empty_patterns(spec, source)
     yield Finding("kafka", True, tried, f"cluster {cluster_id} at {servers}")
-    denied = unreadable({topic for table in tables for topic in table.offsets.topics})
+    unreadable = denied({topic for table in tables for topic in table.offsets.topics}, "READ")
     for table in tables:
-        yield from _check_topics(table, denied)
+        yield from _check_topics(table, unreadable)
+    for topic in sorted(denied(_dead_letter_topics(tables), "WRITE")):
+        yield _denied(topic, "this client may not write to it, and dead letters go there", "WRITE")
     yield from _check_missing(spec, tables, source)
 
 
@@ -107,12 +110,12 @@ def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) 
     """Yields findings for topics that the pipeline file names and that do not exist."""
     named = sorted({selector.literal for selector in spec.topics if selector.literal})
     uses = [(topic, f"table {spec.namespace}.{topic} waits for it") for topic in named]
-    dead_letters: dict[str, list[str]] = {}
-    for table in tables:
-        if table.spec.atomic is not None and table.spec.atomic.transaction_topic is not None:
-            uses.append((table.spec.atomic.transaction_topic, f"table {table.name} waits for it"))
-        if table.spec.dead_letters.topic is not None and table.spec.on_bad_record == "dead_letter":
-            dead_letters.setdefault(table.spec.dead_letters.topic, []).append(table.name)
+    uses += [
+        (table.spec.atomic.transaction_topic, f"table {table.name} waits for it")
+        for table in tables
+        if table.spec.atomic is not None and table.spec.atomic.transaction_topic is not None
+    ]
+    dead_letters = _dead_letter_topics(tables)
     uses += [(topic, f"dead letters of {', '.join(names)} go there") for topic, names in dead_letters.items()]
     there = source.topics({topic for topic, _ in uses}.__contains__) if uses else {}
     absent = [(topic, f"table {table} waits for it") for table, topic in missing_topics(tables)]
@@ -123,15 +126,27 @@ def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) 
         yield Finding(f"topic {topic}", False, "asked Kafka to describe it", found, remedy, f"topic {topic}")
 
 
+def _dead_letter_topics(tables: Iterable[Table]) -> dict[str, list[str]]:
+    """Returns the names of the tables whose dead letters go to each topic."""
+    found: dict[str, list[str]] = {}
+    for table in tables:
+        if table.spec.dead_letters.topic is not None and table.spec.on_bad_record == "dead_letter":
+            found.setdefault(table.spec.dead_letters.topic, []).append(table.name)
+    return found
+
+
+def _denied(topic: str, found: str, right: str) -> Finding:
+    remedy = f"allow it: `kafka-acls --add --allow-principal User:NAME --operation {right} --topic {topic}`"
+    return Finding(f"topic {topic}", False, _ASKED_FOR_RIGHTS, found, remedy, f"topic {topic}")
+
+
 def _check_topics(table: Table, denied: set[str]) -> Iterator[Finding]:
     for topic in sorted(table.offsets.topics):
-        tried, name = "asked Kafka what this client may do with it", f"topic {topic}"
         if topic in denied:
-            remedy = "give this client the right to READ the topic"
-            yield Finding(name, False, tried, "this client may not read it", remedy, name)
+            yield _denied(topic, "this client may not read it", "READ")
         else:
             partitions = plural(table.offsets.topics[topic].partition_count, "partition")
-            yield Finding(name, True, tried, f"{partitions}, for table {table.name}")
+            yield Finding(f"topic {topic}", True, _ASKED_FOR_RIGHTS, f"{partitions}, for table {table.name}")
 
 
 def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> Iterator[Finding]:
@@ -323,7 +338,12 @@ def _check_http(spec: PipelineSpec) -> Iterator[Finding]:
 
 
 def _check_kafka(kafka: Mapping[str, str]) -> Iterator[Finding]:
-    protocol = kafka.get("security.protocol", "").upper()
+    protocol = kafka.get("security.protocol", "PLAINTEXT").upper()
+    for prefix, part in (("sasl.", "SASL"), ("ssl.", "SSL")):
+        unused = [name for name in kafka if name.startswith(prefix) and part not in protocol]
+        if unused:
+            found = f"Kafka's clients do not use {', '.join(unused)} with `security.protocol: {protocol}`"
+            yield _mind("kafka", found, "write `security.protocol: SASL_SSL`")
     mechanism = (kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms") or "").upper()
     hosts = (f"kafka://{server.strip()}" for server in kafka.get("bootstrap.servers", "").split(","))
     if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER") and not all(map(_is_loopback, hosts)):

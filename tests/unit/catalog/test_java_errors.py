@@ -86,14 +86,14 @@ def test_all_else_is_an_outage_and_waited_for(thrown: Thrown, message: str) -> N
         (
             Thrown("org.postgresql.util.PSQLException", 'FATAL: password authentication failed for user "u"'),
             "the table cannot be loaded: PSQLException: FATAL: password authentication failed",
-            "correct the credentials under `catalog.properties`, or give this client the right",
+            "check the credentials under `catalog.properties`",
         ),
         (
             Thrown(
                 "software.amazon.awssdk.services.glue.model.AccessDeniedException", "not authorized to glue:GetTable"
             ),
             "the table cannot be loaded: AccessDeniedException: not authorized",
-            "correct the credentials under `catalog.properties`, or give this client the right",
+            "grant this user the right; the reference lists all that Frazil needs",
         ),
         (
             Thrown(f"{ICEBERG}.RESTException", "Unable to process (code: 404, type: null): <html>"),

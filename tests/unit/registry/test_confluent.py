@@ -19,7 +19,7 @@ from frazil.registry.confluent import MAX_ANSWER_BYTES, ConfluentRegistry
 from frazil.registry.port import NO_ID, RegisteredSchema, UnusableSchema
 from frazil.spec import AuthSpec, RegistrySpec, TlsSpec
 from frazil.testing import FakeClock
-from tests.unit.registry.certificates import Authority
+from tests.fixtures.certificates import Authority
 from tests.unit.registry.server import (
     Answer,
     FakeRegistry,

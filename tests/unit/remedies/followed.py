@@ -18,7 +18,22 @@ _PACKAGES = "unit/contributing/test_registration.py::test_"
 _ATOMIC = "unit/ingest/test_atomic_service.py::test_"
 _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
 
+_SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
+_DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_named"
+
 FOLLOWED: Mapping[str, str] = {
+    # Rights that a service lacks.
+    "allow it: `kafka-acls --add --allow-principal User:NAME --operation … --topic …`": (
+        f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted"
+    ),
+    "allow this user to DESCRIBE and READ the topic, and to READ and WRITE a topic of dead letters": (
+        f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted"
+    ),
+    "allow this user to READ groups with the prefix `frazil-`": f"{_SECURE_KAFKA}{_DEAD_LETTERS}",
+    "allow this user to WRITE with transactional ids of the prefix `frazil-`": f"{_SECURE_KAFKA}{_DEAD_LETTERS}",
+    "grant this user the right; the reference lists all that Frazil needs (docs/reference/privileges.md)": (
+        "integration/test_secure_database.py::test_a_login_and_the_least_rights_suffice_and_everything_less_is_named"
+    ),
     # Tables that stop or wait.
     "correct `start`: partitions are counted from 0": TABLES,
     "correct the expression; the nearest topic is `…`": f"{STOPS}a_pattern_that_matches_nothing",
@@ -183,6 +198,27 @@ _HISTORY = "somebody who knows the table's history has to decide; tests/unit/dea
 _BUG = "it should not happen, and asks for a report"
 
 BY_PEOPLE: Mapping[str, str] = {
+    "allow this user to DESCRIBE the cluster": _SERVICE,
+    "check ssl.key.location (or ssl.key.pem) and ssl.key.password": _FILE,
+    "convert it with `keytool -importkeystore -deststoretype PKCS12`, and write `ssl.keystore.type: PKCS12`": _FILE,
+    "leave it out, or use one of …": _FILE,
+    "leave it out: only one of the two Kafka clients has it; restrict it on the brokers": _FILE,
+    "leave it out: the driver's Kafka client runs no Java classes; log in with a client certificate, PLAIN, SCRAM,"
+    " OAUTHBEARER by OIDC, or GSSAPI": _FILE,
+    "leave it out: the two Kafka clients name ciphers differently; restrict them on the brokers": _FILE,
+    "name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2": _INSTALL,
+    "name the authority in ssl.ca.location; `ssl.endpoint.identification.algorithm: none` skips the host's name": _FILE,
+    "write `sasl.oauthbearer.method: oidc`, sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url: both"
+    " Kafka clients can do that": _FILE,
+    "write both ssl.certificate.location and ssl.key.location; they may name one file": _FILE,
+    "write its certificates as PEM (keytool -exportcert -rfc) and name the file in ssl.ca.location": _FILE,
+    "write the certificates to a file, and name it in https.ca.location": _FILE,
+    "write … in place of `sasl.jaas.config`": _FILE,
+    "check …; Frazil retries with back-off": _SERVICE,
+    "name the authority of the service's certificate in …": _SERVICE,
+    "renew the service's certificate, or set this machine's clock; Frazil retries with back-off": _SERVICE,
+    "the service refuses the certificate of this client, or wants one: check …": _SERVICE,
+    "use a host name that the service's certificate has, or give it a certificate with this name": _SERVICE,
     "drop the column, or name another table in the pipeline file": _OTHERS,
     "rewrite the table's files as Parquet": _OTHERS,
     "set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes": _OTHERS,
@@ -202,8 +238,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "name another with --dir": _FILE,
     "end it, or name another folder with --dir": _FILE,
     "correct it or remove it": _FILE,
-    "use one of …, or write sasl.jaas.config": _FILE,
-    "write sasl.username and sasl.password": _FILE,
     "rename one of the columns": _FILE,
     "write a value that a … can hold": _FILE,
     "write a time of the years 1 to 9999": _FILE,
@@ -240,7 +274,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
     "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off": _SERVICE,
-    "check that a broker is running at bootstrap.servers and accepts this client": _SERVICE,
+    "check that a broker is running at bootstrap.servers, for `security.protocol`, and accepts this client": _SERVICE,
     "check whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start `frazil run` again": _SERVICE,
     "check that the named service is running and accepts this machine; `frazil check` checks all services": _SERVICE,
     "check that the master is running, has workers, and reaches this machine at spark.driver.host": _SERVICE,
@@ -256,7 +290,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "create the topic, correct its name, or let this client describe it": _CHECK,
     "create the topic, or correct its name in the pipeline file": _CHECK,
     "did you mean `…`? otherwise create the topic, correct its name, or let this client describe it": _CHECK,
-    "give this client the right to READ the topic": _CHECK,
     "make the folder writable for this user, or name another place": _CHECK,
     "move it, or name another place": _CHECK,
     "register a version that records can be read with": _CHECK,

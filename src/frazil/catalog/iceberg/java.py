@@ -13,6 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.errors import FrazilError, UnavailableError
+from frazil.refusals import Settings, remedy_of
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
@@ -26,20 +27,17 @@ _OLDER_THAN_THE_TABLE = (
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
-_RETRIES = "Frazil retries with back-off"
-_HINTS = (
-    (
-        ("NotAuthorizedException", "ForbiddenException", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch",
-         "UnrecognizedClientException", "password authentication failed", "FATAL: role"),
-        f"correct the credentials under `catalog.properties`, or give this client the right; {_RETRIES}",
-    ),
-    (
-        ("Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
-         "UnknownHostException", "TTransportException"),
-        f"check that `catalog.uri` is the address of a catalog of this type; {_RETRIES}",
-    ),
+_SETTINGS = Settings(
+    trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`), or of"
+    " PostgreSQL in jdbc.sslrootcert",
+    certificate="the certificate and the key under `catalog.properties`",
+    login="the credentials under `catalog.properties`",
+)
+_OTHER_SERVERS = (
+    "Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
+    "UnknownHostException", "TTransportException",
 )  # fmt: skip
-"""Parts of the classes and messages of exceptions, with the remedy where one of them is there."""
+"""Parts of the classes and messages of exceptions where a server of another kind, or none, is at the address."""
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -67,13 +65,17 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
             where=where,
         )
-    return UnavailableError(f"{what}: {cause_of(error)}", remedy=_hint(error), where=where)
+    return UnavailableError(f"{what}: {cause_of(error)}", remedy=_remedy_of(error), where=where)
 
 
-def _hint(error: Exception) -> str:
+def _remedy_of(error: Exception) -> str:
     """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
     text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
-    return next((remedy for parts, remedy in _HINTS if any(part in text for part in parts)), "")
+    if remedy := remedy_of(text, _SETTINGS):
+        return remedy
+    is_other = any(part in text for part in _OTHER_SERVERS)
+    other = "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off"
+    return other if is_other else ""
 
 
 def is_clock_behind(error: Exception) -> bool:
