@@ -161,7 +161,8 @@ class Planner:
         return bool(table.schedule.read_with)
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
-        clock = table.clock(self._jobs.parallelism)
+        left_s = table.catalog.credentials_end_s - now_s
+        clock = replace(table.clock(self._jobs.parallelism), credentials_left_s=left_s)
         # With a goal no more records are collected, so that no batch waits for its interval; a table without columns
         # waits, as it would otherwise be tried without a pause.
         is_hurrying = self._goal is not None and not clock.is_first
