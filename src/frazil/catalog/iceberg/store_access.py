@@ -69,15 +69,14 @@ def _s3_identity(gateway: Any, client: Any, properties: Mapping[str, str]) -> di
     endpoint = configuration.endpointOverride()
     if endpoint.isPresent() and "s3.endpoint" not in properties:
         found["s3.endpoint"] = str(endpoint.get())
-    keys = configuration.credentialsProvider().resolveIdentity().join()
+    keys = configuration.credentialsProvider().resolveCredentials()
     if keys.accessKeyId() is None:  # Anonymous.
         return found
     found |= {"s3.access-key-id": str(keys.accessKeyId()), "s3.secret-access-key": str(keys.secretAccessKey())}
     if is_instance_of(gateway, keys, _WITH_TOKEN):
         found["s3.session-token"] = str(keys.sessionToken())
-    ends = keys.expirationTime()
-    if ends.isPresent():
-        found["s3.session-token-expires-at-ms"] = str(ends.get().toEpochMilli())
+        if keys.expirationTime().isPresent():
+            found["s3.session-token-expires-at-ms"] = str(keys.expirationTime().get().toEpochMilli())
     return found
 
 
