@@ -42,6 +42,12 @@ class StoreIO(FileIO):
         super().__init__(dict(properties))
         self._clients: dict[tuple[str, str, str], Client] = {}
 
+    def check(self, location: str) -> None:
+        """Makes the client for `location`. Raises: SpecError for a location or a property that it cannot obey."""
+        address = address_of(location)
+        if address.kind != "local":
+            self._client(address)
+
     def new_input(self, location: str) -> InputFile:
         """See FileIO. Raises: SpecError for a location that no client can reach."""
         address = address_of(location)

@@ -80,6 +80,34 @@ def test_an_account_of_azure_is_reached_as_java_would(properties: dict[str, str]
     assert {name: value for name, value in store.config.items() if name in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("properties", "address", "mended"),
+    [
+        ({"s3.sse.type": "aes"}, Address("s3", "lake", ""), {"s3.sse.type": "kms"}),
+        ({}, Address("oss", "lake", ""), {"oss.endpoint": "https://oss-eu.example"}),
+        (
+            {"gcs.encryption-key": "YQ==", "gcs.decryption-key": "Yg=="},
+            Address("gcs", "l", ""),
+            {"gcs.decryption-key": "YQ=="},
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done(
+    properties: dict[str, str], address: Address, mended: dict[str, str]
+) -> None:
+    [name] = mended
+    with pytest.raises(SpecError) as raised:
+        client_of(properties, address)
+    assert raised.value.where == name
+    client_of({**properties, **mended}, address)
+
+
+def test_a_container_without_its_account_is_refused() -> None:
+    with pytest.raises(SpecError, match="account") as raised:
+        client_of({}, Address("adls", "data", ""))
+    assert raised.value.remedy == "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+
+
 def test_an_access_point_that_is_named_by_its_arn_is_refused() -> None:
     properties = {**US, "s3.access-points.lake": "arn:aws:s3:us-east-1:1:accesspoint/p"}
     with pytest.raises(SpecError, match="ARN") as raised:

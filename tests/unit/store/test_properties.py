@@ -141,6 +141,9 @@ def test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name() -> No
     with pytest.raises(SpecError, match=r"s3\.sse\.typ`") as raised:
         check_property("s3.sse.typ", "kms")
     assert raised.value.remedy == "did you mean `s3.sse.type`?"
+    with pytest.raises(SpecError) as raised:
+        check_property("adls.qqqqqqqqqqqqqqqqqqqq", "1")
+    assert raised.value.remedy == "remove it; docs/reference/stores.md lists all properties"
     check_property("rest-page-size", "10")
 
 

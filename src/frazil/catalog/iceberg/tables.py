@@ -18,6 +18,7 @@ from frazil.catalog.table_metadata import read_schema
 from frazil.catalog.vended import VENDED
 from frazil.failpoints import hit
 from frazil.spec.partitioning import PartitionTerm, SortTerm
+from frazil.store.file_io import store_of
 from frazil.store.properties import check_sent, task_properties
 from frazil.types import DataFile, Progress, RowDelta
 
@@ -104,6 +105,7 @@ class StateReader:
         check_sent(properties, table_properties, table)
         kept = task_properties(properties)
         kept |= identity_of(self._gateway, io, location, properties)
+        store_of(tuple(sorted(kept.items()))).check(location)
         VENDED.note({**properties, **kept})
         return kept
 
