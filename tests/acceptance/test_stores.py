@@ -93,7 +93,9 @@ def test_one_failed_request_in_twenty_loses_and_doubles_nothing(pipeline: Pipeli
     _fail_requests(pipeline, remote_lake, share=0.05, for_s=soak_s(300.0))
 
 
-def _renew(pipeline: Pipeline, lake: RemoteLake, lifetime_s: float, for_s: float) -> tuple[StoreProxy, Run]:
+def _renew(
+    pipeline: Pipeline, lake: RemoteLake, lifetime_s: float, for_s: float, pause_s: float = 0.0
+) -> tuple[StoreProxy, Run]:
     """Runs with credentials that the store refuses once they have expired."""
     store, catalog = StoreProxy(lake.store_port), VendingCatalog(lake.port, lifetime_s)
     section = pipeline.document["catalog"]
@@ -106,6 +108,7 @@ def _renew(pipeline: Pipeline, lake: RemoteLake, lifetime_s: float, for_s: float
     with pipeline.running() as run:
         while clock.monotonic_s() < until_s:
             sent = _feed(pipeline, run, table, topic, sent)
+            clock.sleep(pause_s)
         assert run.stop() == 0, run.tail()
     catalog.close()
     store.close()
@@ -123,6 +126,6 @@ def test_credentials_are_renewed_before_they_expire(pipeline: Pipeline, remote_l
 
 @pytest.mark.soak
 def test_twenty_minutes_of_expiring_credentials_fail_no_batch(pipeline: Pipeline, remote_lake: RemoteLake) -> None:
-    store, run = _renew(pipeline, remote_lake, lifetime_s=60.0, for_s=soak_s(SOAK_S))
+    store, run = _renew(pipeline, remote_lake, lifetime_s=60.0, for_s=soak_s(SOAK_S), pause_s=2.0)
     assert store.faults.total() == 0
     assert not run.seen("table_backing_off")

@@ -265,6 +265,50 @@ def test_keys_with_odd_characters_are_those_that_java_writes(lake: Lake) -> None
         assert json.loads(file.read())["location"].startswith(odd)
 
 
+def test_requests_to_google_carry_the_token_the_key_and_the_project(store: ObjectStore, proxy: StoreProxy) -> None:
+    """Its store takes the requests of S3, which this one answers."""
+    anyone = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::google/*"}
+    store.make_bucket("google")
+    store.client().put_bucket_policy(
+        Bucket="google", Policy=json.dumps({"Version": "2012-10-17", "Statement": [anyone]})
+    )
+    digest = base64.b64encode(hashlib.sha256(base64.b64decode(CUSTOMER_KEY)).digest()).decode()
+    access = StoreIO(
+        {
+            "gcs.service.host": proxy.url,
+            "gcs.oauth2.token": "a-token",
+            "gcs.encryption-key": CUSTOMER_KEY,
+            "gcs.decryption-key": CUSTOMER_KEY,
+            "gcs.user-project": "payer",
+        }
+    )
+    for content in (b"small", bytes(12_000_000)):
+        with access.new_output("gs://google/with spaces/é%2F").create(overwrite=True) as stream:
+            stream.write(content)
+        with access.new_input("gs://google/with spaces/é%2F").open() as stream:
+            assert stream.read() == content
+    access.delete("gs://google/with spaces/é%2F")
+    assert {one.method for one in proxy.requests} == {"PUT", "POST", "HEAD", "GET", "DELETE"}
+    for request in proxy.requests:
+        assert request.headers["authorization"] == "Bearer a-token"
+        assert request.headers["x-goog-encryption-key"] == CUSTOMER_KEY
+        assert request.headers["x-goog-encryption-key-sha256"] == digest
+        assert request.headers["x-goog-user-project"] == "payer"
+
+
+def test_an_object_whose_upload_failed_is_not_there_and_nothing_else_is_written(lake: Lake) -> None:
+    access = StoreIO({**lake.properties, "s3.retry.num-retries": "0"})
+    lake.proxy.share = 1.0
+    stream = access.new_output("s3://lake/failed").create(overwrite=True)
+    with pytest.raises(OSError, match=r"s3://lake/failed"):  # noqa: PT012
+        stream.write(bytes(30_000_000))
+        stream.close()
+    lake.proxy.share = 0.0
+    stream.close()
+    assert not access.new_input("s3://lake/failed").exists()
+    assert {one.path.partition("?")[0] for one in lake.proxy.requests} == {"/lake/failed"}
+
+
 def test_a_table_that_tasks_would_write_in_clear_is_refused(lake: Lake) -> None:
     catalog = lake.catalog({})
     with pytest.raises(SpecError, match=r"encryption\.key-id"):

@@ -181,12 +181,10 @@ def _gcs(properties: Properties, address: Address) -> Client:
     config: Any = {}
     if host := properties.get("gcs.service.host"):
         config["base_url"] = host.rstrip("/")
-    identity: dict[str, Any] = {}
-    if _is_true(properties, "gcs.no-auth"):
-        config["skip_signature"] = True
-    elif token := properties.get("gcs.oauth2.token"):
-        bearer = {"token": token, "expires_at": None}
-        identity = {"credential_provider": lambda: bearer}
+    # Without a token nothing is authorized: the driver knows the token of every identity but none. obstore's
+    # `skip_signature` would still look for one to write.
+    bearer = {"token": "" if _is_true(properties, "gcs.no-auth") else properties.get("gcs.oauth2.token", "")}
+    identity: Any = {"credential_provider": lambda: {**bearer, "expires_at": None}}
     return Client(
         GCSStore(
             address.bucket,

@@ -24,6 +24,7 @@ from frazil.store.clients import Client, client_of
 _PART_BYTES = 5 * 1024 * 1024
 # A part must be uploaded within the store's time-out, so few share the way to it.
 _PARTS_AT_A_TIME = 4
+_CODE, _MESSAGE = re.compile("<Code>([^<]*)"), re.compile("<Message>([^<]*)")
 _QUERY = re.compile(r"\?[^\s\"'<>)]*")
 
 
@@ -178,6 +179,7 @@ class _Writer(io.RawIOBase):
     def __init__(self, location: str, key: str, client: Client) -> None:
         self._location = location
         self._size = 0
+        self._has_failed = False
         with _as_os_errors(location):
             self._writer = obstore.open_writer(
                 client.store,
@@ -195,8 +197,12 @@ class _Writer(io.RawIOBase):
         return self._size
 
     def write(self, content: Any) -> int:
-        with _as_os_errors(self._location):
-            written = self._writer.write(content)
+        try:
+            with _as_os_errors(self._location):
+                written = self._writer.write(content)
+        except OSError:
+            self._has_failed = True
+            raise
         self._size += written
         return written
 
@@ -204,8 +210,10 @@ class _Writer(io.RawIOBase):
         if self.closed:
             return
         super().close()
-        with _as_os_errors(self._location):
-            self._writer.close()
+        # After an error obstore's writer has forgotten the object's name, and would write to the bucket itself.
+        if not self._has_failed:
+            with _as_os_errors(self._location):
+                self._writer.close()
 
 
 @contextmanager
@@ -219,5 +227,7 @@ def _as_os_errors(location: str) -> Iterator[None]:
 
 
 def _text(location: str, error: Exception) -> str:
-    first = str(error).partition("\n\nDebug source")[0]
-    return f"{location}: {_QUERY.sub('', first)}"
+    """Returns the error with the code and message of a store's answer, whose other parts repeat the signed request."""
+    text, _, answer = str(error).partition("\n\nDebug source")[0].partition("<")
+    parts = [found[1] for found in (_CODE.search(answer), _MESSAGE.search(answer)) if found]
+    return f"{location}: {_QUERY.sub('', text).rstrip(': ')}{''.join(f': {part}' for part in parts)}"

@@ -54,7 +54,7 @@ SAMPLES: dict[str, tuple[str, dict[str, str], str]] = {
     "http-client.proxy-endpoint": ("http://proxy:3128", {}, "s3://lake/t"),
     "gcs.oauth2.token": ("token", {}, "gs://lake/t"),
     "gcs.oauth2.token-expires-at": ("1795258921596", {}, "gs://lake/t"),
-    "gcs.no-auth": ("true", {}, "gs://lake/t"),
+    "gcs.no-auth": ("true", {"gcs.oauth2.token": "token"}, "gs://lake/t"),
     "gcs.encryption-key": ("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", {}, "gs://lake/t"),
     "gcs.user-project": ("payer", {}, "gs://lake/t"),
     "gcs.service.host": ("http://127.0.0.1:4443", {}, "gs://lake/t"),
