@@ -309,6 +309,21 @@ def test_an_object_whose_upload_failed_is_not_there_and_nothing_else_is_written(
     assert {one.path.partition("?")[0] for one in lake.proxy.requests} == {"/lake/failed"}
 
 
+@pytest.mark.parametrize("prefix", ["", "file:"])
+def test_both_clients_write_to_one_local_folder_whatever_its_name(lake: Lake, prefix: str) -> None:
+    odd = lake.folder / "with spaces" / "a%20b#c?d" / "é 日本"
+    local = {"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO", "warehouse": f"{prefix}{odd}"}
+    written = lake.write(local)
+    java = written.catalog.java_table("shop.orders")
+    assert java.io().newInputFile(written.file.path).getLength() == written.file.size_bytes
+    with file_io(plain_target(written.state)).new_input(written.file.path).open() as stream:
+        assert pq.read_table(stream).num_rows == ROWS
+    assert (odd / "shop" / "orders" / "metadata").is_dir()
+    assert [path.parent for path in odd.rglob("*.parquet") if not path.name.startswith(".")] == [
+        odd / "shop/orders/data"
+    ]
+
+
 def test_a_table_that_tasks_would_write_in_clear_is_refused(lake: Lake) -> None:
     catalog = lake.catalog({})
     with pytest.raises(SpecError, match=r"encryption\.key-id"):
