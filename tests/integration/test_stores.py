@@ -206,14 +206,16 @@ def test_both_clients_write_by_the_role_that_is_assumed(lake: Lake) -> None:
     assert "x-amz-security-token" not in json.dumps(dict(written.state.properties))
 
 
-def test_keys_of_a_provider_and_of_the_driver_reach_tasks(lake: Lake) -> None:
+@pytest.mark.parametrize("io", ["aws.s3.S3FileIO", "io.ResolvingFileIO"])
+def test_keys_that_only_the_driver_has_reach_tasks(lake: Lake, io: str) -> None:
     """Here those of the machine, as Java finds them: a task on another machine would find others."""
     system = lake.jvm.gateway.jvm.java.lang.System
     settings = {"aws.accessKeyId": "AKMACHINE", "aws.secretAccessKey": "s3cret", "aws.sessionToken": "session"}
     for name, value in settings.items():
         system.setProperty(name, value)
     try:
-        written = lake.write({"s3.access-key-id": "", "s3.secret-access-key": ""})
+        keys = {"s3.access-key-id": "", "s3.secret-access-key": ""}
+        written = lake.write({**keys, "io-impl": f"org.apache.iceberg.{io}"})
     finally:
         for name in settings:
             system.clearProperty(name)

@@ -6,7 +6,8 @@ uses, whatever provider, role or machine they come from, and tasks get these, wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -47,16 +48,32 @@ def vended_for(credentials: Iterable[tuple[str, Mapping[str, str]]], location: s
 
 
 def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of the keys that Iceberg's client uses, where `properties` have none; empty for a store
-    whose client does not show them.
+    """Returns the properties of the keys that Iceberg's client uses, where `properties` have none; empty for Azure and
+    OSS, whose clients do not show them.
     """
     kind = address_of(location).kind
-    if kind == "s3" and is_instance_of(gateway, io, _IO["s3"]) and _needs_s3_identity(properties):
-        return _s3_identity(gateway, io.client(location), properties)
-    if kind == "gcs" and is_instance_of(gateway, io, _IO["gcs"]):
-        is_known = "gcs.oauth2.token" in properties or properties.get("gcs.no-auth", "").lower() == "true"
-        return {} if is_known else _gcs_identity(io.client(location))
+    if (kind == "s3" and _needs_s3_identity(properties)) or (kind == "gcs" and _needs_gcs_identity(properties)):
+        with _of_kind(gateway, io, kind) as own:
+            client = own.client(location)
+            return _s3_identity(gateway, client, properties) if kind == "s3" else _gcs_identity(client)
     return {}
+
+
+@contextmanager
+def _of_kind(gateway: Any, io: Any, kind: str) -> Iterator[Any]:
+    """Yields Iceberg's file access for this kind of store: `io`, or another one where `io` hides it."""
+    if is_instance_of(gateway, io, _IO[kind]):
+        yield io
+        return
+    own = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(_IO[kind], io.properties(), None)
+    try:
+        yield own
+    finally:
+        own.close()
+
+
+def _needs_gcs_identity(properties: Mapping[str, str]) -> bool:
+    return "gcs.oauth2.token" not in properties and properties.get("gcs.no-auth", "").lower() != "true"
 
 
 def _needs_s3_identity(properties: Mapping[str, str]) -> bool:
