@@ -83,10 +83,7 @@ class Loader:
             kept = keeps_old_metadata(table.state)
             if kept and self._is_first("old_metadata_kept", table):
                 log.warning("old_metadata_kept", table=table.name, reason=kept)
-        ends_ms = table.state.credentials_end_ms if table.state else None
-        left_s = float("inf") if ends_ms is None else (ends_ms - clock.now_ms()) / 1000
         table.catalog.loaded_at_s = clock.monotonic_s()
-        table.catalog.credentials_end_s = table.catalog.loaded_at_s + left_s
 
     def reload(self, table: Table) -> None:
         """Loads a table after its commit was refused, and takes it over from an earlier run, as the two would otherwise
@@ -181,10 +178,10 @@ class Loader:
 
     def _needs_credentials(self, table: Table) -> bool:
         """Whether the table's credentials end soon: only a load renews them, however often a busy table is committed."""
-        now_s = self._services.clock.monotonic_s()
-        if now_s - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:
+        clock = self._services.clock
+        if clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:
             return False
-        return now_s >= table.catalog.credentials_end_s - _CREDENTIALS_MARGIN_S
+        return table.credentials_left_s(clock.now_ms()) <= _CREDENTIALS_MARGIN_S
 
     def _compare_writers(self, table: Table, was_known: bool) -> None:
         """Raises FencedError when a later run has written a table that this process has loaded before, even when there

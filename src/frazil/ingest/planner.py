@@ -23,9 +23,10 @@ log = structlog.get_logger("frazil")
 class Planner:
     """Plans one table at a time."""
 
-    def __init__(self, discovery: Discovery, jobs: JobRunner) -> None:
+    def __init__(self, discovery: Discovery, jobs: JobRunner, time: Clock) -> None:
         self._discovery = discovery
         self._jobs = jobs
+        self._time = time
         self._goal: dict[Partition, int] | None = None
         self._open_goals: set[Partition] = set()
         self._leaderless: set[str] = set()
@@ -161,7 +162,7 @@ class Planner:
         return bool(table.schedule.read_with)
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
-        left_s = table.catalog.credentials_end_s - now_s
+        left_s = table.credentials_left_s(self._time.now_ms())
         clock = replace(table.clock(self._jobs.parallelism), credentials_left_s=left_s)
         # With a goal no more records are collected, so that no batch waits for its interval; a table without columns
         # waits, as it would otherwise be tried without a pause.

@@ -174,8 +174,6 @@ class CatalogState:
     asked_at_s: float = float("-inf")
     #: Whether the table was requested since it was last checked for a due batch.
     was_asked: bool = False
-    #: When the store's credentials expire, on the monotonic clock; infinity where they do not.
-    credentials_end_s: float = float("inf")
     #: The table's size after the newest commit; None before it is known.
     size: TableSize | None = None
     #: Rows of the dead-letter table, as last counted.
