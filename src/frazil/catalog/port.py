@@ -15,6 +15,7 @@ from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, UnavailableError
+from frazil.store.properties import credentials_end_ms
 from frazil.types import Commit, DataFile, Progress, RowDelta
 
 
@@ -72,8 +73,7 @@ class TableState:
     @property
     def credentials_end_ms(self) -> int | None:
         """When the store credentials in `io_properties` expire, where the catalog returns it; another load renews them."""
-        ends = self.io_properties.get("s3.session-token-expires-at-ms")
-        return int(ends) if ends and ends.isdecimal() else None
+        return credentials_end_ms(self.io_properties)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from frazil.upsert.lookup.live_rows import check_columns
 
 log = structlog.get_logger("frazil")
 
-_CREDENTIALS_MARGIN_MS = 5 * 60_000
+_CREDENTIALS_MARGIN_S = 5 * 60.0
 _CREDENTIALS_EVERY_S = 10.0
 _SCHEMAS_EVERY_S = 60.0
 RELOAD_IDLE_EVERY_S = 60.0
@@ -187,10 +187,9 @@ class Loader:
     def _needs_credentials(self, table: Table) -> bool:
         """Whether the table's credentials end soon: only a load renews them, however often a busy table is committed."""
         clock = self._services.clock
-        ends_ms = table.state.credentials_end_ms if table.state else None
-        if ends_ms is None or clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:
+        if clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:
             return False
-        return clock.now_ms() >= ends_ms - _CREDENTIALS_MARGIN_MS
+        return table.credentials_left_s(clock.now_ms()) <= _CREDENTIALS_MARGIN_S
 
     def _compare_writers(self, table: Table, was_known: bool) -> None:
         """Raises FencedError when a later run has written a table that this process has loaded before, even when there

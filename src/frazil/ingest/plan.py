@@ -77,6 +77,8 @@ class TableClock:
     #: The largest number of records in a batch, after more of them took more than a task may; None without such a
     #: limit.
     most_records: int | None = None
+    #: How long the store's credentials are still valid.
+    credentials_left_s: float = float("inf")
 
     def file_bytes(self, span: int) -> float:
         """Returns the size of the files of `span` records together."""
@@ -148,8 +150,13 @@ def _usual_limit(clock: TableClock) -> int:
     if clock.is_first:
         # A first batch is never committed, so each attempt begins at the same offset and must be longer to find more.
         return max(1, min(FIRST_BATCH_RECORDS, by_bytes)) << clock.empty_batches
-    usual = max(1, min(MAX_BATCH_RECORDS, by_bytes))
-    most = max(usual, int(clock.records_per_s * LONGEST_BATCH_S)) if clock.buffered_bytes is None else usual
+    usual, longest_s = min(MAX_BATCH_RECORDS, by_bytes), LONGEST_BATCH_S
+    if clock.credentials_left_s < float("inf") and clock.records_per_s:
+        # Tasks cannot renew credentials, so a batch takes half of the time that is left, at the pace of the last one.
+        longest_s = min(longest_s, clock.credentials_left_s / 2)
+        usual = min(usual, int(clock.records_per_s * clock.credentials_left_s / 2))
+    usual = max(1, usual)
+    most = max(usual, int(clock.records_per_s * longest_s)) if clock.buffered_bytes is None else usual
     return span_of_whole_files(usual, most, clock.records_per_file, clock.tasks)
 
 

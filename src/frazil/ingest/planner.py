@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import structlog
 
+from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.job import JobRunner
@@ -22,9 +23,10 @@ log = structlog.get_logger("frazil")
 class Planner:
     """Plans one table at a time."""
 
-    def __init__(self, discovery: Discovery, jobs: JobRunner) -> None:
+    def __init__(self, discovery: Discovery, jobs: JobRunner, time: Clock) -> None:
         self._discovery = discovery
         self._jobs = jobs
+        self._time = time
         self._goal: dict[Partition, int] | None = None
         self._open_goals: set[Partition] = set()
         self._leaderless: set[str] = set()
@@ -161,7 +163,8 @@ class Planner:
         return bool(table.schedule.read_with)
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
-        clock = table.clock(self._jobs.parallelism)
+        left_s = table.credentials_left_s(self._time.now_ms())
+        clock = replace(table.clock(self._jobs.parallelism), credentials_left_s=left_s)
         # With a goal no more records are collected, so that no batch waits for its interval; a table without columns
         # waits, as it would otherwise be tried without a pause.
         is_hurrying = self._goal is not None and not clock.is_first

@@ -76,7 +76,7 @@ class Service:
         self._publish = publish
         self._discovery = Discovery(spec, services.source, services.catalog)
         self._loader = Loader(spec.pipeline, services, self._discovery, run_id)
-        self._planner = Planner(self._discovery, services.jobs)
+        self._planner = Planner(self._discovery, services.jobs, services.clock)
         self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
         self._is_stopping = False

@@ -117,6 +117,11 @@ class Table:
         if self.bad_records.note_committed(report):
             self.key_updates.is_single_task = False
 
+    def credentials_left_s(self, now_ms: int) -> float:
+        """Returns for how many seconds the store's credentials are still valid; infinity for those that do not expire."""
+        ends_ms = self.state.credentials_end_ms if self.state else None
+        return float("inf") if ends_ms is None else (ends_ms - now_ms) / 1000
+
     def clock(self, tasks: int = 1) -> TableClock:
         """Returns the facts that planning needs. tasks: the number of tasks that a large batch is split into."""
         target, least = target_file_size(self), self.spec.commit.min_file_size_bytes

@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
-from frazil.errors import FrazilError, UnavailableError, unforeseen
+from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.preflight import keeps_old_metadata, refuse_foreseen, text_order
@@ -33,6 +33,8 @@ from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec
 from frazil.spec.secrets import is_secret_key
+from frazil.store.file_io import store_of
+from frazil.store.properties import task_properties
 
 Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: takes properties and location, returns a description of the result."""
@@ -308,9 +310,11 @@ def check_store(
     if "://" not in location:
         return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
     tried = f"listed {location}"
+    chosen = state.io_properties if state is not None else properties
     try:
-        found = probe(state.io_properties if state is not None else properties, location)
-    except UnavailableError as error:
+        store_of(tuple(sorted(task_properties(chosen).items()))).check(location)
+        found = probe(chosen, location)
+    except (SpecError, UnavailableError) as error:
         return failed("store", tried, error)
     return Finding("store", True, tried, f"{location}: {found}")
 

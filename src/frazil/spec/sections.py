@@ -50,6 +50,7 @@ from frazil.spec.models import (
 from frazil.spec.partitioning import find_type, is_declared_otherwise
 from frazil.spec.problems import Problems, advice, nearest
 from frazil.spec.secrets import Secrets
+from frazil.store.properties import check_property
 
 _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
@@ -228,9 +229,10 @@ def _check_registry_property(_: str, key: str) -> None:
         raise SpecError(message, remedy=OWNED_REGISTRY_PROPERTIES[key])
 
 
-def _check_catalog_property(_: str, key: str) -> None:
+def _check_catalog_property(text: str, key: str) -> None:
     if key in _OWNED_CATALOG_PROPERTIES:
         raise SpecError(f"`{key}` is not a further property of the catalog", remedy=f"write it as `catalog.{key}`")
+    check_property(key, text)
 
 
 def _check_kind(fields: Fields, entry: Entry, catalog: CatalogSpec) -> None:

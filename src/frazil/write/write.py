@@ -6,22 +6,20 @@ A path is used only once: each file of each attempt has a new id. A file that wa
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.table.locations import load_location_provider
 
 from frazil.clock import new_id
 from frazil.failpoints import hit
+from frazil.store.file_io import store_of
 from frazil.types import DataFile
 from frazil.write.cluster import Partition, arrangement_of, clusters, is_scattered
 from frazil.write.parquet import OpenFile
@@ -166,25 +164,8 @@ class FileWriter:
 
 
 def file_io(target: TableTarget) -> FileIO:
-    """Returns PyIceberg's file access for the table's store, with the table's own credentials."""
-    return _file_io(target.io_properties, urlsplit(target.location).scheme)
-
-
-@lru_cache(maxsize=64)
-def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
-    """Returns one file access for all tables with the same properties, as each has connections and threads of its own."""
-    return load_file_io(_arrow_properties(dict(properties)), f"{scheme}:///" if scheme else None)
-
-
-def _arrow_properties(properties: dict[str, str]) -> dict[str, str]:
-    """Returns the properties for Arrow. Iceberg's Java client puts the bucket into the host name by default; Arrow,
-    with a custom endpoint, into the path.
-    """
-    host = urlsplit(properties.get("s3.endpoint", "")).hostname or ""
-    is_path_style = properties.get("s3.path-style-access", "false").lower() == "true"
-    if not host or is_path_style or re.fullmatch(r"[\d.]+|.*:.*|localhost", host):
-        return properties
-    return {"s3.force-virtual-addressing": "true", **properties}
+    """Returns the file access for the table's store, with the table's own credentials."""
+    return store_of(target.io_properties)
 
 
 def describe_file(

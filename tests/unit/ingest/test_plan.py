@@ -117,6 +117,13 @@ def test_a_batch_grows_until_each_task_writes_a_file_but_takes_no_longer_than_a_
     assert batch_limit(replace(large, records_per_s=1_000_000, tasks=50)) == 60_000_000
 
 
+def test_a_batch_takes_half_of_the_time_for_which_its_credentials_are_valid() -> None:
+    fast = replace(_CLOCK, target_bytes=100_000_000, tasks=2, records_per_s=100_000)
+    assert batch_limit(replace(fast, credentials_left_s=3600)) == batch_limit(fast)
+    assert batch_limit(replace(fast, credentials_left_s=20)) == 1_000_000
+    assert batch_limit(replace(fast, credentials_left_s=-1)) == 1
+
+
 def test_a_batch_whose_rows_are_all_in_memory_grows_for_no_file() -> None:
     held = replace(_CLOCK, target_bytes=100_000_000, tasks=2, records_per_s=1_000_000, buffered_bytes=80)
     assert batch_limit(held) == MAX_BATCH_RECORDS

@@ -18,6 +18,7 @@ _PACKAGES = "unit/contributing/test_registration.py::test_"
 _ATOMIC = "unit/ingest/test_atomic_service.py::test_"
 _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
 
+_STORES = "unit/store/test_addresses.py::test_"
 _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
 _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_named"
 
@@ -33,6 +34,20 @@ FOLLOWED: Mapping[str, str] = {
     "allow this user to WRITE with transactional ids of the prefix `frazil-`": f"{_SECURE_KAFKA}{_DEAD_LETTERS}",
     "grant this user the right; the reference lists all that Frazil needs (docs/reference/privileges.md)": (
         "integration/test_secure_database.py::test_a_login_and_the_least_rights_suffice_and_everything_less_is_named"
+    ),
+    # Stores.
+    "write `io-impl: …` under `catalog.properties`, with Iceberg's properties of the store": (
+        "integration/test_stores.py::test_an_object_store_behind_hadoop_is_refused"
+    ),
+    "choose another location for the table": f"{_STORES}an_address_that_tasks_cannot_write_to_is_refused_with_a_remedy",
+    "use one of …, or a local path": f"{_STORES}an_address_that_tasks_cannot_write_to_is_refused_with_a_remedy",
+    "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH": f"{_STORES}a_container_without_its_account_is_refused",
+    "write it under `catalog.properties`": f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done",
+    "write one of none, …": f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done",
+    "write the same key": f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done",
+    "write its alias": f"{_STORES}an_access_point_that_is_named_by_its_arn_is_refused",
+    "remove it; docs/reference/stores.md lists all properties": (
+        "unit/store/test_properties.py::test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name"
     ),
     # Tables that stop or wait.
     "correct `start`: partitions are counted from 0": TABLES,

@@ -97,11 +97,11 @@ class IcebergCatalog:
 
     def _state_of(self, table: str, java: Any) -> TableState:
         """Returns the state of a Java table as it is now."""
-        # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not with a
-        # REST catalog: its store credentials may have been renewed.
+        # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not where
+        # its store credentials may have been renewed.
         location = java.operations().current().metadataFileLocation()
         known = self._states.get(table)
-        if known is None or known[0] != location or self.reader.vends_credentials:
+        if known is None or known[0] != location or self.reader.vends_credentials or known[1].credentials_end_ms:
             known = self._states[table] = (location, self.reader.state(table, java))
         return known[1]
 
