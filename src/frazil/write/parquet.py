@@ -4,8 +4,9 @@ missing values, so these are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,10 @@ def _shown_struct(array: pa.StructArray) -> pa.StructArray:
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)
 
 
+Convert = Callable[[Any, Any], None]
+"""Reads a Parquet file and writes its rows to a stream in another format."""
+
+
 class OpenFile:
     """A Parquet file at `path` with rows of one partition. A small file is sent to the store in one piece when it is
     complete.
@@ -76,8 +81,9 @@ class OpenFile:
         schema: pa.Schema,
         options: Mapping[str, Any],
         is_small: bool,
+        convert: Convert | None = None,
     ) -> None:
-        """Opens the file.
+        """Opens the file. convert: makes the file in the store from the Parquet file, which is a temporary one then.
 
         Raises: OSError when the store refuses it.
         """
@@ -86,7 +92,8 @@ class OpenFile:
         self._output = output
         self._buffer = pa.BufferOutputStream() if is_small else None
         self._hides_nulls = [n for n, kind in enumerate(schema.types) if hides_nulls(kind)]
-        self._stream: Any = self._buffer or output.create(overwrite=True)
+        self._convert = convert
+        self._stream: Any = self._buffer or (output.create(overwrite=True) if convert is None else TemporaryFile())  # noqa: SIM115
         self._writer = pq.ParquetWriter(self._stream, schema, store_schema=False, **options)
 
     @property
@@ -112,12 +119,24 @@ class OpenFile:
         self._writer.close()
         size = self.size_bytes
         hit("task.close")
-        if self._buffer is not None:
+        if self._convert is not None:
+            size = self._write_converted(self._convert)
+        elif self._buffer is not None:
             with self._output.create(overwrite=True) as stream:
                 stream.write(self._buffer.getvalue())
         else:
             self._stream.close()
         return self._writer.writer.metadata, size
+
+    def _write_converted(self, convert: Convert) -> int:
+        """Writes the file in its own format, and returns its size in bytes."""
+        parquet = pa.BufferReader(self._buffer.getvalue()) if self._buffer is not None else self._stream
+        parquet.seek(0)
+        with self._output.create(overwrite=True) as stream:
+            convert(parquet, stream)
+            size: int = stream.tell()
+        parquet.close()
+        return size
 
     def discard(self) -> None:
         """Releases the file's resources, whatever its state."""

@@ -58,6 +58,11 @@ ROW_ID = "_row_id"
 ROW_ID_FIELD = 2147483540
 _UPDATED = "_last_updated_sequence_number"
 UPDATED_FIELD = 2147483539
+LINEAGE_FIELDS = (
+    NestedField(ROW_ID_FIELD, ROW_ID, LongType(), required=False),
+    NestedField(UPDATED_FIELD, _UPDATED, LongType(), required=False),
+)
+"""The columns of row lineage (Iceberg specification, "Row Lineage")."""
 LINEAGE_SINCE = 3
 NO_ID = -1
 
@@ -242,10 +247,7 @@ def has_lineage(target: TableTarget, format_version: int) -> bool:
 
 def lineage_schema(target: TableTarget) -> pa.Schema:
     """Returns the schema of the table's files with the lineage columns."""
-    schema = target.arrow_schema
-    for name, field_id in ((ROW_ID, ROW_ID_FIELD), (_UPDATED, UPDATED_FIELD)):
-        schema = schema.append(pa.field(name, pa.int64(), metadata={b"PARQUET:field_id": str(field_id).encode()}))
-    return schema
+    return pa.schema([*target.arrow_schema, *map(arrow_field, LINEAGE_FIELDS)])
 
 
 def with_row_ids(target: TableTarget, rows: pa.Table, ids: NDArray[np.int64]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Columns to Parquet files with Iceberg's field ids and metrics; each file is described in Iceberg's own JSON.
+"""Columns to data files with Iceberg's field ids and metrics; each file is described in Iceberg's own JSON.
 
 A path is used only once: each file of each attempt has a new id. A file that was not finished is removed at once.
 """
@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,9 +24,10 @@ from frazil.clock import new_id
 from frazil.failpoints import hit
 from frazil.types import DataFile
 from frazil.write.cluster import Partition, arrangement_of, clusters, is_scattered
+from frazil.write.file_formats import PARQUET, format_of, write_file
 from frazil.write.parquet import OpenFile
 from frazil.write.statistics import statistics_of
-from frazil.write.target import TableTarget
+from frazil.write.target import LINEAGE_FIELDS, TableTarget
 from frazil.write.transforms import TooManyPartitions
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -57,6 +58,7 @@ class FileWriter:
         self._target = target
         self._schema = schema or target.arrow_schema
         self._properties = dict(target.properties)
+        self._format = format_of(self._properties, target.name)
         self._io = file_io(target)
         self._locations = load_location_provider(target.location, self._properties)
         declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
@@ -150,18 +152,23 @@ class FileWriter:
 
     def _begin(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> OpenFile:
         place = partition if self._target.partitioning.fields else None
-        path = self._locations.new_data_location(f"{new_id()}.parquet", place)  # type: ignore[arg-type]
+        path = self._locations.new_data_location(f"{new_id()}.{self._format}", place)  # type: ignore[arg-type]
         self._begun.append(path)
         is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
         output = self._io.new_output(path)
         chosen = {**(options.small if is_small else options.usual), **_bloom_filters(self._properties, rows.num_rows)}
-        self._open[partition] = OpenFile(path, partition, output, self._schema, chosen, is_small)
+        convert = self._convert if self._format != PARQUET else None
+        self._open[partition] = OpenFile(path, partition, output, self._schema, chosen, is_small, convert)
         return self._open[partition]
+
+    def _convert(self, parquet: Any, stream: Any) -> None:
+        fields = [*self._target.schema.fields, *LINEAGE_FIELDS][: len(self._schema)]
+        write_file(parquet, stream, self._format, fields, self._properties)
 
     def _close(self, file: OpenFile) -> None:
         del self._open[file.partition]
         metadata, size = file.close()
-        content = describe_file(self._target, file.path, size, metadata, file.partition)
+        content = describe_file(self._target, file.path, size, metadata, file.partition, self._format)
         self._finished.append(DataFile(file.path, metadata.num_rows, size, content))
 
 
@@ -193,14 +200,19 @@ def describe_file(
     size: int,
     metadata: pq.FileMetaData,
     partition: Partition = Partition(),  # noqa: B008
+    file_format: str = PARQUET,
 ) -> str:
-    """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer."""
+    """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer. The
+    footer's sizes and offsets are those of Parquet files alone.
+    """
     statistics = statistics_of(target, metadata)
+    if file_format != PARQUET:
+        statistics = replace(statistics, column_sizes={}, split_offsets=[])
     description: dict[str, Any] = {
         "spec-id": target.spec_id,
         "content": "data",
         "file-path": path,
-        "file-format": "parquet",
+        "file-format": file_format,
         "partition": partition.values or {},
         "file-size-in-bytes": size,
         "record-count": metadata.num_rows,
