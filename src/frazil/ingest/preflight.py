@@ -32,6 +32,7 @@ from frazil.spec import TableSpec
 from frazil.spec.models import MetadataField
 from frazil.spec.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.write.file_formats import format_of
 
 
 def has_layout_columns(spec: TableSpec) -> bool:
@@ -122,6 +123,7 @@ def _check_declared(table: Table) -> None:
         if spec.unknown_fields != "add":
             check_measured_columns(spec, schema)
     else:
+        format_of(state.properties, table.name)
         try:
             schema = declared_adder(spec)(state.schema)
         except NameConflict as error:

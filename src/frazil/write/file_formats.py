@@ -21,6 +21,7 @@ FORMAT = "write.format.default"
 _WRITERS = {"orc": write_orc, "avro": write_avro}
 _READERS = {"orc": read_orc, "avro": read_avro}
 _ROWS = 16_384
+_LAST_US = (2**63 - 1) // 1000
 
 
 def format_of(properties: Mapping[str, str], table: str) -> str:
@@ -37,6 +38,21 @@ def format_of(properties: Mapping[str, str], table: str) -> str:
             where=table,
         )
     return found
+
+
+def stored_format(wanted: str, metadata: pq.FileMetaData) -> str:
+    """Returns the format in which the rows of a Parquet file are stored: `wanted`, or Parquet for a file with timestamps
+    that ORC does not keep. Arrow writes those before 1970 with fractions that Java reads as another second (ORC-763), and
+    reads none after 2262.
+    """
+    if wanted != "orc":
+        return wanted
+    columns = range(metadata.num_columns)
+    times = [number for number in columns if metadata.schema.column(number).logical_type.type == "TIMESTAMP"]
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    bounds = [group.column(number).statistics for group in groups for number in times]
+    are_kept = all(one.min_raw >= 0 and one.max_raw <= _LAST_US for one in bounds if one.has_min_max)
+    return wanted if are_kept else PARQUET
 
 
 def write_file(

@@ -23,14 +23,17 @@ _STORED: Mapping[type[IcebergType], pa.DataType] = {
     FixedType: pa.binary(),
 }
 
+_CODECS = {"none": "uncompressed", **{name: name for name in ("uncompressed", "snappy", "lz4", "zstd")}}
+
 
 def write_orc(rows: Iterable[pa.RecordBatch], stream: Any, fields: Sequence[NestedField], codec: str) -> None:
-    """Writes an ORC file. codec: as in `write.orc.compression-codec`; empty: zlib, Iceberg's default.
+    """Writes an ORC file. codec: as in `write.orc.compression-codec`; one that Arrow does not have, or none, is zlib,
+    Iceberg's default.
 
     Raises: OSError where the store refuses the file.
     """
     schema = pa.schema([_field(field) for field in fields])
-    with orc.ORCWriter(stream, compression="uncompressed" if codec == "none" else codec or "zlib") as writer:
+    with orc.ORCWriter(stream, compression=_CODECS.get(codec, "zlib")) as writer:
         for batch in rows:
             writer.write(rows_as_written(batch, schema))
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,8 +24,8 @@ from frazil.clock import new_id
 from frazil.failpoints import hit
 from frazil.types import DataFile
 from frazil.write.cluster import Partition, arrangement_of, clusters, is_scattered
-from frazil.write.file_formats import PARQUET, format_of, write_file
-from frazil.write.parquet import OpenFile
+from frazil.write.file_formats import PARQUET, format_of, stored_format, write_file
+from frazil.write.parquet import OpenFile, Stage
 from frazil.write.statistics import statistics_of
 from frazil.write.target import LINEAGE_FIELDS, TableTarget
 from frazil.write.transforms import TooManyPartitions
@@ -155,21 +155,25 @@ class FileWriter:
         path = self._locations.new_data_location(f"{new_id()}.{self._format}", place)  # type: ignore[arg-type]
         self._begun.append(path)
         is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
-        output = self._io.new_output(path)
         chosen = {**(options.small if is_small else options.usual), **_bloom_filters(self._properties, rows.num_rows)}
-        convert = self._convert if self._format != PARQUET else None
-        self._open[partition] = OpenFile(path, partition, output, self._schema, chosen, is_small, convert)
+        stage: Stage = "memory" if is_small else "none" if self._format == PARQUET else "disk"
+        self._open[partition] = OpenFile(path, partition, self._io, self._schema, chosen, stage)
         return self._open[partition]
-
-    def _convert(self, parquet: Any, stream: Any) -> None:
-        fields = [*self._target.schema.fields, *LINEAGE_FIELDS][: len(self._schema)]
-        write_file(parquet, stream, self._format, fields, self._properties)
 
     def _close(self, file: OpenFile) -> None:
         del self._open[file.partition]
-        metadata, size = file.close()
-        content = describe_file(self._target, file.path, size, metadata, file.partition, self._format)
+        metadata = file.finish()
+        file_format = stored_format(self._format, metadata)
+        if file_format != self._format:
+            file.path = f"{file.path.removesuffix(self._format)}{file_format}"
+            self._begun.append(file.path)
+        size = file.store() if file_format == PARQUET else file.store(partial(self._convert, file_format))
+        content = describe_file(self._target, file, size, metadata, file_format)
         self._finished.append(DataFile(file.path, metadata.num_rows, size, content))
+
+    def _convert(self, file_format: str, parquet: Any, stream: Any) -> None:
+        fields = [*self._target.schema.fields, *LINEAGE_FIELDS][: len(self._schema)]
+        write_file(parquet, stream, file_format, fields, self._properties)
 
 
 def file_io(target: TableTarget) -> FileIO:
@@ -194,14 +198,7 @@ def _arrow_properties(properties: dict[str, str]) -> dict[str, str]:
     return {"s3.force-virtual-addressing": "true", **properties}
 
 
-def describe_file(
-    target: TableTarget,
-    path: str,
-    size: int,
-    metadata: pq.FileMetaData,
-    partition: Partition = Partition(),  # noqa: B008
-    file_format: str = PARQUET,
-) -> str:
+def describe_file(target: TableTarget, file: OpenFile, size: int, metadata: pq.FileMetaData, file_format: str) -> str:
     """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer. The
     footer's sizes and offsets are those of Parquet files alone.
     """
@@ -211,9 +208,9 @@ def describe_file(
     description: dict[str, Any] = {
         "spec-id": target.spec_id,
         "content": "data",
-        "file-path": path,
+        "file-path": file.path,
         "file-format": file_format,
-        "partition": partition.values or {},
+        "partition": file.partition.values or {},
         "file-size-in-bytes": size,
         "record-count": metadata.num_rows,
         "split-offsets": statistics.split_offsets,
