@@ -1,0 +1,58 @@
+"""Upsert tables of other tools that have identifier fields: rows are identified by these where the pipeline file names no
+`key_columns`, and a difference is reported.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from frazil.ingest.preflight import identified_otherwise
+from frazil.ingest.table import Table
+from frazil.spec.models import KeySpec
+from tests.unit.ingest.service_scene import Scene
+
+_COLUMNS = Schema(
+    NestedField(1, "tenant", StringType(), required=True),
+    NestedField(2, "v", LongType(), required=False),
+    NestedField(3, "id", LongType(), required=True),
+    identifier_field_ids=[3, 1],
+)
+
+
+def test_rows_are_identified_by_the_identifier_fields_of_an_existing_table(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", mode="upsert", key=KeySpec(format="json"))
+    scene.catalog.create("n.a", _COLUMNS, {}, 3)
+    for key, v in ((b'{"id": 1, "tenant": "x"}', 1), (b'{"id": 2}', 2), (b'{"tenant": "x", "id": 1}', 3)):
+        scene.source.produce("a", 0, json.dumps({"v": v}).encode(), scene.clock.now_ms(), key=key)
+    scene.catch_up(turns=60)
+    assert scene.rows("n.a") == [{"tenant": "x", "v": 3, "id": 1}]
+    assert scene.dead_letters("n.a") == [("a", 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"key_columns": ("id", "tenant")}, ""),
+        ({"key": KeySpec(format="json")}, ""),
+        ({"key_columns": ("id",)}, "rows are identified by id, and the table's identifier fields are tenant, id"),
+        (
+            {"metadata": {"key": "_key"}},
+            "rows are identified by _key, and the table's identifier fields are tenant, id",
+        ),
+    ],
+)
+def test_other_key_columns_than_the_identifier_fields_are_reported(
+    tmp_path: Path, settings: dict[str, Any], expected: str
+) -> None:
+    scene = Scene(tmp_path, "a", mode="upsert", **settings)
+    table = Table(scene.spec("a").tables[0])
+    table.state = scene.catalog.create("n.a", _COLUMNS, {}, 3)
+    found = identified_otherwise(table)
+    assert found.startswith(expected)
+    assert ("`key_columns: [tenant, id]`" in found) == bool(expected)
