@@ -32,7 +32,7 @@ def format_of(properties: Mapping[str, str], table: str) -> str:
     found = properties.get(FORMAT, PARQUET).lower()
     if found != PARQUET and found not in _WRITERS:
         raise SpecError(
-            f"the table's property `{FORMAT}` is `{found}`, which Frazil does not write",
+            f"the table's property `write.format.default` is `{found}`, which Frazil does not write",
             remedy=f"`ALTER TABLE {table} SET TBLPROPERTIES ('{FORMAT}' = 'parquet')`: the files of one table may have"
             " several formats",
             where=table,

@@ -16,7 +16,7 @@ from frazil.schema.arrow import arrow_type, rows_as_written
 from frazil.schema.parts import parts_of
 
 _PARQUET_ID, _ID = b"PARQUET:field_id", b"iceberg.id"
-# Types that ORC does not have; `_attributes` says what the values are.
+# Types that ORC does not have; `_attributes` has the names of the types.
 _STORED: Mapping[type[IcebergType], pa.DataType] = {
     TimeType: pa.int64(),
     UUIDType: pa.binary(),

@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.schema.arrow import arrow_field
+from frazil.schema.parts import with_requirement
 from frazil.schema.projection import Layout, Shaping, make_layout
 from frazil.schema.selection import Path
 from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete
@@ -183,11 +184,14 @@ class TableTarget:
 
     @cached_property
     def fields(self) -> tuple[NestedField, ...]:
-        """The columns that are made from the record's value."""
+        """The columns that are made from the record's value. Those that identify a row count as optional: the record's key
+        may have what the value lacks, and a row without a key is refused afterwards.
+        """
         others = {column for _, column in self.metadata}
         if self.reading.has_rescued_column:
             others.add(RESCUED_COLUMN)
-        return tuple(field for field in self.schema.fields if field.name not in others)
+        keys = self.changes.paths if self.changes is not None else ()
+        return tuple(with_requirement(field, keys, False) for field in self.schema.fields if field.name not in others)
 
     @cached_property
     def fixed(self) -> frozenset[Path]:

@@ -1,5 +1,5 @@
-"""Upsert tables of other tools that have identifier fields: rows are identified by these where the pipeline file names no
-`key_columns`, and a difference is reported.
+"""Identifier fields: those of an existing upsert table identify its rows where the pipeline file names no `key_columns`,
+a difference is reported, and a new upsert table has them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from frazil.ingest.preflight import identified_otherwise
-from frazil.ingest.table import Table
+from frazil.ingest.table import Table, identifier_names
 from frazil.spec.models import KeySpec
 from tests.unit.ingest.service_scene import Scene
 
@@ -56,3 +56,31 @@ def test_other_key_columns_than_the_identifier_fields_are_reported(
     found = identified_otherwise(table)
     assert found.startswith(expected)
     assert ("`key_columns: [tenant, id]`" in found) == bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "identifiers"),
+    [
+        ({"key": KeySpec(format="json")}, ["id"]),
+        ({"key_columns": ("o.id", "id")}, ["id", "o.id"]),
+        ({"metadata": {"key": "_key"}}, ["_key"]),
+        ({"key_columns": ("x",)}, []),
+    ],
+)
+def test_key_columns_of_a_new_table_are_its_identifier_fields(
+    tmp_path: Path, settings: dict[str, Any], identifiers: list[str]
+) -> None:
+    scene = Scene(tmp_path, "a", mode="upsert", **settings)
+    for value in ({"id": 1, "o": {"id": 7}, "x": 0.5}, {"id": 1, "o": {"id": 7}, "x": 0.5}, {"v": 3}):
+        key = json.dumps({"id": value["id"]}).encode() if "id" in value else None
+        scene.source.produce("a", 0, json.dumps(value).encode(), scene.clock.now_ms(), key=key)
+    scene.catch_up(turns=60)
+    assert len(scene.rows("n.a")) == 1
+    assert scene.dead_letters("n.a") == [("a", 0, 2)]
+    state = scene.catalog.load("n.a")
+    assert state is not None
+    assert sorted(identifier_names(state.schema)) == identifiers
+    required = {
+        str(state.schema.find_column_name(n)) for n in state.schema.field_ids if state.schema.find_field(n).required
+    }
+    assert required == {*identifiers, *({"o"} if "o.id" in identifiers else ())}
