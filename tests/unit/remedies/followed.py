@@ -173,8 +173,9 @@ _BUG = "it should not happen, and asks for a report"
 
 BY_PEOPLE: Mapping[str, str] = {
     "drop the column, or name another table in the pipeline file": _OTHERS,
-    "rewrite the table's files as Parquet": _OTHERS,
-    "set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes": _OTHERS,
+    "set the table's property `write.format.default` to `parquet`, and rewrite the table's files": _OTHERS,
+    "`ALTER TABLE … SET TBLPROPERTIES ('write.format.default' = 'parquet')`: the files of one table may have several"
+    " formats": _OTHERS,
     "upgrade the table to format version 2 or 3": "as in test_stops.py::test_a_table_of_format_version_1",
     "wait for table maintenance, or run `frazil maintain`: either applies the deletes permanently": (
         "tests/acceptance/test_other_writers.py"
