@@ -16,6 +16,7 @@ from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.rows.writer_schemas import LATEST
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.write.file_formats import format_of
 
 log = structlog.get_logger("frazil")
 
@@ -83,6 +84,7 @@ class Loader:
         if table.state is None:
             return
         table.state = self.pipeline.schema_updates.with_declared(table, table.state)
+        format_of(table.state.properties, table.name)
         table.state = arranged(self._services.catalog, table.spec, table.state)
         if table.spec.mode == "upsert":
             check_columns(table.target())

@@ -210,6 +210,13 @@ def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -
     return loaded
 
 
+def identifier_names(schema: Schema) -> tuple[str, ...]:
+    """Returns the columns that identify a row according to the table (Iceberg specification, "Identifier Field IDs"), in
+    the order of the schema; none where the table does not name them.
+    """
+    return tuple(str(schema.find_column_name(number)) for number in sorted(schema.identifier_field_ids))
+
+
 def layout_of(spec: TableSpec) -> Layout:
     """Returns the layout of the table's files in the pipeline file."""
     return Layout(spec.partition_by, spec.sort_by)
@@ -337,7 +344,8 @@ def _change_reading(table: Table) -> ChangeReading:
         # The column with the whole key is already decoded.
         columns, is_key_of_record = (spec.metadata["key"],), False
     if is_key_of_record and table.state is not None:
-        columns = tuple(json.loads(table.state.marks.get(KEY_COLUMNS, "[]")))
+        marked = table.state.marks.get(KEY_COLUMNS)
+        columns = tuple(json.loads(marked)) if marked else identifier_names(table.state.schema)
     return ChangeReading(
         reading,
         columns,

@@ -19,7 +19,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.preflight import keeps_old_metadata, refuse_foreseen, text_order
+from frazil.ingest.preflight import identified_otherwise, keeps_old_metadata, refuse_foreseen, text_order
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
@@ -240,7 +240,7 @@ def declared_schema(table: Table) -> Schema:
 
 
 def _warnings(table: Table, schema: Schema) -> str:
-    found = (text_order(table.spec, schema), keeps_old_metadata(table.state))
+    found = (text_order(table.spec, schema), identified_otherwise(table), keeps_old_metadata(table.state))
     return "".join(f"; warning: {words}" for words in found if words)
 
 

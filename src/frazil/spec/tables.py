@@ -274,7 +274,7 @@ def _check_taken(
 def _check_value(text: str, key: str) -> None:
     """Raises a SpecError for a value that no file could be written with."""
     if key in _FORMATS and text.lower() != "parquet":
-        raise SpecError(f"`properties.{key}` is `{text}`, and Frazil writes Parquet", remedy="remove it")
+        raise SpecError(f"`properties.{key}` is `{text}`, and Frazil creates tables in Parquet", remedy="remove it")
     if key == _CODEC and text.lower() not in _CODECS:
         raise SpecError(f"`properties.{key}` cannot be `{text}`", remedy=advice(text, _CODECS))
     if key == _LEVEL and re.fullmatch(r"-?[0-9]+|null", text, re.ASCII) is None:

@@ -235,8 +235,9 @@ BY_PEOPLE: Mapping[str, str] = {
     "the service refuses the certificate of this client, or wants one: check …": _SERVICE,
     "use a host name that the service's certificate has, or give it a certificate with this name": _SERVICE,
     "drop the column, or name another table in the pipeline file": _OTHERS,
-    "rewrite the table's files as Parquet": _OTHERS,
-    "set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes": _OTHERS,
+    "set the table's property `write.format.default` to `parquet`, and rewrite the table's files": _OTHERS,
+    "`ALTER TABLE … SET TBLPROPERTIES ('write.format.default' = 'parquet')`: the files of one table may have several"
+    " formats": _OTHERS,
     "upgrade the table to format version 2 or 3": "as in test_stops.py::test_a_table_of_format_version_1",
     "wait for table maintenance, or run `frazil maintain`: either applies the deletes permanently": (
         "tests/acceptance/test_other_writers.py"
