@@ -26,7 +26,7 @@ _TUNING = {
     "fetch.max.bytes": str(64 * 1024 * 1024),
     "receive.buffer.bytes": str(1024 * 1024),
     "fetch.max.wait.ms": "5",
-    # Each partition has a consumer; its reports of metrics to the broker (KIP-714) would cost time and requests at its start.
+    # Each partition has a consumer, which would ask at its start which metrics it has to report to the broker (KIP-714).
     "enable.metrics.push": "false",
 }
 # How long a task waits for records of a silent broker, where the pipeline file sets no time-out: Spark's default is two
