@@ -304,7 +304,7 @@ class Service:
 
     def _plannable(self, now_s: float) -> list[Table]:
         """Returns the free tables, without those whose last planned batch waits for a place that is not free yet: of a
-        thousand that are due at once, few begin with each job, and all others would be planned again in vain.
+        thousand that are due at once, few begin with each job, and planning all others again would change nothing.
         """
         self._waiting = {pool: tables for pool, tables in self._waiting.items() if not self._workers.is_free(pool)}
         waiting = set().union(*self._waiting.values())
