@@ -98,8 +98,8 @@ class SchemaUpdates:
         changes = table.target(schema).changes
         if changes is not None:
             schema = with_identifiers(schema, changes.key_columns or key_columns)
-        properties, version, layout = new_table_properties(spec.properties), spec.format_version, layout_of(spec)
-        made = create_table(self._catalog, table.name, schema, properties, version, layout, spec.location)
+        version, layout = spec.format_version, layout_of(spec)
+        made = create_table(self._catalog, table.name, schema, spec.properties, version, layout, spec.location)
         if made.format_version != version:
             log.warning("other_format_version", table=table.name, asked=version, found=made.format_version)
         return self.with_declared(table, made)
