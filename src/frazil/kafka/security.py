@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from frazil.errors import SpecError
-from frazil.refusals import Settings, remedy_of
+from frazil.refusals import Settings, refusal_remedy
 
 HOST_CHECK = "ssl.endpoint.identification.algorithm"
 _VERIFICATION = "enable.ssl.certificate.verification"
@@ -165,7 +165,7 @@ def kafka_remedy(words: str) -> str:
     for kind, acl in _ACL_REMEDIES.items():
         if f"{kind} authorization" in lower or f"{kind.replace(' ', '')}authorization" in lower:
             return acl
-    return remedy_of(words, _SETTINGS)
+    return refusal_remedy(words, _SETTINGS)
 
 
 # ---- login

@@ -13,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.errors import FrazilError, SpecError, UnavailableError
-from frazil.refusals import Settings, remedy_of
+from frazil.refusals import Settings, refusal_remedy
 
 _CONFLICTS = ("ValidationException", "CommitFailedException")
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
@@ -63,7 +63,7 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             where=where,
         )
     cause = cause_of(error)
-    return UnavailableError(f"{what}: {cause}", remedy=remedy_of(cause, _SETTINGS), where=where)
+    return UnavailableError(f"{what}: {cause}", remedy=refusal_remedy(cause, _SETTINGS), where=where)
 
 
 def is_clock_behind(error: Exception) -> bool:
