@@ -103,7 +103,7 @@ _ONE_SIDED_REMEDIES: Mapping[str, str] = {
     ),
     "https.ca.pem": "write the certificates to a file, and name it in https.ca.location",
     "sasl.oauthbearer.config": _USE_OIDC,
-    "enable.sasl.oauthbearer.unsecure.jwt": _USE_OIDC,
+    "enable.sasl.oauthbearer.unsecure.jwt": _USE_OIDC,  # codespell:ignore unsecure
 }  # fmt: skip
 _ONE_SIDED_PREFIXES = ("sasl.oauthbearer.assertion.", "sasl.oauthbearer.metadata.", "sasl.oauthbearer.client.cred")
 _SETTINGS = Settings(
