@@ -46,7 +46,7 @@ _RIGHT = re.compile(
 )
 
 
-def remedy_of(words: str, settings: Settings) -> str:
+def refusal_remedy(words: str, settings: Settings) -> str:
     """Returns the remedy of a refused certificate, login or right; empty where the words are of something else."""
     if _EXPIRED.search(words) and not _ALERT.search(words):
         return "renew the service's certificate, or set this machine's clock; Frazil retries with back-off"

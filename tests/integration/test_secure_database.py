@@ -140,7 +140,7 @@ def test_a_login_and_the_least_rights_suffice_and_everything_less_is_named(
     ("changed", "words", "remedy"),
     [
         ({"password": "wrong"}, "password authentication failed", "check the credentials under `catalog.properties`"),
-        ({"sslrootcert": "stranger"}, "unable to find valid certification", "name the authority of the service's cert"),
+        ({"sslrootcert": "stranger"}, "unable to find valid certification", "name the authority of the"),
         ({"sslcert": None, "sslkey": None}, "requires a valid client certificate", "the service refuses the certificate"),
         ({"sslmode": "disable"}, "pg_hba.conf rejects connection", "check the credentials under `catalog.properties`"),
         ({"host": "localhost"}, "The hostname localhost could not be verified", "use a host name that the service's"),

@@ -79,7 +79,7 @@ def _refusal(properties: Mapping[str, str]) -> UnavailableError:
         ("OAUTH", {"https.ca.location": "stranger"}, "unable to get local issuer", "name the authority of the service"),
         ("EXPIRED", {}, "certificate has expired", "renew the service's certificate"),
         ("MISNAMED", {}, "is not valid for '127.0.0.1'", "use a host name that the service's certificate has"),
-        ("MTLS", {"ssl.certificate.location": "", "ssl.key.location": ""}, "alert", "the service refuses the certificat"),
+        ("MTLS", {"ssl.certificate.location": "", "ssl.key.location": ""}, "alert", "the service refuses the cert"),
         ("BROKER", {"security.protocol": "SSL"}, "PLAINTEXT broker listener?", "check that a broker is running at boot"),
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from frazil.errors import SpecError
-from frazil.refusals import Settings, remedy_of
+from frazil.refusals import Settings, refusal_remedy
 
 HOST_CHECK = "ssl.endpoint.identification.algorithm"
 _VERIFICATION = "enable.ssl.certificate.verification"
@@ -103,7 +103,7 @@ _ONE_SIDED_REMEDIES: Mapping[str, str] = {
     ),
     "https.ca.pem": "write the certificates to a file, and name it in https.ca.location",
     "sasl.oauthbearer.config": _USE_OIDC,
-    "enable.sasl.oauthbearer.unsecure.jwt": _USE_OIDC,
+    "enable.sasl.oauthbearer.unsecure.jwt": _USE_OIDC,  # codespell:ignore unsecure
 }  # fmt: skip
 _ONE_SIDED_PREFIXES = ("sasl.oauthbearer.assertion.", "sasl.oauthbearer.metadata.", "sasl.oauthbearer.client.cred")
 _SETTINGS = Settings(
@@ -165,7 +165,7 @@ def kafka_remedy(words: str) -> str:
     for kind, acl in _ACL_REMEDIES.items():
         if f"{kind} authorization" in lower or f"{kind.replace(' ', '')}authorization" in lower:
             return acl
-    return remedy_of(words, _SETTINGS)
+    return refusal_remedy(words, _SETTINGS)
 
 
 # ---- login

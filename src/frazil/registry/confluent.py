@@ -16,7 +16,7 @@ from confluent_kafka.schema_registry.error import OAuthTokenError
 
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
-from frazil.refusals import Settings, remedy_of
+from frazil.refusals import Settings, refusal_remedy
 from frazil.registry.port import (
     NO_ID,
     Gathering,
@@ -228,7 +228,7 @@ def _remedy(status: int, reason: str) -> str:
         )
     if "CERTIFICATE" in reason.upper() or "SSL" in reason:
         words = "this machine and the registry do not trust each other's certificates"
-        return remedy_of(reason, _SETTINGS) or f"check `registry.tls`: {words}"
+        return refusal_remedy(reason, _SETTINGS) or f"check `registry.tls`: {words}"
     return "Frazil retries with back-off; check that the registry is running at `registry.url`"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.errors import FrazilError, UnavailableError
-from frazil.refusals import Settings, remedy_of
+from frazil.refusals import Settings, refusal_remedy
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
@@ -71,7 +71,7 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
 def _remedy_of(error: Exception) -> str:
     """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
     text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
-    if remedy := remedy_of(text, _SETTINGS):
+    if remedy := refusal_remedy(text, _SETTINGS):
         return remedy
     is_other = any(part in text for part in _OTHER_SERVERS)
     other = "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off"
