@@ -14,11 +14,15 @@ CHANGES = "unit/remedies/test_tables.py::test_a_change_that_is_refused_is_follow
 STOPS = "unit/remedies/test_stops.py::test_"
 COMMANDS = "unit/remedies/test_commands.py::test_"
 _FILES = "unit/remedies/test_pipeline_files.py::test_what_the_remedy_reports_makes_it_a_file"
+_CAPABILITIES = "integration/test_capabilities.py::test_"
 _PACKAGES = "unit/contributing/test_registration.py::test_"
 _ATOMIC = "unit/ingest/test_atomic_service.py::test_"
 _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
 
 FOLLOWED: Mapping[str, str] = {
+    "correct what the catalog names: the table's name, `properties`, `format_version` or `location`": (
+        f"{_CAPABILITIES}a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_corrected"
+    ),
     # Tables that stop or wait.
     "correct `start`: partitions are counted from 0": TABLES,
     "correct the expression; the nearest topic is `…`": f"{STOPS}a_pattern_that_matches_nothing",
@@ -183,6 +187,8 @@ _HISTORY = "somebody who knows the table's history has to decide; tests/unit/dea
 _BUG = "it should not happen, and asks for a report"
 
 BY_PEOPLE: Mapping[str, str] = {
+    "correct `catalog.uri`: some services have another address for writers, and some have none": _SERVICE,
+    "name a catalog that takes new tables, or create the table by the tool that the catalog has for it": _SERVICE,
     "drop the column, or name another table in the pipeline file": _OTHERS,
     "rewrite the table's files as Parquet": _OTHERS,
     "set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes": _OTHERS,
