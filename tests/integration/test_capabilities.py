@@ -138,13 +138,16 @@ def test_a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_c
     with client.of(habit) as service:
         catalog = client.open(service)
         with pytest.raises(SpecError) as refused:
-            make(catalog, **{name: here if value == "HERE" else value for name, value in wrong.items()})
+            make(catalog, **_placed(wrong, here))
         assert words in refused.value.message
         assert refused.value.remedy == REMEDY
         assert sum(request.creates_table for request in service.requests) <= 2
         if right is not None:
-            made = make(catalog, **{name: here if value == "HERE" else value for name, value in right.items()})
-            assert made.progress.snapshot_id is None
+            assert make(catalog, **_placed(right, here)).progress.snapshot_id is None
+
+
+def _placed(settings: Mapping[str, Any], here: str) -> dict[str, Any]:
+    return {name: here if value == "HERE" else value for name, value in settings.items()}
 
 
 def test_a_missing_right_is_named_and_waited_for(client: Client) -> None:
