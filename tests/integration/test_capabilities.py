@@ -1,4 +1,4 @@
-"""What Frazil does without where a catalog refuses it, and what it reports where it cannot: stand-ins for managed services
+"""What Frazil does without where a catalog refuses it, and what it reports where it cannot: simulated services
 in front of Iceberg's own REST server.
 """
 
@@ -30,9 +30,9 @@ from tests.fixtures.services import (
     DEMANDS_LOCATION,
     HAS_ONE_LEVEL,
     ONLY_READS,
-    PLAYED,
     REFUSES_FORMAT_3,
     REFUSES_LOCATION,
+    SIMULATED,
     Habit,
     Service,
     may_not,
@@ -102,12 +102,12 @@ def commit(catalog: IcebergCatalog, state: TableState, end: int = 5) -> None:
     catalog.commit(replace(commit_of(state, end), table=state.name))
 
 
-@pytest.mark.parametrize("played", PLAYED)
-def test_a_table_is_created_and_committed_to_in_every_service(played: str, client: Client) -> None:
-    with client.of(*PLAYED[played]) as service:
+@pytest.mark.parametrize("service_name", SIMULATED)
+def test_a_table_is_created_and_committed_to_in_every_service(service_name: str, client: Client) -> None:
+    with client.of(*SIMULATED[service_name]) as service:
         catalog, table = client.open(service), f"n{new_id()[:8]}.t"
         assert catalog.load(table) is None
-        location = str(client.folder / table) if played == "Glue" else None
+        location = str(client.folder / table) if service_name == "Glue" else None
         state = make(catalog, table, location=location)
         commit(catalog, state)
         found = client.open(service).load(table)
@@ -116,8 +116,8 @@ def test_a_table_is_created_and_committed_to_in_every_service(played: str, clien
         asked = [request.document for request in service.requests if request.creates_table]
     assert [one.get("location") for one in asked] == [location] * len(asked)
     assert not any(one.get("stage-create") for one in asked)
-    assert (DELETES_OLD in found.properties) == (played != "Unity Catalog")
-    assert len(asked) == (2 if played == "Unity Catalog" else 1)
+    assert (DELETES_OLD in found.properties) == (service_name != "Unity Catalog")
+    assert len(asked) == (2 if service_name == "Unity Catalog" else 1)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,16 @@ def test_a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_c
     with client.of(habit) as service:
         catalog = client.open(service)
         with pytest.raises(SpecError) as refused:
-            make(catalog, **{name: here if value == "HERE" else value for name, value in wrong.items()})
+            make(catalog, **_placed(wrong, here))
         assert words in refused.value.message
         assert refused.value.remedy == REMEDY
         assert sum(request.creates_table for request in service.requests) <= 2
         if right is not None:
-            made = make(catalog, **{name: here if value == "HERE" else value for name, value in right.items()})
-            assert made.progress.snapshot_id is None
+            assert make(catalog, **_placed(right, here)).progress.snapshot_id is None
+
+
+def _placed(settings: Mapping[str, Any], here: str) -> dict[str, Any]:
+    return {name: here if value == "HERE" else value for name, value in settings.items()}
 
 
 def test_a_missing_right_is_named_and_waited_for(client: Client) -> None:
@@ -179,8 +182,8 @@ def test_progress_below_the_one_snapshot_that_is_shown_is_lost_and_not_none(clie
 
 
 def test_nothing_is_removed_where_the_catalog_forbids_it(client: Client) -> None:
-    """Lakekeeper's stand-in puts `gc.enabled` in; files are compacted all the same."""
-    with client.of(*PLAYED["Lakekeeper"]) as service:
+    """Lakekeeper's simulator puts `gc.enabled` in; files are compacted all the same."""
+    with client.of(*SIMULATED["Lakekeeper"]) as service:
         catalog = client.open(service)
         state = make(catalog)
         for end in range(1, 5):
@@ -197,10 +200,10 @@ def test_nothing_is_removed_where_the_catalog_forbids_it(client: Client) -> None
 
 
 def test_a_pipeline_runs_on_a_service_that_refuses_much(client: Client, broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """Unity Catalog's stand-in makes tables of format version 2 of those of 3: an upsert table uses position deletes."""
+    """Unity Catalog's simulator makes tables of format version 2 of those of 3: an upsert table uses position deletes."""
     ledger = Ledger(broker.bootstrap_servers, new_id())
     table = f"n{new_id()[:8]}.words"
-    with client.of(*PLAYED["Unity Catalog"]) as service:
+    with client.of(*SIMULATED["Unity Catalog"]) as service:
         document = {
             "pipeline": f"p-{ledger.topic}",
             "kafka": {"bootstrap.servers": ledger.servers},

@@ -9,6 +9,7 @@ second is made before the table's next batch; the dead-letter table's own progre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,6 +40,7 @@ from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
 log = structlog.get_logger("frazil")
+_PROPERTIES = re.compile(r"\bproperty|properties\b", re.IGNORECASE)
 
 _PLACE = ("topic", "partition", "offset")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
@@ -82,7 +84,7 @@ def create_table(
     except SpecError as error:
         own = properties.keys() - asked.keys()
         refused = {one for one in own if one in error.message} or own
-        if not refused or "propert" not in error.message.lower():
+        if not refused or not _PROPERTIES.search(error.message):
             raise
         log.warning("properties_refused", table=name, properties=sorted(refused), reason=error.message)
         return create(properties={one: text for one, text in properties.items() if one not in refused})

@@ -282,14 +282,14 @@ class Discovery:
         """Raises TableStopped where the catalog takes two names of the pipeline, which differ in letter case, for one.
         load: loads a table that is not loaded yet.
         """
-        folded = fold_case(table.name)
+        plain = fold_case(table.name)
         for other in [*self.tables.values()]:
-            if other.name == table.name or fold_case(other.name) != folded or table.state is None:
+            if other.name == table.name or fold_case(other.name) != plain or table.state is None:
                 continue
             found = other.state or load(other.name)
             if found is not None and found.uuid == table.state.uuid:
                 raise TableStopped(
-                    f"the catalog has one table for `{table.name}` and `{other.name}`: it ignores letter case",
+                    f"the catalog has one table for `{table.name}` and `{other.name}`: it ignores case",
                     "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
                     table.name,
                 )

@@ -288,7 +288,7 @@ def _check_letter_case(tables: Iterable[Table], must_differ: bool) -> Iterator[F
     for table in tables:
         other = known.setdefault(fold_case(table.name), table.name)
         if other != table.name:
-            found = f"{other} and {table.name} differ in letter case alone"
+            found = f"{other} and {table.name} differ in case alone"
             remedy = "leave its topic out of `topics`, or give one of the two a table of its own under `tables`"
             tried = "compared the names of tables without regard to case"
             if must_differ:

@@ -32,7 +32,7 @@ ONE = "tables: {s.a: {topic: a}}\n"
         (OTHER + ONE, []),
         (
             f"{UNITY}maintenance: false\n{TWO}",
-            [("table names", False, "s.a and s.A differ in letter case alone: the catalog has one table for both")],
+            [("table names", False, "s.a and s.A differ in case alone: the catalog has one table for both")],
         ),
         (
             OTHER + TWO,
@@ -40,7 +40,7 @@ ONE = "tables: {s.a: {topic: a}}\n"
                 (
                     "table names",
                     True,
-                    "mind: s.a and s.A differ in letter case alone, which many catalogs take for one name; leave its"
+                    "mind: s.a and s.A differ in case alone, which many catalogs take for one name; leave its"
                     " topic out of `topics`, or give one of the two a table of its own under `tables`",
                 )
             ],

@@ -14,6 +14,7 @@ CHANGES = "unit/remedies/test_tables.py::test_a_change_that_is_refused_is_follow
 STOPS = "unit/remedies/test_stops.py::test_"
 COMMANDS = "unit/remedies/test_commands.py::test_"
 _FILES = "unit/remedies/test_pipeline_files.py::test_what_the_remedy_reports_makes_it_a_file"
+_CAPABILITIES = "integration/test_capabilities.py::test_"
 _PACKAGES = "unit/contributing/test_registration.py::test_"
 _ATOMIC = "unit/ingest/test_atomic_service.py::test_"
 _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
@@ -48,6 +49,9 @@ FOLLOWED: Mapping[str, str] = {
     "write its alias": f"{_STORES}an_access_point_that_is_named_by_its_arn_is_refused",
     "remove it; docs/reference/stores.md lists all properties": (
         "unit/store/test_properties.py::test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name"
+    ),
+    "correct what the catalog names: the table's name, `properties`, `format_version` or `location`": (
+        f"{_CAPABILITIES}a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_corrected"
     ),
     # Tables that stop or wait.
     "correct `start`: partitions are counted from 0": TABLES,
@@ -234,6 +238,8 @@ BY_PEOPLE: Mapping[str, str] = {
     "renew the service's certificate, or set this machine's clock; Frazil retries with back-off": _SERVICE,
     "the service refuses the certificate of this client, or wants one: check …": _SERVICE,
     "use a host name that the service's certificate has, or give it a certificate with this name": _SERVICE,
+    "correct `catalog.uri`: some services have another address for writers, and some have none": _SERVICE,
+    "name a catalog that takes new tables, or create the table by the tool that the catalog has for it": _SERVICE,
     "drop the column, or name another table in the pipeline file": _OTHERS,
     "set the table's property `write.format.default` to `parquet`, and rewrite the table's files": _OTHERS,
     "`ALTER TABLE … SET TBLPROPERTIES ('write.format.default' = 'parquet')`: the files of one table may have several"
