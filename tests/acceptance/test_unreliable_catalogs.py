@@ -38,8 +38,8 @@ SOAK_S = 900.0
 ENOUGH = 12
 """Faults that a slice ends with."""
 MAINTENANCE = {"min_input_files": 4, "snapshots": {"count": 12}, "orphans": {"age": "60s"}}
-FIELD_EVERY, BAD_EVERY = 100, 20
-"""Turns of the producer."""
+BAD_EVERY = 20
+"""Turns of the producer between two bad records."""
 STARTED_WITHIN_S = 600.0
 """The first commit may meet several faults."""
 ATTEMPT_S = 2
@@ -154,9 +154,9 @@ class Stream:
         self._clock = SystemClock()
 
     def produce(self, turn: int) -> None:
-        """Some records more, in one partition."""
+        """Some records more, in one partition; new fields come often at first, and then more seldom."""
         partition = turn % 2
-        more = {f"field{number}": turn for number in range(turn // FIELD_EVERY + 1)}
+        more = {f"field{number}": turn for number in range(turn.bit_length())}
         self._feed.produce(self.topic, events(10, 10 * turn, **more), partition)
         self._sent[partition] += 10
         if turn % BAD_EVERY == 0:
