@@ -31,7 +31,7 @@ from frazil.catalog.iceberg.java import (
     strings,
     unavailable,
 )
-from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other_kind
+from frazil.catalog.iceberg.opening import HIVE_LOCKS_REMEDY, is_unmade, open_catalog, refuse_other_kind
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
@@ -142,7 +142,8 @@ class IcebergCatalog:
                 raise unavailable("the table cannot be created", error, table) from None
         state = self.load(table)
         if state is None:
-            raise UnavailableError("the table does not exist after its creation", where=table)
+            remedy = HIVE_LOCKS_REMEDY if self._properties.get("type") == "hive" else ""
+            raise UnavailableError("the table does not exist after its creation", remedy=remedy, where=table)
         return state
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:

@@ -13,6 +13,11 @@ from frazil.errors import FrazilError, SpecError
 
 NAME = "frazil"
 """The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
+# Iceberg takes the refusal of such a metastore for a table that somebody else has created.
+HIVE_LOCKS_REMEDY = (
+    "if the metastore has no tables for locks, write `spark: {conf: {spark.hadoop.iceberg.engine.hive.lock-enabled:"
+    ' "false"}}`, as for all other writers'
+)
 _UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
 """Messages of catalogs that no waiting makes usable."""
 _REST = "org.apache.iceberg.rest.RESTCatalog"
