@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-maintenance soak-guard soak-histories \
-	soak-decimals catalogs lock clean
+.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
+	soak-histories soak-decimals soak-examples catalogs lock clean
 
 setup: $(VENV)/.jars
 
@@ -86,6 +86,10 @@ catalogs: test-setup
 soak-maintenance: test-setup
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_maintenance_soak.py
 
+# A quarter of an hour on each catalog whose answers to commits are wrong or get lost; FRAZIL_SOAK_SECONDS for another time.
+soak-answers: test-setup
+	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_unreliable_catalogs.py
+
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -m soak tests/unit/decode/test_decimals.py
@@ -93,6 +97,11 @@ soak-decimals: setup $(VENV)/.dev
 # Thousands of histories of each kind on the twins in memory: an hour or two. FRAZIL_FIRST_SEED and FRAZIL_HISTORIES for others.
 soak-histories: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m soak tests/simulation
+
+# Fifty times as many examples of what is tried by chance, in about an hour; FRAZIL_EXAMPLES for other numbers.
+soak-examples: export FRAZIL_EXAMPLES ?= 50
+soak-examples: setup $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --timeout 7200 tests/unit/decode tests/unit/rows tests/unit/upsert
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev

@@ -10,7 +10,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import connect, freshness, idle, maintenance, many, metadata, new_schema, report, start, throughput, upsert
+from bench import (
+    connect,
+    freshness,
+    idle,
+    maintenance,
+    many,
+    metadata,
+    new_schema,
+    new_topics,
+    report,
+    start,
+    throughput,
+    upsert,
+)
 from bench.place import Place, open_place
 from bench.settings import Settings
 
@@ -21,6 +34,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "new_schema": new_schema.measure,
     "idle": idle.measure,
     "many": many.measure,
+    "new_topics": new_topics.measure,
     "start": start.measure,
     "upsert": upsert.measure,
     "scattered": upsert.measure_scattered,

@@ -171,6 +171,12 @@ GOALS = (
     Goal("freshness p99, 10,000 records/s", "ms", 1000, _fresh("p99_ms")),
     Goal("a new writer schema in mid-stream: freshness back under 2 s after", "s", 3, _of("new_schema", "", "back_s")),
     Goal("200 topics, none active", "% of one core", 5, _of("idle", "200-topics", "percent_of_core")),
+    Goal(
+        "1,000 new topics with a record each: command to the first commit of all",
+        "s",
+        60,
+        _of("new_topics", "1000-topics", "all_s"),
+    ),
     Goal("200 topics at 20 records/s each", "% of one core", 80, _of("many", "200-topics-20-per-s", "percent_of_core")),
     Goal("the same: latest commit after its time", "ms", 1000, _of("many", "200-topics-20-per-s", "late_max_ms")),
     Goal("memory of driver and workers, peak", "MB", 3000, _of("throughput", "plain", "peak_pss_mb")),

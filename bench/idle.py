@@ -26,7 +26,7 @@ def measure(place: Place) -> None:
 
 def _one_run(place: Place) -> Run:
     settings, folder = place.settings, place.run_folder("idle")
-    names = make_many_topics(place, "idle")
+    names = make_many_topics(place, "idle", settings.tables)
     around = Surroundings(place)
     running = start_pipeline(place, folder, names, settings.catch_up_interval)
     try:

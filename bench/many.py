@@ -31,7 +31,7 @@ def measure(place: Place) -> None:
 
 def _one_run(place: Place) -> Run:
     settings, folder = place.settings, place.run_folder("many")
-    names = make_many_topics(place, "many")
+    names = make_many_topics(place, "many", settings.tables)
     tables, interval_s = tables_of(folder, names), settings.many_interval_s
     around = Surroundings(place)
     running = start_pipeline(place, folder, names, f"{interval_s}s")

@@ -16,9 +16,9 @@ from bench.topics import Feed, Feeder, make_topics
 _FIRST_FEED_PER_S = 2000
 
 
-def make_many_topics(place: Place, kind: str) -> list[str]:
+def make_many_topics(place: Place, kind: str, count: int) -> list[str]:
     """Topics of one partition with one record each, so that each gets its table at once."""
-    names = [f"{kind}_{number:04d}" for number in range(place.settings.tables)]
+    names = [f"{kind}_{number:04d}" for number in range(count)]
     make_topics(place.bootstrap, names, 1)
     Feeder(Feed(place.bootstrap, names, 1, _FIRST_FEED_PER_S, len(names) / _FIRST_FEED_PER_S, 0.0)).finish()
     return names

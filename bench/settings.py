@@ -42,6 +42,7 @@ class Settings:
     stock_trigger: str = "0 seconds"
     catch_up_interval: str = "1s"
     tables: int = 200
+    new_tables: int = 1000
     table_rate: int = 20
     idle_seconds: int = 60
     many_seconds: int = 180

@@ -21,6 +21,7 @@ from frazil.catalog.progress import key, to_summary
 from frazil.cli.commands import COMMANDS, Command, Settings, build_app
 from frazil.cli.output import Output
 from frazil.spec import json_schema
+from frazil.store.properties import STORES, TABLE, StoreProperty
 from frazil.types import DataFile, LastDelete, PendingDeadLetters, Progress, Watermark
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -83,6 +84,25 @@ protocol](../../ARCHITECTURE.md#the-commit)."""
 _LOGS = """\
 Log lines are written to standard error as `key=value`, or as one JSON document each with `--log-format json`:
 `timestamp`, `level`, `event`, and the event's own keys. No line contains a secret of the pipeline file."""
+_STORES = """\
+Data files are written by Spark tasks in Python, metadata by Iceberg's Java client in the driver. Java and Python clients
+have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil therefore knows
+every property of Iceberg's Java file access, and applies it to both. The properties are those under `catalog.properties`,
+and those that a catalog returns with its configuration and its tables.
+
+| treatment | meaning |
+| --- | --- |
+| honoured | has the same effect on the objects that tasks write and read |
+| translated | tasks get the same effect by other means |
+| driver | the driver obeys it, and tasks get the result |
+| ignored | has no effect on objects |
+| refused | is an error in the pipeline file; a table whose catalog returns it stops. The last column has the remedy |
+| python-only | only Python clients know it: an error in the pipeline file, ignored in what a catalog returns |
+
+An unknown property whose name begins like those of a store (`s3.`, `client.`, `http-client.`, `gcs.`, `adls.`, `oss.`, …) is
+refused too, with the nearest known name."""
+_STORES_TABLE = """\
+These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
 _SECTIONS = {
     "": ("The file", "The keys at the top level."),
     "kafka": ("kafka", "All Kafka client properties are passed on; the following keys have a special meaning."),
@@ -328,6 +348,21 @@ def failpoints_page() -> str:
     )
 
 
+def stores_page() -> str:
+    """The properties of stores."""
+    blocks = ["# Stores", _NOTE, _STORES]
+    for store, properties in STORES.items():
+        blocks += [f"## {store}", _table(("property", "treatment", "how"), map(_store_row, properties))]
+    blocks += ["## Tables", _STORES_TABLE, _table(("property", "treatment", "how"), map(_store_row, TABLE))]
+    return _page(blocks)
+
+
+def _store_row(known: StoreProperty) -> tuple[str, ...]:
+    name = f"{known.name}…" if known.name.endswith(".") else known.name
+    harmless = f" ({', '.join(f'`{value}`' for value in sorted(known.harmless))} is accepted)" if known.harmless else ""
+    return f"`{name}`", known.treatment, known.note + harmless
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "pipeline-file.md": pipeline_file_page,
     "cli.md": cli_page,
@@ -336,6 +371,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "progress.md": progress_page,
     "logs.md": logs_page,
     "failpoints.md": failpoints_page,
+    "stores.md": stores_page,
 }
 
 

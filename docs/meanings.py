@@ -148,6 +148,8 @@ LOG_EVENTS: dict[str, str] = {
     " tables](../how-to/existing-table.md#old-metadata-files).",
     "ordered_by_text": "The column that `order_by` names is text, which is compared byte by byte: newer changes may be"
     " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
+    "other_format_version": "The catalog created the table with another format version than `format_version`: `asked`"
+    " and `found`. The table is written as it is; see [managed catalogs](../how-to/catalogs/README.md).",
     "oversized_records_found": "A record, including its key and headers where they are read, is larger than 8 KiB:"
     " this batch and later ones are read in pieces of limited size.",
     "pattern_matches_no_topic": "At the start a regular expression of the pipeline file matches no topic: the run"
@@ -157,6 +159,8 @@ LOG_EVENTS: dict[str, str] = {
     "primary_key_updates_found": "The batch has primary-key updates: it is planned again as one task, which takes"
     " large values that were not sent from the rows of the old keys. `dead_letters` records become dead letters"
     " because the row of their old key no longer exists.",
+    "properties_refused": "The catalog refused to create a table with these `properties` of Frazil's own; the table was"
+    " created without them. See [managed catalogs](../how-to/catalogs/README.md).",
     "process_ending": "The process ends, and why: another run has taken over, or the JVM has ended.",
     "records_ignored": "A table met the first records of a kind that changes no row, such as heartbeats: the kind,"
     " and how many of them the batch had. See [envelopes](envelopes.md).",

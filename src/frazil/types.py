@@ -103,9 +103,9 @@ class DeleteFile:
         return self.kind == "vector" or (self.kind == "positions" and bool(self.data_file))
 
     @property
-    def is_parquet(self) -> bool:
-        """Whether the file is a Parquet file: other writers may write delete files as Avro or ORC."""
-        return str(json.loads(self.content)["file-format"]).lower() == "parquet"
+    def file_format(self) -> str:
+        """The format of the file: `puffin`, `parquet`, or another writer's `orc` or `avro`."""
+        return str(json.loads(self.content)["file-format"]).lower()
 
 
 @dataclass(frozen=True)
@@ -188,6 +188,8 @@ class Batch:
     #: Whether the batch shares no read with other tables of its topics, as it must end at a fixed offset or be read by
     #: one task.
     is_apart: bool = False
+    #: Whether the table has no commit yet, so that no commit of it can be late.
+    is_new: bool = False
 
     @property
     def topics(self) -> frozenset[str]:

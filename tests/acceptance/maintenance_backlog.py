@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 from tests.acceptance.ledger import events
@@ -16,6 +18,8 @@ PARTITIONS = 110
 """So many files, each in a manifest of its own, are more than are left alone."""
 ORPHANS = 150
 """More than are removed at once."""
+KEYS = 20_000
+"""So many rows that those which are deleted are no reason to rewrite their file."""
 ROUND_S = 600.0
 """As long as a round of maintain all tables may take on a busy machine."""
 LEFT_ALONE = {"small_file_share": "100%"}
@@ -56,9 +60,7 @@ class MaintenanceBacklog:
         for topic in self.topics.values():
             self.pipeline.feed.send(topic, events(PARTITIONS))
         for upsert_table in self.upsert_tables.values():
-            upsert_table.put(
-                range(50_000)
-            )  # So that few of them are deleted, which would be a reason to rewrite the file.
+            upsert_table.put(range(KEYS))
         self.pipeline.feed.flush()
         with self.pipeline.running() as run:
             self._wait(run)
@@ -70,13 +72,27 @@ class MaintenanceBacklog:
             self._change_by_hand(step, action)
             self._set_maintenance(step, MAINTENANCE[action])
 
+    @contextmanager
+    def part(self, steps: Collection[str]) -> Iterator[MaintenanceBacklog]:
+        """The tables of these steps, which alone are in the pipeline file while the block lasts."""
+        found, every = copy(self), self.pipeline.document["tables"]
+        found.steps = {step: self.steps[step] for step in steps}
+        found.tables = {step: self.tables[step] for step in steps}
+        found.topics = {step: self.topics[step] for step in steps if step in self.topics}
+        found.upsert_tables = {step: self.upsert_tables[step] for step in steps if step in self.upsert_tables}
+        self.pipeline.document["tables"] = {table: every[table] for table in found.tables.values()}
+        try:
+            yield found
+        finally:
+            self.pipeline.document["tables"] = every
+
     def change(self, number: int) -> None:
         """Some records more for nearly every table."""
         for step, topic in self.topics.items():
             if self.steps[step] != "manifests":
                 self.pipeline.feed.send(topic, events(20, number * 1000))
         for upsert_table in self.upsert_tables.values():
-            upsert_table.drop([2 * number, 2 * number + 1])
+            upsert_table.drop([number])
         self.pipeline.feed.flush()
 
     def _change_by_hand(self, step: str, action: str) -> None:
@@ -132,10 +148,11 @@ class MaintenanceBacklog:
         """A round for the step's table that rewrites nothing, and removes orphans that are as old; how its actions ended, by
         their kinds.
         """
-        table, declared = self.tables[step], dict(self.pipeline.document["tables"][self.tables[step]])
+        table = self.tables[step]
+        before = self.pipeline.document["tables"][table]["maintenance"]
         self._set_maintenance(step, {**LEFT_ALONE, "orphans": {"age": age}})
         done = self.pipeline.command("maintain", "--table", table, within_s=ROUND_S)["tables"][table]
-        self.pipeline.document["tables"][table] = declared
+        self.pipeline.document["tables"][table]["maintenance"] = before
         return {end["action"]: end for end in done["actions"]}
 
     def make_up(self) -> Mapping[str, tuple[str, ...]]:

@@ -7,20 +7,27 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
+import pyarrow as pa
 from confluent_kafka import KafkaError, Message
-from pyiceberg.table import StaticTable
 
 from tests.acceptance.ledger import Feed, Ledger, Place
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
-from tests.acceptance.verifier import is_cut, newest_snapshot, open_duckdb, prefix, progress_at, read_snapshot
+from tests.acceptance.verifier import (
+    document_of,
+    is_cut,
+    newest_snapshot,
+    open_duckdb,
+    open_table,
+    prefix,
+    progress_at,
+    scan_snapshot,
+)
 
-Row = dict[str, Any]
+COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("s", pa.string()), ("_offset", pa.int64())])
 
 
 class KeyedFeed(Feed):
@@ -76,19 +83,20 @@ class UpsertTable:
         """Every snapshot is what the changes before its progress say, in DuckDB; the newest one in PyIceberg too. How many
         snapshots there were.
         """
-        metadata = self.pipeline.metadata(self.table)
+        metadata = self.pipeline.current(self.table)
         assert metadata is not None
-        document = json.loads(metadata.read_text())
+        document = document_of(metadata)
         newest = newest_snapshot(document)
         assert newest is not None
-        with open_duckdb() as reader:
+        with open_duckdb(metadata) as reader:
             for snapshot in document["snapshots"]:
                 progress = progress_at(document, snapshot, self.pipeline.name)
                 if not progress and is_cut(document, snapshot):
                     continue  # Kept for readers only, after a compaction: nothing is left that reports what it must hold.
-                assert self._rows(reader, metadata, snapshot) == self._expected(progress), snapshot["sequence-number"]
-        found = StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow().to_pylist()
-        assert _by_id(found) == self._expected(progress_at(document, newest, self.pipeline.name))
+                found = scan_snapshot(reader, metadata, snapshot["snapshot-id"])
+                _assert_equal(found, self._expected(progress), snapshot["sequence-number"])
+        found = open_table(metadata).scan().to_arrow()
+        _assert_equal(found, self._expected(progress_at(document, newest, self.pipeline.name)), "by PyIceberg")
         return len(document["snapshots"])
 
     def check_all(self) -> None:
@@ -96,17 +104,13 @@ class UpsertTable:
         self.check()
         assert self.pipeline.progress(self.table) == self.pipeline.ledger.ends([self.topic])
 
-    def rows(self) -> list[Row]:
-        """What the newest snapshot must hold."""
-        return self._expected(self.pipeline.progress(self.table))
-
     def _tell(self, key: int, *, is_row: bool) -> None:
         self._told += 1
         row = {"id": key, "v": self._told, "s": f"text {self._told}"} if is_row else None
         self.feed.send(self.topic, [row], key % self._partitions, str(key).encode())
 
-    def _expected(self, progress: dict[str, dict[int, int]]) -> list[Row]:
-        state: dict[int, Row] = {}
+    def _expected(self, progress: dict[str, dict[int, int]]) -> pa.Table:
+        state: dict[int, dict[str, Any]] = {}
         told = prefix(self.pipeline.ledger.of(self.topic), progress)
         for place in sorted(told):
             value = told[place]
@@ -114,14 +118,15 @@ class UpsertTable:
                 state.pop(self.feed.keys[place], None)
             else:
                 state[self.feed.keys[place]] = {**json.loads(value), "_offset": place[2]}
-        return _by_id(list(state.values()))
-
-    @staticmethod
-    def _rows(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot: dict[str, Any]) -> list[Row]:
-        return _by_id(read_snapshot(reader, metadata, snapshot["snapshot-id"]))
+        return pa.Table.from_pylist(list(state.values()), COLUMNS)
 
 
-def _by_id(rows: list[Row]) -> list[Row]:
+def _assert_equal(found: pa.Table, expected: pa.Table, where: object) -> None:
+    """The same rows in any order, each as often. As tables, since as dictionaries they would take most of a test's time."""
+    rows, wanted = (_by_id(one.select(COLUMNS.names).cast(COLUMNS)) for one in (found, expected))
+    assert rows.equals(wanted) or rows.to_pylist() == wanted.to_pylist(), where
+
+
+def _by_id(rows: pa.Table) -> pa.Table:
     """The rows in order, so that a row that is there twice is seen."""
-    chosen = [{name: row[name] for name in ("id", "v", "s", "_offset")} for row in rows]
-    return sorted(chosen, key=lambda row: (row["id"], row["_offset"]))
+    return rows.sort_by([("id", "ascending"), ("_offset", "ascending")])

@@ -302,10 +302,14 @@ def read_newest(metadata: Path) -> list[dict[str, Any]]:
 
 def read_snapshot(reader: duckdb.DuckDBPyConnection, metadata: Metadata, snapshot_id: int) -> list[dict[str, Any]]:
     """The rows of one snapshot."""
-    query = f"select * from iceberg_scan('{metadata}', snapshot_from_id => {int(snapshot_id)}::ubigint)"
-    table: pa.Table = reader.execute(query).to_arrow_table()
-    rows: list[dict[str, Any]] = table.to_pylist()
+    rows: list[dict[str, Any]] = scan_snapshot(reader, metadata, snapshot_id).to_pylist()
     return rows
+
+
+def scan_snapshot(reader: duckdb.DuckDBPyConnection, metadata: Metadata, snapshot_id: int) -> pa.Table:
+    """The same as a table."""
+    query = f"select * from iceberg_scan('{metadata}', snapshot_from_id => {int(snapshot_id)}::ubigint)"
+    return reader.execute(query).to_arrow_table()
 
 
 def _second_opinion(metadata: Metadata, expected: Records) -> Iterator[str]:

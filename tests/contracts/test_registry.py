@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +26,11 @@ from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import RegisteredSchema, SchemaKind
 from frazil.registry.protobuf import compile_proto
 from frazil.spec import RegistrySpec
+from frazil.spec.models import AuthSpec, TlsSpec
 from tests.contracts.registries import Desk, MemoryDesk, RealDesk
+from tests.fixtures.certificates import EXPIRED, Authority, Files
 from tests.fixtures.registry import ApicurioRegistry
+from tests.fixtures.tls_gate import gate
 
 
 @pytest.fixture(params=["memory", pytest.param("apicurio", marks=pytest.mark.jvm)])
@@ -206,4 +210,45 @@ def test_what_confluent_s_producers_write_leads_to_their_schema(
         decoded = decode_json(bodies, struct_of_json_schema(found.text, found.references).fields)
         assert decoded.columns[0].to_pylist() == [1, 2]
     client.close()
+    apicurio.delete(f"{name}-value", for_good=True)
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(
+    ("auth", "header"),
+    [
+        (AuthSpec(username="me", password="p:w"), f"Basic {base64.b64encode(b'me:p:w').decode()}"),
+        (AuthSpec(token="t0ken"), "Bearer t0ken"),
+    ],
+    ids=["basic", "bearer"],
+)
+def test_a_registry_behind_tls_lets_in_who_has_the_certificate_and_the_login(
+    apicurio: ApicurioRegistry, tmp_path: Path, name: str, auth: AuthSpec, header: str
+) -> None:
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
+    ours = authority.make("me", "opens")
+    mine = {"certificate": str(ours.certificate), "key": str(ours.key), "key_password": "opens"}
+    tls = TlsSpec(ca=str(authority.file), **mine)
+    schema_id = apicurio.register(f"{name}-value", "AVRO", avro(name))
+
+    def asked(certificate: Files, auth: AuthSpec, tls: TlsSpec) -> Any:
+        with gate(apicurio.port, certificate, header, authority.file) as way:
+            url = apicurio.api.replace(apicurio.url, way.url)
+            return ConfluentRegistry(RegistrySpec(urls=(url,), auth=auth, tls=tls)).by_id(schema_id)
+
+    server = authority.make("server")
+    assert plain(asked(server, auth, tls))[0] == schema_id
+    expired = authority.make("expired", until=EXPIRED)
+    misnamed = authority.make("misnamed", host="other.example")
+    for certificate, login, files, remedy in (
+        (server, AuthSpec(token="wrong"), tls, "check `registry.auth`"),
+        (server, auth, TlsSpec(ca=str(stranger.file), **mine), "name the authority of the service's certificate in"),
+        (server, auth, TlsSpec(ca=str(authority.file)), "the service refuses the certificate of this client, or"),
+        (expired, auth, tls, "renew the service's certificate"),
+        (misnamed, auth, tls, "use a host name that the service's certificate has"),
+    ):
+        with pytest.raises(UnavailableError) as caught:
+            asked(certificate, login, files)
+        assert caught.value.remedy.startswith(remedy), caught.value
+        assert "p:w" not in str(caught.value)
     apicurio.delete(f"{name}-value", for_good=True)

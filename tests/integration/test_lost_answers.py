@@ -7,28 +7,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
 from urllib.parse import urlparse
 
 import pytest
+from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import each
+from frazil.catalog.layout import Layout
 from frazil.catalog.maintenance_port import Compaction
 from frazil.catalog.port import Replacement, Rewrite
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.maintenance.actions import DELETES_OPTIONS
 from frazil.runtime.jvm import Jvm
+from frazil.schema.evolve import extend_schema
+from frazil.spec.partitioning import parse_sort, parse_term
 from tests.acceptance.proxy import Fault, Proxy
 from tests.contracts.test_row_deltas import Hand
-from tests.integration.lakes import Lake, Rows
+from tests.integration.lakes import COLUMNS, PROPERTIES, Lake, Rows
 from tests.integration.servers import RestCatalogServer
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 FAULTS: tuple[Fault, ...] = ("cut after", "twice")
+WRONG: tuple[Fault, ...] = (
+    "400 after",
+    "401 after",
+    "403 after",
+    "409 after",
+    "502 after",
+    "503 after",
+    "garbage after",
+)
+"""Answers to what was carried out. When there is little time, batches meet all of them and changes of a table one each."""
 STRUCK_WITHIN_S = 60.0
 FAR_AHEAD_MS = 4_102_444_800_000
 """Every file is older."""
@@ -144,7 +157,7 @@ def test_maintenance_whose_answer_is_lost_leaves_every_snapshot_whole(
         with suppress(ConflictError, UnavailableError):
             ACTIONS[action](lake, table)
 
-    lake.strike("twice" if more else cast(Fault, word), act, lambda: more and lake.commit(table, more, pipeline="q"))
+    lake.strike("twice" if more else word, act, lambda: more and lake.commit(table, more, pipeline="q"))
     rows_now = sorted([*rows, *more])
 
     def is_whole(snapshot: int, found: Rows) -> bool:
@@ -203,3 +216,62 @@ def test_a_retry_of_dead_letters_whose_answer_is_lost_leaves_every_snapshot_whol
     hand.fresh()
     hand.send(hand.commit(6))
     assert [len(rows) for rows in ids(lake, table)] == [2, 3, 2, 2, 3]
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_batch_whose_answer_is_wrong_is_found_in_the_table(lake: ProxiedLake, fault: Fault) -> None:
+    table = f"t.wrong_{new_id()[:8]}"
+    hand = Hand(lake.connect(), 3, table)
+    lake.strike(fault, lambda: hand.send(hand.commit(1, 2)))
+    lake.strike(fault, lambda: hand.send(hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]))))
+    hand.send(hand.commit(3))
+    assert ids(lake, table) == [[1, 2], [1, 2], [1, 2, 3]]
+
+
+def test_a_conflict_without_another_commit_is_no_refusal(lake: ProxiedLake) -> None:
+    """Where the table is as it was, one of the attempts may still arrive."""
+    table = f"t.alone_{new_id()[:8]}"
+    hand = Hand(lake.connect(), 3, table)
+    with lake.proxy.faulty("409 before", times=5), pytest.raises(UnavailableError, match="the commit failed"):
+        hand.send(hand.commit(1))
+    hand.fresh()
+    hand.send(hand.commit(2))
+    assert ids(lake, table) == [[2]]
+
+
+CHANGES: Mapping[str, Callable[[IcebergCatalog, str], object]] = {
+    "create": lambda catalog, table: catalog.create(table, COLUMNS, PROPERTIES, 2),
+    "evolve": lambda catalog, table: catalog.evolve(
+        table, lambda schema: extend_schema(schema, {(): {"b": StringType()}})
+    ),
+    "arrange": lambda catalog, table: catalog.arrange(
+        table, Layout((parse_term("bucket(id, 2)"),), (parse_sort("id"),))
+    ),
+    "mark": lambda catalog, table: catalog.mark(table, "word", "yes"),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        pytest.param(change, fault, marks=[] if fault == WRONG[n % len(WRONG)] else [pytest.mark.soak])
+        for n, change in enumerate(CHANGES, 1)
+        for fault in WRONG
+    ],
+)
+def test_a_change_of_a_table_whose_answer_is_wrong_is_found(lake: ProxiedLake, change: str, fault: Fault) -> None:
+    table = f"t.change_{new_id()[:8]}"
+    catalog = lake.connect()
+    if change != "create":
+        CHANGES["create"](catalog, table)
+    lake.strike(fault, lambda: CHANGES[change](catalog, table))
+    CHANGES[change](catalog, table)
+    state = lake.connect().load(table)
+    assert state is not None
+    found = {
+        "create": state.head_id is None,
+        "evolve": [field.name for field in state.schema.fields] == ["id", "_partition", "b"],
+        "arrange": (state.is_partitioned, len(state.sorting.fields)) == (True, 1),
+        "mark": state.marks.get("word") == "yes",
+    }
+    assert found[change]

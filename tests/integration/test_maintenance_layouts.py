@@ -32,7 +32,7 @@ from frazil.ingest.task import Job
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
-from frazil.schema.evolve import new_schema
+from frazil.schema.evolve import new_schema, with_identifiers
 from frazil.spec.models import METADATA_COLUMNS, MaintenanceSpec, MetadataField
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
@@ -78,7 +78,8 @@ class Tended:
         self._rng = np.random.default_rng(version)
         fields = {name: parse_type(word) for name, word in _COLUMNS.items()}
         fields |= metadata_columns({field: METADATA_COLUMNS[field] for field in _METADATA})
-        lake.catalog.create(self.name, new_schema(fields.items()), PROPERTIES, version, layout)
+        schema = with_identifiers(new_schema(fields.items()), ["id"])
+        lake.catalog.create(self.name, schema, PROPERTIES, version, layout)
         # Orphans are another test's.
         lake.table_maintenance.note(self.name, ORPHANS_NOTE, str(SystemClock().now_ms()))
 

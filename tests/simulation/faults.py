@@ -130,9 +130,10 @@ class UnsureCatalog:
         properties: Mapping[str, str],
         format_version: int,
         layout: Layout = UNARRANGED,
+        location: str | None = None,
     ) -> TableState:
         self._fate.step("catalog.create")
-        made = self._catalog.create(table, schema, properties, format_version, layout)
+        made = self._catalog.create(table, schema, properties, format_version, layout, location)
         self._known[table] = made.uuid
         self._fate.step("catalog.created")
         return made

@@ -148,10 +148,11 @@ class MemoryCatalog:
         properties: Mapping[str, str],
         format_version: int,
         layout: Layout = UNARRANGED,
+        location: str | None = None,
     ) -> TableState:
         with self._lock:
             if table not in self._tables:
-                location = str(self._root / table)
+                location = location or str(self._root / table)
                 fresh = assign_fresh_schema_ids(schema)
                 _refuse_strange_metrics(properties, fresh, table)
                 spec = spec_of(layout.partition_by or (), fresh, table)

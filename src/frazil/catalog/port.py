@@ -15,6 +15,7 @@ from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, UnavailableError
+from frazil.store.properties import credentials_end_ms
 from frazil.types import Commit, DataFile, Progress, RowDelta
 
 
@@ -39,7 +40,7 @@ class TableState:
     is_partitioned: bool
     #: The newest progress of this pipeline; empty without one.
     progress: Progress
-    #: Whether this pipeline has committed before and the snapshot with its progress has been expired.
+    #: Whether this pipeline has committed before and the snapshot with its progress has been expired, or is not shown.
     history_lost: bool = False
     #: What a task needs to reach the table's store, secrets included: never to be printed.
     io_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -72,8 +73,7 @@ class TableState:
     @property
     def credentials_end_ms(self) -> int | None:
         """When the store credentials in `io_properties` expire, where the catalog returns it; another load renews them."""
-        ends = self.io_properties.get("s3.session-token-expires-at-ms")
-        return int(ends) if ends and ends.isdecimal() else None
+        return credentials_end_ms(self.io_properties)
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,12 @@ class Catalog(Protocol):
         properties: Mapping[str, str],
         format_version: int,
         layout: Layout = UNARRANGED,
+        location: str | None = None,
     ) -> TableState:
-        """Creates the table, and its namespace, unless another process just has; returns it.
+        """Creates the table, and its namespace, unless another process just has; returns it. The catalog may choose
+        another format version. location: its root folder; None: the catalog chooses it.
 
-        Raises: SpecError where `layout` does not match the columns.
+        Raises: SpecError where `layout` does not match the columns, or the catalog refuses such a table.
         """
 
     def arrange(self, table: str, layout: Layout) -> TableState:

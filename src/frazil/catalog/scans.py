@@ -40,6 +40,11 @@ class LiveFile:
         """The file's JSON without the metrics of columns, such as its partition and format."""
         return {name: value for name, value in json.loads(self.content).items() if name not in _OF_COLUMNS}
 
+    @property
+    def file_format(self) -> str:
+        """The format of the file: `parquet`, `orc` or `avro`."""
+        return str(self.description["file-format"]).lower()
+
     def column_metrics(self, field_id: int) -> Mapping[str, Any]:
         """Returns the metrics of one column in the file's JSON, such as `lower-bounds`. Metrics of other columns are
         not kept in memory: a table may have hundreds of columns and thousands of files.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,7 @@ from frazil.cli.wiring import (
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.table import Table
-from frazil.kafka.topics import KafkaTopics, unreadable_topics
+from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
     check_kafka,
@@ -32,6 +31,7 @@ from frazil.ops.check import (
     check_machine,
     check_orders,
     check_records,
+    check_service,
     check_store,
     check_tables,
     check_transport,
@@ -71,7 +71,7 @@ def _check(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_transport(spec)
     source = topics_for_reading(spec)
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
-    of_kafka = list(check_kafka(spec, source, discovery, partial(unreadable_topics, spec.kafka)))
+    of_kafka = list(check_kafka(spec, source, discovery, partial(denied_topics, spec.kafka)))
     yield from of_kafka
     tables = list(discovery.tables.values())
     yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables)
@@ -122,6 +122,7 @@ def _check_tables(
     yield Finding("catalog", True, tried, address)
     found = list(check_tables(tables, compare))
     yield from found
+    yield from check_service(spec, tables)
     yield from check_orders(tables, spec.path)
     if source is not None:
         yield from _check_records(spec, source, catalog, found)
@@ -130,12 +131,15 @@ def _check_tables(
 def _check_records(
     spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, found: list[Finding]
 ) -> Iterator[Finding]:
-    """Decodes a sample of the unread records of each table. Services that do not answer have been reported before. found:
-    those of the tables.
+    """Decodes a sample of the unread records of each table. Services that do not answer, and topics that may not be read,
+    have been reported before. found: those of the tables.
     """
     stopped = {finding.name.removeprefix("table ") for finding in found if not finding.is_ok}
-    with suppress(FrazilError):
+    try:
         yield from check_records(plan_of(spec, source, catalog), stopped)
+    except FrazilError as error:
+        if "Group authorization failed" in error.message:
+            yield failed("records", "read a sample of the unread records", error)
 
 
 def _is_local(warehouse: str | None) -> bool:

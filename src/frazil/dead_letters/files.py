@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from frazil.catalog.scans import LiveFile
 from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS, reason_columns
@@ -17,8 +16,9 @@ from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.rows.metadata_columns import undivided_times
 from frazil.schema.arrow import as_written
+from frazil.upsert.lookup.live_rows import opened
 from frazil.write.target import TableTarget
-from frazil.write.write import FileWriter, file_io
+from frazil.write.write import FileWriter
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 Place = tuple[str, int, int]
@@ -69,8 +69,7 @@ def pieces(dead_letters: TableTarget, file: LiveFile, columns: Sequence[str] | N
     wanted = dead_letters.arrow_schema
     if columns is not None:
         wanted = pa.schema([wanted.field(name) for name in columns])
-    with file_io(dead_letters).new_input(file.path).open() as stream:
-        parquet = pq.ParquetFile(stream)
+    with opened(dead_letters, file) as parquet:
         there = set(parquet.schema_arrow.names)
         for number in range(parquet.num_row_groups):
             rows = parquet.read_row_group(number, columns=[name for name in wanted.names if name in there])

@@ -9,20 +9,25 @@ second is made before the table's next batch; the dead-letter table's own progre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
+from pyiceberg.schema import Schema
 
+from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.progress import DEAD_LETTERS_MARK, SENT_MARK
 from frazil.catalog.scans import LiveFile
 from frazil.dead_letters.files import Place, pieces, places_of
 from frazil.dead_letters.pending import settle_replays
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
-from frazil.errors import ConflictError, UnavailableError
+from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.table import Table
@@ -33,6 +38,9 @@ from frazil.types import Commit, DataFile, PendingDeadLetters, Progress, later
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
+
+log = structlog.get_logger("frazil")
+_PROPERTIES = re.compile(r"\bproperty|properties\b", re.IGNORECASE)
 
 _PLACE = ("topic", "partition", "offset")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
@@ -57,6 +65,31 @@ def new_table_properties(asked: Mapping[str, str]) -> dict[str, str]:
     return {**own, **asked}
 
 
+def create_table(
+    catalog: Catalog,
+    name: str,
+    schema: Schema,
+    asked: Mapping[str, str],
+    format_version: int,
+    layout: Layout = UNARRANGED,
+    location: str | None = None,
+) -> TableState:
+    """Creates a table, as `Catalog.create`, with `new_table_properties`, but without those that the pipeline file does
+    not ask for and the catalog refuses.
+    """
+    properties = new_table_properties(asked)
+    create = partial(catalog.create, name, schema, format_version=format_version, layout=layout, location=location)
+    try:
+        return create(properties=properties)
+    except SpecError as error:
+        own = properties.keys() - asked.keys()
+        refused = {one for one in own if one in error.message} or own
+        if not refused or not _PROPERTIES.search(error.message):
+            raise
+        log.warning("properties_refused", table=name, properties=sorted(refused), reason=error.message)
+        return create(properties={one: text for one, text in properties.items() if one not in refused})
+
+
 class DeadLetterTables:
     """Dead-letter tables in `catalog`; thread-safe for different tables."""
 
@@ -73,7 +106,10 @@ class DeadLetterTables:
         """
         name = table.dead_letter_table_name
         found = self._catalog.load(name)
-        found = found or self._catalog.create(name, new_schema(DEAD_LETTER_TYPES.items()), NEW_TABLE_PROPERTIES, 2)
+        if found is None:
+            location = f"{table.spec.location.rstrip('/')}__dead_letters" if table.spec.location else None
+            schema = new_schema(DEAD_LETTER_TYPES.items())
+            found = create_table(self._catalog, name, schema, {}, 2, location=location)
         refuse_other_table(found, table.name)
         if table.state is not None and table.state.marks.get(DEAD_LETTERS_MARK) != name:
             self._catalog.mark(table.name, DEAD_LETTERS_MARK, name)
@@ -85,7 +121,7 @@ class DeadLetterTables:
 
         Raises: TableStopped where that is impossible; UnavailableError and ConflictError as the catalog.
         """
-        if table.state is not None:
+        if table.state is not None and table.progress.dead_letters is not None:
             table.state = replace(table.state, progress=self.deliver(table.name, table.progress))
         name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
         dead_letters = self._catalog.load(name) if name else None

@@ -103,7 +103,7 @@ class _Search:
                 else:
                     left.append((middle, end))
                     end, reason, failing = middle, lower, first
-            last = self._trial(first, end, _WHOLE_CPU_S)  # The final trial may take as long as that of a whole batch.
+            last = self._trial(first, end, is_last=True)
             if last is not None:
                 found.append(self._record(first, last))
             else:
@@ -115,11 +115,13 @@ class _Search:
         partition, offset = (self._batch.column(name)[row].as_py() for name in ("partition", "offset"))
         return BadRecord(topic, partition, offset, "crashes_decoder", "", reason[:_LONGEST_REASON])
 
-    def _trial(self, first: int, end: int, least_cpu_s: float = _LEAST_CPU_S) -> str | None:
-        """Returns the reason why a task that reads these records fails; None where it succeeds."""
-        share = (end - first) / self._batch.num_rows
+    def _trial(self, first: int, end: int, *, is_last: bool = False) -> str | None:
+        """Returns the reason why a task that reads these records fails; None where it succeeds. is_last: the trial may
+        take as long as that of a whole batch.
+        """
+        share = 1.0 if is_last else (end - first) / self._batch.num_rows
         records = self._batch.slice(first, end - first)
-        cpu_seconds = least_cpu_s + share * (_WHOLE_CPU_S - least_cpu_s)
+        cpu_seconds = _LEAST_CPU_S + share * (_WHOLE_CPU_S - _LEAST_CPU_S)
         reason = try_in_child(lambda folder: _read(self._job, records, folder), cpu_seconds)
         if reason is None and not self._is_warm:
             # The first record that a child could read is read here, so that later children find every loop loaded.

@@ -27,6 +27,7 @@ from frazil.ingest.task import (
     source_columns,
     task_of,
 )
+from frazil.kafka.security import kafka_remedy
 from frazil.kafka.source import read_ranges
 from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
@@ -238,4 +239,4 @@ def _remedy(error: Exception) -> str:
     if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return f"name a Python {version} that every executor has in spark.conf, as spark.pyspark.python"
-    return ""
+    return kafka_remedy(text) if "org.apache.kafka.common.errors." in text else ""

@@ -16,10 +16,11 @@ from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.rows.writer_schemas import LATEST
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.write.file_formats import format_of
 
 log = structlog.get_logger("frazil")
 
-_CREDENTIALS_MARGIN_MS = 5 * 60_000
+_CREDENTIALS_MARGIN_S = 5 * 60.0
 _CREDENTIALS_EVERY_S = 10.0
 _SCHEMAS_EVERY_S = 60.0
 RELOAD_IDLE_EVERY_S = 60.0
@@ -66,24 +67,33 @@ class Loader:
         clock = self._services.clock
         table.catalog.asked_at_s = clock.monotonic_s()
         was_known = table.catalog.loaded_at_s > 0
-        self._discovery.load(table, self.cluster_id)
+        is_changed = self._discovery.load(table, self.cluster_id)
         if self._epoch is not None:
             self._compare_writers(table, was_known)
         self.pipeline.settle(table)
+        if is_changed:
+            self._prepare(table)
+        table.catalog.loaded_at_s = clock.monotonic_s()
+
+    def _prepare(self, table: Table) -> None:
+        """Creates a table whose columns are declared, gives it the columns and the layout of the pipeline file, and checks
+        and warns of the rest.
+        """
         if table.state is None and table.spec.columns and has_layout_columns(table.spec):
             table.state = self.pipeline.schema_updates.create(table)
-        if table.state is not None:
-            table.state = self.pipeline.schema_updates.with_declared(table, table.state)
-            table.state = arranged(self._services.catalog, table.spec, table.state)
-            if table.spec.mode == "upsert":
-                check_columns(table.target())
-                text = text_order(table.spec, table.state.schema)
-                if text and self._is_first("ordered_by_text", table):
-                    log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=text)
-            kept = keeps_old_metadata(table.state)
-            if kept and self._is_first("old_metadata_kept", table):
-                log.warning("old_metadata_kept", table=table.name, reason=kept)
-        table.catalog.loaded_at_s = clock.monotonic_s()
+        if table.state is None:
+            return
+        table.state = self.pipeline.schema_updates.with_declared(table, table.state)
+        format_of(table.state.properties, table.name)
+        table.state = arranged(self._services.catalog, table.spec, table.state)
+        if table.spec.mode == "upsert":
+            check_columns(table.target())
+            text = text_order(table.spec, table.state.schema)
+            if text and self._is_first("ordered_by_text", table):
+                log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=text)
+        kept = keeps_old_metadata(table.state)
+        if kept and self._is_first("old_metadata_kept", table):
+            log.warning("old_metadata_kept", table=table.name, reason=kept)
 
     def reload(self, table: Table) -> None:
         """Loads a table after its commit was refused, and takes it over from an earlier run, as the two would otherwise
@@ -179,10 +189,9 @@ class Loader:
     def _needs_credentials(self, table: Table) -> bool:
         """Whether the table's credentials end soon: only a load renews them, however often a busy table is committed."""
         clock = self._services.clock
-        ends_ms = table.state.credentials_end_ms if table.state else None
-        if ends_ms is None or clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:
+        if clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:
             return False
-        return clock.now_ms() >= ends_ms - _CREDENTIALS_MARGIN_MS
+        return table.credentials_left_s(clock.now_ms()) <= _CREDENTIALS_MARGIN_S
 
     def _compare_writers(self, table: Table, was_known: bool) -> None:
         """Raises FencedError when a later run has written a table that this process has loaded before, even when there

@@ -29,6 +29,9 @@ LONGEST_SLOWED_S = 60.0
 # Tables of one job are committed one after another: with 200 tables the last commit would be seconds late, and all
 # tables would be due again at the same time.
 MAX_TABLES_PER_JOB = 16
+# New tables have no commit that could be late: the more of them share a job, the less of it each pays. All tables of a job
+# that fails are read again, each by itself.
+MAX_NEW_TABLES_PER_JOB = 64
 # A task that reads for several tables buffers unwritten rows of each.
 MAX_CATCH_UPS_PER_JOB = 4
 # An upsert table reads no more than fits into memory, while an append table beside it could fill large files.
@@ -74,6 +77,8 @@ class TableClock:
     #: The largest number of records in a batch, after more of them took more than a task may; None without such a
     #: limit.
     most_records: int | None = None
+    #: How long the store's credentials are still valid.
+    credentials_left_s: float = float("inf")
 
     def file_bytes(self, span: int) -> float:
         """Returns the size of the files of `span` records together."""
@@ -145,8 +150,13 @@ def _usual_limit(clock: TableClock) -> int:
     if clock.is_first:
         # A first batch is never committed, so each attempt begins at the same offset and must be longer to find more.
         return max(1, min(FIRST_BATCH_RECORDS, by_bytes)) << clock.empty_batches
-    usual = max(1, min(MAX_BATCH_RECORDS, by_bytes))
-    most = max(usual, int(clock.records_per_s * LONGEST_BATCH_S)) if clock.buffered_bytes is None else usual
+    usual, longest_s = min(MAX_BATCH_RECORDS, by_bytes), LONGEST_BATCH_S
+    if clock.credentials_left_s < float("inf") and clock.records_per_s:
+        # Tasks cannot renew credentials, so a batch takes half of the time that is left, at the pace of the last one.
+        longest_s = min(longest_s, clock.credentials_left_s / 2)
+        usual = min(usual, int(clock.records_per_s * clock.credentials_left_s / 2))
+    usual = max(1, usual)
+    most = max(usual, int(clock.records_per_s * longest_s)) if clock.buffered_bytes is None else usual
     return span_of_whole_files(usual, most, clock.records_per_file, clock.tasks)
 
 
@@ -229,10 +239,18 @@ def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple
 
 
 def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
-    if len(group) >= MAX_TABLES_PER_JOB or batch.table in alone or group[0].table in alone:
+    if len(group) >= _most_tables(group, batch) or batch.table in alone or group[0].table in alone:
         return False
     is_small = batch.span <= CATCH_UP_RECORDS
     return is_small or (len(group) < MAX_CATCH_UPS_PER_JOB and not batch.topics.isdisjoint(group[0].topics))
+
+
+def _most_tables(group: list[Batch], batch: Batch) -> int:
+    """Returns how many tables may share the job of `group` and `batch`: more where all of them are new and small."""
+    if len(group) < MAX_TABLES_PER_JOB or not batch.is_new or len(group) >= MAX_NEW_TABLES_PER_JOB:
+        return MAX_TABLES_PER_JOB
+    is_small = batch.span + sum(one.span for one in group) <= CATCH_UP_RECORDS
+    return MAX_NEW_TABLES_PER_JOB if is_small and all(one.is_new for one in group) else MAX_TABLES_PER_JOB
 
 
 def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:

@@ -23,33 +23,34 @@ log = structlog.get_logger("frazil")
 class Planner:
     """Plans one table at a time."""
 
-    def __init__(self, discovery: Discovery, jobs: JobRunner) -> None:
+    def __init__(self, discovery: Discovery, jobs: JobRunner, time: Clock) -> None:
         self._discovery = discovery
         self._jobs = jobs
+        self._time = time
         self._goal: dict[Partition, int] | None = None
         self._open_goals: set[Partition] = set()
         self._leaderless: set[str] = set()
-        #: The pauses between requests for ends.
+        #: The pauses between turns of the loop.
         self.polling = Polling()
         #: The end of every partition, as last requested.
         self.ends: dict[Partition, int] = {}
+        #: Whether an end is another than at the request before.
+        self.is_changed = False
         #: Partitions without an end, such as those without a leader.
         self.silent: frozenset[Partition] = frozenset()
 
-    def request_ends(self, source: Source, clock: Clock) -> None:
+    def request_ends(self, source: Source) -> None:
         """Asks Kafka for the ends of all tables that have not stopped.
 
         Raises: UnavailableError when Kafka does not answer.
         """
-        began_s = clock.monotonic_s()
         active = [table for table in self._discovery.tables.values() if table.status.run_state is not RunState.STOPPED]
         asked = {partition for table in active for partition in table.partitions()}
         ends = source.ends(asked)
         if asked and not ends and self._discovery.outage is not None:
             raise self._discovery.outage  # Neither ends nor topics are returned: Kafka itself is unavailable.
-        is_changed = ends != self.ends
+        self.is_changed = ends != self.ends
         self.ends, self.silent = ends, frozenset(asked - ends.keys())
-        self.polling.record(clock.monotonic_s(), clock.monotonic_s() - began_s, is_changed)
 
     def set_idle_status(self, table: Table) -> None:
         """Sets what a table without a batch waits for: a topic, a leader, or records."""
@@ -97,7 +98,7 @@ class Planner:
     def plan(self, table: Table, now_s: float) -> Planned | None:
         """Returns the table's next batch, or None when it is not due or there are no records; updates its lag.
 
-        Raises: TableStopped when records are gone that the table has not read.
+        Raises: TableStopped when records are gone that the table has not read, or it is another table's too.
         """
         if (
             not table.catalog.is_loaded
@@ -105,6 +106,7 @@ class Planner:
             or (not table.offsets.needs_check and self._has_nothing_new(table))
         ):
             return None
+        self._discovery.refuse_shared(table)
         self._discovery.check_start(table)
         self._discovery.add_first_offsets(table)
         if table.unplaced():  # After a commit `start` would no longer apply to these partitions.
@@ -118,7 +120,7 @@ class Planner:
                 log.warning("records_skipped", table=table.name, **place)
             if table.unplaced():
                 return None
-        position = table.position()
+            position = table.position()
         if self._is_waiting(table, now_s) or self._waits_for_shared_read(table, now_s):
             return None
         reach = self._readable(self.ends)
@@ -128,7 +130,7 @@ class Planner:
                 None if table.offsets.lag_records else {p: self.ends.get(p) for p in table.partitions()}
             )
             return None
-        batch = replace(batch, is_apart=table.needs_one_task)
+        batch = replace(batch, is_apart=table.needs_one_task, is_new=table.progress.snapshot_id is None)
         planned = Planned(table, batch, position, dict(self.ends), dict(reach), now_s, self.silent)
         return planned.with_cut(table.offsets.cut)
 
@@ -161,7 +163,8 @@ class Planner:
         return bool(table.schedule.read_with)
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
-        clock = table.clock(self._jobs.parallelism)
+        left_s = table.credentials_left_s(self._time.now_ms())
+        clock = replace(table.clock(self._jobs.parallelism), credentials_left_s=left_s)
         # With a goal no more records are collected, so that no batch waits for its interval; a table without columns
         # waits, as it would otherwise be tried without a pause.
         is_hurrying = self._goal is not None and not clock.is_first
@@ -212,9 +215,9 @@ LONGEST_POLL_S = 0.25
 # The same while no topic has got a record for a while.
 LONGEST_IDLE_POLL_S = 0.5
 IDLE_AFTER_S = 10.0
-# Requests for ends may take this share of the loop's time, so that hundreds of idle topics cost little.
+# Requests for ends and planning may take this share of the loop's time, so that hundreds of idle topics cost little.
 POLL_SHARE = 0.03
-# While tables become due one after another it may take this share.
+# While tables become due one after another, or work ends, they may take this share.
 BUSY_POLL_SHARE = 0.25
 # One slow answer, or a broker that stops answering, must not make the loop wait for seconds: an answer counts at most as
 # a few times the average of the last ones, so that a broker that stays slow is noticed after a dozen answers.
@@ -224,23 +227,30 @@ LEAST_S = 0.02
 
 
 class Polling:
-    """The average cost of a request for the ends of topics, and the pause that follows from it."""
+    """The average cost of a turn of the loop, which requests the ends of topics and plans, and the pause that follows
+    from it.
+    """
 
     def __init__(self) -> None:
         self._cost_s = 0.0
         self._changed_s = self._now_s = 0.0
 
     def record(self, now_s: float, took_s: float, is_changed: bool) -> None:
-        """Adds the duration of a request to the average. is_changed: whether an end is another than before."""
+        """Adds the duration of a turn to the average. is_changed: whether an end is another than before."""
         self._now_s = now_s
         if is_changed:
             self._changed_s = now_s
         counted_s = min(took_s, MOST_TIMES * self._cost_s + LEAST_S)
         self._cost_s += (counted_s - self._cost_s) / ASKS_REMEMBERED
 
+    @property
+    def shortest_s(self) -> float:
+        """The shortest pause after which turns take no more than BUSY_POLL_SHARE of the time."""
+        return self._cost_s / BUSY_POLL_SHARE
+
     def pause_s(self, next_due_in_s: float) -> float:
-        """Returns the pause before the next request, which ends no later than the next table is due."""
+        """Returns the pause before the next turn, which ends no later than the next table is due."""
         is_idle = self._now_s - self._changed_s >= IDLE_AFTER_S
         longest_s = LONGEST_IDLE_POLL_S if is_idle else LONGEST_POLL_S
         earned_s = max(SHORTEST_POLL_S, self._cost_s / POLL_SHARE)
-        return min(earned_s, max(longest_s, self._cost_s / BUSY_POLL_SHARE, next_due_in_s))
+        return min(earned_s, max(longest_s, self.shortest_s, next_due_in_s))

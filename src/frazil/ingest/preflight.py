@@ -24,7 +24,7 @@ from frazil.dead_letters.tables import DELETES_OLD, refuse_other_table
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.schema_changes import CLASH_REMEDY, declared_adder
-from frazil.ingest.table import Table, declared_columns, layout_of
+from frazil.ingest.table import Table, declared_columns, identifier_names, layout_of
 from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
 from frazil.schema.names import Spellings
@@ -32,6 +32,7 @@ from frazil.spec import TableSpec
 from frazil.spec.models import MetadataField
 from frazil.spec.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.write.file_formats import format_of
 
 
 def has_layout_columns(spec: TableSpec) -> bool:
@@ -122,6 +123,7 @@ def _check_declared(table: Table) -> None:
         if spec.unknown_fields != "add":
             check_measured_columns(spec, schema)
     else:
+        format_of(state.properties, table.name)
         try:
             schema = declared_adder(spec)(state.schema)
         except NameConflict as error:
@@ -153,6 +155,21 @@ def text_order(spec: TableSpec, schema: Schema) -> str:
         f"`order_by: {name}` is text, and texts are compared by their bytes: `9` counts as newer than `10`, and"
         " `03:04:05Z` as newer than `03:04:05.5Z`, so newer changes may be dropped. Declare the column, as"
         " `timestamptz` or `decimal(p,s)`, before the table is created, unless all of its texts have one form"
+    )
+
+
+def identified_otherwise(table: Table) -> str:
+    """Returns a warning for an upsert table whose rows are identified by other columns than its identifier fields; empty
+    for other tables.
+    """
+    changes = table.target().changes
+    names = identifier_names(table.state.schema) if table.state is not None else ()
+    if changes is None or not names or set(changes.key_columns) in (set(), set(names)):
+        return ""
+    return (
+        f"rows are identified by {', '.join(changes.key_columns)}, and the table's identifier fields are"
+        f" {', '.join(names)}, by which other engines identify them. Write `key_columns: [{', '.join(names)}]`, or `ALTER"
+        f" TABLE {table.name} SET IDENTIFIER FIELDS {', '.join(changes.key_columns)}`"
     )
 
 

@@ -10,7 +10,7 @@ import structlog
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
-from frazil.dead_letters.tables import new_table_properties
+from frazil.dead_letters.tables import create_table
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record
@@ -34,6 +34,7 @@ from frazil.schema.evolve import (
     load_requested_fields,
     merge_requested_fields,
     new_schema,
+    with_identifiers,
 )
 from frazil.schema.inference import agree_on_times, hints_of
 from frazil.schema.projection import KEY_ROOT, document
@@ -82,8 +83,10 @@ class SchemaUpdates:
         self._catalog = catalog
         self._jobs = jobs
 
-    def create(self, table: Table, found: Schema | None = None) -> TableState:
-        """Creates the table with its declared columns, those of `found`, and its metadata columns."""
+    def create(self, table: Table, found: Schema | None = None, key_columns: Sequence[str] = ()) -> TableState:
+        """Creates the table with its declared columns, those of `found`, and its metadata columns. key_columns: the fields
+        of the records' keys, where these identify the rows.
+        """
         spec = table.spec
         found_fields = found.fields if found is not None else ()
         columns = {column.name: column.type for column in spec.columns}
@@ -92,8 +95,13 @@ class SchemaUpdates:
         docs = {field.name: field.doc for field in found_fields if field.doc}
         schema = document(new_schema(columns.items()), docs)
         check_measured_columns(spec, schema)
-        properties = new_table_properties(spec.properties)
-        made = self._catalog.create(table.name, schema, properties, spec.format_version, layout_of(spec))
+        changes = table.target(schema).changes
+        if changes is not None:
+            schema = with_identifiers(schema, changes.key_columns or key_columns)
+        version, layout = spec.format_version, layout_of(spec)
+        made = create_table(self._catalog, table.name, schema, spec.properties, version, layout, spec.location)
+        if made.format_version != version:
+            log.warning("other_format_version", table=table.name, asked=version, found=made.format_version)
         return self.with_declared(table, made)
 
     def with_declared(self, table: Table, state: TableState) -> TableState:
@@ -136,7 +144,8 @@ class SchemaUpdates:
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")
-            made = set_key_columns(self._catalog, self.create(table, schema), report.schema.key_columns)
+            created = self.create(table, schema, report.schema.key_columns)
+            made = set_key_columns(self._catalog, created, report.schema.key_columns)
             return self._changed(made, report, None)
         except TypesDiffer as error:
             # Read with the first types, the record that contradicts them is a bad record with an offset.

@@ -76,13 +76,17 @@ class Service:
         self._publish = publish
         self._discovery = Discovery(spec, services.source, services.catalog)
         self._loader = Loader(spec.pipeline, services, self._discovery, run_id)
-        self._planner = Planner(self._discovery, services.jobs)
+        self._planner = Planner(self._discovery, services.jobs, services.clock)
         self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
         self._is_stopping = False
         self._has_logged_stopping = False
         self._published_at_s = float("-inf")
         self._outages = 0
+        #: Pools of jobs that batches wait for, with the tables of these batches.
+        self._waiting: dict[str, set[str]] = {}
+        #: Pools of loads that tables wait for.
+        self._loading: set[str] = set()
         self._timeouts = RunTimeouts(services.clock)
         #: The error that ends the process; None while there is none.
         self.fatal: BaseException | None = None
@@ -127,12 +131,32 @@ class Service:
             self._has_logged_stopping = True
             log.info("stopping", tables_in_flight=[table.name for table in self.tables if table.schedule.in_flight])
         pause_s = 0.0 if self._is_ending else self._turn(until_caught_up)
-        self._wait(pause_s if not self._is_ending else 1.0)
+        if self._is_ending:
+            self._wait(1.0)
+        else:
+            self._pause(pause_s)
         if self._clock.monotonic_s() - self._published_at_s >= PUBLISH_EVERY_S:
             self._published_at_s = self._clock.monotonic_s()
             self._publish(self.tables)
         if not self._is_ending:
             self._timeouts.check(self.tables)
+
+    def _pause(self, pause_s: float) -> None:
+        """Handles the work that ends within the pause. It shortens the pause: to none where it leaves a place for work that
+        has waited for one, else to so long that turns take no more than a share of the time.
+        """
+        began_s = self._clock.monotonic_s()
+        until_s = began_s + pause_s
+        while not self._is_ending:
+            is_shortened = self._wait(until_s - self._clock.monotonic_s())
+            if is_shortened:
+                until_s = min(until_s, began_s + self._planner.polling.shortest_s)
+            if self._clock.monotonic_s() >= until_s or (is_shortened and self._has_place()):
+                break
+
+    def _has_place(self) -> bool:
+        """Whether there is a place for work that has waited for one."""
+        return any(self._workers.is_free(pool) for pool in (*self._waiting, *self._loading))
 
     def _wait(self, timeout_s: float) -> bool:
         """Handles the work that ends within the time; returns whether some did."""
@@ -251,23 +275,22 @@ class Service:
     def _turn(self, until_caught_up: bool) -> float:
         """Plans and starts due batches; returns the seconds to wait before the next turn."""
         now_s = self._clock.monotonic_s()
+        self._loading.clear()
         try:
             self._refresh(now_s)
-            self._planner.request_ends(self._services.source, self._clock)
+            self._planner.request_ends(self._services.source)
             if self._outages:
                 log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
                 self._planner.set_goal()
-            planned: list[Planned] = []
-            for table in self._free_tables(now_s):
-                if not self._suspects.delays(table, self._discovery.tables.values(), self._planner.ends, now_s):
-                    with self._guarded(table):
-                        planned += filter(None, [self._plan(table, now_s)])
+            planned = self._plan_all(self._plannable(now_s), now_s)
             self._outages = 0
         except UnavailableError as error:
             self._wait_after_outage(error)
             return 0.0
         self._start(planned)
+        ended_s = self._clock.monotonic_s()
+        self._planner.polling.record(ended_s, ended_s - now_s, self._planner.is_changed)
         return self._pause_s()
 
     def _free_tables(self, now_s: float) -> list[Table]:
@@ -278,6 +301,14 @@ class Service:
             and table.status.run_state is not RunState.STOPPED
             and (table.schedule.failures == 0 or now_s >= table.schedule.next_due_s)
         ]
+
+    def _plannable(self, now_s: float) -> list[Table]:
+        """Returns the free tables, without those whose last planned batch waits for a place that is not free yet: of a
+        thousand that are due at once, few begin with each job, and planning all others again would change nothing.
+        """
+        self._waiting = {pool: tables for pool, tables in self._waiting.items() if not self._workers.is_free(pool)}
+        waiting = set().union(*self._waiting.values())
+        return [table for table in self._free_tables(now_s) if table.name not in waiting]
 
     def _refresh(self, now_s: float) -> None:
         if now_s - self._discovery.asked_at_s >= TOPICS_EVERY_S and self._workers.is_free("topics"):
@@ -292,9 +323,11 @@ class Service:
                 if not self._loader.is_due(table):
                     if self._loader.has_old_schemas(table):
                         self._submit_load(registry_pool(table.spec), table, self._loader.refresh_schemas)
-                elif self._workers.is_free(pool_of("load", table)):
+                elif self._workers.is_free(pool := pool_of("load", table)):
                     table.offsets.read_to = None
                     self._load(table)
+                else:
+                    self._loading.add(pool)
 
     def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
         """Updates the topics of all tables; where only this request fails, they continue with those that they have."""
@@ -308,6 +341,15 @@ class Service:
             if not table.schedule.in_flight and table.status.run_state is not RunState.STOPPED:
                 with self._guarded(table):
                     self._discovery.verify(table)
+
+    def _plan_all(self, tables: list[Table], now_s: float) -> list[Planned]:
+        planned: list[Planned] = []
+        with self._discovery.beginnings_asked(tables):
+            for table in tables:
+                if not self._suspects.delays(table, self._discovery.tables.values(), self._planner.ends, now_s):
+                    with self._guarded(table):
+                        planned += filter(None, [self._plan(table, now_s)])
+        return planned
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
         table.catalog.was_asked = table.schema.was_asked = False
@@ -329,8 +371,13 @@ class Service:
         for store in dict.fromkeys(store_of(p.table.state) for p in planned):
             batches = (p.batch for p in planned if store_of(p.table.state) == store)
             for kind, groups in zip(("small", "catch-up"), group_batches(batches, alone), strict=True):
-                if groups and self._workers.is_free(f"{kind}:{store}"):
-                    self._submit(kind, store, [replace(by_name[batch.table], batch=batch) for batch in groups[0]])
+                pool = f"{kind}:{store}"
+                if groups and self._workers.is_free(pool):
+                    group = groups.pop(0)
+                    self._submit(kind, store, [replace(by_name[batch.table], batch=batch) for batch in group])
+                if groups:
+                    left = {batch.table for group in groups for batch in group}
+                    self._waiting[pool] = self._waiting.get(pool, set()) | left
 
     def _finds_end_first(self, planned: Planned) -> bool:
         """Starts the search for the end of a batch of complete transactions, unless it is known; returns whether."""

@@ -96,8 +96,8 @@ class Table:
 
     def unplaced(self) -> list[Partition]:
         """Returns the partitions whose first offset is not known."""
-        vector = self.position()
-        return [(t, p) for t, p in self.partitions() if p not in vector.get(t, {})]
+        committed, first = self.progress.offsets, self.offsets.first
+        return [(t, p) for t, p in self.partitions() if p not in committed.get(t, ()) and p not in first.get(t, ())]
 
     def end_batch(self) -> None:
         """Forgets the findings about a batch that is committed now."""
@@ -116,6 +116,11 @@ class Table:
         """Counts the bad records of a committed batch; after many without one, batches read fewer columns again."""
         if self.bad_records.note_committed(report):
             self.key_updates.is_single_task = False
+
+    def credentials_left_s(self, now_ms: int) -> float:
+        """Returns for how many seconds the store's credentials are still valid; infinity for those that do not expire."""
+        ends_ms = self.state.credentials_end_ms if self.state else None
+        return float("inf") if ends_ms is None else (ends_ms - now_ms) / 1000
 
     def clock(self, tasks: int = 1) -> TableClock:
         """Returns the facts that planning needs. tasks: the number of tasks that a large batch is split into."""
@@ -203,6 +208,13 @@ def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -
     if loaded is None:
         raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=state.name)
     return loaded
+
+
+def identifier_names(schema: Schema) -> tuple[str, ...]:
+    """Returns the columns that identify a row according to the table (Iceberg specification, "Identifier Field IDs"), in
+    the order of the schema; none where the table does not name them.
+    """
+    return tuple(str(schema.find_column_name(number)) for number in sorted(schema.identifier_field_ids))
 
 
 def layout_of(spec: TableSpec) -> Layout:
@@ -332,7 +344,8 @@ def _change_reading(table: Table) -> ChangeReading:
         # The column with the whole key is already decoded.
         columns, is_key_of_record = (spec.metadata["key"],), False
     if is_key_of_record and table.state is not None:
-        columns = tuple(json.loads(table.state.marks.get(KEY_COLUMNS, "[]")))
+        marked = table.state.marks.get(KEY_COLUMNS)
+        columns = tuple(json.loads(marked)) if marked else identifier_names(table.state.schema)
     return ChangeReading(
         reading,
         columns,

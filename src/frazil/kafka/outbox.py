@@ -16,6 +16,7 @@ from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
 from frazil.kafka.port import OutRecord
 from frazil.kafka.properties import native_properties
+from frazil.kafka.security import kafka_remedy
 
 _TIMEOUT_S = 30.0
 _LARGEST_RECORD = 1_000_000_000
@@ -55,6 +56,8 @@ class _Writer:
 
     def __init__(self, properties: Mapping[str, str], owner: str, topic: str) -> None:
         self._topic = topic
+        #: Why the broker has not taken a record: the transaction's own errors do not name it.
+        self._denial: KafkaError | None = None
         group = f"{owner}-outbox"
         settings = {**properties, "transactional.id": owner, "message.max.bytes": _LARGEST_RECORD, "log_level": _HIGH}
         self._producer = Producer(settings)
@@ -71,16 +74,26 @@ class _Writer:
             headers: list[tuple[str, str | bytes | None]] = [*record.headers]
             while True:
                 try:
-                    producer.produce(self._topic, record.value, record.key, headers=headers)
+                    producer.produce(self._topic, record.value, record.key, headers=headers, on_delivery=self._note)
                     break
                 except BufferError:
                     producer.poll(0.1)
         mark = TopicPartition(self._topic, 0, len(records), metadata=name)
-        producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata(), _TIMEOUT_S)
-        hit("outbox.before")
-        producer.commit_transaction(_TIMEOUT_S)
+        try:
+            producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata(), _TIMEOUT_S)
+            hit("outbox.before")
+            producer.commit_transaction(_TIMEOUT_S)
+        except KafkaException:
+            producer.poll(0)  # Calls `_note`.
+            if self._denial is not None:
+                raise KafkaException(self._denial) from None
+            raise
         hit("outbox.after")
         self._last = name
+
+    def _note(self, error: KafkaError | None, _: object) -> None:
+        if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            self._denial = error
 
     def _asked_name(self) -> str:
         """Returns the committed name; retries while the broker is only starting to coordinate groups."""
@@ -90,6 +103,10 @@ class _Writer:
                 [mark] = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=_TIMEOUT_S)
             except KafkaException as error:
                 left -= 1
+                reported = self._consumer.poll(0)  # A group that it may not use only makes the request time out.
+                cause = None if reported is None else reported.error()
+                if cause is not None and cause.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise KafkaException(cause) from None
                 if error.args[0].code() not in _NOT_READY or not left:
                     raise
                 self._producer.poll(_PAUSE_S)
@@ -103,7 +120,8 @@ def _failure(error: KafkaException, topic: str) -> UnavailableError | ConflictEr
     cause = error.args[0]
     if cause.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED):
         return ConflictError(f"another process writes topic {topic}", where=topic)
-    remedy = "raise the topic's max.message.bytes" if "too large" in cause.str().lower() else ""
+    too_large = "raise the topic's max.message.bytes" if "too large" in cause.str().lower() else ""
+    remedy = too_large or kafka_remedy(cause.str())
     if cause.code() in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
         remedy = "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off"
     return UnavailableError(f"topic {topic} cannot be written: {cause.str()}", remedy=remedy, where=topic)

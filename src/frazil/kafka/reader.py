@@ -14,6 +14,7 @@ from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, ReadRecord
 from frazil.kafka.properties import native_properties
+from frazil.kafka.security import kafka_remedy
 from frazil.types import OffsetRange
 
 _POLL_S = 0.5
@@ -140,7 +141,7 @@ class KafkaReader:
             consumer.unassign()
         except KafkaException as error:
             self.close()
-            raise UnavailableError(f"transactions cannot be looked for: {error.args[0].str()}", where=servers) from None
+            raise _failure("transactions cannot be looked for", error, servers) from None
         except Silence:
             self.close()
             raise UnavailableError(f"no record has arrived for {self._timeout_s:.0f} s", where=servers) from None
@@ -155,7 +156,7 @@ class KafkaReader:
             with closing(open_consumer(self._properties, "frazil-dead-letters")) as consumer:
                 yield from asked.batches(consumer, self._clock, self._timeout_s, _BATCH_RECORDS)
         except KafkaException as error:
-            raise UnavailableError(f"records cannot be read again: {error.args[0].str()}", where=where) from None
+            raise _failure("records cannot be read again", error, where) from None
         except Silence:
             raise UnavailableError(f"records did not arrive within {self._timeout_s:.0f} s", where=where) from None
 
@@ -189,7 +190,12 @@ def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], cl
                 if read_bytes >= _ENOUGH_BYTES:
                     break
     except KafkaException as error:
-        raise UnavailableError(f"the sample cannot be read: {error.args[0].str()}", where=servers) from None
+        raise _failure("the sample cannot be read", error, servers) from None
     except Silence:
         raise UnavailableError(f"the sample did not arrive within {_TIMEOUT_S:.0f} s", where=servers) from None
     return found
+
+
+def _failure(what: str, error: KafkaException, where: str) -> UnavailableError:
+    words = error.args[0].str()
+    return UnavailableError(f"{what}: {words}", remedy=kafka_remedy(words), where=where)

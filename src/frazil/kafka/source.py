@@ -26,6 +26,8 @@ _TUNING = {
     "fetch.max.bytes": str(64 * 1024 * 1024),
     "receive.buffer.bytes": str(1024 * 1024),
     "fetch.max.wait.ms": "5",
+    # Each partition has a consumer, which would ask at its start which metrics it has to report to the broker (KIP-714).
+    "enable.metrics.push": "false",
 }
 # How long a task waits for records of a silent broker, where the pipeline file sets no time-out: Spark's default is two
 # minutes, and another minute for the end offsets.

@@ -6,6 +6,7 @@ afterwards its partitions are absent from results until it answers again.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -14,12 +15,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.kafka.properties import native_properties, refused_setting
+from frazil.kafka.security import kafka_remedy
+from frazil.refusals import certificate_fault
 
 _TIMEOUT_S = 10.0
 # A broker that has not answered within this time is not waited for once another one has. A question that any broker may
@@ -29,7 +32,8 @@ _PROMPT_S = 1.0
 _CONTROLLERS = 20
 _CONTROLLER_EVERY_S = 0.02
 _NO_RECORD = -1
-_LATEST, _EARLIEST = OffsetSpec.latest(), OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+# In place of a time, in milliseconds since the epoch (KIP-79).
+_LATEST, _EARLIEST = -1, -2
 _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
@@ -39,9 +43,12 @@ _GONE = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
 }
 _SILENCE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT}
+_REFUSALS = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
+"""What a client reports beside its answers, which then only time out; and any error that names TLS."""
+_BROKER = re.compile(r"//(?:\[?)([^/]+?)\]?:(\d+)/")
 _T = TypeVar("_T")
-_Specs = dict[Partition, OffsetSpec]
-_Asked = dict[Partition, Future[Any]]
+_Times = dict[Partition, int]
+_Asked = Future[Mapping[TopicPartition, Any]]
 
 
 class _Away(UnavailableError):
@@ -57,8 +64,10 @@ class KafkaTopics:
         #: The broker that leads each partition, as last described; None where it has no leader.
         self._leaders: dict[Partition, int | None] = {}
         #: Brokers that have not answered in time, each with the question for ends that it is expected to answer.
-        self._silent: dict[int | None, _Asked] = {}
+        self._silent: dict[int | None, _Asked | None] = {}
         self._addresses: dict[int, str] = {}
+        #: Why a broker was refused, or has refused this client, since the last answer.
+        self._refusal: str | None = None
         self._servers = properties["bootstrap.servers"]
         level = properties.get("isolation.level", "read_committed")
         self._isolation = (
@@ -70,14 +79,19 @@ class KafkaTopics:
         except (KafkaException, ValueError) as error:
             raise refused_setting(error, properties) from None
 
-    def _client(self, servers: str) -> AdminClient:
-        own: dict[str, str | int | float | bool] = {
+    def _client(self, servers: str) -> OffsetClient:
+        own: dict[str, Any] = {
             "log_level": 0,
+            "error_cb": self._hear,
             "socket.timeout.ms": 10000,
             **self._native,
             "bootstrap.servers": servers,
         }
-        return AdminClient(own, logger=_Silent())
+        return OffsetClient(own, logger=_Silent())
+
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() in _REFUSALS or "SSL" in error.str():
+            self._refusal = error.str()
 
     def cluster_id(self) -> str:
         return self._of_any(
@@ -90,8 +104,15 @@ class KafkaTopics:
     def _of_any(self, question: Callable[[float], _T]) -> _T:
         """Returns the answer to a question that any broker may answer, given how long one may take."""
         for patience_s in (_PROMPT_S, 2 * _PROMPT_S):
-            with suppress(_Away):
-                return self._ask(partial(question, patience_s))
+            try:
+                answer = self._ask(partial(question, patience_s))
+            except _Away:
+                if self._refusal is not None:
+                    raise
+            else:
+                self._any.poll(0)  # Empties the queue of refusals of other brokers.
+                self._refusal = None
+                return answer
             # A client keeps asking the broker that it is connected to; a new client begins with another.
             self._any = self._client(self.answering())
         return self._ask(partial(question, max(_PROMPT_S, self._timeout_s - 3 * _PROMPT_S)))
@@ -139,49 +160,49 @@ class KafkaTopics:
         return self._offsets(dict.fromkeys(partitions, _EARLIEST))
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
-        found = self._offsets({partition: OffsetSpec.for_timestamp(ms) for partition, ms in times.items()})
+        found = self._offsets(times)
         missing = [partition for partition, offset in found.items() if offset < 0]
         known = {partition: offset for partition, offset in found.items() if offset >= 0}
         return known | self.ends(missing)
 
-    def _offsets(self, specs: Mapping[Partition, OffsetSpec], *, is_ends: bool = False) -> dict[Partition, int]:
+    def _offsets(self, times: Mapping[Partition, int], *, is_ends: bool = False) -> dict[Partition, int]:
         """Returns the offsets that brokers answer. is_ends: silent brokers are asked as well, and may answer the next
         call.
         """
-        groups: dict[int | None, _Specs] = defaultdict(dict)
-        for partition, spec in specs.items():
-            groups[self._leaders.get(partition)][partition] = spec
+        groups: dict[int | None, _Times] = defaultdict(dict)
+        for partition, time in times.items():
+            groups[self._leaders.get(partition)][partition] = time
         # Where no other broker can answer, the silent ones are waited for.
         heard = {leader: group for leader, group in groups.items() if leader not in self._silent} or groups
         asked = {leader: self._asked(group) for leader, group in heard.items()}
         _wait(asked.values(), self._timeout_s)
         offsets: dict[Partition, int] = {}
         away: dict[int | None, _Away] = {}
-        for leader, futures in asked.items():
+        for leader, future in asked.items():
             try:
-                offsets |= self._answers(futures)
+                offsets |= self._answers(future)
                 self._silent.pop(leader, None)
             except _Away as error:
                 away[leader] = error
         if away and len(away) == len(asked):
             raise next(iter(away.values()))
-        self._silent |= {leader: asked[leader] if is_ends else {} for leader in away}
+        self._silent |= {leader: asked[leader] if is_ends else None for leader in away}
         return offsets | self._answers_of_silent(
             {} if not is_ends else {n: g for n, g in groups.items() if n not in heard}
         )
 
-    def _answers_of_silent(self, groups: Mapping[int | None, _Specs]) -> dict[Partition, int]:
+    def _answers_of_silent(self, groups: Mapping[int | None, _Times]) -> dict[Partition, int]:
         """Returns the ends that silent brokers have answered meanwhile; those that answered with an error are asked
         again.
         """
         offsets: dict[Partition, int] = {}
         for leader, group in groups.items():
-            futures = self._silent[leader]
-            if not all(future.done() for future in futures.values()):
+            asked = self._silent[leader]
+            if asked is not None and not asked.done():
                 continue
             found: dict[Partition, int] = {}
             with suppress(_Away):
-                found = self._answers(futures)
+                found = self._answers(asked) if asked is not None else {}
             if found:
                 del self._silent[leader]
             else:
@@ -189,23 +210,25 @@ class KafkaTopics:
             offsets |= {partition: offset for partition, offset in found.items() if partition in group}
         return offsets
 
-    def _asked(self, specs: _Specs) -> _Asked:
-        """Sends the question for offsets; returns its futures."""
-        request = {TopicPartition(topic, number): spec for (topic, number), spec in specs.items()}
-        futures = self._ask(
-            lambda: self._admin.list_offsets(request, isolation_level=self._isolation, request_timeout=self._timeout_s)
-        )
-        return {(one.topic, one.partition): future for one, future in futures.items()}
+    def _asked(self, times: _Times) -> _Asked:
+        """Sends the question for offsets; returns its future."""
+        return self._ask(lambda: self._admin.ask_offsets(times, self._isolation, self._timeout_s))
 
-    def _answers(self, futures: _Asked) -> dict[Partition, int]:
+    def _answers(self, asked: _Asked) -> dict[Partition, int]:
         """Returns the offsets answered.
 
-        Raises: _Away where a broker has not answered.
+        Raises: _Away where the broker has not answered.
         """
-        answers = {partition: self._result(future, 0) for partition, future in futures.items()}
-        # A broker that has just restarted answers -1001 for a partition that it does not lead yet; only -1 has a
-        # meaning: no record is as young as the requested time.
-        return {p: int(one.offset) for p, one in answers.items() if one is not None and one.offset >= _NO_RECORD}
+        offsets: dict[Partition, int] = {}
+        for one, answer in (self._result(asked, 0) or {}).items():
+            if isinstance(answer, KafkaError):
+                if answer.code() not in _GONE:
+                    raise self._unavailable(answer)
+            # A broker that has just restarted answers -1001 for a partition that it does not lead yet; only -1 has a
+            # meaning: no record is as young as the requested time.
+            elif answer.offset >= _NO_RECORD:
+                offsets[one.topic, one.partition] = int(answer.offset)
+        return offsets
 
     def _result(self, future: Future[Any], patience_s: float | None = None) -> Any:
         """Returns the answer; None for what does not exist.
@@ -231,20 +254,53 @@ class KafkaTopics:
 
     def _unavailable(self, reason: KafkaError | str) -> UnavailableError:
         is_away = isinstance(reason, str) or reason.code() in _SILENCE
+        if is_away:
+            reason = self._heard() or reason
         words = reason if isinstance(reason, str) else reason.str()
         return (_Away if is_away else UnavailableError)(
             f"Kafka is not reachable: {words}",
-            remedy="check that a broker is running at bootstrap.servers and accepts this client",
+            remedy=kafka_remedy(words)
+            or (
+                "check that a broker is running at bootstrap.servers, for `security.protocol`, and accepts this client"
+            ),
             where=self._servers,
         )
+
+    def _heard(self) -> str | None:
+        """Returns what has been reported beside the answers, with the fault of the broker's certificate, which librdkafka
+        does not name.
+        """
+        for client in (self._any, self._admin):
+            client.poll(0)  # Calls `_hear`.
+        broker = _BROKER.search(self._refusal or "")
+        if self._refusal is None or broker is None or "certificate verify failed" not in self._refusal:
+            return self._refusal
+        authorities, texts = self._native.get("ssl.ca.location"), self._native.get("ssl.ca.pem")
+        fault = certificate_fault(broker[1], int(broker[2]), authorities, texts, _PROMPT_S)
+        return f"the certificate of {broker[1]}:{broker[2]}: {fault}" if fault else self._refusal
 
 
 def _wait(asked: Collection[_Asked], timeout_s: float) -> None:
     """Waits until every broker has answered, or one of them has and the others are late."""
-    every = [future for futures in asked for future in futures.values()]
-    if not wait(every, _PROMPT_S).done:
-        wait(every, timeout_s + 5, return_when=FIRST_COMPLETED)
-        wait(every, _PROMPT_S)
+    if not wait(asked, _PROMPT_S).done:
+        wait(asked, timeout_s + 5, return_when=FIRST_COMPLETED)
+        wait(asked, _PROMPT_S)
+
+
+class OffsetClient(AdminClient):
+    """An admin client with one future for all offsets of a question. Its own method makes one for each partition, which is
+    most of what the question costs, and idle topics are asked for their ends all the time.
+    """
+
+    def ask_offsets(self, times: Mapping[Partition, int], isolation: IsolationLevel, timeout_s: float) -> _Asked:
+        """Asks for the offsets of these times; the answer for a partition is an offset's description or a KafkaError."""
+        request = [TopicPartition(topic, number, time) for (topic, number), time in times.items()]
+        future = _Asked()
+        future.set_running_or_notify_cancel()
+        super(AdminClient, self).list_offsets(
+            request, future, isolation_level_value=isolation.value, request_timeout=timeout_s
+        )
+        return future
 
 
 class _Silent:
@@ -254,8 +310,10 @@ class _Silent:
         """Discards the line."""
 
 
-def unreadable_topics(properties: Mapping[str, str], topics: Iterable[str]) -> set[str]:
-    """Returns the topics that this client may not read; none where the broker does not report rights."""
+def denied_topics(properties: Mapping[str, str], topics: Iterable[str], right: str) -> set[str]:
+    """Returns the existing topics on which this client lacks a right, READ or WRITE; none where the broker does not
+    report rights.
+    """
     names = sorted(topics)
     if not names:
         return set()
@@ -269,6 +327,6 @@ def unreadable_topics(properties: Mapping[str, str], topics: Iterable[str]) -> s
             allowed = future.result(_TIMEOUT_S).authorized_operations
         except (KafkaException, TimeoutError):
             continue
-        if allowed and "READ" not in {operation.name for operation in allowed}:
+        if allowed and right not in {operation.name for operation in allowed}:
             denied.add(name)
     return denied

@@ -170,7 +170,7 @@ def plan_maintenance(
         waiting.append("the branch main has its own retention, with which Iceberg would expire progress too")
     for name in dict.fromkeys((*ACTIONS.built_in, *spec.actions)):
         kind = ACTIONS.get(name)
-        if planning.is_open or not (kind.is_rewrite or kind.is_daily):
+        if name not in spec.skip and (planning.is_open or not (kind.is_rewrite or kind.is_daily)):
             planning = replace(planning, planned=(*planning.planned, *kind.planner(planning)))
     kept = kept_count(metadata, spec.snapshot_count)
     return Plan(table, health, planning.planned, tuple(waiting), holds.pending_files, kept_snapshots=kept)

@@ -16,10 +16,10 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
-from frazil.errors import FrazilError, UnavailableError, unforeseen
+from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.preflight import keeps_old_metadata, refuse_foreseen, text_order
+from frazil.ingest.preflight import identified_otherwise, keeps_old_metadata, refuse_foreseen, text_order
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
@@ -30,11 +30,15 @@ from frazil.ops.status import MissingTopics, problem_of
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java
 from frazil.schema.evolve import compare_schemas, new_schema
+from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec
 from frazil.spec.secrets import is_secret_key
+from frazil.store.file_io import store_of
+from frazil.store.properties import task_properties
 
 Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: takes properties and location, returns a description of the result."""
+_ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
 
 
@@ -79,9 +83,9 @@ def check_machine(needs_s3: bool) -> Iterator[Finding]:
 
 
 def check_kafka(
-    spec: PipelineSpec, source: Source, discovery: Discovery, unreadable: Callable[[Iterable[str]], set[str]]
+    spec: PipelineSpec, source: Source, discovery: Discovery, denied: Callable[[Iterable[str], str], set[str]]
 ) -> Iterator[Finding]:
-    """Checks the cluster and every topic.
+    """Checks the cluster and every topic. denied: returns those of the topics on which this client lacks a right.
 
     Raises: SpecError for a regular expression that matches no topic.
     """
@@ -96,9 +100,11 @@ def check_kafka(
     tables = list(discovery.tables.values())
     refuse_empty_patterns(spec, source)
     yield Finding("kafka", True, tried, f"cluster {cluster_id} at {servers}")
-    denied = unreadable({topic for table in tables for topic in table.offsets.topics})
+    unreadable = denied({topic for table in tables for topic in table.offsets.topics}, "READ")
     for table in tables:
-        yield from _check_topics(table, denied)
+        yield from _check_topics(table, unreadable)
+    for topic in sorted(denied(_dead_letter_topics(tables), "WRITE")):
+        yield _denied(topic, "this client may not write to it, and dead letters go there", "WRITE")
     yield from _check_missing(spec, tables, source)
 
 
@@ -106,12 +112,12 @@ def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) 
     """Yields findings for topics that the pipeline file names and that do not exist."""
     named = sorted({selector.literal for selector in spec.topics if selector.literal})
     uses = [(topic, f"table {spec.namespace}.{topic} waits for it") for topic in named]
-    dead_letters: dict[str, list[str]] = {}
-    for table in tables:
-        if table.spec.atomic is not None and table.spec.atomic.transaction_topic is not None:
-            uses.append((table.spec.atomic.transaction_topic, f"table {table.name} waits for it"))
-        if table.spec.dead_letters.topic is not None and table.spec.on_bad_record == "dead_letter":
-            dead_letters.setdefault(table.spec.dead_letters.topic, []).append(table.name)
+    uses += [
+        (table.spec.atomic.transaction_topic, f"table {table.name} waits for it")
+        for table in tables
+        if table.spec.atomic is not None and table.spec.atomic.transaction_topic is not None
+    ]
+    dead_letters = _dead_letter_topics(tables)
     uses += [(topic, f"dead letters of {', '.join(names)} go there") for topic, names in dead_letters.items()]
     there = source.topics({topic for topic, _ in uses}.__contains__) if uses else {}
     absent = [(topic, f"table {table} waits for it") for table, topic in missing_topics(tables)]
@@ -122,15 +128,27 @@ def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) 
         yield Finding(f"topic {topic}", False, "asked Kafka to describe it", found, remedy, f"topic {topic}")
 
 
+def _dead_letter_topics(tables: Iterable[Table]) -> dict[str, list[str]]:
+    """Returns the names of the tables whose dead letters go to each topic."""
+    found: dict[str, list[str]] = {}
+    for table in tables:
+        if table.spec.dead_letters.topic is not None and table.spec.on_bad_record == "dead_letter":
+            found.setdefault(table.spec.dead_letters.topic, []).append(table.name)
+    return found
+
+
+def _denied(topic: str, found: str, right: str) -> Finding:
+    remedy = f"allow it: `kafka-acls --add --allow-principal User:NAME --operation {right} --topic {topic}`"
+    return Finding(f"topic {topic}", False, _ASKED_FOR_RIGHTS, found, remedy, f"topic {topic}")
+
+
 def _check_topics(table: Table, denied: set[str]) -> Iterator[Finding]:
     for topic in sorted(table.offsets.topics):
-        tried, name = "asked Kafka what this client may do with it", f"topic {topic}"
         if topic in denied:
-            remedy = "give this client the right to READ the topic"
-            yield Finding(name, False, tried, "this client may not read it", remedy, name)
+            yield _denied(topic, "this client may not read it", "READ")
         else:
             partitions = plural(table.offsets.topics[topic].partition_count, "partition")
-            yield Finding(name, True, tried, f"{partitions}, for table {table.name}")
+            yield Finding(f"topic {topic}", True, _ASKED_FOR_RIGHTS, f"{partitions}, for table {table.name}")
 
 
 def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> Iterator[Finding]:
@@ -205,6 +223,12 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
         columns = ", ".join(f"{one.path}: {one.kind}" for one in widened)
         there += f"; `frazil run` adds or widens {columns}, as `columns` declares"
     kept = [key for key, text in table.spec.properties.items() if table.state.properties.get(key) != text]
+    if table.spec.location not in (None, table.state.location):
+        there += f"; keeps its location {table.state.location}: `location` is for new tables"
+    if table.state.format_version < table.spec.format_version:
+        there += f"; has format version {table.state.format_version}, which `format_version` does not change"
+    if table.state.properties.get("gc.enabled", "").lower() == "false":
+        there += "; keeps snapshots and orphan files, as its gc.enabled is false"
     if kept:
         there += f"; keeps its own {', '.join(sorted(kept))}: `properties` are for new tables"
     return Finding(name, True, tried, there + _warnings(table, table.state.schema))
@@ -216,7 +240,7 @@ def declared_schema(table: Table) -> Schema:
 
 
 def _warnings(table: Table, schema: Schema) -> str:
-    found = (text_order(table.spec, schema), keeps_old_metadata(table.state))
+    found = (text_order(table.spec, schema), identified_otherwise(table), keeps_old_metadata(table.state))
     return "".join(f"; warning: {words}" for words in found if words)
 
 
@@ -234,6 +258,47 @@ def check_local_folder(name: str, folder: Path) -> Finding:
     return Finding(name, True, tried, f"{folder}, {state}")
 
 
+def check_service(spec: PipelineSpec, tables: Iterable[Table]) -> Iterator[Finding]:
+    """Yields findings about table names, and about what is known of the managed service at the catalog's address. tables:
+    those of the pipeline, loaded where they exist.
+    """
+    tables, service = list(tables), spec.catalog.service
+    yield from _check_letter_case(tables, must_differ=service is not None and service.ignores_case)
+    if service is None:
+        return
+    name, tried = f"service {service.name}", "looked for the address among those of managed services"
+    left = [
+        one
+        for one in service.maintains
+        if any(t.spec.maintenance.is_on and one not in t.spec.maintenance.skip for t in tables)
+    ]
+    if left:
+        remedy = f"write `maintenance: {{skip: [{', '.join(left)}]}}`"
+        yield Finding(name, True, tried, f"mind: it maintains tables by itself; {remedy}")
+    homeless = [table.name for table in tables if table.state is None and table.spec.location is None]
+    if service.needs_location and homeless:
+        remedy = "write `location` for each"
+        yield Finding(
+            name, True, tried, f"mind: it demands a location of new tables, as {', '.join(homeless)}; {remedy}"
+        )
+
+
+def _check_letter_case(tables: Iterable[Table], must_differ: bool) -> Iterator[Finding]:
+    known: dict[str, str] = {}
+    for table in tables:
+        other = known.setdefault(fold_case(table.name), table.name)
+        if other != table.name:
+            found = f"{other} and {table.name} differ in case alone"
+            remedy = "leave its topic out of `topics`, or give one of the two a table of its own under `tables`"
+            tried = "compared the names of tables without regard to case"
+            if must_differ:
+                yield Finding("table names", False, tried, f"{found}: the catalog has one table for both", remedy)
+            else:
+                yield Finding(
+                    "table names", True, tried, f"mind: {found}, which many catalogs take for one name; {remedy}"
+                )
+
+
 def check_store(
     warehouse: str | None, properties: Mapping[str, str], states: list[TableState], probe: Probe
 ) -> Finding:
@@ -245,9 +310,11 @@ def check_store(
     if "://" not in location:
         return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
     tried = f"listed {location}"
+    chosen = state.io_properties if state is not None else properties
     try:
-        found = probe(state.io_properties if state is not None else properties, location)
-    except UnavailableError as error:
+        store_of(tuple(sorted(task_properties(chosen).items()))).check(location)
+        found = probe(chosen, location)
+    except (SpecError, UnavailableError) as error:
         return failed("store", tried, error)
     return Finding("store", True, tried, f"{location}: {found}")
 
@@ -275,7 +342,12 @@ def _check_http(spec: PipelineSpec) -> Iterator[Finding]:
 
 
 def _check_kafka(kafka: Mapping[str, str]) -> Iterator[Finding]:
-    protocol = kafka.get("security.protocol", "").upper()
+    protocol = kafka.get("security.protocol", "PLAINTEXT").upper()
+    for prefix, part in (("sasl.", "SASL"), ("ssl.", "SSL")):
+        unused = [name for name in kafka if name.startswith(prefix) and part not in protocol]
+        if unused:
+            found = f"Kafka's clients do not use {', '.join(unused)} with `security.protocol: {protocol}`"
+            yield _mind("kafka", found, "write `security.protocol: SASL_SSL`")
     mechanism = (kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms") or "").upper()
     hosts = (f"kafka://{server.strip()}" for server in kafka.get("bootstrap.servers", "").split(","))
     if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER") and not all(map(_is_loopback, hosts)):

@@ -13,9 +13,10 @@ from frazil.catalog.port import Catalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.ingest.table import Table
+from frazil.maintenance.due import TableActivity
 from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
-from frazil.maintenance.scheduler import ROUND_BYTES, TableActivity
+from frazil.maintenance.scheduler import ROUND_BYTES
 from frazil.ops.reports import MaintenanceReport
 from frazil.upsert.commit import transfer_deletes
 

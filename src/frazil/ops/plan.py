@@ -18,7 +18,13 @@ from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.plan import lag_records, limit_ranges
-from frazil.ingest.preflight import keeps_old_metadata, refuse_columns, refuse_foreseen, text_order
+from frazil.ingest.preflight import (
+    identified_otherwise,
+    keeps_old_metadata,
+    refuse_columns,
+    refuse_foreseen,
+    text_order,
+)
 from frazil.ingest.schema_changes import CLASH_REMEDY, adder
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.state import Tally
@@ -250,7 +256,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
             plan.layout = plan_layout(table, schema, sample_reader.file)
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
-    found = (text_order(spec, schema), keeps_old_metadata(state))
+    found = (text_order(spec, schema), identified_otherwise(table), keeps_old_metadata(state))
     fitting = plan.sampled - plan.bad
     plan.warnings = (
         *(words for words in found if words),

@@ -16,6 +16,7 @@ from confluent_kafka.schema_registry.error import OAuthTokenError
 
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.refusals import Settings, refusal_remedy
 from frazil.registry.port import (
     NO_ID,
     Gathering,
@@ -33,6 +34,7 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 # Subjects, versions and schemas that do not exist or are deleted. A 404 without such a code comes from another server.
 _GONE = range(40401, 40407)
 _TROUBLES = (httpx.HTTPError, httpx.InvalidURL, OAuthTokenError, OSError, ValueError, RuntimeError)
+_SETTINGS = Settings("registry.tls.ca", "`registry.tls`: certificate and key", "`registry.auth`")
 _Result = TypeVar("_Result")
 _TIMEOUT_S = 10.0
 _LATEST_S = 60.0
@@ -224,8 +226,9 @@ def _remedy(status: int, reason: str) -> str:
             "check that `registry.url` is the address of the Confluent API itself: https://registry:8081, or"
             " https://registry/apis/ccompat/v7 of an Apicurio"
         )
-    if "CERTIFICATE" in reason or "SSL" in reason:
-        return "check `registry.tls`: this machine and the registry do not trust each other's certificates"
+    if "CERTIFICATE" in reason.upper() or "SSL" in reason:
+        words = "this machine and the registry do not trust each other's certificates"
+        return refusal_remedy(reason, _SETTINGS) or f"check `registry.tls`: {words}"
     return "Frazil retries with back-off; check that the registry is running at `registry.url`"
 
 

@@ -92,6 +92,12 @@ def as_written(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return array.cast(wanted)
 
 
+def rows_as_written(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.Table:
+    """Returns the same rows in a schema whose types differ only as those of `as_written`."""
+    columns = [as_written(column, field.type) for column, field in zip(rows.columns, wanted, strict=True)]
+    return pa.Table.from_arrays(columns, schema=wanted)
+
+
 def _relabel(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     array = unsliced(array)
     children = children_of(array)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
@@ -29,7 +29,7 @@ from pyiceberg.types import (
 from frazil.name_length import explain_long_name, is_long, long_name_in
 from frazil.schema.names import Spellings, column_settings, conflict_reason, merge_spellings
 from frazil.schema.parts import Path as Path
-from frazil.schema.parts import change_parts, common_part, parts_of, retyped, type_word, with_parts
+from frazil.schema.parts import change_parts, common_part, parts_of, retyped, type_word, with_parts, with_requirement
 
 RequestedFields = Mapping[Path, Mapping[str, IcebergType]]
 """Fields that the table lacks, or has in a narrower type: by path of their struct, the type by name. The path parts
@@ -288,6 +288,19 @@ def extend_fields(struct: StructType, requested_fields: RequestedFields) -> Stru
 def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:
     """Returns a schema of optional columns with ids from 1 on."""
     return extend_schema(Schema(), {(): dict(fields)})
+
+
+def with_identifiers(schema: Schema, names: Sequence[str]) -> Schema:
+    """Returns the schema with these columns as identifier fields, which Iceberg requires to have values; unchanged where
+    one is missing, or of a type that identifies nothing (Iceberg specification, "Identifier Field IDs").
+    """
+    ids = [schema.find_field(name).field_id for name in names if name in schema.column_names]
+    kinds = [schema.find_type(field_id) for field_id in ids]
+    if len(ids) < len(names) or any(not one.is_primitive or isinstance(one, FloatType | DoubleType) for one in kinds):
+        return schema
+    paths = [tuple(name.split(".")) for name in names]
+    fields = (with_requirement(field, paths, True) for field in schema.fields)
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=ids)
 
 
 def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:

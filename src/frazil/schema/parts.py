@@ -5,7 +5,7 @@ The key of a map is no part: schema changes and settings reach members inside va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
@@ -41,6 +41,17 @@ def with_parts(kind: IcebergType, parts: Sequence[NestedField]) -> IcebergType:
 def retyped(part: NestedField, kind: IcebergType, **update: object) -> NestedField:
     """Returns the field with another type, and with other attributes in `update`."""
     return part.model_copy(update={"field_type": kind, **update})
+
+
+def with_requirement(field: NestedField, paths: Iterable[Path], is_required: bool) -> NestedField:
+    """Returns the field with the members at these paths, and the structs around them, required or optional."""
+    mine = [path[1:] for path in paths if path[:1] == (field.name,)]
+    if not mine:
+        return field
+    kind = field.field_type
+    if isinstance(kind, StructType):
+        kind = StructType(*(with_requirement(member, mine, is_required) for member in kind.fields))
+    return retyped(field, kind, required=is_required)
 
 
 def change_parts(kind: IcebergType, change: Callable[[IcebergType, Path], IcebergType], path: Path = ()) -> IcebergType:

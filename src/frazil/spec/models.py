@@ -7,6 +7,7 @@ nor serialised.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -17,6 +18,7 @@ from frazil.plugins.catalogs import CATALOGS, CatalogKind
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
+from frazil.plugins.services import Service, service_at
 from frazil.spec.forms import (
     ADDRESSES,
     CONTEXT,
@@ -90,6 +92,9 @@ _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueIt
 _ACTIONS = Form(
     {"type": "array", "items": TEXT.schema, "uniqueItems": True}, None, lambda fields, key: fields.names(key, ACTIONS)
 )
+SKIPPABLE = ("compact", "deletes", "manifests", "expire", "orphans")
+"""Maintenance actions that `skip` may name. Progress is carried forward all the same: another tool expires it otherwise."""
+_SKIPPED = Form({"type": "array", "items": {"enum": list(SKIPPABLE)}, "uniqueItems": True})
 _METADATA = Form(
     {
         "anyOf": [
@@ -290,6 +295,8 @@ class MaintenanceSpec(_Declared, json_schema_extra={"not": {"required": ["sort",
     """Whether the number of distinct values of each column is counted once a day."""
     actions: Annotated[tuple[str, ...], _ACTIONS] = ()
     """Further maintenance actions, by their names in installed packages."""
+    skip: Annotated[tuple[str, ...], _SKIPPED] = ()
+    """Maintenance actions that are left to the catalog or to another tool: compact, deletes, manifests, expire, orphans."""
 
 
 class DeadLettersSpec(_Declared):
@@ -336,10 +343,16 @@ class CatalogSpec(_Declared, json_schema_extra={"not": {"required": ["type", "im
     """Paths of jars with the classes that the catalog and its store need, relative to the working directory."""
 
     @property
+    def service(self) -> Service | None:
+        """The managed service at a REST catalog's address; None for another one."""
+        return service_at(self.uri) if self.type == "rest" and self.impl is None else None
+
+    @property
     def kind(self) -> CatalogKind:
         """What Frazil knows of the catalog; of a Java class only that."""
         if self.impl is None:
-            return CATALOGS.get(self.type)
+            kind = CATALOGS.get(self.type)
+            return replace(kind, lowers_names=True) if self.service is not None and self.service.lowers_names else kind
         return CatalogKind({"catalog-impl": self.impl}, needs_spark_jars=True)
 
 
@@ -535,6 +548,10 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     Debezium's envelope."""
     format_version: Literal[2, 3] = 2
     """Iceberg's format version of a new table; unless written 2 for append, 3 for upsert."""
+    #: None: the catalog chooses it.
+    location: Annotated[str | None, TEXT] = None
+    """The folder of a new table in the store; the catalog chooses it unless written, and some catalogs demand it. Its
+    dead-letter table is beside it, in the folder `<location>__dead_letters`."""
     properties: Annotated[dict[str, str], STRINGS] = {}
     """Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own."""
     #: Where the file declares it; 0 if it does not.
@@ -600,7 +617,7 @@ class PipelineSpec(
         return TableSpec.model_validate({**chosen, "commit": self.commit, "maintenance": self.maintenance})
 
 
-OF_ONE_TABLE = ("topic", "topics", "start")
+OF_ONE_TABLE = ("topic", "topics", "start", "location")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")
 """Keys of `maintenance` that a table does not have for itself."""

@@ -38,6 +38,7 @@ from frazil.spec.models import (
     OF_ALL_TABLES,
     OWNED_KAFKA_PROPERTIES,
     OWNED_REGISTRY_PROPERTIES,
+    SKIPPABLE,
     AuthSpec,
     CatalogSpec,
     CommitSpec,
@@ -49,6 +50,7 @@ from frazil.spec.models import (
 from frazil.spec.partitioning import find_type, is_declared_otherwise
 from frazil.spec.problems import Problems, advice, nearest
 from frazil.spec.secrets import Secrets
+from frazil.store.properties import check_property
 
 _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
@@ -227,9 +229,10 @@ def _check_registry_property(_: str, key: str) -> None:
         raise SpecError(message, remedy=OWNED_REGISTRY_PROPERTIES[key])
 
 
-def _check_catalog_property(_: str, key: str) -> None:
+def _check_catalog_property(text: str, key: str) -> None:
     if key in _OWNED_CATALOG_PROPERTIES:
         raise SpecError(f"`{key}` is not a further property of the catalog", remedy=f"write it as `catalog.{key}`")
+    check_property(key, text)
 
 
 def _check_kind(fields: Fields, entry: Entry, catalog: CatalogSpec) -> None:
@@ -278,11 +281,22 @@ def read_maintenance(
     if switch is not None:
         return inherited.model_copy(update={"is_on": switch})
     fields = Fields(entry.value, keys, "maintenance", problems, strange=_STRANGE_IN_MAINTENANCE)
-    found = {"is_on": True, **fields.values(), **_orders(fields, problems)}
+    found = {"is_on": True, **fields.values({"skip": _read_skip}), **_orders(fields, problems)}
     for key in ("snapshots", "orphans"):
         if fields.get(key) is not None:
             found |= fields.section(key, MaintenanceSpec, key).values()
     return inherited.model_copy(update=found)
+
+
+def _read_skip(fields: Fields, key: str) -> tuple[str, ...]:
+    found = []
+    for item in read_items(fields.node(key), fields.path(key), fields.problems):
+        name = read_text(item, fields.path(key), fields.problems)
+        if name in SKIPPABLE:
+            found.append(name)
+        elif name is not None:
+            fields.problems.add(item.line, f"`{fields.path(key)}` cannot have `{name}`", advice(name, SKIPPABLE))
+    return tuple(found)
 
 
 def _switch(entry: Entry, problems: Problems) -> bool | None:

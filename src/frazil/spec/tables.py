@@ -44,6 +44,7 @@ from frazil.spec.secrets import has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size
+from frazil.store.properties import check_table_properties
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _STRANGE_IN_TABLE: Mapping[str, str] = {
@@ -209,6 +210,7 @@ def _check_table_property(text: str, key: str) -> None:
     if key.startswith("frazil."):
         raise SpecError(f"`{key}` is one of Frazil's own names", remedy="use another name")
     _check_value(text, key)
+    check_table_properties({key: text})
     if secrets_of(key, text):
         message = f"`properties.{key}` holds a secret, and table properties are for everyone to read"
         raise SpecError(message, remedy="remove it, or put it under `catalog.properties`")
@@ -272,7 +274,7 @@ def _check_taken(
 def _check_value(text: str, key: str) -> None:
     """Raises a SpecError for a value that no file could be written with."""
     if key in _FORMATS and text.lower() != "parquet":
-        raise SpecError(f"`properties.{key}` is `{text}`, and Frazil writes Parquet", remedy="remove it")
+        raise SpecError(f"`properties.{key}` is `{text}`, and Frazil creates tables in Parquet", remedy="remove it")
     if key == _CODEC and text.lower() not in _CODECS:
         raise SpecError(f"`properties.{key}` cannot be `{text}`", remedy=advice(text, _CODECS))
     if key == _LEVEL and re.fullmatch(r"-?[0-9]+|null", text, re.ASCII) is None:

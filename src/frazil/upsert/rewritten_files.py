@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
@@ -22,12 +21,12 @@ from frazil.types import DataFile
 from frazil.upsert.change_rows import KEY_PLACE
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.lookup.delete_files import bits_of
-from frazil.upsert.lookup.live_rows import ColumnCache, in_threads, reserved_column
+from frazil.upsert.lookup.live_rows import ColumnCache, in_threads, opened, reserved_column
 from frazil.upsert.lookup.search import Found, find_rows
 from frazil.upsert.merged_changes import MergedChanges
 from frazil.upsert.old_values.complete import complete_buffered
 from frazil.write.target import NO_ID, ROW_ID_FIELD, TableTarget, lineage_schema, with_row_ids
-from frazil.write.write import FileWriter, file_io
+from frazil.write.write import FileWriter
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,7 @@ def write_rows(
 
 def _read_rewritten(target: TableTarget, rewritten: _RewrittenFile) -> Iterator[pa.Table]:
     begin = 0
-    with file_io(target).new_input(rewritten.file.path).open() as stream:
-        parquet = pq.ParquetFile(stream)
+    with opened(target, rewritten.file) as parquet:
         for number in range(parquet.num_row_groups):
             read = parquet.read_row_group(number).combine_chunks()
             part = slice(begin, begin := begin + read.num_rows)

@@ -4,14 +4,17 @@ missing values, so these are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from io import BytesIO
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import OutputFile
+from pyiceberg.io import FileIO
 
 from frazil.failpoints import hit
 from frazil.write.cluster import Partition
@@ -63,19 +66,19 @@ def _shown_struct(array: pa.StructArray) -> pa.StructArray:
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)
 
 
+Stage = Literal["none", "memory", "disk"]
+"""Where a file is before it is complete; `none`: in the store."""
+Copy = Callable[[Any, Any], object]
+"""Writes what a Parquet file holds to a stream."""
+
+
 class OpenFile:
-    """A Parquet file at `path` with rows of one partition. A small file is sent to the store in one piece when it is
-    complete.
+    """A Parquet file at `path` with rows of one partition. A staged file is sent to the store when it is complete: a small
+    one, in one piece, and one that becomes a file in another format.
     """
 
     def __init__(
-        self,
-        path: str,
-        partition: Partition,
-        output: OutputFile,
-        schema: pa.Schema,
-        options: Mapping[str, Any],
-        is_small: bool,
+        self, path: str, partition: Partition, io: FileIO, schema: pa.Schema, options: Mapping[str, Any], stage: Stage
     ) -> None:
         """Opens the file.
 
@@ -83,10 +86,14 @@ class OpenFile:
         """
         self.path = path
         self.partition = partition
-        self._output = output
-        self._buffer = pa.BufferOutputStream() if is_small else None
+        self._io = io
+        self._is_staged = stage != "none"
         self._hides_nulls = [n for n, kind in enumerate(schema.types) if hides_nulls(kind)]
-        self._stream: Any = self._buffer or output.create(overwrite=True)
+        self._stream: Any
+        if stage == "none":
+            self._stream = io.new_output(path).create(overwrite=True)
+        else:
+            self._stream = BytesIO() if stage == "memory" else TemporaryFile()  # noqa: SIM115
         self._writer = pq.ParquetWriter(self._stream, schema, store_schema=False, **options)
 
     @property
@@ -103,21 +110,29 @@ class OpenFile:
         for n in self._hides_nulls:
             rows = rows.set_column(n, rows.schema.field(n), without_hidden_nulls(rows.column(n)))
         count = rows.num_rows
-        if self._buffer is None:
+        if not self._is_staged:
             count = min(count, rows.num_rows * row_group_bytes // max(1, rows.nbytes))
         self._writer.write_table(rows, row_group_size=max(1, count))
 
-    def close(self) -> tuple[pq.FileMetaData, int]:
-        """Closes the file and returns its footer and its size in bytes."""
+    def finish(self) -> pq.FileMetaData:
+        """Ends the Parquet file and returns its footer; `store` must follow."""
         self._writer.close()
+        return self._writer.writer.metadata
+
+    def store(self, copy: Copy = copyfileobj) -> int:
+        """Closes the file, and copies a staged one to the store; returns its size in bytes.
+
+        Raises: OSError when the store refuses it.
+        """
         size = self.size_bytes
         hit("task.close")
-        if self._buffer is not None:
-            with self._output.create(overwrite=True) as stream:
-                stream.write(self._buffer.getvalue())
-        else:
-            self._stream.close()
-        return self._writer.writer.metadata, size
+        if self._is_staged:
+            self._stream.seek(0)
+            with self._io.new_output(self.path).create(overwrite=True) as stream:
+                copy(self._stream, stream)
+                size = stream.tell()
+        self._stream.close()
+        return size
 
     def discard(self) -> None:
         """Releases the file's resources, whatever its state."""

@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.schema.arrow import arrow_field
+from frazil.schema.parts import with_requirement
 from frazil.schema.projection import Layout, Shaping, make_layout
 from frazil.schema.selection import Path
 from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete
@@ -58,6 +59,11 @@ ROW_ID = "_row_id"
 ROW_ID_FIELD = 2147483540
 _UPDATED = "_last_updated_sequence_number"
 UPDATED_FIELD = 2147483539
+LINEAGE_FIELDS = (
+    NestedField(ROW_ID_FIELD, ROW_ID, LongType(), required=False),
+    NestedField(UPDATED_FIELD, _UPDATED, LongType(), required=False),
+)
+"""The columns of row lineage (Iceberg specification, "Row Lineage")."""
 LINEAGE_SINCE = 3
 NO_ID = -1
 
@@ -178,11 +184,14 @@ class TableTarget:
 
     @cached_property
     def fields(self) -> tuple[NestedField, ...]:
-        """The columns that are made from the record's value."""
+        """The columns that are made from the record's value. Those that identify a row count as optional: the record's key
+        may have what the value lacks, and a row without a key is refused afterwards.
+        """
         others = {column for _, column in self.metadata}
         if self.reading.has_rescued_column:
             others.add(RESCUED_COLUMN)
-        return tuple(field for field in self.schema.fields if field.name not in others)
+        keys = self.changes.paths if self.changes is not None else ()
+        return tuple(with_requirement(field, keys, False) for field in self.schema.fields if field.name not in others)
 
     @cached_property
     def fixed(self) -> frozenset[Path]:
@@ -242,10 +251,7 @@ def has_lineage(target: TableTarget, format_version: int) -> bool:
 
 def lineage_schema(target: TableTarget) -> pa.Schema:
     """Returns the schema of the table's files with the lineage columns."""
-    schema = target.arrow_schema
-    for name, field_id in ((ROW_ID, ROW_ID_FIELD), (_UPDATED, UPDATED_FIELD)):
-        schema = schema.append(pa.field(name, pa.int64(), metadata={b"PARQUET:field_id": str(field_id).encode()}))
-    return schema
+    return pa.schema([*target.arrow_schema, *map(arrow_field, LINEAGE_FIELDS)])
 
 
 def with_row_ids(target: TableTarget, rows: pa.Table, ids: NDArray[np.int64]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Columns to Parquet files with Iceberg's field ids and metrics; each file is described in Iceberg's own JSON.
+"""Columns to data files with Iceberg's field ids and metrics; each file is described in Iceberg's own JSON.
 
 A path is used only once: each file of each attempt has a new id. A file that was not finished is removed at once.
 """
@@ -6,27 +6,27 @@ A path is used only once: each file of each attempt has a new id. A file that wa
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.table.locations import load_location_provider
 
 from frazil.clock import new_id
 from frazil.failpoints import hit
+from frazil.store.file_io import store_of
 from frazil.types import DataFile
 from frazil.write.cluster import Partition, arrangement_of, clusters, is_scattered
-from frazil.write.parquet import OpenFile
+from frazil.write.file_formats import PARQUET, format_of, stored_format, write_file
+from frazil.write.parquet import OpenFile, Stage
 from frazil.write.statistics import statistics_of
-from frazil.write.target import TableTarget
+from frazil.write.target import LINEAGE_FIELDS, TableTarget
 from frazil.write.transforms import TooManyPartitions
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -57,6 +57,7 @@ class FileWriter:
         self._target = target
         self._schema = schema or target.arrow_schema
         self._properties = dict(target.properties)
+        self._format = format_of(self._properties, target.name)
         self._io = file_io(target)
         self._locations = load_location_provider(target.location, self._properties)
         declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
@@ -150,58 +151,48 @@ class FileWriter:
 
     def _begin(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> OpenFile:
         place = partition if self._target.partitioning.fields else None
-        path = self._locations.new_data_location(f"{new_id()}.parquet", place)  # type: ignore[arg-type]
+        path = self._locations.new_data_location(f"{new_id()}.{self._format}", place)  # type: ignore[arg-type]
         self._begun.append(path)
         is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
-        output = self._io.new_output(path)
         chosen = {**(options.small if is_small else options.usual), **_bloom_filters(self._properties, rows.num_rows)}
-        self._open[partition] = OpenFile(path, partition, output, self._schema, chosen, is_small)
+        stage: Stage = "memory" if is_small else "none" if self._format == PARQUET else "disk"
+        self._open[partition] = OpenFile(path, partition, self._io, self._schema, chosen, stage)
         return self._open[partition]
 
     def _close(self, file: OpenFile) -> None:
         del self._open[file.partition]
-        metadata, size = file.close()
-        content = describe_file(self._target, file.path, size, metadata, file.partition)
+        metadata = file.finish()
+        file_format = stored_format(self._format, metadata)
+        if file_format != self._format:
+            file.path = f"{file.path.removesuffix(self._format)}{file_format}"
+            self._begun.append(file.path)
+        size = file.store() if file_format == PARQUET else file.store(partial(self._convert, file_format))
+        content = describe_file(self._target, file, size, metadata, file_format)
         self._finished.append(DataFile(file.path, metadata.num_rows, size, content))
+
+    def _convert(self, file_format: str, parquet: Any, stream: Any) -> None:
+        fields = [*self._target.schema.fields, *LINEAGE_FIELDS][: len(self._schema)]
+        write_file(parquet, stream, file_format, fields, self._properties)
 
 
 def file_io(target: TableTarget) -> FileIO:
-    """Returns PyIceberg's file access for the table's store, with the table's own credentials."""
-    return _file_io(target.io_properties, urlsplit(target.location).scheme)
+    """Returns the file access for the table's store, with the table's own credentials."""
+    return store_of(target.io_properties)
 
 
-@lru_cache(maxsize=64)
-def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
-    """Returns one file access for all tables with the same properties, as each has connections and threads of its own."""
-    return load_file_io(_arrow_properties(dict(properties)), f"{scheme}:///" if scheme else None)
-
-
-def _arrow_properties(properties: dict[str, str]) -> dict[str, str]:
-    """Returns the properties for Arrow. Iceberg's Java client puts the bucket into the host name by default; Arrow,
-    with a custom endpoint, into the path.
+def describe_file(target: TableTarget, file: OpenFile, size: int, metadata: pq.FileMetaData, file_format: str) -> str:
+    """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer. The
+    footer's sizes and offsets are those of Parquet files alone.
     """
-    host = urlsplit(properties.get("s3.endpoint", "")).hostname or ""
-    is_path_style = properties.get("s3.path-style-access", "false").lower() == "true"
-    if not host or is_path_style or re.fullmatch(r"[\d.]+|.*:.*|localhost", host):
-        return properties
-    return {"s3.force-virtual-addressing": "true", **properties}
-
-
-def describe_file(
-    target: TableTarget,
-    path: str,
-    size: int,
-    metadata: pq.FileMetaData,
-    partition: Partition = Partition(),  # noqa: B008
-) -> str:
-    """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer."""
     statistics = statistics_of(target, metadata)
+    if file_format != PARQUET:
+        statistics = replace(statistics, column_sizes={}, split_offsets=[])
     description: dict[str, Any] = {
         "spec-id": target.spec_id,
         "content": "data",
-        "file-path": path,
-        "file-format": "parquet",
-        "partition": partition.values or {},
+        "file-path": file.path,
+        "file-format": file_format,
+        "partition": file.partition.values or {},
         "file-size-in-bytes": size,
         "record-count": metadata.num_rows,
         "split-offsets": statistics.split_offsets,

@@ -33,7 +33,7 @@ class Chance:
 
     def below(self, end: int) -> int:
         """0 to end - 1."""
-        return int(self.rng.integers(end))
+        return int(self.rng.random() * end)  # Several times as quick as `integers`.
 
     def one_of(self, values: Any) -> Any:
         """One of them."""

@@ -33,6 +33,7 @@ from tests.unit.decode.protobuf_schemas import (
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _MODEST = settings(max_examples=25 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+_AT_ONCE = 6
 _seeds = st.integers(0, 2**32)
 _SCHEMAS = [
     (SHOP, "shop.Order"), (LEGACY, "old.Node"), (EDITION, "new.Top"), (DELIMITED, "lines.Top"), (WORDS, "words.Top"),
@@ -46,7 +47,7 @@ _VALUES_PROTOBUF_LEAVES_TO_ITS_USERS = ("required", "UTF-8", "timestamp", "durat
 def _made(text: str, name: str, seed: int) -> tuple[list[Any], Chance]:
     chance = Chance(seed)
     messages = []
-    for _ in range(12):
+    for _ in range(_AT_ONCE):
         message = class_of(text, name)()
         fill(message, chance, chance.one_of((0.0, 0.1, 0.5, 0.9)))
         messages.append(message)

@@ -6,6 +6,7 @@ from docs.scan import GAP, ROOT, Message, messages
 
 _ROOMS_OF_A_RUN = (
     "ingest", "dead_letters", "upsert", "cdc", "rows", "write", "decode", "schema", "catalog", "kafka", "registry",
+    "store",
 )  # fmt: skip
 OPERATIONS = ROOT / "docs" / "operations"
 

@@ -70,7 +70,7 @@ EXEMPT_IN_SOURCES = {
     r"magic (byte|number)": "the wire formats of Confluent and Puffin",
     r"letters? that latin|letter case|letters?(, digits| or digit)|(small|lower-case) letter": "letters of the alphabet",
     r"(a|one) pass over": "a loop over values, once",
-    r"\.tell\(\)": "Python's files",
+    r"(\.|def )tell\(": "Python's files",
     r"mirror's Ivy settings": "Maven",
     r'overflow="fold"': "rich's tables",
 }

@@ -114,6 +114,18 @@ def test_a_table_with_a_column_that_cannot_be_written_stops_with_its_name_and_ty
     assert "drop the column" in table.status.remedy
 
 
+def test_a_table_whose_file_format_cannot_be_written_stops_with_the_property(tmp_path: Path) -> None:
+    scene = Torn(tmp_path)
+    columns = Schema(NestedField(1, "id", LongType(), required=False))
+    scene.catalog.create("n.a", columns, {"write.format.default": "vortex"}, 2)
+    service = scene.start()
+    scene.continues(service)
+    table = table_of(service, "n.a")
+    assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "n.a")
+    assert table.status.reason == "the table's property `write.format.default` is `vortex`, which Frazil does not write"
+    assert "('write.format.default' = 'parquet')" in table.status.remedy
+
+
 def test_another_table_of_the_same_name_is_read_into_from_start_and_reported(tmp_path: Path) -> None:
     scene = Torn(tmp_path)
     service = scene.start()

@@ -184,10 +184,10 @@ def test_a_table_that_stops_at_bad_records_names_it(tmp_path: Path, monkeypatch:
 
 
 def _numbered(tmp_path: Path) -> Scene:
-    """A topic with forty records, and another one."""
+    """A topic with twenty records, and another one."""
     scene = Scene(tmp_path, "a", "b")
     scene.jobs = _FailingJobs(scene.source)
-    scene.feed("a", *({"id": number} for number in range(40)))
+    scene.feed("a", *({"id": number} for number in range(20)))
     return scene
 
 
@@ -197,7 +197,7 @@ def test_a_table_whose_records_fail_only_together_reads_fewer_at_a_time(
     scene = _numbered(tmp_path)
     _refuse_more_than(monkeypatch, 2)
     scene.catch_up()
-    assert sorted(row["id"] for row in scene.rows("n.a")) == list(range(40))
+    assert sorted(row["id"] for row in scene.rows("n.a")) == list(range(20))
 
 
 def test_a_table_that_not_even_one_record_can_be_read_of_stops_with_its_place(

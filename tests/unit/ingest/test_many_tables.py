@@ -7,20 +7,25 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyiceberg.types import LongType
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
 from frazil.ingest.isolate import Found
+from frazil.ingest.plan import MAX_TABLES_PER_JOB
+from frazil.ingest.planner import Planner
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
+from frazil.ingest.table import Planned, Table
 from frazil.ingest.task import Job
 from frazil.ingest.workers import COMMIT_THREADS, Done
+from frazil.kafka.port import Partition
 from frazil.report import Counts, TaskReport
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
@@ -177,6 +182,40 @@ def test_after_the_first_round_every_commit_is_on_time_though_jobs_take_longer_n
     assert len(gaps) >= TABLES
     assert max(gaps) <= INTERVAL_S + LATE_S
     assert min(gaps) >= INTERVAL_S - 5 * LATE_S
+
+
+def test_tables_that_are_due_at_once_are_planned_with_each_job_and_not_after_each_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = Counter[str]()
+    plan = Planner.plan
+
+    def plan_counted(planner: Planner, table: Table, now_s: float) -> Planned | None:
+        planned[table.name] += table.progress.snapshot_id is None
+        return plan(planner, table, now_s)
+
+    monkeypatch.setattr(Planner, "plan", plan_counted)
+    tables_service = ManyTables(tmp_path, interval_s=1000.0)
+    while not all(tables_service.commits.values()):
+        tables_service.live(0.1)
+    jobs = -(-TABLES // MAX_TABLES_PER_JOB)
+    assert max(planned.values()) <= jobs + 1
+
+
+def test_the_first_offsets_of_all_new_tables_are_asked_for_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    beginnings = SlowSource.beginnings
+
+    def beginnings_counted(source: SlowSource, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        found = beginnings(source, partitions)
+        asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(SlowSource, "beginnings", beginnings_counted)
+    ManyTables(tmp_path).live(5)
+    assert asked == [TABLES]
 
 
 def test_a_job_that_stalls_makes_one_round_late_and_no_other(tmp_path: Path) -> None:

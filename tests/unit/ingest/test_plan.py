@@ -117,6 +117,13 @@ def test_a_batch_grows_until_each_task_writes_a_file_but_takes_no_longer_than_a_
     assert batch_limit(replace(large, records_per_s=1_000_000, tasks=50)) == 60_000_000
 
 
+def test_a_batch_takes_half_of_the_time_for_which_its_credentials_are_valid() -> None:
+    fast = replace(_CLOCK, target_bytes=100_000_000, tasks=2, records_per_s=100_000)
+    assert batch_limit(replace(fast, credentials_left_s=3600)) == batch_limit(fast)
+    assert batch_limit(replace(fast, credentials_left_s=20)) == 1_000_000
+    assert batch_limit(replace(fast, credentials_left_s=-1)) == 1
+
+
 def test_a_batch_whose_rows_are_all_in_memory_grows_for_no_file() -> None:
     held = replace(_CLOCK, target_bytes=100_000_000, tasks=2, records_per_s=1_000_000, buffered_bytes=80)
     assert batch_limit(held) == MAX_BATCH_RECORDS
@@ -184,6 +191,20 @@ def test_batches_of_one_topic_share_a_job_when_they_share_a_read() -> None:
         small, large = group_batches([x, far, other, y])
         assert (small if is_small else large) == ([[x, other, y], [far]] if is_small else [[x, y], [far]])
         assert group_batches([x, y], {"y"})[not is_small] == [[x], [y]]
+
+
+def test_more_tables_share_a_job_while_all_are_new_and_their_batches_small() -> None:
+    def sizes(span: int, new: int, old: int = 0) -> list[int]:
+        batches = [
+            Batch(f"n.{number}", (OffsetRange(f"t{number}", 0, 0, span),), is_new=number < new)
+            for number in range(new + old)
+        ]
+        return [len(group) for group in group_batches(batches)[0]]
+
+    assert sizes(10, new=150) == [64, 64, 22]
+    assert sizes(10, new=0, old=40) == [16, 16, 8]
+    assert sizes(10, new=20, old=20) == [20, 16, 4]
+    assert sizes(10_000, new=40) == [16, 16, 8]
 
 
 def test_a_small_batch_does_not_wait_for_the_catch_up_of_its_topic() -> None:

@@ -33,8 +33,9 @@ def test_a_login_module_becomes_a_user_and_a_password_for_librdkafka() -> None:
 
 def test_a_login_module_without_a_password_is_refused_with_a_remedy() -> None:
     with pytest.raises(SpecError) as refused:
-        native_properties({"sasl.jaas.config": "com.example.Module required;"})
-    assert (refused.value.remedy, refused.value.where) == ("write sasl.username and sasl.password", "sasl.jaas.config")
+        native_properties({"sasl.jaas.config": _JAAS.replace("password", "passwd")})
+    remedy = "write sasl.username and sasl.password in place of `sasl.jaas.config`"
+    assert (refused.value.remedy, refused.value.where) == (remedy, "sasl.jaas.config")
 
 
 def test_a_mechanism_without_passwords_is_refused() -> None:
@@ -65,13 +66,13 @@ def test_what_only_one_client_knows_goes_to_that_one() -> None:
     properties = {
         "fetch.max.bytes": "1",
         "max.poll.records": "5",
-        "ssl.keystore.location": "/k",
+        "ssl.provider": "SunJSSE",
         "debug": "all",
         "client.id": "x",
     }
     assert native_properties(properties) == {"debug": "all", "client.id": "x"}
     assert java_properties(properties) == {
-        "fetch.max.bytes": "1", "max.poll.records": "5", "ssl.keystore.location": "/k", "client.id": "x",
+        "fetch.max.bytes": "1", "max.poll.records": "5", "ssl.provider": "SunJSSE", "client.id": "x",
     }  # fmt: skip
 
 
@@ -122,12 +123,6 @@ def test_a_pkcs12_file_reaches_both(location: str, kind: dict[str, str]) -> None
     assert java_properties(store | kind) == {**store, "ssl.keystore.type": "PKCS12"}
 
 
-def test_a_jks_file_is_for_java_alone() -> None:
-    store = {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "secret", "ssl.keystore.key": "x"}
-    assert native_properties(store) == {}
-    assert java_properties(store) == store
-
-
 def test_what_is_written_for_both_clients_is_left_as_it_is() -> None:
     trusted = {"ssl.truststore.location": "/t.jks", "ssl.truststore.password": "secret"}
     own = {"ssl.keystore.location": "/k.jks"}
@@ -139,9 +134,9 @@ def test_what_is_written_for_both_clients_is_left_as_it_is() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "metric.reporters", "metrics.recording.level", "interceptor.classes", "security.providers", "ssl.provider",
-        "ssl.engine.factory.class", "ssl.trustmanager.algorithm", "ssl.keymanager.algorithm",
-        "ssl.secure.random.implementation", "sasl.login.callback.handler.class", "sasl.oauthbearer.jwks.endpoint.url",
+        "metric.reporters", "metrics.recording.level", "interceptor.classes", "ssl.provider",
+        "ssl.trustmanager.algorithm", "ssl.keymanager.algorithm", "sasl.login.refresh.window.factor",
+        "ssl.secure.random.implementation", "sasl.oauthbearer.jwks.endpoint.url",
         "sasl.oauthbearer.expected.audience", "sasl.kerberos.ticket.renew.jitter", "exclude.internal.topics",
         "socket.connection.setup.timeout.max.ms", "auto.include.jmx.reporter", "config.providers",
     ],

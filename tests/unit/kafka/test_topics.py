@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from frazil.errors import SpecError
-from frazil.kafka.topics import KafkaTopics
+from frazil.kafka.topics import KafkaTopics, OffsetClient
 
 
 class _Answer:
@@ -24,16 +23,12 @@ def _answering(monkeypatch: pytest.MonkeyPatch, *rounds: dict[int, int]) -> Kafk
     """
     left = list(rounds)
 
-    def list_offsets(
-        _: AdminClient, asked: dict[TopicPartition, Any], **__: Any
-    ) -> dict[TopicPartition, Future[_Answer]]:
-        offsets, futures = left.pop(0), {}
-        for partition in asked:
-            futures[partition] = Future[_Answer]()
-            futures[partition].set_result(_Answer(offsets[partition.partition]))
-        return futures
+    def ask_offsets(_: OffsetClient, times: dict[tuple[str, int], int], *__: Any) -> Future[dict[Any, _Answer]]:
+        offsets, future = left.pop(0), Future[dict[Any, _Answer]]()
+        future.set_result({TopicPartition(*partition): _Answer(offsets[partition[1]]) for partition in times})
+        return future
 
-    monkeypatch.setattr(AdminClient, "list_offsets", list_offsets)
+    monkeypatch.setattr(OffsetClient, "ask_offsets", ask_offsets)
     return KafkaTopics({"bootstrap.servers": "127.0.0.1:9"})
 
 

@@ -326,6 +326,17 @@ def test_nothing_is_done_where_maintenance_is_off_or_the_table_is_empty() -> Non
     )
 
 
+def test_what_the_catalog_does_is_left_to_it_and_progress_is_carried_all_the_same() -> None:
+    *older, newest = line(400)
+    metadata = table([*older, without_progress(newest, removes_files=True)], {"[0,[]]": [MIB] * 50})
+    done = []
+    for skip in ((), ("compact", "expire", "orphans")):
+        maintenance = MaintenanceTask(MaintenanceSpec(skip=skip), TARGET)
+        found = plan_maintenance(metadata, maintenance, Holds(), DAY_MS * 9, "thorough", {})
+        done.append([action.kind for action in found.actions])
+    assert done == [["compact", "carry", "expire", "orphans"], ["carry"]]
+
+
 def test_expiry_waits_for_what_others_need_and_reports_it() -> None:
     metadata = table(line(400))
     maintenance = MaintenanceTask(MaintenanceSpec(), TARGET)

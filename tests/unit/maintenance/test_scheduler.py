@@ -11,10 +11,11 @@ import pytest
 from frazil.catalog.maintenance_port import Compaction, Rewritten, Transfer
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.errors import ConflictError, FrazilError, UnavailableError
+from frazil.maintenance.due import BEHIND, MOST_APART, TableActivity
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
-from frazil.maintenance.scheduler import BEHIND, MOST_APART, MaintenanceScheduler, TableActivity
+from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.spec.models import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, table
@@ -271,7 +272,7 @@ def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -
     for _ in range(20):
         scene.after(10)
     assert scene.maintenance_scheduler.slowed_by("t.a") == MOST_APART
-    scene.maintenance_scheduler._known["t.a"].lost_rounds = 100_000
+    scene.maintenance_scheduler._known["t.a"].rounds.lost_rounds = 100_000
     assert scene.maintenance_scheduler.slowed_by("t.a") == MOST_APART, "another writer may be in the way for days"
     scene.table_maintenance.loses = False
     assert scene.after(10) == ["metadata", "compact", "carry"]

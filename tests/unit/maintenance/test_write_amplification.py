@@ -10,9 +10,10 @@ import pytest
 
 from frazil.catalog.maintenance_port import Compaction, Rewritten, Transfer
 from frazil.catalog.table_metadata import Snapshot, StoredData
+from frazil.maintenance.due import TableActivity
 from frazil.maintenance.plan import ORPHANS_NOTE, MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
-from frazil.maintenance.scheduler import ROUND_BYTES, MaintenanceScheduler, TableActivity
+from frazil.maintenance.scheduler import ROUND_BYTES, MaintenanceScheduler
 from frazil.spec.models import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -22,10 +22,14 @@ from tests.unit.ops.conftest import Scenario
 TABLES = "tables: {s.orders: {topic: orders}, s.views: {topics: /^page/}}\n"
 
 
-def look(scenario: Scenario, text: str = TABLES, denied: frozenset[str] = frozenset()) -> list[Finding]:
+def look(scenario: Scenario, text: str = TABLES, denied: frozenset[tuple[str, str]] = frozenset()) -> list[Finding]:
     spec = scenario.spec(text)
     discovery = Discovery(spec, scenario.source, scenario.catalog)
-    return list(check_kafka(spec, scenario.source, discovery, lambda topics: set(topics) & denied))
+
+    def denies(topics: Iterable[str], right: str) -> set[str]:
+        return {topic for topic in topics if (topic, right) in denied}
+
+    return list(check_kafka(spec, scenario.source, discovery, denies))
 
 
 def test_topics_that_are_there_are_well(scenario: Scenario) -> None:
@@ -58,8 +62,21 @@ def test_a_missing_top_level_topic_is_a_problem_too(scenario: Scenario) -> None:
 def test_a_topic_that_may_not_be_read_is_a_problem(scenario: Scenario) -> None:
     scenario.source.create("orders")
     scenario.source.create("page_views")
-    problems = [f for f in look(scenario, denied=frozenset({"orders"})) if not f.is_ok]
+    problems = [f for f in look(scenario, denied=frozenset({("orders", "READ")})) if not f.is_ok]
     assert [(p.name, p.found) for p in problems] == [("topic orders", "this client may not read it")]
+    assert problems[0].remedy.endswith("--operation READ --topic orders`")
+
+
+def test_a_topic_of_dead_letters_that_may_not_be_written_is_a_problem(scenario: Scenario) -> None:
+    scenario.source.create("orders")
+    scenario.source.create("bad")
+    text = "tables: {s.orders: {topic: orders, dead_letters: {topic: bad}}}\n"
+    [problem] = [f for f in look(scenario, text, frozenset({("bad", "WRITE")})) if not f.is_ok]
+    assert (problem.name, problem.found) == (
+        "topic bad",
+        "this client may not write to it, and dead letters go there",
+    )
+    assert problem.remedy.endswith("--operation WRITE --topic bad`")
 
 
 @pytest.mark.parametrize(

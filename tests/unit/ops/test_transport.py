@@ -53,3 +53,27 @@ def test_a_password_of_kafka_in_the_open_is_told(
         " sasl.username: u, sasl.password: p}\ntables: {a.b: {topic: c}}\n"
     )
     assert [one.name for one in check_transport(load_spec(file))] == (["transport of kafka"] if is_told else [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        (
+            "sasl.username: u, sasl.password: p",
+            "Kafka's clients do not use sasl.username, sasl.password with `security.protocol: PLAINTEXT`",
+        ),
+        (
+            "security.protocol: SASL_PLAINTEXT, ssl.ca.location: /ca.pem",
+            "Kafka's clients do not use ssl.ca.location with `security.protocol: SASL_PLAINTEXT`",
+        ),
+        ("security.protocol: SSL, ssl.ca.location: /ca.pem", None),
+    ],
+)
+def test_settings_that_the_protocol_leaves_without_effect_are_told(
+    scenario: Scenario, settings: str, found: str | None
+) -> None:
+    file = scenario.root / "p.yaml"
+    servers = "bootstrap.servers: '127.0.0.1:1'"
+    file.write_text(f"pipeline: p\nkafka: {{{servers}, {settings}}}\ntables: {{a.b: {{topic: c}}}}\n")
+    shown = [one.found.removeprefix("mind: ").partition(";")[0] for one in check_transport(load_spec(file))]
+    assert shown == ([found] if found else [])

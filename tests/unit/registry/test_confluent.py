@@ -19,7 +19,7 @@ from frazil.registry.confluent import MAX_ANSWER_BYTES, ConfluentRegistry
 from frazil.registry.port import NO_ID, RegisteredSchema, UnusableSchema
 from frazil.spec import AuthSpec, RegistrySpec, TlsSpec
 from frazil.testing import FakeClock
-from tests.unit.registry.certificates import Authority
+from tests.fixtures.certificates import Authority
 from tests.unit.registry.server import (
     Answer,
     FakeRegistry,
@@ -277,7 +277,7 @@ def test_a_server_that_this_machine_does_not_trust_is_told_from_one_that_is_away
         with pytest.raises(UnavailableError) as caught:
             registry.by_id(1)
     assert "CERTIFICATE_VERIFY_FAILED" in caught.value.message
-    assert caught.value.remedy.startswith("check `registry.tls`")
+    assert caught.value.remedy == "name the authority of the service's certificate in registry.tls.ca"
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,45 @@ CHANGES = "unit/remedies/test_tables.py::test_a_change_that_is_refused_is_follow
 STOPS = "unit/remedies/test_stops.py::test_"
 COMMANDS = "unit/remedies/test_commands.py::test_"
 _FILES = "unit/remedies/test_pipeline_files.py::test_what_the_remedy_reports_makes_it_a_file"
+_CAPABILITIES = "integration/test_capabilities.py::test_"
 _PACKAGES = "unit/contributing/test_registration.py::test_"
 _ATOMIC = "unit/ingest/test_atomic_service.py::test_"
 _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
 
+_STORES = "unit/store/test_addresses.py::test_"
+_SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
+_DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_named"
+
 FOLLOWED: Mapping[str, str] = {
+    # Rights that a service lacks.
+    "allow it: `kafka-acls --add --allow-principal User:NAME --operation … --topic …`": (
+        f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted"
+    ),
+    "allow this user to DESCRIBE and READ the topic, and to READ and WRITE a topic of dead letters": (
+        f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted"
+    ),
+    "allow this user to READ groups with the prefix `frazil-`": f"{_SECURE_KAFKA}{_DEAD_LETTERS}",
+    "allow this user to WRITE with transactional ids of the prefix `frazil-`": f"{_SECURE_KAFKA}{_DEAD_LETTERS}",
+    "grant this user the right; the reference lists all that Frazil needs (docs/reference/privileges.md)": (
+        "integration/test_secure_database.py::test_a_login_and_the_least_rights_suffice_and_everything_less_is_named"
+    ),
+    # Stores.
+    "write `io-impl: …` under `catalog.properties`, with Iceberg's properties of the store": (
+        "integration/test_stores.py::test_an_object_store_behind_hadoop_is_refused"
+    ),
+    "choose another location for the table": f"{_STORES}an_address_that_tasks_cannot_write_to_is_refused_with_a_remedy",
+    "use one of …, or a local path": f"{_STORES}an_address_that_tasks_cannot_write_to_is_refused_with_a_remedy",
+    "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH": f"{_STORES}a_container_without_its_account_is_refused",
+    "write it under `catalog.properties`": f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done",
+    "write one of none, …": f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done",
+    "write the same key": f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done",
+    "write its alias": f"{_STORES}an_access_point_that_is_named_by_its_arn_is_refused",
+    "remove it; docs/reference/stores.md lists all properties": (
+        "unit/store/test_properties.py::test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name"
+    ),
+    "correct what the catalog names: the table's name, `properties`, `format_version` or `location`": (
+        f"{_CAPABILITIES}a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_corrected"
+    ),
     # Tables that stop or wait.
     "correct `start`: partitions are counted from 0": TABLES,
     "correct the expression; the nearest topic is `…`": f"{STOPS}a_pattern_that_matches_nothing",
@@ -183,9 +217,33 @@ _HISTORY = "somebody who knows the table's history has to decide; tests/unit/dea
 _BUG = "it should not happen, and asks for a report"
 
 BY_PEOPLE: Mapping[str, str] = {
+    "allow this user to DESCRIBE the cluster": _SERVICE,
+    "check ssl.key.location (or ssl.key.pem) and ssl.key.password": _FILE,
+    "convert it with `keytool -importkeystore -deststoretype PKCS12`, and write `ssl.keystore.type: PKCS12`": _FILE,
+    "leave it out, or use one of …": _FILE,
+    "leave it out: only one of the two Kafka clients has it; restrict it on the brokers": _FILE,
+    "leave it out: the driver's Kafka client runs no Java classes; log in with a client certificate, PLAIN, SCRAM,"
+    " OAUTHBEARER by OIDC, or GSSAPI": _FILE,
+    "leave it out: the two Kafka clients name ciphers differently; restrict them on the brokers": _FILE,
+    "name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2": _INSTALL,
+    "name the authority in ssl.ca.location; `ssl.endpoint.identification.algorithm: none` skips the host's name": _FILE,
+    "write `sasl.oauthbearer.method: oidc`, sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url: both"
+    " Kafka clients can do that": _FILE,
+    "write both ssl.certificate.location and ssl.key.location; they may name one file": _FILE,
+    "write its certificates as PEM (keytool -exportcert -rfc) and name the file in ssl.ca.location": _FILE,
+    "write the certificates to a file, and name it in https.ca.location": _FILE,
+    "write … in place of `sasl.jaas.config`": _FILE,
+    "check …; Frazil retries with back-off": _SERVICE,
+    "name the authority of the service's certificate in …": _SERVICE,
+    "renew the service's certificate, or set this machine's clock; Frazil retries with back-off": _SERVICE,
+    "the service refuses the certificate of this client, or wants one: check …": _SERVICE,
+    "use a host name that the service's certificate has, or give it a certificate with this name": _SERVICE,
+    "correct `catalog.uri`: some services have another address for writers, and some have none": _SERVICE,
+    "name a catalog that takes new tables, or create the table by the tool that the catalog has for it": _SERVICE,
     "drop the column, or name another table in the pipeline file": _OTHERS,
-    "rewrite the table's files as Parquet": _OTHERS,
-    "set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes": _OTHERS,
+    "set the table's property `write.format.default` to `parquet`, and rewrite the table's files": _OTHERS,
+    "`ALTER TABLE … SET TBLPROPERTIES ('write.format.default' = 'parquet')`: the files of one table may have several"
+    " formats": _OTHERS,
     "upgrade the table to format version 2 or 3": "as in test_stops.py::test_a_table_of_format_version_1",
     "wait for table maintenance, or run `frazil maintain`: either applies the deletes permanently": (
         "tests/acceptance/test_other_writers.py"
@@ -202,8 +260,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "name another with --dir": _FILE,
     "end it, or name another folder with --dir": _FILE,
     "correct it or remove it": _FILE,
-    "use one of …, or write sasl.jaas.config": _FILE,
-    "write sasl.username and sasl.password": _FILE,
     "rename one of the columns": _FILE,
     "write a value that a … can hold": _FILE,
     "write a time of the years 1 to 9999": _FILE,
@@ -231,6 +287,8 @@ BY_PEOPLE: Mapping[str, str] = {
     "read the pipeline's log": _LOG,
     "see the tables above": _LOG,
     "find out who dropped the table": _LOG,
+    "if this is Hive's metastore and has no tables for locks, write `spark: {conf:"
+    ' {spark.hadoop.iceberg.engine.hive.lock-enabled: "false"}}`, as for all other writers': _SERVICE,
     "find out who dropped the table; `frazil run` creates it again": _LOG,
     "check the table's store": _SERVICE,
     "free disk space; Frazil retries with back-off": _SERVICE,
@@ -240,7 +298,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
     "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off": _SERVICE,
-    "check that a broker is running at bootstrap.servers and accepts this client": _SERVICE,
+    "check that a broker is running at bootstrap.servers, for `security.protocol`, and accepts this client": _SERVICE,
     "check whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start `frazil run` again": _SERVICE,
     "check that the named service is running and accepts this machine; `frazil check` checks all services": _SERVICE,
     "check that the master is running, has workers, and reaches this machine at spark.driver.host": _SERVICE,
@@ -256,7 +314,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "create the topic, correct its name, or let this client describe it": _CHECK,
     "create the topic, or correct its name in the pipeline file": _CHECK,
     "did you mean `…`? otherwise create the topic, correct its name, or let this client describe it": _CHECK,
-    "give this client the right to READ the topic": _CHECK,
     "make the folder writable for this user, or name another place": _CHECK,
     "move it, or name another place": _CHECK,
     "register a version that records can be read with": _CHECK,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,41 @@ def test_topics_whose_names_hive_would_change(tmp_path: Path) -> None:
     operator.feed("A", {"x": 2})
     tables = operator.run_file(f"{hive}namespace: n\ntopics: /^a$/\ntables: {{n.a_2: {{topic: A}}}}\n")
     assert {name: operator.values(name) for name in tables} == {"n.a": [{"x": 1}], "n.a_2": [{"x": 2}]}
+
+
+class _LowerCase(dict[str, Any]):
+    """Names of tables as many catalogs keep them."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(str(name).lower())
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name.lower())
+
+    def __setitem__(self, name: str, table: Any) -> None:
+        super().__setitem__(name.lower(), table)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name.lower(), default)
+
+
+@pytest.mark.parametrize("first", ["a", "A"])
+def test_topics_whose_tables_the_catalog_takes_for_one(tmp_path: Path, first: str) -> None:
+    operator = Operator(tmp_path, topics=("a", "A"))
+    operator.catalog._tables = _LowerCase()
+    operator.feed(first, {"x": 1})
+    operator.run_file("namespace: n\ntopics: /./\n")
+    operator.feed("a", {"x": 2})
+    operator.feed("A", {"x": 3})
+    for table in operator.run_file("namespace: n\ntopics: /./\n").values():
+        assert_stopped(
+            table, "leave its topic out of `topics`, or give one of the two a table of its own under `tables`"
+        )
+    assert operator.values() == [{"x": 1}], "no record of the other topic"
+    own = "tables: {n.small: {topic: a}, n.big: {topic: A}}\n"
+    tables = operator.run_file(own)
+    assert {table.status.run_state for table in tables.values()} == {RunState.WAITING}
+    assert len(operator.values("n.small") + operator.values("n.big")) == 3
 
 
 @pytest.mark.parametrize(

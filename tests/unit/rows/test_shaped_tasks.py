@@ -1,8 +1,12 @@
-"""Tables whose columns are not simply the fields of the record: one task, start to end."""
+"""Tables whose columns are not simply the fields of the record: one task, start to end.
+
+FRAZIL_EXAMPLES: how many times as many examples to try.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -321,6 +325,7 @@ def test_a_json_schema_tells_the_types_of_flattened_columns(tmp_path: Path) -> N
     assert (rows_of(report), report.schema.requested_fields) == ([{"id": 1, "user_born": date(2000, 1, 31)}], ())
 
 
+_TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 NAMES = st.sampled_from(["a", "b", "c", ""])
 RECORDS = st.recursive(
     st.integers(-5, 5) | st.none(),
@@ -329,7 +334,7 @@ RECORDS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50 * _TIMES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.dictionaries(NAMES, RECORDS, max_size=3), min_size=1, max_size=5), st.integers(1, 3))
 def test_every_value_of_a_record_ends_in_the_column_of_its_path(tmp_path: Path, records: list[Any], depth: int) -> None:
     shaping = Shaping(depth=depth)

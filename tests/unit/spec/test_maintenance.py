@@ -46,6 +46,7 @@ def test_maintenance_is_on_unless_the_file_reports_otherwise(load: Load) -> None
         ("{sort: [a up]}", "`a up` under `maintenance.sort` is not a column"),
         ("{zorder: [a desc]}", "`a desc` under `maintenance.zorder` is not a column"),
         ("{small_file_share: 2}", "`2` is not a share"),
+        ("{skip: [compact, carry]}", "`maintenance.skip` cannot have `carry`"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_line(load: Load, section: str, message: str) -> None:

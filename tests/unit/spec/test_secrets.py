@@ -52,11 +52,14 @@ def test_a_password_that_is_written_into_the_file_is_a_secret_too(load: Load) ->
     "key",
     [
         "token", "header.Authorization", "s3.secret-access-key", "adls.sas-token.account", "adls.connection-string.account",
-        "adls.auth.shared-key.account.key", "jdbc.password", "gcs.oauth2.token",
+        "adls.auth.shared-key.account.key", "jdbc.password", "gcs.oauth2.token", "s3.sse.key", "gcs.encryption-key",
+        "gcs.decryption-key", "client.access-key-secret", "client.security-token", "s3.session-token",
     ],
 )  # fmt: skip
 def test_properties_of_catalogs_and_stores_that_are_secrets_are_known_by_their_names(load: Load, key: str) -> None:
-    spec = load(with_section(f"catalog: {{type: rest, uri: 'http://h', properties: {{{key}: plain, s3.region: eu}}}}"))
+    spec = load(
+        with_section(f"catalog: {{type: rest, uri: 'http://h', properties: {{{key}: plain, client.region: eu}}}}")
+    )
     assert spec.secrets == {"plain"}
 
 

@@ -1,9 +1,12 @@
 """Changes that come behind the row of a snapshot, with a place in the source's log that is before it: whatever batches there
 are, the table is what it would be if each change were committed by itself.
+
+FRAZIL_EXAMPLES: how many times as many examples to try.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +22,7 @@ from frazil.upsert.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import Ranked, concat_ranked, deduplicate, dump_ranked, load_ranked, previous_places
 from tests.unit.upsert.upsert_source import MARKS, SourceRecord, UpsertSource, tombstone
 
+_TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
 
 
@@ -162,7 +166,7 @@ def _some(rng: np.random.Generator) -> Ranked:
 
 def test_a_batch_is_what_its_changes_are_one_by_one_however_it_is_cut() -> None:
     rng = np.random.default_rng(11)
-    for _ in range(4000):
+    for _ in range(1000 * _TIMES):
         changes = _some(rng)
         cuts = sorted({0, len(changes), *rng.integers(0, len(changes) + 1, 2).tolist()})
         parts = [changes.take(np.arange(start, end)) for start, end in pairwise(cuts)]

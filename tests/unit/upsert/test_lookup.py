@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tracemalloc
 from dataclasses import replace
@@ -10,12 +11,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
+from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 
 from frazil.catalog.layout import spec_of
@@ -36,6 +39,7 @@ from frazil.upsert.lookup.delete_files import (
     write_deletes,
 )
 from frazil.upsert.lookup.search import Found, find_rows
+from frazil.write.file_formats import write_file
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import target_of
@@ -193,12 +197,27 @@ def test_columns_are_known_by_their_ids_and_files_may_be_older_than_they(tmp_pat
         assert [hit.rows.tolist() for hit in find_rows(target, [one], [pa.array([2])], _PATHS).hits] == rows
 
 
-def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["orc", "avro"])
+def test_rows_are_found_in_files_of_other_formats(tmp_path: Path, name: str) -> None:
+    target = replace(_target(tmp_path, k="long"), properties=(("write.format.default", name),))
+    file = _write(target, pa.array([1, 2, None]))
+    assert file.path.endswith(f".{name}")
+    (hit,) = find_rows(target, [file], [pa.array([2])], _PATHS).hits
+    assert hit.rows.tolist() == [1]
+
+
+def test_a_file_that_cannot_be_read_is_refused_with_a_remedy(tmp_path: Path) -> None:
     target = _target(tmp_path, k="long")
     file = _write(target, pa.array([1, 2]))
-    other = replace(file, path="/x.orc", content=file.content.replace('"parquet"', '"orc"'))
-    with pytest.raises(SpecError, match="not in Parquet"):
-        find_rows(target, [other], [pa.array([2])], _PATHS)
+    imported = tmp_path / "imported.avro"
+    with imported.open("wb") as out:
+        schema = {"type": "record", "name": "r", "fields": [{"name": "k", "type": "long"}]}
+        fastavro.writer(out, schema, [{"k": 1}])
+    for path, name in ((imported, "avro"), (Path(file.path), "vortex")):
+        other = replace(file, path=str(path), content=file.content.replace('"parquet"', f'"{name}"'))
+        with pytest.raises(SpecError, match="cannot be read: format=") as refused:
+            find_rows(target, [other], [pa.array([2])], _PATHS)
+        assert "`write.format.default` to `parquet`" in refused.value.remedy
 
 
 @pytest.mark.parametrize("positions", [[], [0], [2**31, 2**32 + 7, 5], list(range(100_000))])
@@ -317,23 +336,34 @@ def test_equality_deletes_by_a_column_that_was_dropped_since_count(tmp_path: Pat
         find_rows(now, [replace(younger, deletes=(by_old,))], asked, _PATHS)
 
 
-def test_position_deletes_that_are_no_parquet_stop_the_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["orc", "avro"])
+def test_deletes_of_other_writers_are_read_in_every_format(tmp_path: Path, name: str) -> None:
     target = _target(tmp_path, k="long")
-    file = _write(target, pa.array([1, 2]))
-    (delete,) = write_deletes(target, {file: BitMap64([0])}, 2)
-    avro = replace(delete, content=delete.content.replace('"parquet"', '"AVRO"'))
-    with pytest.raises(SpecError, match="position deletes of another writer are not in Parquet"):
-        find_rows(target, [replace(file, deletes=(avro,))], [pa.array([2])], _PATHS)
+    file = _write(target, pa.array([1, 2, 3, 4]))
+    (positions,) = write_deletes(target, {file: BitMap64([0])}, 2)
+    deletes = (positions, _equality(tmp_path, [1], k=pa.array([3])))
+    fields = [
+        NestedField(1, "file_path", StringType(), required=True),
+        NestedField(2, "pos", LongType(), required=True),
+    ]
+    for delete, members in zip(deletes, (fields, [NestedField(1, "k", LongType(), required=False)]), strict=True):
+        with Path(delete.path).open("rb") as parquet, Path(f"{delete.path}.{name}").open("wb") as out:
+            write_file(parquet, out, name, members, {})
+    others = tuple(
+        replace(one, path=f"{one.path}.{name}", content=re.sub('"parquet"', f'"{name}"', one.content, flags=re.I))
+        for one in deletes
+    )
+    (hit,) = find_rows(target, [replace(file, deletes=others)], [pa.array([1, 2, 3])], _PATHS).hits
+    assert (hit.rows.tolist(), hit.deleted) == ([1], BitMap64([0]))
 
 
-def test_equality_deletes_that_cannot_be_read_are_waited_for(tmp_path: Path) -> None:
+def test_equality_deletes_by_an_unknown_column_are_waited_for(tmp_path: Path) -> None:
     target = _target(tmp_path, k="long")
     file = _write(target, pa.array([1, 2]))
     delete = _equality(tmp_path, [1], k=pa.array([1]))
-    for content in (delete.content.replace("PARQUET", "AVRO"), delete.content.replace("[1]", "[9]")):
-        bad = replace(file, deletes=(replace(delete, content=content),))
-        with pytest.raises(UnavailableError, match="equality deletes of another writer"):
-            find_rows(target, [bad], [pa.array([2])], _PATHS)
+    bad = replace(file, deletes=(replace(delete, content=delete.content.replace("[1]", "[9]")),))
+    with pytest.raises(UnavailableError, match="equality deletes of another writer"):
+        find_rows(target, [bad], [pa.array([2])], _PATHS)
 
 
 @pytest.mark.parametrize("kind", ["int", "long", "decimal(12,2)", "string", "binary", "fixed[4]", "date", "timestamp"])

@@ -16,22 +16,20 @@ from typing import Any
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
+from frazil.catalog.iceberg.answers import Answer, Sending, is_conflict, lost_answers, set_property
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.java import (
     cause_of,
     is_another_table,
-    is_clock_behind,
-    is_named,
     is_not_there,
-    is_refused,
     java_errors,
     length,
     make_namespaces,
-    send,
     strings,
     unavailable,
 )
-from frazil.catalog.iceberg.opening import HIVE_LOCKS_REMEDY, is_unmade, open_catalog, refuse_other_kind
+from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other_kind
+from frazil.catalog.iceberg.refusals import is_absent, refused_creation
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
@@ -76,6 +74,8 @@ class IcebergCatalog:
         self._properties = dict(properties)
         self._tables: dict[str, Any] = {}
         self._adopted: set[str] = set()
+        #: Namespaces that exist, as this process has found or made them.
+        self._namespaces: set[str] = set()
         self._files = DataFiles(gateway)
         self.reader = StateReader(gateway, pipeline, self._properties, vends_credentials)
         self._states: dict[str, tuple[str, TableState]] = {}
@@ -87,19 +87,22 @@ class IcebergCatalog:
 
     def load(self, table: str) -> TableState | None:
         try:
-            java = self._fresh(table)
-            # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not with a
-            # REST catalog: its store credentials may have been renewed.
-            location = java.operations().current().metadataFileLocation()
-            known = self._states.get(table)
-            if known is None or known[0] != location or self.reader.vends_credentials:
-                known = self._states[table] = (location, self.reader.state(table, java))
+            return self._state_of(table, self._fresh(table))
         except java_errors() as error:
             refuse_other_kind(self.gateway, self._catalog, self._identifier(table), error)
-            if is_not_there(error) or is_unmade(self._properties, error):
+            if is_unmade(self._properties, error) or self._is_absent(table, error):
                 self._forget(table)
                 return None
             raise unavailable("the table cannot be loaded", error, table) from None
+
+    def _state_of(self, table: str, java: Any) -> TableState:
+        """Returns the state of a Java table as it is now."""
+        # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not where
+        # its store credentials may have been renewed.
+        location = java.operations().current().metadataFileLocation()
+        known = self._states.get(table)
+        if known is None or known[0] != location or self.reader.vends_credentials or known[1].credentials_end_ms:
+            known = self._states[table] = (location, self.reader.state(table, java))
         return known[1]
 
     def size(self, table: str) -> TableSize:
@@ -122,6 +125,7 @@ class IcebergCatalog:
         properties: Mapping[str, str],
         format_version: int,
         layout: Layout = UNARRANGED,
+        location: str | None = None,
     ) -> TableState:
         identifier = self._identifier(table)
         iceberg = self._jvm.org.apache.iceberg
@@ -129,30 +133,41 @@ class IcebergCatalog:
         settings = {**properties, "format-version": str(format_version)}
         settings[key(self.pipeline, "created")] = "true"
         spec, order = spec_of(layout.partition_by or (), schema, table), order_of(layout.sort_by or (), schema, table)
+        failure: Exception | None = None
+        namespace = table.rpartition(".")[0]
         try:
-            make_namespaces(self.gateway, self._catalog, identifier.namespace())
+            if namespace not in self._namespaces:
+                make_namespaces(self.gateway, self._catalog, identifier.namespace())
+                self._namespaces.add(namespace)
             builder = self._catalog.buildTable(identifier, java_schema).withProperties(settings)
             builder = builder.withPartitionSpec(
                 iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
             )
-            builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json())).create()
+            builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json()))
+            # Not in a transaction: several catalogs refuse to stage a table, as others refuse a location.
+            java = (builder.withLocation(location) if location else builder).create()
             hit("create.landed")
-        except java_errors() as error:
-            if not is_named(error, "AlreadyExistsException"):
-                raise unavailable("the table cannot be created", error, table) from None
+            if not self.reader.vends_credentials:  # Other catalogs return what a load would: it need not be asked for.
+                self._tables[table] = java
+                return self._state_of(table, java)
+        except lost_answers() as error:
+            failure = error  # It may exist: the answer was lost, or another process was faster.
+            self._namespaces.discard(namespace)  # The next attempt makes sure that it exists.
         state = self.load(table)
+        if state is None and failure is not None:
+            raise refused_creation(failure, table)
         if state is None:
-            remedy = HIVE_LOCKS_REMEDY if self._properties.get("type") == "hive" else ""
-            raise UnavailableError("the table does not exist after its creation", remedy=remedy, where=table)
+            raise UnavailableError("the table does not exist after its creation", where=table)
         return state
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
-        made_for = None
+        made_for, failure = None, None
         for _ in range(_TRIES):
             state = self._existing(table)
             wanted = change(state.schema)
             if wanted == state.schema or state.shape == made_for:
                 return state
+            _refuse_failed("the schema cannot be changed", failure, table)
             refuse_partition_field_names(state.schema, wanted, self._specs(table), table)
             update = self._tables[table].updateSchema()
             update.unionByNameWith(self._jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json()))
@@ -160,9 +175,8 @@ class IcebergCatalog:
                 update.commit()
                 hit("evolve.landed")
                 made_for = state.shape
-            except java_errors() as error:
-                if not is_refused(error):
-                    raise unavailable("the schema cannot be changed", error, table) from None
+            except lost_answers() as error:
+                failure = error
         raise ConflictError("other writers change the schema faster than Frazil can", where=table)
 
     def _existing(self, table: str) -> TableState:
@@ -178,16 +192,17 @@ class IcebergCatalog:
             yield PartitionSpec.model_validate_json(str(parser.toJson(spec)))
 
     def arrange(self, table: str, layout: Layout) -> TableState:
+        failure = None
         for _ in range(_TRIES):
             state = self._existing(table)
             if is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 return state
+            _refuse_failed("the partition spec cannot be changed", failure, table)
             hit("layout.before")
             try:
                 arrange(self._jvm, self._tables[table], state, layout)
-            except java_errors() as error:
-                if not is_refused(error):
-                    raise unavailable("the partition spec cannot be changed", error, table) from None
+            except lost_answers() as error:
+                failure = error
         raise ConflictError("other writers change the partition spec faster than Frazil can", where=table)
 
     def commit(self, commit: Commit) -> Progress:
@@ -200,15 +215,19 @@ class IcebergCatalog:
             update = self._update_for(java, commit)
             for name, value in to_summary(self.pipeline, commit.progress).items():
                 update.set(name, value)
-            update.validateWith(validator)
         except java_errors() as error:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
+        sending = Sending(java, validator)
         try:
             hit("commit.before")
-            send(update, java)
+            sending.send(update)
             hit("commit.landed")
-        except java_errors(ConnectionError) as error:
-            return self._resolve(commit, error, validator, newest)
+            return self._done(commit, java)
+        except lost_answers() as error:
+            return self._resolve(commit, error, validator, sending, newest)
+
+    def _done(self, commit: Commit, java: Any) -> Progress:
+        """Returns the progress of a commit that has just been made."""
         self._adopt(commit.table, java)
         snapshot = java.currentSnapshot()
         self.scans.note(commit, java)
@@ -226,11 +245,9 @@ class IcebergCatalog:
             self._adopted.add(table)
 
     def mark(self, table: str, name: str, value: str | None) -> None:
-        full = key(self.pipeline, name)
-        update = self._tables[table].updateProperties()
         try:
-            (update.remove(full) if value is None else update.set(full, value)).commit()
-        except java_errors(ConnectionError) as error:
+            set_property(self._tables[table], key(self.pipeline, name), value)
+        except lost_answers() as error:
             raise unavailable("a property of the table cannot be set", error, table) from None
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
@@ -242,6 +259,7 @@ class IcebergCatalog:
         validator = HistoryValidator(
             self.pipeline, REWRITE_ID, lambda history: is_undisturbed(history, REWRITE_ID, rewrite.read_at)
         )
+        sending = Sending(java, validator)
         try:
             overwrite = java.newOverwrite().validateFromSnapshot(rewrite.read_at).validateNoConflictingDeletes()
             left = set(rewrite.removed)
@@ -254,23 +272,24 @@ class IcebergCatalog:
             self._files.apply((file.content for file in rewrite.added), java, overwrite, "OverwriteFiles.addFile")
             for name, value in {**rewrite.summary, REWRITE_ID: rewrite.id}.items():
                 overwrite.set(key(self.pipeline, name), value)
-            send(overwrite.validateWith(validator), java)
+            sending.send(overwrite)
             hit("replay.rewrite-landed")
-        except java_errors(ConnectionError) as error:
-            self._check_landed(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
+        except lost_answers() as error:
+            self._check_landed(rewrite.table, error, sending, (REWRITE_ID, rewrite.id), rewrite.read_at)
 
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
         java = self._tables[table]
         validator = HistoryValidator(
             self.pipeline, name, lambda history: is_recorded(history, name, value, since) is False
         )
+        sending = Sending(java, validator)
         try:
             append = java.newAppend()
             self._files.apply((file.content for file in files), java, append, "AppendFiles.appendFile")
-            send(append.set(key(self.pipeline, name), value).validateWith(validator), java)
+            sending.send(append.set(key(self.pipeline, name), value))
             hit("replay.append-landed")
-        except java_errors(ConnectionError) as error:
-            self._check_landed(table, error, validator, value, since)
+        except lost_answers() as error:
+            self._check_landed(table, error, sending, (name, value), since)
 
     def replace_once(self, replacement: Replacement) -> None:
         made, java = replacement, self._tables[replacement.table]
@@ -280,33 +299,34 @@ class IcebergCatalog:
             lambda history: is_unmoved(history, made.since, made.expected.commit_id),
             COMMIT_ID,
         )
-        commit = Commit(made.table, made.files, Progress(), made.expected, made.delta)
+        commit, sending = (
+            Commit(made.table, made.files, Progress(), made.expected, made.delta),
+            Sending(java, validator),
+        )
         try:
             update = self._update_for(java, commit)
             for name, value in {**made.summary, REPLAY_ID: made.id}.items():
                 update.set(key(self.pipeline, name), value)
-            send(update.validateWith(validator), java)
+            sending.send(update)
             hit("replay.replace-landed")
-        except java_errors(ConnectionError) as error:
-            self._check_landed(made.table, error, validator, made.id, made.since)
-            return
-        self.scans.note(commit, java)
+            self.scans.note(commit, java)
+        except lost_answers() as error:
+            self._check_landed(made.table, error, sending, (REPLAY_ID, made.id), made.since)
 
     def _check_landed(
-        self, table: str, error: Exception, validator: HistoryValidator, value: str, since: int | None
+        self, table: str, error: Exception, sending: Sending, entry: tuple[str, str], since: int | None
     ) -> None:
-        """Returns after a commit that raised where the table's history shows that it succeeded (ARCHITECTURE.md, law
-        4).
+        """Returns after a commit that raised where a snapshot after `since` has its summary's `entry`, a key and a value.
 
         Raises: ConflictError where it was refused; UnavailableError where the outcome is unknown.
         """
         self._load_after(error, table)
-        has_landed = is_recorded(self.history(table, (validator.name,)), validator.name, value, since)
-        if has_landed:
-            return
-        if has_landed is not None and (validator.refused or is_refused(error)):
+        has_landed = is_recorded(self.history(table, entry[:1]), *entry, since)
+        answer = sending.answer_to(error, has_landed, self._tables[table])
+        if answer is Answer.REFUSED:
             raise ConflictError(f"the commit was refused: {cause_of(error)}", where=table) from None
-        raise unavailable("the commit failed", error, table) from None
+        if answer is not Answer.DONE:
+            raise unavailable("the commit failed", error, table) from None
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         if table not in self._tables:
@@ -344,28 +364,32 @@ class IcebergCatalog:
         self.scans.note(commit, java)
         self._behind.add(commit.table)
 
-    def _resolve(self, commit: Commit, error: Exception, validator: ProgressValidator, newest: int) -> Progress:
-        """Returns the progress of a commit that raised and succeeded all the same (ARCHITECTURE.md, law 4).
+    def _resolve(
+        self, commit: Commit, error: Exception, validator: ProgressValidator, sending: Sending, newest: int
+    ) -> Progress:
+        """Returns the progress of a commit that raised and that the table has.
 
         Raises: ConflictError or TableMoved where it was refused; UnavailableError where the outcome is unknown; NotSent
         where it was not sent.
         """
         state = self._load_after(error, commit.table)
-        # Iceberg retries an attempt whose response was lost, and is then refused by our own progress, or by that of a
-        # later run which has continued from it.
+        java = self._tables[commit.table]
+        # A commit whose answer was lost may be refused afterwards by its own progress, or by that of a later run which has
+        # continued from it.
         landed = self._landed(commit, newest)
+        answer = sending.answer_to(error, landed is not None, java)
         if landed is not None:
             return landed
-        if validator.refused:
+        if answer is Answer.REFUSED and validator.refused:
             raise validator.refusal(commit.table) from None
-        if is_refused(error):
+        if answer is Answer.REFUSED:
             # Iceberg checks files before it calls the validator: a stale writer may be refused for another writer's
             # files first.
             is_ours = state.progress.commit_id == commit.expected.commit_id
             refusal = TableMoved if commit.delta is not None and is_ours else ConflictError
             raise refusal(f"the commit was refused: {cause_of(error)}", where=commit.table) from None
         failure = unavailable("the commit failed", error, commit.table)
-        if is_clock_behind(error):  # Iceberg has refused it before it was sent.
+        if answer is Answer.NOT_SENT:
             raise NotSent(failure.message, remedy=failure.remedy, where=failure.where) from None
         raise failure from None
 
@@ -408,6 +432,13 @@ class IcebergCatalog:
         """Returns a Java table, fresh from the catalog, that belongs to the caller."""
         return self._catalog.loadTable(self._identifier(table))
 
+    def _is_absent(self, table: str, error: Exception) -> bool:
+        """Returns whether a table that could not be loaded, with `error`, does not exist."""
+        is_known = table in self._tables  # Then a right was withdrawn.
+        return is_not_there(error) or (
+            not is_known and is_absent(self.gateway, self._catalog, self._identifier(table), error)
+        )
+
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)
         # A Java table of a REST catalog keeps its first store credentials: only another load returns new ones.
@@ -433,3 +464,12 @@ class IcebergCatalog:
         *namespace, name = table.split(".")
         java = self._jvm.org.apache.iceberg.catalog
         return java.TableIdentifier.of(java.Namespace.of(strings(self.gateway, namespace)), name)
+
+
+def _refuse_failed(what: str, failure: Exception | None, table: str) -> None:
+    """Checks that a change which the table, loaded again, does not have may be repeated.
+
+    Raises: UnavailableError where it did not fail by another writer's.
+    """
+    if failure is not None and not is_conflict(failure):
+        raise unavailable(what, failure, table)

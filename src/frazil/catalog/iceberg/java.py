@@ -1,4 +1,4 @@
-"""Java collections, commits, file access and exceptions from Python.
+"""Java collections, file access and exceptions from Python.
 
 Iceberg's exceptions are distinguished by the names of their classes.
 """
@@ -13,10 +13,11 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.errors import FrazilError, UnavailableError
+from frazil.refusals import Settings, refusal_remedy
 
-_CONFLICTS = ("ValidationException", "CommitFailedException")
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
+FORBIDDEN = "ForbiddenException"
 _UNREADABLE = ("NotFoundException", "FileNotFoundException", "NoSuchFileException")
 # The messages of `TableMetadata` for a change more than a minute older than the newest one in the table.
 _OLDER_THAN_THE_TABLE = (
@@ -26,20 +27,17 @@ _OLDER_THAN_THE_TABLE = (
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
-_RETRIES = "Frazil retries with back-off"
-_HINTS = (
-    (
-        ("NotAuthorizedException", "ForbiddenException", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch",
-         "UnrecognizedClientException", "password authentication failed", "FATAL: role"),
-        f"correct the credentials under `catalog.properties`, or give this client the right; {_RETRIES}",
-    ),
-    (
-        ("Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
-         "UnknownHostException", "TTransportException"),
-        f"check that `catalog.uri` is the address of a catalog of this type; {_RETRIES}",
-    ),
+_SETTINGS = Settings(
+    trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`), or of"
+    " PostgreSQL in jdbc.sslrootcert",
+    certificate="the certificate and the key under `catalog.properties`",
+    login="the credentials under `catalog.properties`",
+)
+_OTHER_SERVERS = (
+    "Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
+    "UnknownHostException", "TTransportException",
 )  # fmt: skip
-"""Parts of the classes and messages of exceptions, with the remedy where one of them is there."""
+"""Parts of the classes and messages of exceptions where a server of another kind, or none, is at the address."""
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -67,33 +65,22 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
             where=where,
         )
-    return UnavailableError(f"{what}: {cause_of(error)}", remedy=_hint(error), where=where)
+    return UnavailableError(f"{what}: {cause_of(error)}", remedy=_remedy_of(error), where=where)
 
 
-def _hint(error: Exception) -> str:
+def _remedy_of(error: Exception) -> str:
     """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
-    text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in _causes(error))
-    return next((remedy for parts, remedy in _HINTS if any(part in text for part in parts)), "")
+    text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
+    if remedy := refusal_remedy(text, _SETTINGS):
+        return remedy
+    is_other = any(part in text for part in _OTHER_SERVERS)
+    other = "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off"
+    return other if is_other else ""
 
 
 def is_clock_behind(error: Exception) -> bool:
     """Returns whether Iceberg refuses a change because the table has a change that is more than a minute younger."""
     return any(words in message_of(error) for words in _OLDER_THAN_THE_TABLE)
-
-
-def is_refused(error: Exception) -> bool:
-    """Returns whether Iceberg reports a conflicting commit."""
-    return is_named(error, *_CONFLICTS)
-
-
-def is_conflict(error: Exception, *names: str) -> bool:
-    """Returns whether a commit was refused because of a conflicting commit, also as a nested cause. names: further
-    exceptions that mean a conflict.
-    """
-    found = [cause.getClass().getName() for cause in _causes(error)]
-    if any("CommitStateUnknown" in name for name in found):
-        return False
-    return any(wanted in name for name in found for wanted in (*_CONFLICTS, *names))
 
 
 def is_not_there(error: Exception) -> bool:
@@ -127,7 +114,7 @@ def _thrown(error: Exception) -> Any:
     return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
 
 
-def _causes(error: Exception) -> list[Any]:
+def causes_of(error: Exception) -> list[Any]:
     """Returns the exception in the JVM and its causes, the innermost last; empty for another exception."""
     thrown = _thrown(error)
     causes = [thrown] if thrown is not None else []
@@ -138,7 +125,7 @@ def _causes(error: Exception) -> list[Any]:
 
 def cause_of(error: Exception) -> str:
     """Returns the innermost cause as text, on one line."""
-    causes = _causes(error)
+    causes = causes_of(error)
     if not causes:
         return str(error)
     cause = causes[-1]
@@ -204,29 +191,22 @@ def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:
         levels = [namespace.level(level) for level in range(depth)]
         part = gateway.jvm.org.apache.iceberg.catalog.Namespace.of(strings(gateway, levels))
         try:
-            if not catalog.namespaceExists(part):
+            if not _is_namespace(catalog, part):
                 catalog.createNamespace(part)
-        except java_errors():
+        except java_errors() as error:
             # Another thread or process was faster; a database catalog reports it by a constraint of its own.
-            if not catalog.namespaceExists(part):
+            if not is_named(error, "AlreadyExistsException") and not _is_namespace(catalog, part):
                 raise
 
 
-def send(update: Any, java: Any) -> None:
-    """Commits an update of `java` whose validator admits it into the table once.
-
-    Iceberg retries a refused commit, and deletes what it wrote for a commit that is refused for good. But a proxy on
-    the way may have sent an attempt twice: then the first copy succeeded, it is the reason why all later ones are
-    refused, and Iceberg would delete the manifests of the table's own snapshot. So Iceberg deletes nothing here by
-    itself.
-
-    Raises: what Iceberg raises; everything written for the commit then stays, and files that no snapshot names are
-    orphans.
-    """
-    left = Collector()
-    update.deleteWith(left)
-    update.commit()
-    remove(java, left.paths)
+def _is_namespace(catalog: Any, namespace: Any) -> bool:
+    """Returns whether the namespace exists and may be seen."""
+    try:
+        return bool(catalog.namespaceExists(namespace))
+    except java_errors() as error:
+        if not is_named(error, FORBIDDEN):
+            raise
+        return False
 
 
 def remove(java: Any, paths: Iterable[str]) -> None:

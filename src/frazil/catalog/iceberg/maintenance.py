@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from frazil.catalog.iceberg.answers import change, is_conflict, set_property
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import RESERVED, compact_table
 from frazil.catalog.iceberg.data_files import Described
 from frazil.catalog.iceberg.java import (
     Collector,
     each,
-    is_conflict,
     is_not_there,
     java_errors,
-    send,
     strings,
     unavailable,
 )
@@ -166,7 +165,7 @@ class IcebergMaintenance:
             for snapshot in there:
                 expiry = expiry.expireSnapshotId(snapshot)
             hit("maintenance.expire.begins")
-            expiry.commit()
+            change(expiry, java, lambda: not any(java.snapshot(snapshot) is not None for snapshot in there))
             hit("maintenance.expire.landed")
 
     def carry(self, table: str) -> None:
@@ -179,10 +178,10 @@ class IcebergMaintenance:
             append = java.newFastAppend()
             for name, value in carried.items():
                 append.set(name, value)
-            append.validateWith(_SameProgress(carried))
             hit("maintenance.carry.begins")
             with self._catalog.lock(table):
-                send(append, java)
+                since = int(java.currentSnapshot().snapshotId())
+                _refuse_lost(send_once(self._catalog, append, java, since, _SameProgress(carried)), table)
                 hit("maintenance.carry.landed")
                 # Otherwise the next batch of changes would list all files of the table again.
                 self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
@@ -226,7 +225,7 @@ class IcebergMaintenance:
 
     def note(self, table: str, name: str, text: str) -> None:
         with _explained("a property of the table cannot be set", table):
-            self._catalog.java_table(table).updateProperties().set(key(self._catalog.pipeline, name), text).commit()
+            set_property(self._catalog.java_table(table), key(self._catalog.pipeline, name), text)
 
     def _staged(self, table: str) -> tuple[Any, Any]:
         """Returns the table, fresh from the catalog, and the same table in a transaction (see `rewrite_commit`)."""
@@ -344,24 +343,16 @@ class _SameProgress(Validator):
 
     def __init__(self, carried: Mapping[str, str]) -> None:
         self._expected = {name: value for name, value in carried.items() if name.endswith(".commit-id")}
-        self._found_in: set[int] = set()
 
     def _accepts(self, snapshots: Any) -> bool:
-        left, found_in = dict(self._expected), set[int]()
-        iterator = snapshots.iterator()
+        left, iterator = dict(self._expected), snapshots.iterator()
         while left and iterator.hasNext():
-            snapshot = iterator.next()
-            summary = snapshot.summary()
+            summary = iterator.next().summary()
             for name in list(left):
                 found = summary.get(name)
                 if found is not None and str(found) != left.pop(name):
                     return False
-                if found is not None:
-                    found_in.add(int(snapshot.snapshotId()))
-        # Where a second attempt finds the progress in another snapshot, the first attempt has succeeded.
-        is_first = self._found_in in (set(), found_in)
-        self._found_in = found_in
-        return not left and is_first
+        return not left
 
     def _message(self) -> str:
         return "a pipeline has committed in the meantime"

@@ -13,11 +13,6 @@ from frazil.errors import FrazilError, SpecError
 
 NAME = "frazil"
 """The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
-# Iceberg takes the refusal of such a metastore for a table that somebody else has created.
-HIVE_LOCKS_REMEDY = (
-    "if the metastore has no tables for locks, write `spark: {conf: {spark.hadoop.iceberg.engine.hive.lock-enabled:"
-    ' "false"}}`, as for all other writers'
-)
 _UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
 """Messages of catalogs that no waiting makes usable."""
 _REST = "org.apache.iceberg.rest.RESTCatalog"
@@ -35,8 +30,10 @@ def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[st
     address = properties.get("uri") or properties.get("warehouse", "")
     try:
         opened = gateway.jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(NAME, dict(properties), configuration)
-        shows_one_snapshot = (
-            is_instance_of(gateway, opened, _REST) and "nessie.is-nessie-catalog" in opened.properties()
+        is_rest = is_instance_of(gateway, opened, _REST)
+        shows_one_snapshot = is_rest and "nessie.is-nessie-catalog" in opened.properties()
+        takes_commits = not is_rest or _endpoints(opened).contains(
+            gateway.jvm.org.apache.iceberg.rest.Endpoint.V1_UPDATE_TABLE
         )
     except java_errors() as error:
         raise refused_catalog(error, address) from None
@@ -46,7 +43,23 @@ def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[st
             remedy="write `type: nessie`, with the address of its own API, such as https://nessie/api/v2",
             where=address,
         )
+    if not takes_commits:
+        raise SpecError(
+            "the catalog can only be read at this address: its configuration lists no endpoint for commits",
+            remedy="correct `catalog.uri`: some services have another address for writers, and some have none",
+            where=address,
+        )
     return opened
+
+
+def _endpoints(catalog: Any) -> Any:
+    """Returns the endpoints of a REST catalog's server, as a Java set: those of its configuration, or the usual ones."""
+    found = catalog
+    for name in ("sessionCatalog", "endpoints"):
+        field = found.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        found = field.get(found)
+    return found
 
 
 def refused_catalog(error: Exception, where: str) -> FrazilError:

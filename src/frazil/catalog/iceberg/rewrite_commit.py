@@ -8,10 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import DataFiles, Described
-from frazil.catalog.iceberg.java import Collector, each, is_conflict, java_errors, remove
-from frazil.catalog.iceberg.validators import HistoryValidator, MaintenanceValidator, RewriteValidator, logged_snapshots
+from frazil.catalog.iceberg.java import each, remove
+from frazil.catalog.iceberg.validators import (
+    HistoryValidator,
+    MaintenanceValidator,
+    RewriteValidator,
+    Validator,
+    logged_snapshots,
+)
 from frazil.catalog.maintenance_port import Transfer
 from frazil.catalog.progress import MAINTENANCE_ID, is_recorded, key
 from frazil.catalog.scans import LiveFile, Scan
@@ -22,42 +29,34 @@ from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta
 _TRIES = 8
 
 
-def send_once(
-    catalog: IcebergCatalog, update: Any, java: Any, since: int, validator: RewriteValidator | None = None
-) -> bool | None:
+def send_once(catalog: IcebergCatalog, update: Any, java: Any, since: int, validator: Validator | None = None) -> bool:
     """Commits an update of `java`, made for the table as of the snapshot `since`; returns whether the table contains
-    it, None where that cannot be found out any more. Files that the attempts wrote are deleted only where none of them
-    succeeded. validator: called on every attempt too.
+    it. Files that the attempts wrote are deleted only where none of them succeeded. validator: called on every attempt
+    too.
 
-    Raises: one of `java_errors` where the commit may still succeed.
+    Raises: one of `lost_answers` where the commit may still succeed.
     """
-    own, left = new_id(), Collector()
+    own = new_id()
     once = HistoryValidator(
         catalog.pipeline, MAINTENANCE_ID, lambda history: is_recorded(history, MAINTENANCE_ID, own, since) is False
     )
-    update.set(key(catalog.pipeline, MAINTENANCE_ID), own).deleteWith(left)
-    update.validateWith(MaintenanceValidator(once, validator))
+    update.set(key(catalog.pipeline, MAINTENANCE_ID), own)
+    sending = Sending(java, MaintenanceValidator(once, validator))
     try:
-        update.commit()
-    except java_errors() as error:
+        sending.send(update)
+    except lost_answers() as error:
         java.refresh()
         ancestors = catalog.gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
-        landed = is_recorded(
-            logged_snapshots(catalog.pipeline, (MAINTENANCE_ID,), ancestors), MAINTENANCE_ID, own, since
-        )
-        if landed:
-            return True
-        if not is_conflict(error):
+        logged = logged_snapshots(catalog.pipeline, (MAINTENANCE_ID,), ancestors)
+        has_landed = is_recorded(logged, MAINTENANCE_ID, own, since)
+        answer = sending.answer_to(error, has_landed, java)
+        if answer not in (Answer.DONE, Answer.REFUSED):
             raise
-        if landed is None:
-            return None
-        remove(java, left.paths)
-        return False
-    remove(java, left.paths)
+        return answer is Answer.DONE
     return True
 
 
-def replace_deletes(catalog: IcebergCatalog, java: Any, staged: Any) -> bool | None:
+def replace_deletes(catalog: IcebergCatalog, java: Any, staged: Any) -> bool:
     """Commits the changes that the snapshot `staged` of a transaction makes to the delete files of `java`; see
     `send_once`. Where the table does not contain the commit, the transaction's files are deleted.
     """
@@ -74,7 +73,7 @@ def replace_deletes(catalog: IcebergCatalog, java: Any, staged: Any) -> bool | N
     return _send_staged(catalog, java, staged, update, [str(file.location()) for file in added], manifests)
 
 
-def replace_manifests(catalog: IcebergCatalog, java: Any, staged: Any, done: Any) -> bool | None:
+def replace_manifests(catalog: IcebergCatalog, java: Any, staged: Any, done: Any) -> bool:
     """Commits the manifests of the snapshot `staged` of a transaction, as `replace_deletes`. done: the result of
     Iceberg's action.
     """
@@ -91,13 +90,13 @@ def replace_manifests(catalog: IcebergCatalog, java: Any, staged: Any, done: Any
 
 def _send_staged(
     catalog: IcebergCatalog, java: Any, staged: Any, update: Any, added: Sequence[str], manifests: Iterable[str] = ()
-) -> bool | None:
+) -> bool:
     """Commits `update` as `send_once`, and deletes what the transaction has written besides: its own list of manifests
     and `manifests`, and the files `added` where the table does not contain them.
     """
     landed = send_once(catalog, update, java, int(java.currentSnapshot().snapshotId()))
     remove(java, {str(staged.manifestListLocation()), *manifests})
-    if landed is False:
+    if not landed:
         remove(java, added)
     return landed
 
@@ -158,7 +157,7 @@ class RewriteCommit:
         search runs while batches are committed; if one is committed before the compaction, this process's batches of
         the table wait for another search, which finds most of its data in memory, and for the commit.
 
-        Raises: one of `java_errors` where the outcome is unknown; the new files stay then.
+        Raises: one of `lost_answers` where the outcome is unknown; the new files stay then.
         """
         rewrite = self._described(groups)
         view = self._first_view(rewrite)
@@ -169,9 +168,8 @@ class RewriteCommit:
                 if self._transfer is not None and self._now() != view.at:
                     remove(self._java, (delete.path for delete in view.come))
                     view = self._view(rewrite, self._scan())
-                landed = self._try(rewrite, view) if view is not None else False
-            if landed is not False:
-                return bool(landed)
+                if view is not None and self._try(rewrite, view):
+                    return True
             if view is not None:
                 remove(self._java, (delete.path for delete in view.come))
                 view = self._first_view(rewrite) if self._transfer is not None else None
@@ -212,8 +210,8 @@ class RewriteCommit:
         moved = self._transfer(rewrite.read, now, rewrite.new) if len(now) == len(rewrite.read) else None
         return _TableView(scan.read_at, _scoped(now), tuple(moved), _is_complete(now)) if moved is not None else None
 
-    def _try(self, rewrite: _Rewrite, view: _TableView) -> bool | None:
-        """Returns whether the commit is in the table; None where that cannot be found out any more."""
+    def _try(self, rewrite: _Rewrite, view: _TableView) -> bool:
+        """Returns whether the commit is in the table, as `send_once`."""
         update = self._java.newRewrite().validateFromSnapshot(view.at).dataSequenceNumber(self._number)
         is_all = sum(int(group.inputFileNum()) for group in rewrite.groups) >= self._file_count
         self._replace(update, rewrite.groups, view)

@@ -119,9 +119,8 @@ def _merged(merge: Merge, tasks: Sequence[Merging], batches: Iterator[pa.RecordB
 
 def _is_plain(file: LiveFile) -> bool:
     """Returns whether the file is Parquet, and its deletes are by position."""
-    is_parquet = str(file.description["file-format"]).lower() == "parquet"
-    return is_parquet and all(
-        one.kind == "vector" or (one.kind == "positions" and one.is_parquet) for one in file.deletes
+    return file.file_format == "parquet" and all(
+        one.kind == "vector" or (one.kind == "positions" and one.file_format == "parquet") for one in file.deletes
     )
 
 

@@ -10,6 +10,7 @@ from py4j.java_gateway import is_instance_of
 
 from frazil.catalog.iceberg.data_files import DataFiles
 from frazil.catalog.iceberg.java import each
+from frazil.catalog.iceberg.store_access import identity_of, refuse_hadoop, vended_for
 from frazil.catalog.layout import Layout, order_of, spec_change
 from frazil.catalog.port import TableState
 from frazil.catalog.progress import from_summary, key
@@ -17,10 +18,11 @@ from frazil.catalog.table_metadata import read_schema
 from frazil.catalog.vended import VENDED
 from frazil.failpoints import hit
 from frazil.spec.partitioning import PartitionTerm, SortTerm
+from frazil.store.file_io import store_of
+from frazil.store.properties import check_sent, task_properties
 from frazil.types import DataFile, Progress, RowDelta
 
-# The catalog's own secrets are not included.
-_STORE_PROPERTIES = ("s3.", "client.region", "gcs.", "adls.", "hdfs.", "py-io-impl")
+_STORAGE_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
 
 
 class StateReader:
@@ -52,7 +54,7 @@ class StateReader:
             is_partitioned=java.spec().isPartitioned(),
             progress=progress,
             history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
-            io_properties=self._io_properties(java),
+            io_properties=self._io_properties(java, table),
             head_id=snapshot.snapshotId() if snapshot is not None else None,
             partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
             sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
@@ -73,32 +75,42 @@ class StateReader:
         return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
 
     def _progress(self, java: Any) -> tuple[Progress, bool]:
-        """Returns the newest progress on the main branch, and whether the branch ends in an expired snapshot."""
+        """Returns the newest progress on the main branch, and whether the branch ends in an expired snapshot, or in one
+        whose parent the catalog does not show.
+        """
         snapshot = java.currentSnapshot()
         while snapshot is not None:
             if snapshot.summary().get(key(self._pipeline, "offsets")) is not None:
                 return self.progress_of(snapshot) or Progress(), False
             parent = snapshot.parentId()
             if parent is None:
-                return Progress(), False
+                # The first snapshot of a table has the number 1; in format version 1 all have 0.
+                return Progress(), snapshot.sequenceNumber() > 1
             snapshot = java.snapshot(parent)
             if snapshot is None:
                 return Progress(), True
         return Progress(), False
 
-    def _io_properties(self, java: Any) -> dict[str, str]:
+    def _io_properties(self, java: Any, table: str) -> dict[str, str]:
         """Returns what a task needs to reach the table's store: the store properties of the catalog and of the table,
-        and the credentials that the catalog vends for the longest prefix of the table's location.
+        the credentials that the catalog vends for the longest prefix of the location of data files, and the keys that
+        Iceberg's client has found elsewhere.
+
+        Raises: SpecError for properties that tasks cannot obey.
         """
-        io, location = java.io(), str(java.location())
+        io, table_properties = java.io(), self._strings_of(java.properties())
+        location = table_properties.get("write.data.path") or str(java.location())
+        refuse_hadoop(self._gateway, io, location, table)
         properties = {**self._properties, **self._strings_of(io.properties())}
-        storage = "org.apache.iceberg.io.SupportsStorageCredentials"
-        if self.vends_credentials and is_instance_of(self._gateway, io, storage):
-            vended = [found for found in each(io.credentials()) if location.startswith(str(found.prefix()))]
-            for credentials in sorted(vended, key=lambda found: len(str(found.prefix()))):
-                properties |= self._strings_of(credentials.config())
-        VENDED.note(properties)
-        return {name: value for name, value in properties.items() if name.startswith(_STORE_PROPERTIES)}
+        if self.vends_credentials and is_instance_of(self._gateway, io, _STORAGE_CREDENTIALS):
+            vended = [(str(one.prefix()), self._strings_of(one.config())) for one in each(io.credentials())]
+            properties |= vended_for(vended, location)
+        check_sent(properties, table_properties, table)
+        kept = task_properties(properties)
+        kept |= identity_of(self._gateway, io, location, properties)
+        store_of(tuple(sorted(kept.items()))).check(location)
+        VENDED.note({**properties, **kept})
+        return kept
 
     def _strings_of(self, java_map: Any) -> dict[str, str]:
         """Returns a Java map of strings, read in one call; py4j's own mapping makes two calls per entry."""

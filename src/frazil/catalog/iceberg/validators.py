@@ -27,15 +27,22 @@ class Validator(ABC):
 
     #: Whether the last attempt was refused.
     refused = False
+    _snapshots: Any = None
 
     def validate(self, snapshots: Any) -> bool:
         """Called by the JVM with the snapshots of the branch, the newest first."""
+        self._snapshots = snapshots
         self.refused = not self._accepts(snapshots)
         return not self.refused
 
     def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
         return self._message()
+
+    def base_id(self) -> int | None:
+        """Returns the newest snapshot of the state that the last attempt was to replace; None without a snapshot."""
+        snapshots = each(self._snapshots) if self._snapshots is not None else ()
+        return next((int(snapshot.snapshotId()) for snapshot in snapshots), None)
 
     @abstractmethod
     def _accepts(self, snapshots: Any) -> bool:
@@ -143,7 +150,7 @@ class MaintenanceValidator(Validator):
     accepts it.
     """
 
-    def __init__(self, once: HistoryValidator, other: RewriteValidator | None) -> None:
+    def __init__(self, once: HistoryValidator, other: Validator | None) -> None:
         self._once = once
         self._other = other
 

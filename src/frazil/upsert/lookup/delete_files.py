@@ -28,13 +28,13 @@ from pyroaring import BitMap64
 from frazil import __version__
 from frazil.catalog.scans import FILE_PATH_ID, LiveFile
 from frazil.clock import new_id
-from frazil.errors import SpecError, UnavailableError
+from frazil.errors import UnavailableError
 from frazil.failpoints import hit
 from frazil.schema.arrow import Bools, Ints
 from frazil.schema.selection import Path
 from frazil.types import DeleteFile
 from frazil.upsert.deduplicate import key_codes
-from frazil.upsert.lookup.live_rows import ColumnCache, in_threads, key_columns, reserved_column
+from frazil.upsert.lookup.live_rows import ColumnCache, in_threads, key_columns, opened, reserved_column
 from frazil.write.target import TableTarget
 from frazil.write.write import file_io
 
@@ -215,7 +215,7 @@ def _offsets(blobs: list[bytes]) -> list[int]:
 def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) -> BitMap64:
     """Returns the positions of the data file `path` that deletion vectors and position deletes have deleted.
 
-    Raises: OSError where the store fails; SpecError where position deletes are not in Parquet.
+    Raises: OSError where the store fails; SpecError where a file of another writer cannot be read.
     """
     found = BitMap64()
     for delete in deletes:
@@ -240,15 +240,9 @@ def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
 
 
 def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMap64:
-    if not delete.is_parquet:
-        raise SpecError(
-            "position deletes of another writer are not in Parquet, which the lookup of rows needs",
-            remedy="set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes",
-            where=target.name,
-        )
-    with file_io(target).new_input(delete.path).open() as stream:
-        # A dictionary of paths: deletes of many files may name each a million times.
-        rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"])
+    # A dictionary of paths: deletes of many files may name each a million times.
+    with opened(target, delete, read_dictionary=["file_path"]) as parquet:
+        rows = parquet.read(columns=["file_path", "pos"], use_threads=False)
     mine = rows.filter(pc.equal(rows["file_path"], path))["pos"]
     return bits_of(np.asarray(mine))
 
@@ -266,8 +260,6 @@ def are_deleted(target: TableTarget, file: LiveFile, rows: Ints) -> Bools:
 
 
 def _are_named(target: TableTarget, file: LiveFile, rows: Ints, delete: DeleteFile) -> Bools:
-    if not delete.is_parquet:
-        raise _unreadable(target)
     deletes, places, by_id = LiveFile(delete.path, delete.record_count, delete.content), pa.array(rows), _paths(target)
     pairs = []
     for number in json.loads(delete.content)["equality-ids"]:
@@ -294,7 +286,7 @@ def _dropped(target: TableTarget, deletes: LiveFile, file: LiveFile, field_id: i
 
 def _unreadable(target: TableTarget) -> UnavailableError:
     return UnavailableError(
-        "equality deletes of another writer are not in Parquet, or have columns that the table no longer has",
+        "equality deletes of another writer have columns that the table no longer has",
         remedy="wait for table maintenance, or run `frazil maintain`: either applies the deletes permanently",
         where=target.name,
     )

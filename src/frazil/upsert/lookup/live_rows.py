@@ -20,7 +20,9 @@ from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
 from frazil.schema.arrow import Ints, arrow_type, field_id_of, is_every, one_array
 from frazil.schema.selection import Path
+from frazil.types import DeleteFile
 from frazil.upsert.lookup.imported_files import field_index, missing_column, to_table_type
+from frazil.write.file_formats import read_file
 from frazil.write.target import TableTarget
 from frazil.write.write import file_io
 
@@ -115,7 +117,7 @@ def read_columns(
 
     Raises: OSError where the store fails.
     """
-    with _opened(target, file) as parquet:
+    with opened(target, file) as parquet:
         if rows is None:
             return [_read(parquet, target, file, path) for path in paths]
         return [_read_rows(parquet, target, file, path, rows) for path in paths]
@@ -126,7 +128,7 @@ def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[p
 
     Raises: OSError where the store fails.
     """
-    with _opened(target, file) as parquet:
+    with opened(target, file) as parquet:
         names, kind = _names(parquet, target, path), _kind(target, path)
         if not names:
             yield missing_column(target, file, path, parquet.metadata.num_rows, kind)
@@ -136,15 +138,13 @@ def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[p
 
 
 @contextmanager
-def _opened(target: TableTarget, file: LiveFile) -> Iterator[pq.ParquetFile]:
-    if str(file.description["file-format"]).lower() != "parquet":
-        raise SpecError(
-            "the table has data files that are not in Parquet, which an upsert table needs",
-            remedy="rewrite the table's files as Parquet",
-            where=file.path,
-        )
+def opened(target: TableTarget, file: LiveFile | DeleteFile, **options: Any) -> Iterator[pq.ParquetFile]:
+    """Opens a file of the table as a Parquet file, whatever its format. options: of pyarrow's reader.
+
+    Raises: OSError where the store fails; SpecError where a file in another format cannot be read.
+    """
     with file_io(target).new_input(file.path).open() as stream:
-        yield pq.ParquetFile(stream)
+        yield read_file(stream, file.file_format, file.path, **options)
 
 
 def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Array | None:
@@ -152,8 +152,7 @@ def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Ar
 
     Raises: OSError where the store fails.
     """
-    with file_io(target).new_input(file.path).open() as stream:
-        parquet = pq.ParquetFile(stream)
+    with opened(target, file) as parquet:
         field = next((one for one in parquet.schema_arrow if field_id_of(one) == field_id), None)
         return None if field is None else _read_column(parquet, field.name)
 

@@ -164,7 +164,7 @@ class KeyFilters:
 
     def _mask(self, file: LiveFile, field_id: int, key: pa.Array) -> Bools | None:
         """Returns per key whether the file may contain it, bool `(n_keys,)`; None without a usable filter."""
-        if str(file.description["file-format"]).lower() != "parquet":
+        if file.file_format != "parquet":
             return None
         name = (file.path, field_id)
         buffered = _filters.get(name)

@@ -1,0 +1,143 @@
+"""What the answer to a commit means, for every catalog and every update: the only module that decides it.
+
+An exception proves nothing by itself. What was carried out may be sent again on the way, by the HTTP client, a proxy, the
+JDBC pool or the AWS SDK, and the second copy is refused: so after any exception the table is loaded, and its history is the
+first to be asked (docs/decisions/0034-answers-of-catalogs.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from frazil.catalog.iceberg.java import Collector, causes_of, is_clock_behind, java_errors, remove
+from frazil.catalog.iceberg.validators import Validator
+
+_CONFLICT = "org.apache.iceberg.exceptions.CommitFailedException"
+_CHECK = "org.apache.iceberg.exceptions.ValidationException"
+_ARGUMENT = "java.lang.IllegalArgumentException"
+
+
+class Answer(Enum):
+    """What became of a commit that raised an exception."""
+
+    #: The table contains the commit.
+    DONE = "done"
+    #: The table does not contain the commit and never will: what was written for it may be deleted.
+    REFUSED = "refused"
+    #: No attempt left this process; as `REFUSED`.
+    NOT_SENT = "not sent"
+    #: The commit may still reach the table: nothing is deleted, and the table is loaded again before its next commit.
+    UNKNOWN = "unknown"
+
+
+def lost_answers() -> tuple[type[Exception], ...]:
+    """Returns the classes of the exceptions that a commit may raise: those of the JVM, and of the connection to it."""
+    return java_errors(Py4JError, ConnectionError)
+
+
+def answer_to(error: Exception, has_landed: bool | None, has_moved: bool, is_refused: bool) -> Answer:
+    """Returns what became of a commit that raised `error`.
+
+    has_landed: whether the history of the table, loaded after the exception, has the commit; None where the history does
+    not reach back far enough. has_moved: whether that history has replaced the snapshot that the last attempt was made
+    for. is_refused: whether the commit's validator refused the last attempt.
+    """
+    if has_landed is not False:
+        return Answer.DONE if has_landed else Answer.UNKNOWN
+    if is_refused or _is_check(error):
+        return Answer.REFUSED
+    if _class_of(error) == _CONFLICT:
+        # Every catalog compares an attempt with the state that it replaces: once that is replaced, no copy of it can land.
+        return Answer.REFUSED if has_moved else Answer.UNKNOWN
+    return Answer.NOT_SENT if _class_of(error) == _ARGUMENT and is_clock_behind(error) else Answer.UNKNOWN
+
+
+def is_conflict(error: Exception, *names: str) -> bool:
+    """Returns whether another writer's commit is the reason of the exception, also as a nested cause: what was to be
+    changed is loaded, and changed again if need be. It does not mean that the table lacks the commit (`answer_to`).
+    names: further exceptions that mean a conflict.
+    """
+    found = [cause.getClass().getName() for cause in causes_of(error)]
+    if any("CommitStateUnknown" in name for name in found):
+        return False
+    return any(wanted in name for name in found for wanted in (_CONFLICT, _CHECK, *names))
+
+
+def _is_check(error: Exception) -> bool:
+    """Returns whether Iceberg itself has refused the last attempt, before it was sent. A catalog's own complaint, such as
+    that of Glue or of a Hive Metastore, has the same class and a cause.
+    """
+    return _class_of(error) == _CHECK and len(causes_of(error)) == 1
+
+
+def _class_of(error: Exception) -> str:
+    return next((str(thrown.getClass().getName()) for thrown in causes_of(error)), "")
+
+
+def has_replaced(java: Any, base_id: int | None) -> bool:
+    """Returns whether the newest snapshot of the Java table follows the snapshot `base_id`; None: that of an empty table.
+    A table that was rolled back, or that a catalog returned as it was before, does not.
+    """
+    snapshot = java.currentSnapshot()
+    while base_id is not None and snapshot is not None and snapshot.parentId() != base_id:
+        snapshot = java.snapshot(snapshot.parentId()) if snapshot.parentId() is not None else None
+    return snapshot is not None
+
+
+class Sending:
+    """A commit of a snapshot on its way to the catalog. Its validator admits it into the table once.
+
+    Where Iceberg takes an exception for a refusal, it deletes the manifests of all attempts, also those of one that is in
+    the table: so it deletes nothing by itself here.
+    """
+
+    def __init__(self, java: Any, validator: Validator) -> None:
+        """java: the Java table."""
+        self._java = java
+        self._validator = validator
+        self._left = Collector()
+
+    def send(self, update: Any) -> None:
+        """Commits an update of the table.
+
+        Raises: one of `lost_answers`: `answer_to` returns what that means.
+        """
+        update.deleteWith(self._left)
+        update.validateWith(self._validator)
+        update.commit()
+        remove(self._java, self._left.paths)
+
+    def answer_to(self, error: Exception, has_landed: bool | None, java: Any) -> Answer:
+        """Returns what became of the commit, as `answer_to`; deletes what Iceberg has written for a refused one. java: the
+        Java table, loaded after the exception.
+        """
+        has_moved = has_replaced(java, self._validator.base_id())
+        answer = answer_to(error, has_landed, has_moved, self._validator.refused)
+        if answer is Answer.REFUSED:
+            remove(java, self._left.paths)
+        return answer
+
+
+def change(update: Any, java: Any, is_made: Callable[[], bool]) -> None:
+    """Commits a change of the metadata of `java` that writes no files and that may be repeated; returns also where its
+    answer was lost and the table, loaded again, has it. is_made: whether the table has it.
+
+    Raises: one of `lost_answers` where the table does not have it.
+    """
+    try:
+        update.commit()
+    except lost_answers():
+        java.refresh()
+        if not is_made():
+            raise
+
+
+def set_property(java: Any, name: str, value: str | None) -> None:
+    """Sets a property of the Java table, or removes it where `value` is None, as `change`."""
+    update = java.updateProperties()
+    update = update.remove(name) if value is None else update.set(name, value)
+    change(update, java, lambda: java.properties().get(name) == value)

@@ -1,0 +1,106 @@
+"""What tasks need to reach a table's store, as Iceberg's own client in the JVM has it.
+
+Java and Python find keys, regions and roles in different places. So the driver asks Iceberg's client for the keys that it
+uses, whatever provider, role or machine they come from, and tasks get these, with the time at which they expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from py4j.java_gateway import is_instance_of
+
+from frazil.errors import SpecError
+from frazil.store.addresses import address_of
+
+_IO = {
+    "s3": "org.apache.iceberg.aws.s3.S3FileIO",
+    "gcs": "org.apache.iceberg.gcp.gcs.GCSFileIO",
+    "adls": "org.apache.iceberg.azure.adlsv2.ADLSFileIO",
+    "oss": "org.apache.iceberg.aliyun.oss.OSSFileIO",
+}
+_HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
+_WITH_TOKEN = "software.amazon.awssdk.identity.spi.AwsSessionCredentialsIdentity"
+_OWN_PROVIDERS = ("client.factory", "s3.client-factory-impl", "client.credentials-provider")
+
+
+def refuse_hadoop(gateway: Any, io: Any, location: str, table: str) -> None:
+    """Raises SpecError for an object store that is reached by Hadoop's file systems: tasks do not read their settings."""
+    kind = address_of(location).kind
+    if kind in _IO and is_instance_of(gateway, io, _HADOOP):
+        scheme = urlsplit(location).scheme
+        raise SpecError(
+            f"the catalog reaches `{scheme}:` by Hadoop's file system, whose settings tasks do not have",
+            remedy=f"write `io-impl: {_IO[kind]}` under `catalog.properties`, with Iceberg's properties of the store",
+            where=table,
+        )
+
+
+def vended_for(credentials: Iterable[tuple[str, Mapping[str, str]]], location: str) -> dict[str, str]:
+    """Returns the properties of the credentials whose prefix of `location` is the longest; empty without any.
+    credentials: prefixes with properties.
+    """
+    matching = [one for one in credentials if location.startswith(one[0])]
+    return dict(max(matching, key=lambda one: len(one[0]))[1]) if matching else {}
+
+
+def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties of the keys that Iceberg's client uses, where `properties` have none; empty for Azure and
+    OSS, whose clients do not show them.
+    """
+    kind = address_of(location).kind
+    if (kind == "s3" and _needs_s3_identity(properties)) or (kind == "gcs" and _needs_gcs_identity(properties)):
+        with _of_kind(gateway, io, kind) as own:
+            client = own.client(location)
+            return _s3_identity(gateway, client, properties) if kind == "s3" else _gcs_identity(client)
+    return {}
+
+
+@contextmanager
+def _of_kind(gateway: Any, io: Any, kind: str) -> Iterator[Any]:
+    """Yields Iceberg's file access for this kind of store: `io`, or another one where `io` hides it."""
+    if is_instance_of(gateway, io, _IO[kind]):
+        yield io
+        return
+    own = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(_IO[kind], io.properties(), None)
+    try:
+        yield own
+    finally:
+        own.close()
+
+
+def _needs_gcs_identity(properties: Mapping[str, str]) -> bool:
+    return "gcs.oauth2.token" not in properties and properties.get("gcs.no-auth", "").lower() != "true"
+
+
+def _needs_s3_identity(properties: Mapping[str, str]) -> bool:
+    return "s3.access-key-id" not in properties or any(name in properties for name in _OWN_PROVIDERS)
+
+
+def _s3_identity(gateway: Any, client: Any, properties: Mapping[str, str]) -> dict[str, str]:
+    configuration = client.serviceClientConfiguration()
+    found = {"client.region": str(configuration.region().id())}
+    endpoint = configuration.endpointOverride()
+    if endpoint.isPresent() and "s3.endpoint" not in properties:
+        found["s3.endpoint"] = str(endpoint.get())
+    keys = configuration.credentialsProvider().resolveCredentials()
+    if keys.accessKeyId() is None:  # Anonymous.
+        return found
+    found |= {"s3.access-key-id": str(keys.accessKeyId()), "s3.secret-access-key": str(keys.secretAccessKey())}
+    if is_instance_of(gateway, keys, _WITH_TOKEN):
+        found["s3.session-token"] = str(keys.sessionToken())
+        if keys.expirationTime().isPresent():
+            found["s3.session-token-expires-at-ms"] = str(keys.expirationTime().get().toEpochMilli())
+    return found
+
+
+def _gcs_identity(client: Any) -> dict[str, str]:
+    credentials = client.getOptions().getCredentials()
+    credentials.refreshIfExpired()
+    token = credentials.getAccessToken()
+    found = {"gcs.oauth2.token": str(token.getTokenValue())}
+    ends = token.getExpirationTime()
+    return {**found, "gcs.oauth2.token-expires-at": str(ends.getTime())} if ends is not None else found

@@ -1,0 +1,80 @@
+"""Why a service and this process refuse each other, read from the words of OpenSSL, Java and the services themselves, and
+what to do about it.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where the pipeline file has what a service asks for."""
+
+    #: The authorities of the service's certificate.
+    trust: str
+    #: The certificate that this client shows.
+    certificate: str
+    #: Who this client is.
+    login: str
+
+
+_ALERT = re.compile(r"\balert\b|certificate.required|requires a valid client certificate", re.I)
+_EXPIRED = re.compile(r"certificate has expired|certificate is expired|CertificateExpired|NotAfter", re.I)
+_OTHER_NAME = re.compile(
+    r"(hostname|ip address) mismatch|no subject alternative|no name matching|could not be verified by host"
+    r"|doesn't match any of the subject|certificate is not valid for",
+    re.I,
+)
+_UNTRUSTED = re.compile(
+    r"verify failed|CERTIFICATE_VERIFY_FAILED|valid certification path|PKIX|self.signed|local issuer", re.I
+)
+_LOGIN = re.compile(
+    r"authentication failed|invalid credentials|invalid_client|not authorized: |NotAuthorizedException|\b401\b"
+    r"|InvalidAccessKeyId|SignatureDoesNotMatch|UnrecognizedClientException|FATAL: role"
+    r"|SASL authentication error|unsupported SASL mechanism"
+    r"|no password was provided|pg_hba.conf",
+    re.I,
+)
+_RIGHT = re.compile(
+    r"permission denied|access ?denied|ForbiddenException|\b403\b|Not authorized to access|AuthorizationException"
+    r"|authorization failed",
+    re.I,
+)
+
+
+def refusal_remedy(words: str, settings: Settings) -> str:
+    """Returns the remedy of a refused certificate, login or right; empty where the words are of something else."""
+    if _EXPIRED.search(words) and not _ALERT.search(words):
+        return "renew the service's certificate, or set this machine's clock; Frazil retries with back-off"
+    if _OTHER_NAME.search(words):
+        return "use a host name that the service's certificate has, or give it a certificate with this name"
+    if _ALERT.search(words):
+        return f"the service refuses the certificate of this client, or wants one: check {settings.certificate}"
+    if _UNTRUSTED.search(words):
+        return f"name the authority of the service's certificate in {settings.trust}"
+    if _RIGHT.search(words):
+        return "grant this user the right; the reference lists all that Frazil needs (docs/reference/privileges.md)"
+    if _LOGIN.search(words):
+        return f"check {settings.login}; Frazil retries with back-off"
+    return ""
+
+
+def certificate_fault(host: str, port: int, authorities: str | None, texts: str | None, timeout_s: float) -> str:
+    """Returns what OpenSSL finds wrong with the certificate of a server; empty where it finds nothing. authorities: a file
+    of them; texts: the same as PEM; without either, those of this machine.
+    """
+    try:
+        context = ssl.create_default_context(cafile=authorities, cadata=texts)
+        with (
+            socket.create_connection((host, port), timeout_s) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return ""
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_message
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,3 @@
+"""Access to the object stores and folders of tables from Python, as Iceberg's Java FileIO has it: the same identity,
+encryption, tags and addresses, by the same properties.
+"""

@@ -1,0 +1,275 @@
+"""Clients of object stores, made from Iceberg's properties with the settings that its Java FileIO would use.
+
+Each client's library also reads the environment, so everything that a property or its absence decides is passed on
+explicitly.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
+
+from frazil.errors import SpecError
+from frazil.store.addresses import Address
+
+Properties = Mapping[str, str]
+_SSE = {"s3": "AES256", "kms": "aws:kms", "dsse-kms": "aws:kms:dsse", "custom": "sse-c"}
+_DEFAULT_REGION = "us-east-1"
+_CONNECT_MS, _SOCKET_MS = "5000", "10000"
+_RETRIES, _MIN_WAIT_MS, _MAX_WAIT_MS = "5", "200", "20000"
+# A whole attempt, with the upload of one part; and the time after which a failed request is not repeated: as long as a
+# task may wait before its batch is planned again.
+_REQUEST_TIMEOUT = timedelta(minutes=5)
+_RETRY_TIMEOUT = timedelta(seconds=30)
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client of one bucket, and what its objects carry."""
+
+    store: ObjectStore
+    #: Tags of every object.
+    tags: dict[str, str] = field(default_factory=dict)
+    #: Attributes of every object.
+    attributes: dict[str, str] = field(default_factory=dict)
+    #: Whether tasks may delete objects.
+    may_delete: bool = True
+
+
+def client_of(properties: Properties, address: Address) -> Client:
+    """Returns a new client for the address's bucket.
+
+    Raises: SpecError for values that cannot be obeyed.
+    """
+    make: dict[str, Callable[[Properties, Address], Client]] = {"s3": _s3, "oss": _oss, "gcs": _gcs, "adls": _adls}
+    return make[address.kind](properties, address)
+
+
+def _s3(properties: Properties, address: Address) -> Client:
+    bucket = properties.get(f"s3.access-points.{address.bucket}", address.bucket)
+    if bucket.startswith("arn:"):
+        raise SpecError(
+            "an access point is named by its ARN", remedy="write its alias", where=f"s3.access-points.{address.bucket}"
+        )
+    region = properties.get("client.region", _DEFAULT_REGION)
+    endpoint, is_virtual = _s3_endpoint(properties, bucket, region)
+    is_express = bucket.endswith("--x-s3") and "s3.endpoint" not in properties
+    config: Any = {
+        "region": region,
+        "virtual_hosted_style_request": is_virtual,
+        "disable_bulk_delete": True,
+        "s3_express": is_express,
+        **({} if is_express else {"endpoint": endpoint, "aws_endpoint_url_s3": endpoint}),
+        **_s3_encryption(properties),
+        **({"checksum_algorithm": "SHA256"} if _is_true(properties, "s3.checksum-enabled") else {}),
+    }
+    tags = {
+        name.removeprefix("s3.write.tags."): value
+        for name, value in properties.items()
+        if name.startswith("s3.write.tags.")
+    }
+    storage_class = properties.get("s3.write.storage-class")
+    return Client(
+        S3Store(
+            bucket,
+            config=config,
+            client_options=_options(properties),
+            retry_config=_retries(properties),
+            **_s3_identity(properties, "s3.access-key-id", "s3.secret-access-key", "s3.session-token"),
+        ),
+        tags,
+        {"Storage-Class": storage_class} if storage_class else {},
+        may_delete=properties.get("s3.delete-enabled", "true").lower() == "true"
+        and not any(name.startswith("s3.delete.tags.") for name in properties),
+    )
+
+
+def _s3_endpoint(properties: Properties, bucket: str, region: str) -> tuple[str, bool]:
+    """Returns the endpoint, which has the bucket in it where the bucket is part of the host name."""
+    own = properties.get("s3.endpoint", "")
+    is_path_style = _is_true(properties, "s3.path-style-access")
+    if own:
+        address = urlsplit(own if "://" in own else f"https://{own}")
+        host = address.hostname or ""
+        if is_path_style or host == "localhost" or re.fullmatch(r"[\d.]+|.*:.*", host):
+            return address.geturl().rstrip("/"), False
+        return address._replace(netloc=f"{bucket}.{address.netloc}").geturl().rstrip("/"), True
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    is_dual = _is_true(properties, "s3.dualstack-enabled")
+    if _is_true(properties, "s3.acceleration-enabled"):
+        return f"https://{bucket}.s3-accelerate{'.dualstack' if is_dual else ''}.{domain}", True
+    host = f"s3{'.dualstack' if is_dual else ''}.{region}.{domain}"
+    # The certificate of Amazon's host names covers no bucket with a dot.
+    return (f"https://{host}", False) if is_path_style or "." in bucket else (f"https://{bucket}.{host}", True)
+
+
+def _s3_encryption(properties: Properties) -> dict[str, str]:
+    kind, key = properties.get("s3.sse.type", "none").lower(), properties.get("s3.sse.key", "")
+    if kind == "none":
+        return {}
+    if kind not in _SSE:
+        raise SpecError(
+            f"`s3.sse.type` is `{kind}`", remedy=f"write one of none, {', '.join(_SSE)}", where="s3.sse.type"
+        )
+    config = {"server_side_encryption": _SSE[kind]}
+    if kind == "custom":
+        config["sse_customer_key_base64"] = key
+    elif key and kind != "s3":
+        config["sse_kms_key_id"] = key
+    return config
+
+
+def _s3_identity(properties: Properties, key: str, secret: str, token: str) -> dict[str, Any]:
+    """Returns the arguments for the identity. Keys go by way of a function, as a token of the environment would be added
+    to them otherwise; without keys requests are not signed: the driver knows the keys of every other identity.
+    """
+    if key not in properties:
+        return {"skip_signature": True}
+    keys = {
+        "access_key_id": properties[key],
+        "secret_access_key": properties.get(secret, ""),
+        "token": properties.get(token),
+        "expires_at": None,
+    }
+    return {"credential_provider": lambda: keys, "skip_signature": False}
+
+
+def _oss(properties: Properties, address: Address) -> Client:
+    own = properties.get("oss.endpoint", "")
+    if not own:
+        raise SpecError("`oss.endpoint` is missing", remedy="write it under `catalog.properties`", where="oss.endpoint")
+    endpoint, is_virtual = _s3_endpoint({"s3.endpoint": own}, address.bucket, "")
+    config: Any = {
+        "region": "oss",
+        "endpoint": endpoint,
+        "aws_endpoint_url_s3": endpoint,
+        "virtual_hosted_style_request": is_virtual,
+        "disable_bulk_delete": True,
+    }
+    identity = _s3_identity(properties, "client.access-key-id", "client.access-key-secret", "client.security-token")
+    return Client(
+        S3Store(
+            address.bucket,
+            config=config,
+            client_options=_options(properties),
+            retry_config=_retries(properties),
+            **identity,
+        )
+    )
+
+
+def _gcs(properties: Properties, address: Address) -> Client:
+    headers = {}
+    if key := properties.get("gcs.encryption-key", ""):
+        if properties.get("gcs.decryption-key", key) != key:
+            message = "`gcs.decryption-key` is another key than `gcs.encryption-key`"
+            raise SpecError(message, remedy="write the same key", where="gcs.decryption-key")
+        digest = hashlib.sha256(base64.b64decode(key)).digest()
+        headers["x-goog-encryption-algorithm"] = "AES256"
+        headers["x-goog-encryption-key"] = key
+        headers["x-goog-encryption-key-sha256"] = base64.b64encode(digest).decode()
+    if project := properties.get("gcs.user-project"):
+        headers["x-goog-user-project"] = project
+    config: Any = {}
+    if host := properties.get("gcs.service.host"):
+        config["base_url"] = host.rstrip("/")
+    # Without a token nothing is authorized: the driver knows the token of every identity but none. obstore's
+    # `skip_signature` would still look for one to write.
+    bearer = {"token": "" if _is_true(properties, "gcs.no-auth") else properties.get("gcs.oauth2.token", "")}
+    identity: Any = {"credential_provider": lambda: {**bearer, "expires_at": None}}
+    return Client(
+        GCSStore(
+            address.bucket,
+            config=config,
+            client_options=_options(properties, headers),
+            retry_config=_retries(properties),
+            **identity,
+        )
+    )
+
+
+def _adls(properties: Properties, address: Address) -> Client:
+    account = address.host.partition(".")[0]
+    if not account:
+        message = "the address of a container lacks its account"
+        raise SpecError(
+            message, remedy="write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH", where=address.bucket
+        )
+    text = _of_account(properties, "adls.connection-string.", address.host)
+    words = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+    name = words.get("AccountName", account)
+    suffix = words.get("EndpointSuffix") or address.host.partition(".")[2].removeprefix("dfs.") or "core.windows.net"
+    endpoint = words.get("BlobEndpoint") or f"https://{name}.blob.{suffix}"
+    config: Any = {
+        "account_name": name,
+        "endpoint": endpoint.rstrip("/"),
+        **_adls_identity(properties, words),
+    }
+    if sas := _of_account(properties, "adls.sas-token.", address.host):
+        config = {"account_name": name, "endpoint": endpoint.rstrip("/"), "sas_key": sas.removeprefix("?")}
+    return Client(
+        AzureStore(
+            address.bucket,
+            config=config,
+            client_options=_options(properties),
+            retry_config=_retries(properties),
+        )
+    )
+
+
+def _adls_identity(properties: Properties, words: Mapping[str, str]) -> dict[str, str]:
+    """Returns the identity in Java's order: connection string, shared key, token, the machine's own."""
+    if "SharedAccessSignature" in words:
+        return {"sas_key": words["SharedAccessSignature"]}
+    key = words.get("AccountKey") or properties.get("adls.auth.shared-key.account.key")
+    if key:
+        return {"account_key": key}
+    token = properties.get("adls.token")
+    return {"token": token} if token else {}
+
+
+def _of_account(properties: Properties, prefix: str, host: str) -> str:
+    """Returns the value of a property for an account, which is named by its host or by its name alone."""
+    return properties.get(prefix + host) or properties.get(prefix + host.partition(".")[0], "")
+
+
+def _options(properties: Properties, headers: Mapping[str, str] | None = None) -> Any:
+    kind = properties.get("http-client.type", "apache")
+    connect = properties.get(f"http-client.{kind}.connection-timeout-ms", _CONNECT_MS)
+    socket = properties.get(f"http-client.{kind}.socket-timeout-ms", _SOCKET_MS)
+    proxy = properties.get("http-client.proxy-endpoint")
+    return {
+        "allow_http": True,
+        "connect_timeout": _ms(connect),
+        "read_timeout": _ms(socket),
+        "timeout": _REQUEST_TIMEOUT,
+        **({"proxy_url": proxy} if proxy else {}),
+        **({"default_headers": dict(headers)} if headers else {}),
+    }
+
+
+def _retries(properties: Properties) -> Any:
+    return {
+        "max_retries": int(properties.get("s3.retry.num-retries", _RETRIES)),
+        "retry_timeout": _RETRY_TIMEOUT,
+        "backoff": {
+            "init_backoff": _ms(properties.get("s3.retry.min-wait-ms", _MIN_WAIT_MS)),
+            "max_backoff": _ms(properties.get("s3.retry.max-wait-ms", _MAX_WAIT_MS)),
+        },
+    }
+
+
+def _ms(text: str) -> timedelta:
+    return timedelta(milliseconds=float(text))
+
+
+def _is_true(properties: Properties, name: str) -> bool:
+    return properties.get(name, "false").lower() == "true"

@@ -1,0 +1,233 @@
+"""PyIceberg's interface of file access, FileIO, over the clients of object stores and over local files.
+
+Errors of a store are OSErrors, without the query of a URL, which may hold a signature.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import BaseError
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from frazil.store.addresses import Address, address_of
+from frazil.store.clients import Client, client_of
+
+_PART_BYTES = 5 * 1024 * 1024
+# A part must be uploaded within the store's time-out, so few share the way to it.
+_PARTS_AT_A_TIME = 4
+_CODE, _MESSAGE = re.compile("<Code>([^<]*)"), re.compile("<Message>([^<]*)")
+_QUERY = re.compile(r"\?[^\s\"'<>)]*")
+
+
+@lru_cache(maxsize=64)
+def store_of(properties: tuple[tuple[str, str], ...]) -> StoreIO:
+    """Returns the file access with these properties, for all locations that they give access to: one for all tables with
+    the same properties, as each has connections and threads of its own.
+    """
+    return StoreIO(dict(properties))
+
+
+class StoreIO(FileIO):
+    """File access by a table's store properties. Each bucket has a client of its own."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__(dict(properties))
+        self._clients: dict[tuple[str, str, str], Client] = {}
+
+    def check(self, location: str) -> None:
+        """Makes the client for `location`. Raises: SpecError for a location or a property that it cannot obey."""
+        address = address_of(location)
+        if address.kind != "local":
+            self._client(address)
+
+    def new_input(self, location: str) -> InputFile:
+        """See FileIO. Raises: SpecError for a location that no client can reach."""
+        address = address_of(location)
+        return _LocalFile(location, address) if address.kind == "local" else self._object(location, address)
+
+    def new_output(self, location: str) -> OutputFile:
+        """See FileIO. Raises: SpecError for a location that no client can reach."""
+        address = address_of(location)
+        return _LocalFile(location, address) if address.kind == "local" else self._object(location, address)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Deletes a file, unless the store's properties forbid to delete objects.
+
+        Raises: OSError when the store refuses it.
+        """
+        name = location if isinstance(location, str) else location.location
+        address = address_of(name)
+        if address.kind == "local":
+            Path(address.key).unlink()
+            return
+        client = self._client(address)
+        if client.may_delete:
+            with _as_os_errors(name):
+                obstore.delete(client.store, address.key)
+
+    def _object(self, location: str, address: Address) -> _Object:
+        return _Object(location, address.key, self._client(address))
+
+    def _client(self, address: Address) -> Client:
+        name = (address.kind, address.bucket, address.host)
+        if name not in self._clients:
+            self._clients[name] = client_of(self.properties, address)
+        return self._clients[name]
+
+
+class _LocalFile(InputFile, OutputFile):
+    """A local file, whatever characters are in its name."""
+
+    def __init__(self, location: str, address: Address) -> None:
+        super().__init__(location)
+        self._path = Path(address.key)
+
+    def __len__(self) -> int:
+        return self._path.stat().st_size
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def open(self, seekable: bool = True) -> Any:  # noqa: ARG002
+        return pa.OSFile(str(self._path), "rb")
+
+    def create(self, overwrite: bool = False) -> Any:
+        if not overwrite and self._path.exists():
+            raise FileExistsError(self.location)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return pa.OSFile(str(self._path), "wb")
+
+    def to_input_file(self) -> InputFile:
+        return self
+
+
+class _Object(InputFile, OutputFile):
+    """An object of a store."""
+
+    def __init__(self, location: str, key: str, client: Client) -> None:
+        super().__init__(location)
+        self._key = key
+        self._client = client
+
+    def __len__(self) -> int:
+        with _as_os_errors(self.location):
+            return obstore.head(self._client.store, self._key)["size"]
+
+    def exists(self) -> bool:
+        try:
+            return len(self) >= 0
+        except FileNotFoundError:
+            return False
+
+    def open(self, seekable: bool = True) -> Any:  # noqa: ARG002
+        return _Reader(self, self._key, self._client)
+
+    def create(self, overwrite: bool = False) -> Any:
+        if not overwrite and self.exists():
+            raise FileExistsError(self.location)
+        return _Writer(self.location, self._key, self._client)
+
+    def to_input_file(self) -> InputFile:
+        return self
+
+
+class _Reader(io.RawIOBase):
+    """Reads ranges of an object, a request each: Arrow joins what it needs to larger ranges itself."""
+
+    def __init__(self, source: _Object, key: str, client: Client) -> None:
+        self._source = source
+        self._key = key
+        self._client = client
+        self._size = len(source)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._at + size)
+        if end <= self._at:
+            return b""
+        with _as_os_errors(self._source.location):
+            found = obstore.get_range(self._client.store, self._key, start=self._at, end=end)
+        self._at = end
+        return bytes(found)
+
+
+class _Writer(io.RawIOBase):
+    """Writes an object: in one request up to the size of a part, else in parts."""
+
+    def __init__(self, location: str, key: str, client: Client) -> None:
+        self._location = location
+        self._size = 0
+        self._has_failed = False
+        with _as_os_errors(location):
+            self._writer = obstore.open_writer(
+                client.store,
+                key,
+                attributes=client.attributes or None,
+                tags=client.tags or None,
+                buffer_size=_PART_BYTES,
+                max_concurrency=_PARTS_AT_A_TIME,
+            )
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, content: Any) -> int:
+        try:
+            with _as_os_errors(self._location):
+                written = self._writer.write(content)
+        except OSError:
+            self._has_failed = True
+            raise
+        self._size += written
+        return written
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        # After an error obstore's writer has forgotten the object's name, and would write to the bucket itself.
+        if not self._has_failed:
+            with _as_os_errors(self._location):
+                self._writer.close()
+
+
+@contextmanager
+def _as_os_errors(location: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(_text(location, error)) from None
+    except (BaseError, OSError) as error:
+        raise OSError(_text(location, error)) from None
+
+
+def _text(location: str, error: Exception) -> str:
+    """Returns the error with the code and message of a store's answer, whose other parts repeat the signed request."""
+    text, _, answer = str(error).partition("\n\nDebug source")[0].partition("<")
+    parts = [found[1] for found in (_CODE.search(answer), _MESSAGE.search(answer)) if found]
+    return f"{location}: {_QUERY.sub('', text).rstrip(': ')}{''.join(f': {part}' for part in parts)}"

@@ -1,0 +1,360 @@
+"""Every property of Iceberg's Java FileIO classes, and what Frazil does with it where Python writes.
+
+Java and Python clients have different names for the same thing, and both ignore unknown names. Files would then be
+written in clear or by another identity, so an unknown name of a store is an error here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from frazil.errors import SpecError
+
+Treatment = Literal["honoured", "translated", "driver", "ignored", "refused", "python-only"]
+"""honoured: it has the same effect in tasks. translated: tasks get the same effect by other means. driver: the driver
+obeys it, and tasks get the result. ignored: it has no effect on objects. refused: an error. python-only: Java does not
+read it, so the pipeline file may not have it, and it is ignored where a catalog sends it.
+"""
+
+
+@dataclass(frozen=True)
+class StoreProperty:
+    """One property, or all whose names begin with `name` where it ends with a dot."""
+
+    name: str
+    treatment: Treatment
+    #: How it is honoured or translated, why it is ignored, or the remedy.
+    note: str
+    #: Values of a refused property that have no effect, in lower case.
+    harmless: frozenset[str] = frozenset()
+
+    def matches(self, name: str) -> bool:
+        """Whether it describes the property `name`."""
+        return name.startswith(self.name) if self.name.endswith(".") else name == self.name
+
+
+def _of(treatment: Treatment, note: str, *names: str, harmless: Iterable[str] = ()) -> tuple[StoreProperty, ...]:
+    return tuple(StoreProperty(name, treatment, note, frozenset(harmless)) for name in names)
+
+
+_DRIVER = "the driver's Iceberg client uses it, and tasks get the resulting keys"
+_RELOAD = "the driver loads the table again before credentials expire"
+_TUNING = "tunes Java's client; no effect on objects"
+_PYTHON = "a name of Python clients, which Iceberg's Java client does not read"
+
+S3 = (
+    *_of("honoured", "the store's address", "s3.endpoint"),
+    *_of("translated", "the bucket is in the path; otherwise in the host name", "s3.path-style-access"),
+    *_of("honoured", "the region that requests are signed for", "client.region"),
+    *_of("honoured", "the keys", "s3.access-key-id", "s3.secret-access-key", "s3.session-token"),
+    *_of("honoured", "no batch begins shortly before", "s3.session-token-expires-at-ms"),
+    *_of("driver", _RELOAD, "client.refresh-credentials-endpoint", "client.refresh-credentials-enabled"),
+    *_of("driver", _DRIVER, "client.credentials-provider", "client.credentials-provider."),
+    *_of("driver", _DRIVER, "client.factory", "s3.client-factory-impl"),
+    *_of("driver", _DRIVER, "client.assume-role.arn", "client.assume-role.region"),
+    *_of("driver", _DRIVER, "client.assume-role.external-id", "client.assume-role.session-name"),
+    *_of("driver", _DRIVER, "client.assume-role.timeout-sec", "client.assume-role.tags."),
+    *_of("honoured", "the encryption of every object", "s3.sse.type", "s3.sse.key"),
+    *_of("translated", "computed from the key", "s3.sse.md5"),
+    *_of("refused", "grant access by a bucket policy, and turn access lists of the bucket off", "s3.acl"),
+    *_of("honoured", "the tags of every object", "s3.write.tags."),
+    *_of("honoured", "the storage class of every object", "s3.write.storage-class"),
+    *_of(
+        "driver",
+        "Glue's catalog turns it into `s3.write.tags.`",
+        "s3.write.table-tag-enabled",
+        "s3.write.namespace-tag-enabled",
+    ),
+    *_of("honoured", "with `false` tasks delete nothing either", "s3.delete-enabled"),
+    *_of("translated", "tasks leave files to the removal of orphans, which tags them", "s3.delete.tags."),
+    *_of("ignored", "tasks delete objects one by one", "s3.delete.batch-size", "s3.delete.num-threads"),
+    *_of("translated", "the alias takes the bucket's place; an ARN is refused", "s3.access-points."),
+    *_of("ignored", "only for ARNs, which are refused", "s3.use-arn-region-enabled"),
+    *_of("translated", "another address", "s3.acceleration-enabled", "s3.dualstack-enabled"),
+    *_of("translated", "SHA-256 of every object and part, which the store verifies", "s3.checksum-enabled"),
+    *_of("ignored", "tasks send neither chunked bodies nor MD5", "s3.chunked-encoding-enabled"),
+    *_of("ignored", "tasks send no checksum without `s3.checksum-enabled`", "client.legacy-md5-plugin-enabled"),
+    *_of(
+        "ignored",
+        "tasks send parts of 5 MiB",
+        "s3.multipart.num-threads",
+        "s3.multipart.part-size-bytes",
+        "s3.multipart.threshold",
+    ),
+    *_of("translated", "retries and their pauses", "s3.retry.num-retries", "s3.retry.min-wait-ms"),
+    *_of("translated", "retries and their pauses", "s3.retry.max-wait-ms"),
+    *_of(
+        "translated",
+        "time-outs",
+        "http-client.apache.connection-timeout-ms",
+        "http-client.apache.socket-timeout-ms",
+        "http-client.urlconnection.connection-timeout-ms",
+        "http-client.urlconnection.socket-timeout-ms",
+    ),
+    *_of("translated", "the client whose time-outs apply", "http-client.type"),
+    *_of("ignored", _TUNING, "http-client.apache.connection-acquisition-timeout-ms"),
+    *_of("ignored", _TUNING, "http-client.apache.connection-max-idle-time-ms"),
+    *_of("ignored", _TUNING, "http-client.apache.connection-time-to-live-ms"),
+    *_of("ignored", _TUNING, "http-client.apache.expect-continue-enabled", "http-client.apache.max-connections"),
+    *_of("ignored", _TUNING, "http-client.apache.tcp-keep-alive-enabled"),
+    *_of("ignored", _TUNING, "http-client.apache.use-idle-connection-reaper-enabled"),
+    *_of("honoured", "the proxy", "http-client.proxy-endpoint"),
+    *_of(
+        "refused",
+        "unset HTTPS_PROXY and HTTP_PROXY instead: tasks always follow them",
+        "http-client.proxy-use-environment-variable-values",
+        harmless=("true",),
+    ),
+    *_of(
+        "refused",
+        "name the proxy in `http-client.proxy-endpoint`: tasks have no system properties of Java",
+        "http-client.proxy-use-system-property-values",
+        harmless=("false",),
+    ),
+    *_of(
+        "refused",
+        "let the catalog vend credentials: tasks cannot ask it to sign requests",
+        "s3.remote-signing-enabled",
+        harmless=("false",),
+    ),
+    *_of("ignored", "only for remote signing, which is refused", "s3.signer.", "signer.uri", "signer.endpoint"),
+    *_of("ignored", "only for remote signing, which is refused", "rest.remote-signing."),
+    *_of("refused", "use a role or vended credentials", "s3.access-grants.enabled", harmless=("false",)),
+    *_of("ignored", "only with S3 Access Grants, which are refused", "s3.access-grants.fallback-to-iam"),
+    *_of(
+        "refused", "name the bucket's region in `client.region`", "s3.cross-region-access-enabled", harmless=("false",)
+    ),
+    *_of("ignored", "tasks list no objects", "s3.directory-bucket.list-prefix-as-directory"),
+    *_of("ignored", _TUNING, "s3.staging-dir", "s3.preload-client-enabled", "s3.crt.", "s3.analytics-accelerator."),
+    *_of("python-only", "write `client.region`", "s3.region"),
+    *_of("python-only", "write `s3.secret-access-key`", "client.secret-access-key"),
+    *_of("python-only", "write `s3.session-token`", "client.session-token"),
+    *_of(
+        "python-only",
+        "write `client.credentials-provider:"
+        " software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider`, with AWS_PROFILE",
+        "client.profile-name",
+        "s3.profile-name",
+    ),
+    *_of(
+        "python-only",
+        "write `client.credentials-provider: software.amazon.awssdk.auth.credentials.AnonymousCredentialsProvider`",
+        "s3.anonymous",
+    ),
+    *_of("python-only", "write `client.factory` and `client.assume-role.arn`", "s3.role-arn", "client.role-arn"),
+    *_of("python-only", "write `client.assume-role.session-name`", "s3.role-session-name", "client.role-session-name"),
+    *_of("python-only", "write `http-client.apache.connection-timeout-ms`", "s3.connect-timeout"),
+    *_of("python-only", "write `http-client.apache.socket-timeout-ms`", "s3.request-timeout"),
+    *_of("python-only", "write `http-client.proxy-endpoint`", "s3.proxy-uri"),
+    *_of("python-only", "write `s3.path-style-access`", "s3.force-virtual-addressing"),
+    *_of("python-only", "write `client.region`", "s3.resolve-region"),
+    *_of("python-only", "write `s3.retry.num-retries`", "s3.retry-strategy-impl"),
+    *_of("python-only", "write `s3.sse.type`", "s3.server-side-encryption"),
+    *_of("python-only", "write `s3.sse.key`", "s3.sse-kms-key-id"),
+    *_of("python-only", "let the catalog vend credentials", "s3.signer"),
+)
+
+GCS = (
+    *_of("honoured", "the token", "gcs.oauth2.token"),
+    *_of("honoured", "no batch begins shortly before", "gcs.oauth2.token-expires-at"),
+    *_of(
+        "driver",
+        _RELOAD,
+        "gcs.oauth2.refresh-credentials-endpoint",
+        "gcs.oauth2.refresh-credentials-enabled",
+    ),
+    *_of("translated", "requests are not signed", "gcs.no-auth"),
+    *_of(
+        "driver",
+        _DRIVER,
+        "gcs.impersonate.service-account",
+        "gcs.impersonate.delegates",
+        "gcs.impersonate.scopes",
+        "gcs.impersonate.lifetime-seconds",
+    ),
+    *_of("honoured", "the encryption of every object", "gcs.encryption-key"),
+    *_of("honoured", "the same key: another one is refused", "gcs.decryption-key"),
+    *_of("honoured", "the project that pays for requests", "gcs.user-project"),
+    *_of("honoured", "the store's address", "gcs.service.host"),
+    *_of("ignored", "only for buckets, which Frazil does not create", "gcs.project-id"),
+    *_of("ignored", _TUNING, "gcs.channel.read.chunk-size-bytes", "gcs.channel.write.chunk-size-bytes"),
+    *_of("ignored", _TUNING, "gcs.delete.batch-size", "gcs.client-lib-token", "gcs.analytics-core."),
+    *_of("python-only", "write `gcs.user-project`", "gcs.requester-pays"),
+    *_of("python-only", "write `gcs.service.host`", "gcs.endpoint"),
+    *_of("python-only", _PYTHON, "gcs.consistency", "gcs.cache-timeout", "gcs.session-kwargs", "gcs.version-aware"),
+    *_of("python-only", _PYTHON, "gcs.default-bucket-location"),
+)
+
+ADLS = (
+    *_of("honoured", "the SAS token of the account", "adls.sas-token."),
+    *_of("honoured", "no batch begins shortly before", "adls.sas-token-expires-at-ms."),
+    *_of("driver", _RELOAD, "adls.refresh-credentials-endpoint", "adls.refresh-credentials-enabled"),
+    *_of("translated", "its endpoint, key and SAS token", "adls.connection-string."),
+    *_of("honoured", "the account's key", "adls.auth.shared-key.account.name", "adls.auth.shared-key.account.key"),
+    *_of("honoured", "the token", "adls.token"),
+    *_of(
+        "refused",
+        "use a SAS token, a shared key, `adls.token`, or the identity of the machine",
+        "adls.token-credential-provider",
+        "adls.token-credential-provider.",
+    ),
+    *_of("ignored", _TUNING, "adls.read.block-size-bytes", "adls.write.block-size-bytes"),
+    *_of("ignored", "only for table encryption, which is refused", "azure.keyvault."),
+    *_of(
+        "python-only",
+        "set AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID, which both clients read",
+        "adls.client-id",
+        "adls.client-secret",
+        "adls.tenant-id",
+    ),
+    *_of("python-only", "write `adls.auth.shared-key.account.name`", "adls.account-name"),
+    *_of("python-only", "write `adls.auth.shared-key.account.key`", "adls.account-key"),
+    *_of("python-only", "write `adls.sas-token.<account>`", "adls.sas-token"),
+    *_of("python-only", "write `adls.connection-string.<account>`", "adls.connection-string", "adls.account-host"),
+    *_of("python-only", "write `adls.connection-string.<account>`", "adls.blob-storage-authority"),
+    *_of("python-only", "write `adls.connection-string.<account>`", "adls.dfs-storage-authority"),
+    *_of("python-only", "write `adls.connection-string.<account>`", "adls.blob-storage-scheme"),
+    *_of("python-only", "write `adls.connection-string.<account>`", "adls.dfs-storage-scheme"),
+    *_of("python-only", _PYTHON, "adls.anon", "adls.credential"),
+)
+
+OSS = (
+    *_of("honoured", "the store's address", "oss.endpoint"),
+    *_of("honoured", "the keys", "client.access-key-id", "client.access-key-secret", "client.security-token"),
+    *_of("refused", "write `client.access-key-id` and `client.access-key-secret`", "client.factory-impl"),
+    *_of("ignored", _TUNING, "oss.staging-dir"),
+)
+
+HADOOP = (
+    *_of(
+        "refused",
+        "Hadoop's settings are Spark's: write `spark: {conf: {spark.hadoop.NAME: …}}`; for an object store Iceberg's own"
+        " properties are needed",
+        "fs.",
+        "dfs.",
+        "hadoop.",
+    ),
+    *_of("python-only", "use an object store or a local path: tasks have no client of HDFS", "hdfs."),
+)
+
+FILE_IO = _of("python-only", "remove it: tasks reach a store by Iceberg's own properties of the store", "py-io-impl")
+
+TABLE = (
+    *_of("honoured", "where data files are", "write.data.path"),
+    *_of("honoured", "the names of data files", "write.object-storage.enabled"),
+    *_of("honoured", "the names of data files", "write.object-storage.partitioned-paths"),
+    *_of(
+        "refused",
+        "write `write.data.path`",
+        "write.object-storage.path",
+        "write.folder-storage.path",
+    ),
+    *_of("refused", "remove it: tasks cannot ask a Java class for the names of files", "write.location-provider.impl"),
+    *_of("refused", "use the store's encryption: tasks would write files in clear", "encryption.key-id"),
+)
+"""Properties of tables that concern the store."""
+
+STORES: Mapping[str, tuple[StoreProperty, ...]] = {
+    "S3": S3,
+    "Google Cloud Storage": GCS,
+    "Azure Data Lake Storage": ADLS,
+    "Alibaba Cloud OSS": OSS,
+    "HDFS and Hadoop's file systems": HADOOP,
+    "Other": FILE_IO,
+}
+"""The properties of catalogs, by store."""
+
+_PREFIXES = (
+    "s3.",
+    "client.",
+    "http-client.",
+    "signer.",
+    "gcs.",
+    "adls.",
+    "azure.",
+    "oss.",
+    "fs.",
+    "dfs.",
+    "hadoop.",
+    "hdfs.",
+)
+_KNOWN = tuple(one for store in STORES.values() for one in store)
+_EXACT = {one.name: one for one in _KNOWN if not one.name.endswith(".")}
+_FAMILIES = tuple(one for one in _KNOWN if one.name.endswith("."))
+
+
+def property_of(name: str) -> StoreProperty | None:
+    """Returns the description of a property; None for one that concerns no store, or is unknown."""
+    return _EXACT.get(name) or next((one for one in _FAMILIES if one.matches(name)), None)
+
+
+def check_property(name: str, value: str, *, is_sent: bool = False) -> None:
+    """Checks a property of a catalog. is_sent: it is not from the pipeline file, but the catalog sends it.
+
+    Raises: SpecError for a property that tasks cannot obey, and for an unknown one of a store.
+    """
+    known = property_of(name)
+    if known is None:
+        if name.startswith(_PREFIXES):
+            raise SpecError(f"`{name}` is not a property of a store that Frazil knows", remedy=_advice(name))
+        return
+    if known.treatment == "refused" and value.lower() not in known.harmless:
+        raise _refusal(known, name)
+    if known.treatment == "python-only" and not is_sent:
+        raise SpecError(f"`{name}` is not one of Iceberg's properties", remedy=known.note)
+
+
+def check_sent(io_properties: Mapping[str, str], properties: Mapping[str, str], table: str) -> None:
+    """Checks what the catalog returned for a table: the properties of its file access, and its own.
+
+    Raises: SpecError, as `check_property` and `check_table_properties`.
+    """
+    try:
+        for name, value in sorted(io_properties.items()):
+            check_property(name, value, is_sent=True)
+        check_table_properties(properties)
+    except SpecError as error:
+        raise SpecError(error.message, remedy=error.remedy, where=table) from None
+
+
+def check_table_properties(properties: Mapping[str, str]) -> None:
+    """Checks properties of a table.
+
+    Raises: SpecError for a property that tasks cannot obey.
+    """
+    for known in TABLE:
+        if known.treatment == "refused" and known.name in properties:
+            raise _refusal(known, known.name)
+
+
+def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties that tasks need to reach the store; the catalog's own secrets are not among them."""
+    return {name: value for name, value in properties.items() if _is_for_tasks(name)}
+
+
+def credentials_end_ms(properties: Mapping[str, str]) -> int | None:
+    """Returns when the first of the credentials in `properties` expires, in milliseconds of the epoch; None: never."""
+    names = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at")
+    ends = [
+        int(value)
+        for name, value in properties.items()
+        if (name in names or name.startswith("adls.sas-token-expires-at-ms.")) and value.isdecimal()
+    ]
+    return min(ends, default=None)
+
+
+def _is_for_tasks(name: str) -> bool:
+    known = property_of(name)
+    return known is not None and known.treatment in ("honoured", "translated")
+
+
+def _refusal(known: StoreProperty, name: str) -> SpecError:
+    return SpecError(f"`{name}` cannot be obeyed by the tasks that write data files", remedy=known.note)
+
+
+def _advice(name: str) -> str:
+    close = difflib.get_close_matches(name, _EXACT, n=1, cutoff=0.6)
+    return f"did you mean `{close[0]}`?" if close else "remove it; docs/reference/stores.md lists all properties"

@@ -1,0 +1,192 @@
+"""Avro data files with Iceberg's field ids, row by row by fastavro. PyIceberg's schemas of Avro files know no optional
+list elements, no repeated types and no time zones, so only its primitive types are used.
+
+Source: Iceberg specification, appendix A, "Avro".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from pyiceberg.schema import make_compatible_name, visit
+from pyiceberg.types import ListType, MapType, NestedField, StringType, StructType
+from pyiceberg.utils.schema_conversion import ConvertSchemaToAvro
+
+from frazil.schema.arrow import rows_as_written
+
+_Known = dict[str, pa.DataType]
+_NAMED = ("fixed", "record")
+_PRIMITIVES: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
+    "string": pa.string(), "bytes": pa.binary(),
+}  # fmt: skip
+_LOGICAL: Mapping[str, pa.DataType] = {"date": pa.date32(), "time-micros": pa.time64("us")}
+_UNITS = {"timestamp-micros": "us", "timestamp-nanos": "ns"}
+
+
+def write_avro(rows: Iterable[pa.RecordBatch], stream: Any, fields: Sequence[NestedField], codec: str) -> None:
+    """Writes an Avro file. codec: as in `write.avro.compression-codec`; any but `uncompressed` is gzip, Iceberg's
+    default, which Avro calls deflate.
+
+    Raises: OSError where the store refuses the file.
+    """
+    defined: set[str] = set()
+    schema = {"type": "record", "name": "table", "fields": [_avro_field(field, defined) for field in fields]}
+    stored = pa.schema(_arrow_fields(_plain(schema), {}))
+    objects = (row for batch in rows for row in _objects(rows_as_written(batch, stored)))
+    fastavro.writer(stream, schema, objects, codec="null" if codec == "uncompressed" else "deflate")
+
+
+def read_avro(stream: Any) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Returns the schema of an Avro file, with field ids as Parquet has them, and its rows.
+
+    Raises: OSError where the store fails; KeyError or ValueError for a file that was not written for Iceberg.
+    """
+    blocks = fastavro.block_reader(stream)
+    written: Any = blocks.writer_schema
+    schema, plain = pa.schema(_arrow_fields(written, {})), fastavro.parse_schema(_plain(written))
+    return schema, (_rows(block, plain, schema) for block in blocks)
+
+
+# ---- schemas
+
+
+def _avro_field(field: NestedField, defined: set[str]) -> dict[str, Any]:
+    """Returns the field of an Avro record. defined: the names of the types that the schema has defined already."""
+    name = make_compatible_name(field.name)
+    found = {"name": name, "field-id": field.field_id, "type": _avro_type(field, defined)}
+    if name != field.name:
+        found["iceberg-field-name"] = field.name
+    return found if field.required else {**found, "default": None}
+
+
+def _avro_type(field: NestedField, defined: set[str]) -> Any:
+    kind = _avro_kind(field, defined)
+    name = kind.get("name") if isinstance(kind, dict) else None
+    if name in defined:
+        kind = name
+    elif name is not None:
+        defined.add(name)
+    return kind if field.required else ["null", kind]
+
+
+def _avro_kind(field: NestedField, defined: set[str]) -> Any:
+    kind = field.field_type
+    if isinstance(kind, StructType):
+        fields = [_avro_field(one, defined) for one in kind.fields]
+        return {"type": "record", "name": f"r{field.field_id}", "fields": fields}
+    if isinstance(kind, ListType):
+        return {"type": "array", "element-id": kind.element_id, "items": _avro_type(kind.element_field, defined)}
+    if isinstance(kind, MapType):
+        return _avro_map(kind, defined)
+    return visit(kind, ConvertSchemaToAvro(None))
+
+
+def _avro_map(kind: MapType, defined: set[str]) -> dict[str, Any]:
+    """Returns Avro's map, whose keys are text, or a list of entries."""
+    if isinstance(kind.key_type, StringType):
+        values = _avro_type(kind.value_field, defined)
+        return {"type": "map", "values": values, "key-id": kind.key_id, "value-id": kind.value_id}
+    fields = [_avro_field(one, defined) for one in (kind.key_field, kind.value_field)]
+    entry = {"type": "record", "name": f"k{kind.key_id}_v{kind.value_id}", "fields": fields}
+    return {"type": "array", "logicalType": "map", "items": entry}
+
+
+def _plain(schema: Any) -> Any:
+    """Returns the schema with times as their integers: Python's own times cannot hold all of them."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {name: _plain(one) for name, one in schema.items() if name != "logicalType" or one in ("decimal", "map")}
+
+
+def _arrow_fields(record: Any, known: _Known) -> list[pa.Field]:
+    return [_arrow_field(one["name"], one["type"], one["field-id"], known) for one in record["fields"]]
+
+
+def _arrow_field(name: str, schema: Any, field_id: int, known: _Known) -> pa.Field:
+    """Returns the Arrow field of values with an Avro schema, with field ids at every level. known: the types that the
+    schema has defined already, by name.
+    """
+    is_optional = isinstance(schema, list)
+    kind = _arrow_kind(next(one for one in schema if one != "null") if is_optional else schema, known)
+    return pa.field(name, kind, is_optional, metadata={b"PARQUET:field_id": str(field_id).encode()})
+
+
+def _arrow_kind(schema: Any, known: _Known) -> pa.DataType:
+    if isinstance(schema, str):
+        return known[schema] if schema in known else _PRIMITIVES[schema]
+    form, logical = schema["type"], schema.get("logicalType", "")
+    if form == "map":
+        key = _arrow_field("key", "string", schema["key-id"], known)
+        return pa.map_(key, _arrow_field("value", schema["values"], schema["value-id"], known))
+    if form == "array" and logical == "map":
+        return pa.map_(*_arrow_fields(schema["items"], known))
+    if form == "array":
+        return pa.list_(_arrow_field("element", schema["items"], schema["element-id"], known))
+    if form in _NAMED:
+        known[schema["name"]] = _named_kind(schema, known)
+        return known[schema["name"]]
+    if logical in _UNITS:
+        return pa.timestamp(_UNITS[logical], "UTC" if schema.get("adjust-to-utc") else None)
+    return _LOGICAL.get(logical) or _arrow_kind(form, known)
+
+
+def _named_kind(schema: Any, known: _Known) -> pa.DataType:
+    if schema["type"] == "record":
+        return pa.struct(_arrow_fields(schema, known))
+    is_decimal = schema.get("logicalType") == "decimal"
+    return pa.decimal128(schema["precision"], schema["scale"]) if is_decimal else pa.binary(schema["size"])
+
+
+# ---- values
+
+
+def _objects(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yields the rows as fastavro takes them."""
+    mapped = [field for field in table.schema if _has_map(field.type)]
+    for row in table.to_pylist():
+        for field in mapped:
+            row[field.name] = _to_avro(row[field.name], field.type)
+        yield row
+
+
+def _rows(block: Any, plain: Any, schema: pa.Schema) -> pa.Table:
+    """Returns the rows of one block of a file."""
+    rows: list[Any] = [fastavro.schemaless_reader(block.bytes_, plain, None) for _ in range(block.num_records)]
+    for field in schema:
+        if _has_map(field.type):
+            for row in rows:
+                row[field.name] = _from_avro(row[field.name], field.type)
+    return pa.Table.from_pylist(rows, schema)
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    parts = [kind.field(number).type for number in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return pa.types.is_map(kind) or any(map(_has_map, parts))
+
+
+def _to_avro(value: Any, kind: pa.DataType) -> Any:
+    if value is None or not _has_map(kind):
+        return value
+    if pa.types.is_struct(kind):
+        return {part.name: _to_avro(value[part.name], part.type) for part in kind}
+    if pa.types.is_list(kind):
+        return [_to_avro(one, kind.value_type) for one in value]
+    pairs = [(_to_avro(key, kind.key_type), _to_avro(one, kind.item_type)) for key, one in value]
+    return dict(pairs) if pa.types.is_string(kind.key_type) else [{"key": key, "value": one} for key, one in pairs]
+
+
+def _from_avro(value: Any, kind: pa.DataType) -> Any:
+    if value is None or not _has_map(kind):
+        return value
+    if pa.types.is_struct(kind):
+        return {part.name: _from_avro(value[part.name], part.type) for part in kind}
+    if pa.types.is_list(kind):
+        return [_from_avro(one, kind.value_type) for one in value]
+    pairs = value.items() if isinstance(value, dict) else ((one["key"], one["value"]) for one in value)
+    return [(_from_avro(key, kind.key_type), _from_avro(one, kind.item_type)) for key, one in pairs]

@@ -1,0 +1,226 @@
+"""What Frazil does without where a catalog refuses it, and what it reports where it cannot: simulated services
+in front of Iceberg's own REST server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.maintenance import IcebergMaintenance
+from frazil.catalog.port import TableState
+from frazil.clock import SystemClock, new_id
+from frazil.dead_letters.tables import DELETES_OLD, create_table
+from frazil.errors import SpecError, UnavailableError
+from frazil.maintenance.plan import MaintenanceTask
+from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
+from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.light_jvm import LightJvm
+from frazil.spec.models import MaintenanceSpec
+from tests.contracts.tables import SCHEMA, commit_of
+from tests.fixtures.jvms import light_jvm
+from tests.fixtures.services import (
+    DEMANDS_LOCATION,
+    HAS_ONE_LEVEL,
+    ONLY_READS,
+    REFUSES_FORMAT_3,
+    REFUSES_LOCATION,
+    SIMULATED,
+    Habit,
+    Service,
+    may_not,
+    refuses_properties,
+    shows_one_snapshot,
+)
+from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.servers import RestCatalogServer
+
+REMEDY = "correct what the catalog names: the table's name, `properties`, `format_version` or `location`"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
+    """A catalog whose tables are local files."""
+    folder = tmp_path_factory.mktemp("catalog")
+    running = RestCatalogServer(folder, str(folder / "warehouse"))
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture(scope="module")
+def small_jvm() -> Iterator[LightJvm]:
+    """A JVM whose catalogs can commit."""
+    with light_jvm() as running:
+        running.listen()
+        yield running
+
+
+class Client:
+    """A pipeline's catalogs, each as a new process opens it."""
+
+    def __init__(self, jvm: LightJvm, server: RestCatalogServer) -> None:
+        self._jvm = jvm
+        self._server = server
+        self.folder = server.directory
+
+    @contextmanager
+    def of(self, *habits: Habit) -> Iterator[Service]:
+        """A service with these habits."""
+        service = Service(self._server.port, *habits)
+        try:
+            yield service
+        finally:
+            service.close()
+
+    def open(self, service: Service) -> IcebergCatalog:
+        """As a new process opens it."""
+        return IcebergCatalog(self._jvm.gateway, "p", {"type": "rest", "uri": service.url}, {}, True)
+
+
+@pytest.fixture
+def client(small_jvm: LightJvm, server: RestCatalogServer) -> Client:
+    return Client(small_jvm, server)
+
+
+def make(catalog: IcebergCatalog, table: str = "", version: int = 2, **settings: Any) -> TableState:
+    """As a run creates it. settings: `properties` and `location` of the pipeline file."""
+    properties: Mapping[str, str] = settings.get("properties", {})
+    name = table or f"n{new_id()[:8]}.t"
+    return create_table(catalog, name, SCHEMA, properties, version, location=settings.get("location"))
+
+
+def commit(catalog: IcebergCatalog, state: TableState, end: int = 5) -> None:
+    """A batch of two rows."""
+    catalog.commit(replace(commit_of(state, end), table=state.name))
+
+
+@pytest.mark.parametrize("service_name", SIMULATED)
+def test_a_table_is_created_and_committed_to_in_every_service(service_name: str, client: Client) -> None:
+    with client.of(*SIMULATED[service_name]) as service:
+        catalog, table = client.open(service), f"n{new_id()[:8]}.t"
+        assert catalog.load(table) is None
+        location = str(client.folder / table) if service_name == "Glue" else None
+        state = make(catalog, table, location=location)
+        commit(catalog, state)
+        found = client.open(service).load(table)
+        assert found is not None
+        assert (found.progress.offsets["a"][0], found.history_lost) == (5, False)
+        asked = [request.document for request in service.requests if request.creates_table]
+    assert [one.get("location") for one in asked] == [location] * len(asked)
+    assert not any(one.get("stage-create") for one in asked)
+    assert (DELETES_OLD in found.properties) == (service_name != "Unity Catalog")
+    assert len(asked) == (2 if service_name == "Unity Catalog" else 1)
+
+
+@pytest.mark.parametrize(
+    ("habit", "wrong", "words", "right"),
+    [
+        (refuses_properties("acme."), {"properties": {"acme.x": "1"}}, "unsupported table property: acme.x", {}),
+        (refuses_properties("frazil."), {}, "unsupported table property: frazil.p.created", None),
+        (REFUSES_FORMAT_3, {"version": 3}, "Unsupported format version: 3", {"version": 2}),
+        (REFUSES_LOCATION, {"location": "HERE"}, "Custom locations are not supported", {}),
+        (DEMANDS_LOCATION, {}, "location is required", {"location": "HERE"}),
+        (HAS_ONE_LEVEL, {"table": "a.b.t"}, "Nested namespaces are not supported", {"table": "a_b.t"}),
+    ],
+)
+def test_a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_corrected(
+    habit: Habit, wrong: dict[str, Any], words: str, right: dict[str, Any] | None, client: Client
+) -> None:
+    here = str(client.folder / new_id())
+    with client.of(habit) as service:
+        catalog = client.open(service)
+        with pytest.raises(SpecError) as refused:
+            make(catalog, **_placed(wrong, here))
+        assert words in refused.value.message
+        assert refused.value.remedy == REMEDY
+        assert sum(request.creates_table for request in service.requests) <= 2
+        if right is not None:
+            assert make(catalog, **_placed(right, here)).progress.snapshot_id is None
+
+
+def _placed(settings: Mapping[str, Any], here: str) -> dict[str, Any]:
+    return {name: here if value == "HERE" else value for name, value in settings.items()}
+
+
+def test_a_missing_right_is_named_and_waited_for(client: Client) -> None:
+    with client.of(may_not("POST")) as service, pytest.raises(UnavailableError) as refused:
+        make(client.open(service))
+    assert "not authorized" in refused.value.message
+    assert "give this client the right" in refused.value.remedy
+
+
+def test_a_catalog_that_can_only_be_read_is_refused_when_it_is_opened(client: Client) -> None:
+    with client.of(ONLY_READS) as service, pytest.raises(SpecError, match="can only be read") as refused:
+        client.open(service)
+    assert refused.value.remedy.startswith("correct `catalog.uri`")
+
+
+@pytest.mark.parametrize("with_parent", [True, False])
+def test_progress_below_the_one_snapshot_that_is_shown_is_lost_and_not_none(client: Client, with_parent: bool) -> None:
+    with client.of(shows_one_snapshot(with_parent)) as service:
+        catalog = client.open(service)
+        state = make(catalog)
+        assert not state.history_lost
+        for end in (5, 7):
+            commit(catalog, state, end)
+            found = catalog.load(state.name)
+            assert found is not None
+            assert (found.progress.offsets["a"][0], found.history_lost) == (end, False)
+            state = found
+        catalog.java_table(state.name).newAppend().commit()
+        found = client.open(service).load(state.name)
+    assert found is not None
+    assert (found.progress.snapshot_id, found.history_lost) == (None, True)
+
+
+def test_nothing_is_removed_where_the_catalog_forbids_it(client: Client) -> None:
+    """Lakekeeper's simulator puts `gc.enabled` in; files are compacted all the same."""
+    with client.of(*SIMULATED["Lakekeeper"]) as service:
+        catalog = client.open(service)
+        state = make(catalog)
+        for end in range(1, 5):
+            commit(catalog, state, end)
+            loaded = catalog.load(state.name)
+            assert loaded is not None
+            state = loaded
+        spec = MaintenanceSpec(min_input_files=2, snapshot_count=2, orphan_age_s=0.0)
+        runner = MaintenanceRunner(IcebergMaintenance(catalog), "p", SystemClock())
+        plan = runner.plan(MaintainedTable(state.name, MaintenanceTask(spec, 1024 * 1024)), "thorough")
+    assert plan is not None
+    assert {action.kind for action in plan.actions} == {"compact", "carry"}
+    assert plan.waiting == ("nothing is removed from a table whose property gc.enabled is false",)
+
+
+def test_a_pipeline_runs_on_a_service_that_refuses_much(client: Client, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """Unity Catalog's simulator makes tables of format version 2 of those of 3: an upsert table uses position deletes."""
+    ledger = Ledger(broker.bootstrap_servers, new_id())
+    table = f"n{new_id()[:8]}.words"
+    with client.of(*SIMULATED["Unity Catalog"]) as service:
+        document = {
+            "pipeline": f"p-{ledger.topic}",
+            "kafka": {"bootstrap.servers": ledger.servers},
+            "catalog": {"type": "rest", "uri": service.url},
+            "tables": {table: {"topic": ledger.topic, "mode": "upsert", "key_columns": ["word"]}},
+        }
+        pipeline = Pipeline(tmp_path, document)
+        with pipeline.start() as running:
+            for count in (200, 100):
+                ledger.produce(count)
+                running.wait_until_committed(ledger.count)
+            running.stop()
+        checks = {check["name"]: check for check in pipeline.checks()}
+        with RestCatalog("reader", uri=service.url) as reader:
+            rows = reader.load_table(table).scan().to_arrow().to_pylist()
+    assert {row["word"]: row["number"] for row in rows} == {f"w{n % 97}": n for n in range(203, 300)}
+    assert len(rows) == 97
+    assert "has format version 2, which `format_version` does not change" in checks[f"table {table}"]["found"]
+    for event in ("properties_refused", "other_format_version"):
+        assert pipeline.reported.count(f'"event": "{event}"') == 1

@@ -1,0 +1,148 @@
+"""A broker that asks who everybody is: every way to log in for both Kafka clients, what is refused, and the least rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from frazil.clock import SystemClock
+from frazil.errors import UnavailableError
+from frazil.kafka.outbox import KafkaOutbox
+from frazil.kafka.port import OutRecord
+from frazil.kafka.properties import java_properties
+from frazil.kafka.reader import read_sample
+from frazil.kafka.source import read_ranges
+from frazil.kafka.topics import KafkaTopics, denied_topics
+from frazil.runtime.jvm import Jvm
+from frazil.types import OffsetRange
+from tests.fixtures.secure_broker import PASSWORD, SecureBroker
+from tests.integration.pipelines import Pipeline
+
+pytestmark = pytest.mark.timeout(300)
+TOPIC, OTHER, DEAD = "orders", "payroll", "orders-dead"
+#: The least rights of a pipeline that reads a topic.
+READ = (("TOPIC", TOPIC, "DESCRIBE"), ("TOPIC", TOPIC, "READ"), ("GROUP", "frazil-*", "DESCRIBE"))
+#: The further ones of a pipeline that writes dead letters to a topic, besides those on the topic.
+WRITE_IDS = (("TRANSACTIONAL_ID", "frazil-*", "WRITE"), ("GROUP", "frazil-*", "READ"))
+RANGE = OffsetRange(TOPIC, 0, 0, 3)
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    with SecureBroker(tmp_path_factory.mktemp("secure")) as running:
+        running.create(TOPIC, OTHER, DEAD)
+        producer = Producer({"bootstrap.servers": running.bootstrap_servers})
+        for topic in (TOPIC, OTHER):
+            for number in range(3):
+                producer.produce(topic, f'{{"n": {number}}}')
+        assert producer.flush(30) == 0
+        yield running
+
+
+@pytest.mark.parametrize("words", ["librdkafka's", "Java's"])
+@pytest.mark.parametrize("listener", ["PLAIN", "SCRAM", "MTLS", "OAUTH"])
+def test_both_clients_log_in_with_one_section_and_read_with_the_least_rights(
+    secure: SecureBroker, jvm: Jvm, listener: str, words: str
+) -> None:
+    properties = secure.properties(listener)
+    if words == "Java's":
+        properties = java_properties(properties)
+    with secure.allowed(*READ):
+        topics = KafkaTopics(properties)
+        assert topics.cluster_id()
+        assert list(topics.topics(lambda _: True)) == [TOPIC]
+        assert topics.ends([(TOPIC, 0)]) == {(TOPIC, 0): 3}
+        assert denied_topics(properties, [TOPIC], "READ") == set()
+        assert len(read_sample(properties, [RANGE], SystemClock())) == 3
+        assert read_ranges(jvm.session(), properties, [RANGE], ["value"], 1).where("value is not null").count() == 3
+
+
+def _refusal(properties: Mapping[str, str]) -> UnavailableError:
+    with pytest.raises(UnavailableError) as caught:
+        KafkaTopics(properties, 5).cluster_id()
+    assert PASSWORD not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("listener", "changed", "words", "remedy"),
+    [
+        ("PLAIN", {"sasl.password": "wrong"}, "Invalid username or password", "check sasl.mechanism and the user"),
+        ("SCRAM", {"sasl.password": "wrong"}, "due to invalid credentials", "check sasl.mechanism and the user"),
+        ("OAUTH", {"sasl.oauthbearer.client.secret": "wrong"}, "invalid_client", "check sasl.mechanism and the user"),
+        ("PLAIN", {"sasl.mechanism": "SCRAM-SHA-256"}, "supported mechanisms: PLAIN", "check sasl.mechanism and the"),
+        ("PLAIN", {"ssl.ca.location": "stranger"}, "unable to get local issuer", "name the authority of the service's"),
+        ("OAUTH", {"https.ca.location": "stranger"}, "unable to get local issuer", "name the authority of the service"),
+        ("EXPIRED", {}, "certificate has expired", "renew the service's certificate"),
+        ("MISNAMED", {}, "is not valid for '127.0.0.1'", "use a host name that the service's certificate has"),
+        ("MTLS", {"ssl.certificate.location": "", "ssl.key.location": ""}, "alert", "the service refuses the cert"),
+        ("BROKER", {"security.protocol": "SSL"}, "PLAINTEXT broker listener?", "check that a broker is running at boot"),
+    ],
+)  # fmt: skip
+def test_a_refused_login_or_certificate_is_named_with_its_remedy(
+    secure: SecureBroker, listener: str, changed: dict[str, str], words: str, remedy: str
+) -> None:
+    properties = secure.properties(listener)
+    if changed.get("ssl.certificate.location") == "":
+        properties = {name: text for name, text in properties.items() if name not in (*changed, "ssl.key.password")}
+    else:
+        properties |= {name: str(secure.stranger.file) if v == "stranger" else v for name, v in changed.items()}
+    refused = _refusal(properties)
+    assert words in refused.message
+    assert refused.remedy.startswith(remedy), refused
+
+
+def test_dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_named(
+    secure: SecureBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = secure.properties("PLAIN")
+    needed = (("TOPIC", DEAD, "READ"), ("TOPIC", DEAD, "WRITE"), *WRITE_IDS)
+
+    def write(name: str) -> None:
+        KafkaOutbox(properties).write("frazil-p-t", DEAD, name, [OutRecord(b"k", b"v")])
+
+    with secure.allowed(*needed):
+        write("first")
+    monkeypatch.setattr("frazil.kafka.outbox._TIMEOUT_S", 3.0)
+    for missing, remedy in zip(
+        needed,
+        (
+            "allow this user to DESCRIBE and READ the topic, and to READ and WRITE a topic of dead letters",
+            "allow this user to DESCRIBE and READ the topic, and to READ and WRITE a topic of dead letters",
+            "allow this user to WRITE with transactional ids of the prefix `frazil-`",
+            "allow this user to READ groups with the prefix `frazil-`",
+        ),
+        strict=True,
+    ):
+        with secure.allowed(*(right for right in needed if right != missing)):
+            with pytest.raises(UnavailableError) as caught:
+                write(f"without {missing}")
+            assert caught.value.remedy == remedy, caught.value
+
+
+def test_a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted(
+    secure: SecureBroker, tmp_path: Path
+) -> None:
+    document: dict[str, Any] = {
+        "pipeline": "p",
+        "kafka": {**secure.properties("SCRAM"), "sasl.password": "${env:KAFKA_PASSWORD}"},
+        "tables": {"s.orders": {"topic": TOPIC}},
+    }
+    pipeline = Pipeline(tmp_path, document, {"KAFKA_PASSWORD": PASSWORD})
+    with secure.allowed(*READ[:1]), pipeline.start("--log-level", "debug") as running:
+        waiting = running.wait_for("table_backing_off")[0]
+        assert f"Not authorized to access topics: [{TOPIC}]" in waiting["reason"]
+        [table] = pipeline.status().values()
+        assert table["remedy"].startswith("allow this user to DESCRIBE and READ the topic")
+        [problem] = [check for check in pipeline.checks() if not check["ok"]]
+        assert (problem["name"], problem["found"]) == (f"topic {TOPIC}", "this client may not read it")
+        with secure.allowed(READ[1]):
+            running.wait_until_committed(3)
+            running.stop()
+    assert PASSWORD not in pipeline.reported
+    assert PASSWORD not in pipeline.state_text
+    assert 'p\\"ass' not in pipeline.reported

@@ -1,0 +1,71 @@
+"""A REST catalog and an S3 store behind TLS of a private authority, the catalog with a token: in the JVM of the driver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.java import probe_store
+from frazil.errors import UnavailableError
+from frazil.runtime.light_jvm import LightJvm
+from tests.contracts.tables import SCHEMA, commit_of
+from tests.fixtures.certificates import EXPIRED, Authority
+from tests.fixtures.jvms import light_jvm
+from tests.fixtures.tls_gate import Gate, gate
+from tests.integration.servers import ObjectStore, RestCatalogServer
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
+TABLE = "secured.t"
+
+
+def connect(jvm: LightJvm, catalog: RestCatalogServer, way: Gate, store: dict[str, str], token: str) -> IcebergCatalog:
+    settings = {"type": "rest", "uri": way.url, "warehouse": catalog.warehouse, "token": token, **store}
+    return IcebergCatalog(jvm.gateway, "p", {**settings, "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, {})
+
+
+def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the_trust_store_of_the_jvm(
+    catalog: RestCatalogServer, store: ObjectStore, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    server = authority.make("server")
+    trust = f"-Djavax.net.ssl.trustStore={authority.java_store('secret')} -Djavax.net.ssl.trustStorePassword=secret"
+    bad = {
+        "renew the service's certificate": authority.make("expired", until=EXPIRED),
+        "use a host name that the service's certificate has": authority.make("misnamed", host="other.example"),
+    }
+    with (
+        gate(catalog.port, server, "Bearer t0ken") as way,
+        gate(store.port, server) as to_store,
+        light_jvm(needs_s3=True, conf={"spark.driver.extraJavaOptions": trust}) as jvm,
+    ):
+        jvm.listen()
+        secured = {**store.properties(), "s3.endpoint": to_store.url}
+        mine = connect(jvm, catalog, way, secured, "t0ken")
+        state = mine.create(TABLE, SCHEMA, {}, 2)
+        mine.commit(replace(commit_of(state, 5, ids=()), table=TABLE))
+        assert probe_store(jvm.gateway, {}, state.io_properties, state.location) == "it answers"
+        with pytest.raises(UnavailableError) as caught:
+            connect(jvm, catalog, way, secured, "wrong").load(TABLE)
+        assert caught.value.remedy.startswith("check the credentials under `catalog.properties`"), caught.value
+        for remedy, certificate in bad.items():
+            with gate(catalog.port, certificate) as other, pytest.raises(UnavailableError) as caught:
+                connect(jvm, catalog, other, secured, "t0ken")
+            assert caught.value.remedy.startswith(remedy), caught.value
+    with (
+        gate(catalog.port, server) as way,
+        gate(store.port, server) as to_store,
+        light_jvm(needs_s3=True) as jvm,
+    ):
+        untrusted = {**store.properties(), "s3.endpoint": to_store.url}
+        for ask in (
+            lambda: connect(jvm, catalog, way, untrusted, "t0ken"),
+            lambda: probe_store(
+                jvm.gateway, {}, untrusted | {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, "s3://lake/x"
+            ),
+        ):
+            with pytest.raises(UnavailableError) as caught:
+                ask()
+            assert caught.value.remedy.startswith("name the authority of the service's certificate in the JVM's trust")

@@ -1,0 +1,357 @@
+"""Objects that a task writes carry what Iceberg's Java client gives to its metadata files in the same table: encryption,
+tags, storage class, identity. Everything is read back from the store, or from the requests that reached it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.port import TableState
+from frazil.clock import new_id
+from frazil.errors import SpecError
+from frazil.runtime.jars import jars
+from frazil.runtime.light_jvm import LightJvm
+from frazil.store.file_io import StoreIO
+from frazil.store.properties import property_of
+from frazil.types import Commit, DataFile, Progress
+from frazil.write.plain_target import plain_target
+from frazil.write.write import FileWriter, file_io
+from tests.fixtures.jvms import light_jvm
+from tests.fixtures.store_proxy import Request, StoreProxy
+from tests.integration.servers import ObjectStore
+
+COLUMNS = Schema(NestedField(1, "id", LongType(), required=False))
+KMS_KEY = "arn:aws:kms:us-east-1:123456789012:key/0af1"
+CUSTOMER_KEY = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
+ROLE = "arn:aws:iam::123456789012:role/lake-writer"
+ROWS = 1000
+PROPERTY_CLASSES = (
+    "aws/s3/S3FileIOProperties",
+    "aws/AwsClientProperties",
+    "aws/AwsProperties",
+    "aws/HttpClientProperties",
+    "gcp/GCPProperties",
+    "azure/AzureProperties",
+    "aliyun/AliyunProperties",
+)
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[LightJvm]:
+    with light_jvm(needs_s3=True) as running:
+        running.listen()
+        yield running
+
+
+@pytest.fixture
+def proxy(store: ObjectStore) -> Iterator[StoreProxy]:
+    proxy = StoreProxy(store.port)
+    yield proxy
+    proxy.close()
+
+
+@dataclass
+class Written:
+    """A table with one batch, and the requests that created its objects."""
+
+    catalog: IcebergCatalog
+    state: TableState
+    file: DataFile
+    requests: list[Request]
+
+    def puts(self, suffix: str) -> list[Request]:
+        """The requests that wrote objects whose names end so."""
+        return [one for one in self.requests if one.method == "PUT" and one.path.partition("?")[0].endswith(suffix)]
+
+
+class Lake:
+    """A warehouse of its own in the store, by way of the proxy."""
+
+    def __init__(self, jvm: LightJvm, folder: Path, store: ObjectStore, proxy: StoreProxy) -> None:
+        self.jvm, self.folder, self.store, self.proxy = jvm, folder, store, proxy
+        self.properties = {
+            **store.properties(),
+            "s3.endpoint": proxy.url,
+            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+            "type": "jdbc",
+            "jdbc.schema-version": "V1",
+        }
+
+    def catalog(self, properties: Mapping[str, str], bucket: str = "lake") -> IcebergCatalog:
+        """A catalog whose properties are those of the store and these; an empty value removes one."""
+        name = new_id()
+        own = {"uri": f"jdbc:sqlite:{self.folder / name}.db", "warehouse": f"s3://{bucket}/{name}"}
+        merged = {**self.properties, **own, **properties}
+        return IcebergCatalog(self.jvm.gateway, "p", {key: value for key, value in merged.items() if value}, {})
+
+    def write(self, properties: Mapping[str, str], bucket: str = "lake") -> Written:
+        """A table with one batch, as a driver and a task write it."""
+        catalog = self.catalog(properties, bucket)
+        self.proxy.requests.clear()
+        state = catalog.create("shop.orders", COLUMNS, {}, 2)
+        writer = FileWriter(plain_target(state))
+        writer.write(pa.table({"id": range(ROWS)}, schema=writer._target.arrow_schema))
+        files = writer.finish()
+        progress = Progress({"orders": {0: ROWS}}, {"orders": "id"}, "c", new_id(), 1, "run")
+        catalog.commit(Commit("shop.orders", tuple(files), progress, state.progress))
+        return Written(catalog, state, files[0], list(self.proxy.requests))
+
+    def described(self, location: str) -> dict[str, Any]:
+        """What the store knows of an object that its writers decide."""
+        bucket, _, key = location.removeprefix("s3://").partition("/")
+        client = self.store.client()
+        head = client.head_object(Bucket=bucket, Key=key)
+        tags = client.get_object_tagging(Bucket=bucket, Key=key)["TagSet"]
+        names = ("ServerSideEncryption", "SSEKMSKeyId", "StorageClass")
+        return {name: head.get(name) for name in names} | {"tags": {one["Key"]: one["Value"] for one in tags}}
+
+
+@pytest.fixture
+def lake(jvm: LightJvm, tmp_path: Path, store: ObjectStore, proxy: StoreProxy) -> Lake:
+    return Lake(jvm, tmp_path, store, proxy)
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, {}),
+        ({"s3.sse.type": "s3"}, {"ServerSideEncryption": "AES256"}),
+        ({"s3.sse.type": "kms", "s3.sse.key": KMS_KEY}, {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": KMS_KEY}),
+        ({"s3.sse.type": "dsse-kms", "s3.sse.key": KMS_KEY}, {"ServerSideEncryption": "aws:kms:dsse"}),
+        (
+            {"s3.write.tags.team": "the lake", "s3.write.tags.tier": "raw"},
+            {"tags": {"team": "the lake", "tier": "raw"}},
+        ),
+        ({"s3.write.storage-class": "INTELLIGENT_TIERING"}, {"StorageClass": "INTELLIGENT_TIERING"}),
+        ({"s3.checksum-enabled": "true"}, {}),
+    ],
+    ids=["plain", "sse-s3", "sse-kms", "dsse-kms", "tags", "storage class", "checksums"],
+)
+def test_a_data_file_carries_what_a_metadata_file_does(
+    lake: Lake, properties: dict[str, str], expected: dict[str, Any]
+) -> None:
+    written = lake.write(properties)
+    java = written.catalog.java_table("shop.orders")
+    metadata = lake.described(str(java.operations().current().metadataFileLocation()))
+    assert lake.described(written.file.path) == metadata
+    assert {name: metadata[name] for name in expected} == expected
+    with file_io(plain_target(written.state)).new_input(written.file.path).open() as stream:
+        assert pq.read_table(stream).num_rows == ROWS
+
+
+def test_a_key_of_the_customer_goes_with_every_request_of_both_clients(lake: Lake) -> None:
+    digest = base64.b64encode(bytes.fromhex(_md5(CUSTOMER_KEY))).decode()
+    written = lake.write({"s3.sse.type": "custom", "s3.sse.key": CUSTOMER_KEY, "s3.sse.md5": digest})
+    with file_io(plain_target(written.state)).new_input(written.file.path).open() as stream:
+        assert pq.read_table(stream).num_rows == ROWS
+    names = ("algorithm", "key", "key-md5")
+    wanted = ["AES256", CUSTOMER_KEY, digest]
+    objects = [one for one in lake.proxy.requests if "shop/orders" in one.path and one.method in ("PUT", "GET")]
+    assert {one.method for one in objects} == {"PUT", "GET"}
+    for request in objects:
+        sent = [request.headers.get(f"x-amz-server-side-encryption-customer-{name}") for name in names]
+        assert sent == wanted, request
+
+
+def _md5(key: str) -> str:
+    return hashlib.md5(base64.b64decode(key)).hexdigest()
+
+
+def test_both_clients_write_by_the_role_that_is_assumed(lake: Lake) -> None:
+    """With an external id and tags, of which Python clients know nothing."""
+    system = lake.jvm.gateway.jvm.java.lang.System
+    settings = {
+        "aws.endpointUrlSts": lake.proxy.url,
+        "aws.accessKeyId": "AKBASE",
+        "aws.secretAccessKey": "base-secret",
+        "aws.region": "us-east-1",
+    }
+    for name, value in settings.items():
+        system.setProperty(name, value)
+    try:
+        written = lake.write(
+            {
+                "client.factory": "org.apache.iceberg.aws.AssumeRoleAwsClientFactory",
+                "client.assume-role.arn": ROLE,
+                "client.assume-role.region": "us-east-1",
+                "client.assume-role.external-id": "frazil",
+                "client.assume-role.tags.team": "lake",
+                "client.assume-role.timeout-sec": "900",
+            }
+        )
+    finally:
+        for name in settings:
+            system.clearProperty(name)
+    [java] = {one.access_key for one in written.puts(".metadata.json")}
+    [task] = {one.access_key for one in written.puts(".parquet")}
+    assert task == java
+    assert task not in ("AKBASE", lake.store.key)
+    assert all(one.headers.get("x-amz-security-token") for one in written.puts(".parquet"))
+    assert written.state.credentials_end_ms is not None
+    assert "x-amz-security-token" not in json.dumps(dict(written.state.properties))
+
+
+@pytest.mark.parametrize("io", ["aws.s3.S3FileIO", "io.ResolvingFileIO"])
+def test_keys_that_only_the_driver_has_reach_tasks(lake: Lake, io: str) -> None:
+    """Here those of the machine, as Java finds them: a task on another machine would find others."""
+    system = lake.jvm.gateway.jvm.java.lang.System
+    settings = {"aws.accessKeyId": "AKMACHINE", "aws.secretAccessKey": "s3cret", "aws.sessionToken": "session"}
+    for name, value in settings.items():
+        system.setProperty(name, value)
+    try:
+        keys = {"s3.access-key-id": "", "s3.secret-access-key": ""}
+        written = lake.write({**keys, "io-impl": f"org.apache.iceberg.{io}"})
+    finally:
+        for name in settings:
+            system.clearProperty(name)
+    for suffix in (".metadata.json", ".parquet"):
+        assert {one.access_key for one in written.puts(suffix)} == {"AKMACHINE"}
+        assert {one.headers.get("x-amz-security-token") for one in written.puts(suffix)} == {"session"}
+
+
+def test_without_credentials_neither_client_signs(lake: Lake) -> None:
+    lake.store.make_bucket("open")
+    anyone = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::open/*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [anyone]})
+    lake.store.client().put_bucket_policy(Bucket="open", Policy=policy)
+    provider = "software.amazon.awssdk.auth.credentials.AnonymousCredentialsProvider"
+    keys = {"s3.access-key-id": "", "s3.secret-access-key": "", "client.credentials-provider": provider}
+    written = lake.write(keys, bucket="open")
+    assert {one.access_key for one in written.requests if "shop/orders" in one.path} == {""}
+    assert written.puts(".parquet")
+
+
+def test_an_access_point_takes_the_place_of_its_bucket(lake: Lake) -> None:
+    lake.store.make_bucket("point-s3alias")
+    written = lake.write({"s3.access-points.lake": "point-s3alias"})
+    for suffix in (".metadata.json", ".parquet"):
+        assert [one.path.split("/")[1] for one in written.puts(suffix)] == ["point-s3alias"] * len(written.puts(suffix))
+    assert written.file.path.startswith("s3://lake/")
+
+
+@pytest.mark.parametrize("properties", [{"s3.delete-enabled": "false"}, {"s3.delete.tags.gone": "yes"}, {}])
+def test_a_task_deletes_only_what_it_may(lake: Lake, properties: dict[str, str]) -> None:
+    state = lake.catalog(properties).create("shop.orders", COLUMNS, {}, 2)
+    writer = FileWriter(plain_target(state))
+    writer.write(pa.table({"id": range(ROWS)}, schema=writer._target.arrow_schema))
+    [file] = writer.finish()
+    writer.abandon()
+    assert StoreIO(state.io_properties).new_input(file.path).exists() == bool(properties)
+
+
+def test_keys_with_odd_characters_are_those_that_java_writes(lake: Lake) -> None:
+    odd = "s3://lake/with spaces/é+%2F=&"
+    written = lake.write({"warehouse": odd})
+    java = written.catalog.java_table("shop.orders")
+    assert java.io().newInputFile(written.file.path).getLength() == written.file.size_bytes
+    with (
+        file_io(plain_target(written.state))
+        .new_input(java.operations().current().metadataFileLocation())
+        .open() as file
+    ):
+        assert json.loads(file.read())["location"].startswith(odd)
+
+
+def test_requests_to_google_carry_the_token_the_key_and_the_project(store: ObjectStore, proxy: StoreProxy) -> None:
+    """Its store takes the requests of S3, which this one answers."""
+    anyone = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::google/*"}
+    store.make_bucket("google")
+    store.client().put_bucket_policy(
+        Bucket="google", Policy=json.dumps({"Version": "2012-10-17", "Statement": [anyone]})
+    )
+    digest = base64.b64encode(hashlib.sha256(base64.b64decode(CUSTOMER_KEY)).digest()).decode()
+    access = StoreIO(
+        {
+            "gcs.service.host": proxy.url,
+            "gcs.oauth2.token": "a-token",
+            "gcs.encryption-key": CUSTOMER_KEY,
+            "gcs.decryption-key": CUSTOMER_KEY,
+            "gcs.user-project": "payer",
+        }
+    )
+    for content in (b"small", bytes(12_000_000)):
+        with access.new_output("gs://google/with spaces/é%2F").create(overwrite=True) as stream:
+            stream.write(content)
+        with access.new_input("gs://google/with spaces/é%2F").open() as stream:
+            assert stream.read() == content
+    access.delete("gs://google/with spaces/é%2F")
+    assert {one.method for one in proxy.requests} == {"PUT", "POST", "HEAD", "GET", "DELETE"}
+    for request in proxy.requests:
+        assert request.headers["authorization"] == "Bearer a-token"
+        assert request.headers["x-goog-encryption-key"] == CUSTOMER_KEY
+        assert request.headers["x-goog-encryption-key-sha256"] == digest
+        assert request.headers["x-goog-user-project"] == "payer"
+
+
+def test_an_object_whose_upload_failed_is_not_there_and_nothing_else_is_written(lake: Lake) -> None:
+    access = StoreIO({**lake.properties, "s3.retry.num-retries": "0"})
+    lake.proxy.share = 1.0
+    stream = access.new_output("s3://lake/failed").create(overwrite=True)
+    with pytest.raises(OSError, match=r"s3://lake/failed"):  # noqa: PT012
+        stream.write(bytes(30_000_000))
+        stream.close()
+    lake.proxy.share = 0.0
+    stream.close()
+    assert not access.new_input("s3://lake/failed").exists()
+    assert {one.path.partition("?")[0] for one in lake.proxy.requests} == {"/lake/failed"}
+
+
+@pytest.mark.parametrize("prefix", ["", "file:"])
+def test_both_clients_write_to_one_local_folder_whatever_its_name(lake: Lake, prefix: str) -> None:
+    odd = lake.folder / "with spaces" / "a%20b#c?d" / "é 日本"
+    local = {"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO", "warehouse": f"{prefix}{odd}"}
+    written = lake.write(local)
+    java = written.catalog.java_table("shop.orders")
+    assert java.io().newInputFile(written.file.path).getLength() == written.file.size_bytes
+    with file_io(plain_target(written.state)).new_input(written.file.path).open() as stream:
+        assert pq.read_table(stream).num_rows == ROWS
+    assert (odd / "shop" / "orders" / "metadata").is_dir()
+    assert [path.parent for path in odd.rglob("*.parquet") if not path.name.startswith(".")] == [
+        odd / "shop/orders/data"
+    ]
+
+
+def test_a_table_that_tasks_would_write_in_clear_is_refused(lake: Lake) -> None:
+    catalog = lake.catalog({})
+    with pytest.raises(SpecError, match=r"encryption\.key-id"):
+        catalog.create("shop.orders", COLUMNS, {"encryption.key-id": "k1"}, 3)
+
+
+def test_an_object_store_behind_hadoop_is_refused(lake: Lake) -> None:
+    local = {"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO", "warehouse": str(lake.folder / "files")}
+    catalog = lake.catalog(local)
+    catalog.create("shop.orders", COLUMNS, {}, 2)
+    catalog.java_table("shop.orders").updateProperties().set("write.data.path", "s3://lake/x").commit()
+    with pytest.raises(SpecError, match="Hadoop") as raised:
+        catalog.load("shop.orders")
+    assert "io-impl: org.apache.iceberg.aws.s3.S3FileIO" in raised.value.remedy
+
+
+def test_every_property_of_the_java_classes_is_known() -> None:
+    """Read from the classes' constants: names have one form, and their length in front."""
+    [runtime] = [jar for jar in jars("spark") if jar.name.startswith("iceberg-spark-runtime")]
+    found = set()
+    with zipfile.ZipFile(runtime) as archive:
+        for name in PROPERTY_CLASSES:
+            content = archive.read(f"org/apache/iceberg/{name}.class")
+            for size, text in re.findall(
+                rb"\x01\x00(.)((?:s3|client|http-client|gcs|adls|azure|oss)[.][a-z0-9.-]+)", content
+            ):
+                found.add(text[: size[0]].decode())
+    assert len(found) > 100
+    assert {name for name in found if property_of(name) is None} == set()

@@ -1,0 +1,113 @@
+"""What an idle table costs: the catalog is asked for it once a minute, and nothing else is done while it is unchanged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from pyiceberg.schema import Schema
+
+from frazil.catalog.layout import Layout
+from frazil.catalog.port import TableSize, TableState
+from frazil.errors import UnavailableError
+from frazil.ingest.load import RELOAD_IDLE_EVERY_S
+from frazil.ingest.service import Service
+from frazil.testing import MemoryCatalog
+from tests.unit.ingest.service_scene import Scene, only, turn_until
+
+
+class RememberingCatalog(MemoryCatalog):
+    """Returns an unchanged table as the object that it has returned before, as the catalog on Iceberg does, and counts what
+    it is asked for. `is_broken`: columns cannot be added.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, "p")
+        self.asked: Counter[str] = Counter()
+        self.is_broken = False
+        self._returned: dict[str, TableState] = {}
+
+    def load(self, table: str) -> TableState | None:
+        self.asked["load"] += 1
+        state = super().load(table)
+        if state is None:
+            return None
+        known = self._returned.get(table)
+        if known != state:
+            self._returned[table] = state
+        return self._returned[table]
+
+    def size(self, table: str) -> TableSize:
+        self.asked["size"] += 1
+        return super().size(table)
+
+    def arrange(self, table: str, layout: Layout) -> TableState:
+        self.asked["arrange"] += 1
+        return super().arrange(table, layout)
+
+    def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
+        self.asked["evolve"] += 1
+        if self.is_broken:
+            raise UnavailableError("the catalog does not answer")
+        return super().evolve(table, change)
+
+
+class Idle(Scene):
+    """One table, and what the catalog is asked for it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, "a")
+        self.catalog: RememberingCatalog = RememberingCatalog(root)
+
+    def idle_service(self) -> Service:
+        service = self.start()
+        self.feed("a", {"id": 1}, {"id": 2})
+        assert turn_until(service, lambda: has_read(service, 2))
+        return service
+
+    def pass_minutes(self, service: Service, minutes: int) -> Counter[str]:
+        """What the catalog was asked for meanwhile."""
+        self.catalog.asked.clear()
+        until_s = self.clock.monotonic_s() + minutes * RELOAD_IDLE_EVERY_S
+        while self.clock.monotonic_s() < until_s:
+            service.turn()
+        return self.catalog.asked
+
+
+def has_read(service: Service, records: int) -> bool:
+    return only(service.tables).progress.offsets == {"a": {0: records}}
+
+
+def test_an_unchanged_table_is_loaded_once_a_minute_and_nothing_more(tmp_path: Path) -> None:
+    scene = Idle(tmp_path)
+    service = scene.idle_service()
+    scene.pass_minutes(service, 2)  # The first load finds the state that our own commit has made.
+    asked = scene.pass_minutes(service, 10)
+    assert set(asked) == {"load"}
+    assert 9 <= asked["load"] <= 10
+
+
+def test_a_table_that_another_writer_has_changed_is_noticed_within_a_minute(tmp_path: Path) -> None:
+    scene = Idle(tmp_path)
+    service = scene.idle_service()
+    scene.pass_minutes(service, 2)
+    before = only(service.tables).progress.commit_id
+    scene.catalog.roll_back("n.a", None)
+    scene.pass_minutes(service, 1)
+    assert turn_until(service, lambda: has_read(service, 2) and only(service.tables).progress.commit_id != before)
+    assert sorted(row["id"] for row in scene.rows("n.a")) == [1, 2]
+
+
+def test_a_table_that_could_not_be_prepared_is_prepared_by_a_later_load_though_it_is_unchanged(tmp_path: Path) -> None:
+    scene = Idle(tmp_path)
+    scene.idle_service()
+    scene.settings = {"metadata": {"offset": "_offset"}}
+    scene.catalog.is_broken = True
+    service = scene.start()
+    assert turn_until(service, lambda: scene.catalog.asked["evolve"] > 2)
+    scene.catalog.is_broken = False
+    scene.clock.sleep(60)
+    scene.feed("a", {"id": 3})
+    assert turn_until(service, lambda: has_read(service, 3))
+    assert [row["_offset"] for row in scene.rows("n.a")] == [None, None, 2]

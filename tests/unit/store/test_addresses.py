@@ -1,0 +1,115 @@
+"""What addresses name, and the hosts at which buckets are reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from frazil.errors import SpecError
+from frazil.store.addresses import Address, address_of
+from frazil.store.clients import client_of
+
+US = {"client.region": "us-east-1"}
+STORE = {"s3.endpoint": "https://store.example:9000", **US}
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("s3://lake/wh/a b%2F=ü/x", Address("s3", "lake", "wh/a b%2F=ü/x")),
+        ("s3a://lake/wh", Address("s3", "lake", "wh")),
+        ("gs://lake/wh", Address("gcs", "lake", "wh")),
+        ("oss://lake/wh", Address("oss", "lake", "wh")),
+        ("abfss://data@acc.dfs.core.windows.net/wh", Address("adls", "data", "wh", "acc.dfs.core.windows.net")),
+        ("/data/a b#c?d%20", Address("local", "", "/data/a b#c?d%20")),
+        ("file:/data/x", Address("local", "", "/data/x")),
+        ("file:///data/x", Address("local", "", "/data/x")),
+        ("/data/hour=10:30/x", Address("local", "", "/data/hour=10:30/x")),
+    ],
+)
+def test_an_address_is_read_as_java_reads_it(location: str, expected: Address) -> None:
+    assert address_of(location) == expected
+
+
+@pytest.mark.parametrize("location", ["hdfs://name/wh", "s3://lake/a?b", "s3://lake/a#b", "s3://lake/a//b", "s3:///a"])
+def test_an_address_that_tasks_cannot_write_to_is_refused_with_a_remedy(location: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        address_of(location)
+    assert raised.value.where == location
+    assert raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("properties", "bucket", "expected"),
+    [
+        (US, "lake", "https://lake.s3.us-east-1.amazonaws.com"),
+        (US, "la.ke", "https://s3.us-east-1.amazonaws.com"),
+        ({"client.region": "cn-north-1"}, "lake", "https://lake.s3.cn-north-1.amazonaws.com.cn"),
+        ({**US, "s3.path-style-access": "true"}, "lake", "https://s3.us-east-1.amazonaws.com"),
+        ({**US, "s3.dualstack-enabled": "true"}, "lake", "https://lake.s3.dualstack.us-east-1.amazonaws.com"),
+        ({**US, "s3.acceleration-enabled": "true"}, "lake", "https://lake.s3-accelerate.amazonaws.com"),
+        (STORE, "lake", "https://lake.store.example:9000"),
+        ({**STORE, "s3.path-style-access": "true"}, "lake", "https://store.example:9000"),
+        ({**US, "s3.endpoint": "http://127.0.0.1:9000"}, "lake", "http://127.0.0.1:9000"),
+        ({**STORE, "s3.access-points.lake": "point-s3alias"}, "lake", "https://point-s3alias.store.example:9000"),
+    ],
+)
+def test_a_bucket_of_s3_is_at_the_host_that_java_would_ask(
+    properties: dict[str, str], bucket: str, expected: str
+) -> None:
+    store: Any = client_of(properties, Address("s3", bucket, "")).store
+    assert store.config["endpoint"] == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"adls.sas-token.acc": "sig=x"}, {"sas_key": "sig=x", "endpoint": "https://acc.blob.core.windows.net"}),
+        (
+            {
+                "adls.connection-string.acc.dfs.core.windows.net": "AccountName=acc;AccountKey=a2V5;BlobEndpoint=http://h/acc"
+            },
+            {"account_key": "a2V5", "endpoint": "http://h/acc"},
+        ),
+        ({"adls.token": "t"}, {"token": "t", "endpoint": "https://acc.blob.core.windows.net"}),
+    ],
+)
+def test_an_account_of_azure_is_reached_as_java_would(properties: dict[str, str], expected: dict[str, str]) -> None:
+    store: Any = client_of(properties, Address("adls", "data", "", "acc.dfs.core.windows.net")).store
+    assert {name: value for name, value in store.config.items() if name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "address", "mended"),
+    [
+        ({"s3.sse.type": "aes"}, Address("s3", "lake", ""), {"s3.sse.type": "kms"}),
+        ({}, Address("oss", "lake", ""), {"oss.endpoint": "https://oss-eu.example"}),
+        (
+            {"gcs.encryption-key": "YQ==", "gcs.decryption-key": "Yg=="},
+            Address("gcs", "l", ""),
+            {"gcs.decryption-key": "YQ=="},
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done(
+    properties: dict[str, str], address: Address, mended: dict[str, str]
+) -> None:
+    [name] = mended
+    with pytest.raises(SpecError) as raised:
+        client_of(properties, address)
+    assert raised.value.where == name
+    client_of({**properties, **mended}, address)
+
+
+def test_a_container_without_its_account_is_refused() -> None:
+    with pytest.raises(SpecError, match="account") as raised:
+        client_of({}, Address("adls", "data", ""))
+    assert raised.value.remedy == "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+
+
+def test_an_access_point_that_is_named_by_its_arn_is_refused() -> None:
+    properties = {**US, "s3.access-points.lake": "arn:aws:s3:us-east-1:1:accesspoint/p"}
+    with pytest.raises(SpecError, match="ARN") as raised:
+        client_of(properties, Address("s3", "lake", ""))
+    assert (raised.value.where, raised.value.remedy) == ("s3.access-points.lake", "write its alias")

@@ -1,0 +1,162 @@
+"""Every property of a store is obeyed, ignored for a reason, or refused with its name: none is ignored in silence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from frazil.errors import SpecError
+from frazil.store.addresses import address_of
+from frazil.store.clients import client_of
+from frazil.store.properties import (
+    STORES,
+    TABLE,
+    StoreProperty,
+    check_property,
+    check_sent,
+    check_table_properties,
+    credentials_end_ms,
+    property_of,
+    task_properties,
+)
+
+KEYS = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "client.region": "eu-central-1"}
+ACCOUNT = "abfss://data@lake.dfs.core.windows.net/t"
+# A value for each property that tasks obey, what it needs besides, and a location.
+SAMPLES: dict[str, tuple[str, dict[str, str], str]] = {
+    "s3.endpoint": ("https://store.example", {}, "s3://lake/t"),
+    "s3.path-style-access": ("true", {"s3.endpoint": "https://store.example"}, "s3://lake/t"),
+    "client.region": ("us-west-2", {}, "s3://lake/t"),
+    "s3.access-key-id": ("other", {}, "s3://lake/t"),
+    "s3.secret-access-key": ("other", {}, "s3://lake/t"),
+    "s3.session-token": ("token", {}, "s3://lake/t"),
+    "s3.session-token-expires-at-ms": ("1795258921596", {}, "s3://lake/t"),
+    "s3.sse.type": ("s3", {}, "s3://lake/t"),
+    "s3.sse.key": ("arn:aws:kms:eu-central-1:1:key/2", {"s3.sse.type": "kms"}, "s3://lake/t"),
+    "s3.write.tags.": ("ingest", {}, "s3://lake/t"),
+    "s3.write.storage-class": ("INTELLIGENT_TIERING", {}, "s3://lake/t"),
+    "s3.delete-enabled": ("false", {}, "s3://lake/t"),
+    "s3.delete.tags.": ("gone", {}, "s3://lake/t"),
+    "s3.access-points.": ("alias-s3alias", {}, "s3://lake/t"),
+    "s3.acceleration-enabled": ("true", {}, "s3://lake/t"),
+    "s3.dualstack-enabled": ("true", {}, "s3://lake/t"),
+    "s3.checksum-enabled": ("true", {}, "s3://lake/t"),
+    "s3.retry.num-retries": ("2", {}, "s3://lake/t"),
+    "s3.retry.min-wait-ms": ("50", {}, "s3://lake/t"),
+    "s3.retry.max-wait-ms": ("500", {}, "s3://lake/t"),
+    "http-client.type": ("urlconnection", {"http-client.urlconnection.socket-timeout-ms": "1"}, "s3://lake/t"),
+    "http-client.apache.connection-timeout-ms": ("100", {}, "s3://lake/t"),
+    "http-client.apache.socket-timeout-ms": ("100", {}, "s3://lake/t"),
+    "http-client.urlconnection.connection-timeout-ms": ("1", {"http-client.type": "urlconnection"}, "s3://lake/t"),
+    "http-client.urlconnection.socket-timeout-ms": ("1", {"http-client.type": "urlconnection"}, "s3://lake/t"),
+    "http-client.proxy-endpoint": ("http://proxy:3128", {}, "s3://lake/t"),
+    "gcs.oauth2.token": ("token", {}, "gs://lake/t"),
+    "gcs.oauth2.token-expires-at": ("1795258921596", {}, "gs://lake/t"),
+    "gcs.no-auth": ("true", {"gcs.oauth2.token": "token"}, "gs://lake/t"),
+    "gcs.encryption-key": ("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", {}, "gs://lake/t"),
+    "gcs.user-project": ("payer", {}, "gs://lake/t"),
+    "gcs.service.host": ("http://127.0.0.1:4443", {}, "gs://lake/t"),
+    "adls.sas-token.": ("sv=1&sig=abc", {}, ACCOUNT),
+    "adls.sas-token-expires-at-ms.": ("1795258921596", {}, ACCOUNT),
+    "adls.connection-string.": ("AccountName=other;AccountKey=a2V5", {}, ACCOUNT),
+    "adls.auth.shared-key.account.key": ("a2V5", {}, ACCOUNT),
+    "adls.token": ("token", {}, ACCOUNT),
+    "oss.endpoint": ("https://oss-eu.example", {}, "oss://lake/t"),
+    "client.access-key-id": ("key", {"oss.endpoint": "https://o"}, "oss://lake/t"),
+    "client.access-key-secret": ("s", {"oss.endpoint": "https://o", "client.access-key-id": "k"}, "oss://lake/t"),
+    "client.security-token": ("s", {"oss.endpoint": "https://o", "client.access-key-id": "k"}, "oss://lake/t"),
+}
+# What the name of one of a family ends with.
+MEMBERS = {"s3.access-points.": "lake", "adls.": "lake.dfs.core.windows.net"}
+# Obeyed elsewhere: a second key that must be the same, an account that is in the address, a digest of the key.
+ELSEWHERE = ("gcs.decryption-key", "adls.auth.shared-key.account.name", "s3.sse.md5")
+EVERY = [known for properties in STORES.values() for known in properties]
+
+
+def _name(known: StoreProperty) -> str:
+    ends = next((end for start, end in MEMBERS.items() if known.name.startswith(start)), "team")
+    return known.name + ends if known.name.endswith(".") else known.name
+
+
+def _effect(properties: dict[str, str], location: str) -> Any:
+    """What a task does with these properties: everything that its client was made with."""
+    try:
+        client = client_of(task_properties(properties), address_of(location))
+    except SpecError as error:
+        return error.message
+    store: Any = client.store
+    identity = store.credential_provider() if store.credential_provider else None
+    settings = (store.config, store.client_options, store.retry_config, identity)
+    return (settings, client.tags, client.attributes, client.may_delete, credentials_end_ms(properties))
+
+
+def test_each_property_is_described_once() -> None:
+    names = Counter(known.name for known in (*EVERY, *TABLE))
+    assert [name for name, count in names.items() if count > 1] == []
+    assert all(known.note for known in (*EVERY, *TABLE))
+
+
+@pytest.mark.parametrize("known", [one for one in EVERY if one.treatment in ("honoured", "translated")], ids=_name)
+def test_a_property_that_tasks_obey_changes_what_they_do(known: StoreProperty) -> None:
+    if known.name in ELSEWHERE:
+        return
+    value, needs, location = SAMPLES[known.name]
+    without = {**KEYS, **needs}
+    assert _effect({**without, _name(known): value}, location) != _effect(without, location)
+
+
+@pytest.mark.parametrize("known", [one for one in EVERY if one.treatment == "ignored"], ids=_name)
+def test_an_ignored_property_changes_nothing_and_is_accepted(known: StoreProperty) -> None:
+    check_property(_name(known), "7")
+    for location in ("s3://lake/t", "gs://lake/t", ACCOUNT):
+        assert _effect({**KEYS, _name(known): "7"}, location) == _effect(KEYS, location)
+
+
+@pytest.mark.parametrize("known", [one for one in EVERY if one.treatment == "driver"], ids=_name)
+def test_what_the_driver_obeys_stays_in_the_driver(known: StoreProperty) -> None:
+    check_property(_name(known), "x")
+    assert task_properties({_name(known): "x"}) == {}
+
+
+@pytest.mark.parametrize("known", [one for one in EVERY if one.treatment in ("refused", "python-only")], ids=_name)
+def test_a_property_that_tasks_cannot_obey_is_refused_with_its_name_and_a_remedy(known: StoreProperty) -> None:
+    with pytest.raises(SpecError, match=_name(known)) as raised:
+        check_property(_name(known), "x")
+    assert raised.value.remedy == known.note
+    for harmless in known.harmless:
+        check_property(_name(known), harmless)
+
+
+@pytest.mark.parametrize("known", [one for one in TABLE if one.treatment == "refused"], ids=_name)
+def test_a_table_whose_files_would_be_written_otherwise_is_refused(known: StoreProperty) -> None:
+    with pytest.raises(SpecError, match=known.name) as raised:
+        check_sent({}, {known.name: "x"}, "shop.orders")
+    assert (raised.value.where, raised.value.remedy) == ("shop.orders", known.note)
+    check_table_properties({"write.data.path": "s3://lake/elsewhere", "write.format.default": "parquet"})
+
+
+def test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(SpecError, match=r"s3\.sse\.typ`") as raised:
+        check_property("s3.sse.typ", "kms")
+    assert raised.value.remedy == "did you mean `s3.sse.type`?"
+    with pytest.raises(SpecError) as raised:
+        check_property("adls.qqqqqqqqqqqqqqqqqqqq", "1")
+    assert raised.value.remedy == "remove it; docs/reference/stores.md lists all properties"
+    check_property("rest-page-size", "10")
+
+
+def test_what_a_catalog_sends_is_checked_without_names_that_are_for_python_clients_alone() -> None:
+    sent = {"s3.region": "eu-central-1", "client.region": "eu-central-1", "s3.remote-signing-enabled": "false"}
+    check_sent(sent, {}, "shop.orders")
+    with pytest.raises(SpecError, match="remote-signing-enabled"):
+        check_sent({**sent, "s3.remote-signing-enabled": "true"}, {}, "shop.orders")
+    with pytest.raises(SpecError, match=r"s3\.sse\.context"):
+        check_sent({**sent, "s3.sse.context": "a=b"}, {}, "shop.orders")
+
+
+def test_what_only_the_catalog_needs_does_not_reach_tasks() -> None:
+    properties = {"credential": "id:secret", "uri": "https://catalog", "client.assume-role.arn": "arn", **KEYS}
+    assert task_properties(properties) == KEYS
+    assert property_of("credential") is None

@@ -1,0 +1,44 @@
+"""Refused certificates, logins and rights are recognised by the words of OpenSSL, Java and services, seen at real ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from frazil.refusals import Settings, refusal_remedy
+
+_RENEW = "renew the service's certificate"
+_NAME = "use a host name that the service's certificate has"
+_MINE = "the service refuses the certificate of this client, or wants one: check CERTIFICATE"
+_TRUST = "name the authority of the service's certificate in TRUST"
+_RIGHT = "grant this user the right"
+_LOGIN = "check LOGIN"
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("certificate has expired", _RENEW),
+        ("CertificateExpiredException: NotAfter: Fri Jan 01 00:00:00 UTC 2021", _RENEW),
+        ("IP address mismatch, certificate is not valid for '127.0.0.1'.", _NAME),
+        ("CertificateException: No subject alternative names matching IP address 127.0.0.1 found", _NAME),
+        ("The hostname localhost could not be verified by hostnameverifier PgjdbcHostnameVerifier.", _NAME),
+        ("error:0A000412:SSL routines::ssl/tls alert bad certificate: SSL alert number 42", _MINE),
+        ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2649)", _MINE),
+        ("ssl/tls alert certificate expired: SSL alert number 45", _MINE),
+        ("PSQLException: FATAL: connection requires a valid client certificate", _MINE),
+        ("SunCertPathBuilderException: unable to find valid certification path to requested target", _TRUST),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate", _TRUST),
+        ("SSL certificate OpenSSL verify result: unable to get local issuer certificate (20)", _TRUST),
+        ("PSQLException: ERROR: permission denied for table iceberg_tables", _RIGHT),
+        ("S3Exception: Access Denied (Service: S3, Status Code: 403)", _RIGHT),
+        ("ForbiddenException: Forbidden: not allowed", _RIGHT),
+        ("NotAuthorizedException: Not authorized: who are you?", _LOGIN),
+        ('PSQLException: FATAL: password authentication failed for user "frazil"', _LOGIN),
+        ("SASL SCRAM-SHA-256 mechanism handshake failed: Broker: Unsupported SASL mechanism", _LOGIN),
+        ("Connection refused (after 401ms in state CONNECT)", ""),
+        ("no answer within 10 s", ""),
+    ],
+)
+def test_the_words_of_a_refusal_lead_to_its_remedy(words: str, remedy: str) -> None:
+    found = refusal_remedy(words, Settings("TRUST", "CERTIFICATE", "LOGIN"))
+    assert found.startswith(remedy) if remedy else found == ""
