@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from frazil.catalog.iceberg.java import FORBIDDEN, cause_of, is_named, is_not_there, java_errors, strings, unavailable
-from frazil.errors import FrazilError, SpecError
+from frazil.errors import FrazilError, SpecError, UnavailableError
 
 
 def refused_creation(error: Exception, table: str) -> FrazilError:
@@ -20,6 +20,13 @@ def refused_creation(error: Exception, table: str) -> FrazilError:
         return SpecError(
             f"the catalog creates no tables: {cause_of(error)}",
             remedy="name a catalog that takes new tables, or create the table by the tool that the catalog has for it",
+            where=table,
+        )
+    if is_named(error, "AlreadyExistsException"):  # Iceberg takes a refused lock of Hive's for another process.
+        return UnavailableError(
+            f"the table cannot be created: {cause_of(error)}",
+            remedy="if this is Hive's metastore and has no tables for locks, write `spark: {conf:"
+            ' {spark.hadoop.iceberg.engine.hive.lock-enabled: "false"}}`, as for all other writers',
             where=table,
         )
     return unavailable("the table cannot be created", error, table)
