@@ -16,9 +16,9 @@ from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.rows.metadata_columns import undivided_times
 from frazil.schema.arrow import as_written
-from frazil.upsert.lookup.live_rows import opened
+from frazil.write.file_formats import read_file
 from frazil.write.target import TableTarget
-from frazil.write.write import FileWriter
+from frazil.write.write import FileWriter, file_io
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 Place = tuple[str, int, int]
@@ -69,7 +69,9 @@ def pieces(dead_letters: TableTarget, file: LiveFile, columns: Sequence[str] | N
     wanted = dead_letters.arrow_schema
     if columns is not None:
         wanted = pa.schema([wanted.field(name) for name in columns])
-    with opened(dead_letters, file) as parquet:
+    with file_io(dead_letters).new_input(file.path).open() as stream:
+        # Of pending dead letters only the path is known.
+        parquet = read_file(stream, file.path.rpartition(".")[2].lower(), file.path)
         there = set(parquet.schema_arrow.names)
         for number in range(parquet.num_row_groups):
             rows = parquet.read_row_group(number, columns=[name for name in wanted.names if name in there])
