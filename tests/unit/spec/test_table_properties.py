@@ -10,7 +10,7 @@ from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 @pytest.mark.parametrize(
     ("properties", "message", "remedy"),
     [
-        ("write.format.default: orc", "`properties.write.format.default` is `orc`, and Frazil writes", "remove it"),
+        ("write.format.default: orc", "`properties.write.format.default` is `orc`, and Frazil creates", "remove it"),
         (
             "write.target-file-size-bytes: 64MiB",
             "`properties.write.target-file-size-bytes` is `64MiB`, and Iceberg takes a number of bytes",
