@@ -152,9 +152,10 @@ def _usual_limit(clock: TableClock) -> int:
         return max(1, min(FIRST_BATCH_RECORDS, by_bytes)) << clock.empty_batches
     usual, longest_s = min(MAX_BATCH_RECORDS, by_bytes), LONGEST_BATCH_S
     if clock.credentials_left_s < float("inf") and clock.records_per_s:
-        # Tasks cannot renew credentials, so a batch takes half of the time that is left, at the pace of the last one.
+        # Tasks cannot renew credentials, so a batch takes half of the time that is left, at the pace of the last one. The
+        # pace of a small batch is that of its overhead: limited by it, the next one would be smaller still.
         longest_s = min(longest_s, clock.credentials_left_s / 2)
-        usual = min(usual, int(clock.records_per_s * clock.credentials_left_s / 2))
+        usual = min(usual, max(CATCH_UP_RECORDS, int(clock.records_per_s * clock.credentials_left_s / 2)))
     usual = max(1, usual)
     most = max(usual, int(clock.records_per_s * longest_s)) if clock.buffered_bytes is None else usual
     return span_of_whole_files(usual, most, clock.records_per_file, clock.tasks)

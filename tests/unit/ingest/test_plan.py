@@ -121,7 +121,8 @@ def test_a_batch_takes_half_of_the_time_for_which_its_credentials_are_valid() ->
     fast = replace(_CLOCK, target_bytes=100_000_000, tasks=2, records_per_s=100_000)
     assert batch_limit(replace(fast, credentials_left_s=3600)) == batch_limit(fast)
     assert batch_limit(replace(fast, credentials_left_s=20)) == 1_000_000
-    assert batch_limit(replace(fast, credentials_left_s=-1)) == 1
+    small = replace(fast, records_per_s=10, credentials_left_s=20)
+    assert batch_limit(small) == CATCH_UP_RECORDS, "of 300 records, which took half a minute to start and to commit"
 
 
 def test_a_batch_whose_rows_are_all_in_memory_grows_for_no_file() -> None:
