@@ -157,7 +157,7 @@ def test_a_view_is_not_taken_for_a_table(lake: AnyLake, tmp_path: Path) -> None:
 @pytest.mark.parametrize("lake", ["nessie"], indirect=True)
 def test_the_rest_endpoint_of_nessie_is_refused(lake: NessieLake) -> None:
     kind = CATALOGS.get("rest")
-    with light_jvm() as jvm, pytest.raises(SpecError) as refused:
+    with light_jvm(needs_s3=True) as jvm, pytest.raises(SpecError) as refused:
         IcebergCatalog(jvm.gateway, "p", {**kind.properties, "uri": lake.server.rest}, {})
     assert "shows only the newest snapshot" in refused.value.message
     assert "`type: nessie`" in refused.value.remedy
