@@ -60,8 +60,9 @@ def test_doctor_exits_zero_when_all_is_well(
         ),
         (
             "sasl.mechanism: OAUTHBEARER, sasl.username: me",
-            "kafka `sasl.mechanism: OAUTHBEARER` takes no user name and password",
-            "use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or write sasl.jaas.config",
+            "kafka `sasl.mechanism: OAUTHBEARER` has nothing to get a token with",
+            "write `sasl.oauthbearer.method: oidc`, sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url:"
+            " both Kafka clients can do that",
         ),
     ],
 )

@@ -288,7 +288,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "read the pipeline's log": _LOG,
     "see the tables above": _LOG,
     "find out who dropped the table": _LOG,
-    "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off": _SERVICE,
     "if this is Hive's metastore and has no tables for locks, write `spark: {conf:"
     ' {spark.hadoop.iceberg.engine.hive.lock-enabled: "false"}}`, as for all other writers': _SERVICE,
     "find out who dropped the table; `frazil run` creates it again": _LOG,

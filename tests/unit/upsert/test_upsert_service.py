@@ -87,9 +87,9 @@ def test_a_table_that_another_run_has_made_gets_the_columns_that_this_ones_file_
     scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="soft", metadata=marks)
     create = scenario.catalog.create
 
-    def create_second(name: str, schema: Schema, *more: Any) -> TableState:
-        create(name, Schema(*(field for field in schema.fields if field.name not in marks.values())), *more)
-        return create(name, schema, *more)
+    def create_second(name: str, schema: Schema, **settings: Any) -> TableState:
+        create(name, Schema(*(field for field in schema.fields if field.name not in marks.values())), **settings)
+        return create(name, schema, **settings)
 
     monkeypatch.setattr(scenario.catalog, "create", create_second)
     scenario.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}), ("2", None))
