@@ -31,7 +31,7 @@ class CatalogKind:
     uri_schemes: tuple[str, ...] = ()
     #: Whether the pipeline file must have `catalog.warehouse`; a path in it is relative to the working directory.
     needs_warehouse: bool = False
-    #: Whether two processes lose commits of each other without a lock, but in HDFS.
+    #: Whether two processes lose commits of each other without a lock.
     needs_lock: bool = False
     #: Whether the catalog keeps names as Hive does: in lower case, in namespaces of one level.
     lowers_names: bool = False
@@ -55,7 +55,7 @@ class CatalogKind:
         if uri and self.uri_schemes and not uri.startswith(self.uri_schemes):
             message = "`catalog.uri` is not an address of a catalog of this type"
             raise SpecError(message, remedy=f"begin it with {' or '.join(self.uri_schemes)}")
-        if self.needs_lock and "lock-impl" not in properties and not (warehouse or "").startswith(_HDFS):
+        if self.needs_lock and "lock-impl" not in properties:
             message = "two processes lose commits of each other in this warehouse: its renames replace files"
             raise SpecError(message, remedy=_LOCK_REMEDY)
 
@@ -74,7 +74,6 @@ class CatalogKind:
         raise SpecError(message, remedy=f"name the table, such as `{'_'.join(namespace)}.{name}`, under `tables`")
 
 
-_HDFS = ("hdfs://", "viewfs://")
 _LOWERED = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
 _LOCK_REMEDY = (
     "write `type: jdbc`, or set `lock-impl` under `catalog.properties` to a lock that all writers use, such as"

@@ -65,9 +65,7 @@ def uses_s3(spec: PipelineSpec) -> bool:
     catalog = spec.catalog
     warehouse = catalog.warehouse or ""
     named = any(name.startswith(("s3.", "client.region")) for name in catalog.properties)
-    is_elsewhere = warehouse.startswith(
-        ("/", "file:", "hdfs:")
-    )  # The properties are those of a lock, or of the catalog.
+    is_elsewhere = warehouse.startswith(("/", "file:"))  # The properties are those of a lock, or of the catalog.
     is_s3 = warehouse.startswith(("s3://", "s3a://")) or "s3" in catalog.properties.get("io-impl", "").lower()
     return is_s3 or (named and not is_elsewhere)
 

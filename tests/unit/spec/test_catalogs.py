@@ -44,7 +44,6 @@ HIVE = "catalog: {type: hive, uri: 'thrift://h:9083', warehouse: lake}\n"
             "type: hadoop, warehouse: lake, properties: {lock-impl: org.example.Lock}",
             {"type": "hadoop", "warehouse": "HERE/lake", "lock-impl": "org.example.Lock"},
         ),
-        ("type: hadoop, warehouse: 'hdfs://n/lake'", {"type": "hadoop", "warehouse": "hdfs://n/lake"}),
         ("impl: org.example.Shelf, warehouse: shelf", {"catalog-impl": "org.example.Shelf", "warehouse": "shelf"}),
     ],
 )
