@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,3 +73,26 @@ def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the
             with pytest.raises(UnavailableError) as caught:
                 ask()
             assert caught.value.remedy.startswith("name the authority of the service's certificate in the JVM's trust")
+
+
+_TASK = """
+import json, sys
+from frazil.store.file_io import store_of
+files = store_of(tuple(sorted(json.loads(sys.argv[1]).items())))
+with files.new_output(sys.argv[2]).create() as stream:
+    stream.write(b"rows")
+with files.new_input(sys.argv[2]).open() as stream:
+    print(stream.read().decode())
+"""
+
+
+def test_tasks_trust_the_authorities_that_the_environment_names(store: ObjectStore, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with gate(store.port, authority.make("server")) as to_store:
+        properties = {**store.properties(), "s3.endpoint": to_store.url, "s3.retry.num-retries": "0"}
+        asked = [sys.executable, "-c", _TASK, json.dumps(properties), "s3://lake/secured/rows.parquet"]
+        trusting = {**os.environ, "SSL_CERT_FILE": str(authority.file)}
+        found = subprocess.run(asked, env=trusting, capture_output=True, text=True, check=False, timeout=120)
+        assert found.stdout == "rows\n", found.stderr
+        refused = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)
+    assert "the store's certificate is not accepted: UnknownIssuer" in refused.stderr

@@ -25,6 +25,7 @@ _PART_BYTES = 5 * 1024 * 1024
 # A part must be uploaded within the store's time-out, so few share the way to it.
 _PARTS_AT_A_TIME = 4
 _CODE, _MESSAGE = re.compile("<Code>([^<]*)"), re.compile("<Message>([^<]*)")
+_CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
 _QUERY = re.compile(r"\?[^\s\"'<>)]*")
 
 
@@ -227,7 +228,11 @@ def _as_os_errors(location: str) -> Iterator[None]:
 
 
 def _text(location: str, error: Exception) -> str:
-    """Returns the error with the code and message of a store's answer, whose other parts repeat the signed request."""
+    """Returns the error with the code and message of a store's answer, whose other parts repeat the signed request, and
+    with what is wrong with its certificate.
+    """
     text, _, answer = str(error).partition("\n\nDebug source")[0].partition("<")
     parts = [found[1] for found in (_CODE.search(answer), _MESSAGE.search(answer)) if found]
+    if refused := _CERTIFICATE.search(str(error)):
+        parts.append(f"the store's certificate is not accepted: {refused[1]}")
     return f"{location}: {_QUERY.sub('', text).rstrip(': ')}{''.join(f': {part}' for part in parts)}"
