@@ -106,7 +106,7 @@ class PyIcebergWriter:
         wait_until(is_done, f"PyIceberg has changed {table}")
 
     def append(self, table: str, rows: list[Row]) -> None:
-        columns = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.string())])
+        columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string())])
         self._insist(table, lambda loaded: loaded.append(pa.Table.from_pylist(rows, columns)))
 
     def delete(self, table: str, where: str) -> None:

@@ -154,7 +154,7 @@ def test_a_missing_right_is_named_and_waited_for(client: Client) -> None:
     with client.of(may_not("POST")) as service, pytest.raises(UnavailableError) as refused:
         make(client.open(service))
     assert "not authorized" in refused.value.message
-    assert "give this client the right" in refused.value.remedy
+    assert "grant this user the right" in refused.value.remedy
 
 
 def test_a_catalog_that_can_only_be_read_is_refused_when_it_is_opened(client: Client) -> None:

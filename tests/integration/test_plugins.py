@@ -20,13 +20,14 @@ from frazil.runtime.broker import EmbeddedBroker
 from tests.fixtures.jvms import quick_jvms
 from tests.fixtures.plugins import install_example
 from tests.integration.pipelines import Ledger
+from tests.integration.servers import ObjectStore
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 _TIMEOUT_S = 280.0
 _FILE = """
 pipeline: plugged
 kafka: {{bootstrap.servers: "{servers}"}}
-catalog: {{type: folder, warehouse: ./lake}}
+catalog: {{type: dynamodb, warehouse: "s3://lake/plugged", properties: {store}}}
 maintenance: {{actions: [largest_file]}}
 tables:
   shop.logs: {{topic: {logs}, value: {{format: logfmt}}}}
@@ -47,23 +48,26 @@ ITEMS = [
 ]
 
 
-def frazil(folder: Path, *words: str) -> Any:
+def frazil(folder: Path, store: ObjectStore, *words: str) -> Any:
     """The document that a command writes, which must end well; the packages are found as installed ones are."""
-    environment = {**os.environ, "PYTHONPATH": str(folder / "site")}
+    amazon = {"AWS_ACCESS_KEY_ID": store.key, "AWS_SECRET_ACCESS_KEY": store.secret}
+    environment = {**os.environ, **store.environment(), **amazon, "PYTHONPATH": str(folder / "site")}
     command = [sys.executable, "-m", "frazil.cli.main", *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout) if "json" in words else done.stdout.decode()
 
 
-def table_of(folder: Path, name: str) -> StaticTable:
-    """The table in the newest of the metadata files that Iceberg's HadoopCatalog numbers."""
-    metadata = folder / "lake" / "shop" / name / "metadata"
-    newest = int((metadata / "version-hint.text").read_text())
-    return StaticTable.from_metadata(str(metadata / f"v{newest}.metadata.json"))
+def table_of(store: ObjectStore, name: str) -> StaticTable:
+    """The table in the newest of its metadata files, whose names begin with a number."""
+    found = store.client().list_objects_v2(Bucket="lake", Prefix="plugged/")["Contents"]
+    keys = [one["Key"] for one in found if f"/{name}/metadata/" in one["Key"] and one["Key"].endswith(".metadata.json")]
+    return StaticTable.from_metadata(f"s3://lake/{max(keys)}", store.properties())
 
 
-def test_a_pipeline_runs_with_everything_that_a_package_can_add(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_pipeline_runs_with_everything_that_a_package_can_add(
+    broker: EmbeddedBroker, store: ObjectStore, tmp_path: Path
+) -> None:
     (tmp_path / "site").mkdir()
     for page in ("format.md", "envelope.md", "catalog.md", "maintenance-action.md", "command.md"):
         install_example(tmp_path / "site", page)
@@ -74,26 +78,27 @@ def test_a_pipeline_runs_with_everything_that_a_package_can_add(broker: Embedded
         for value in values:
             producer.produce(topics[name], value, partition=0)
     assert producer.flush(30) == 0
-    (tmp_path / "frazil.yaml").write_text(_FILE.format(servers=broker.bootstrap_servers, **topics))
-    assert "List the tables of the pipeline file." in frazil(tmp_path, "--help")
-    assert frazil(tmp_path, "tables", "--output", "json") == {"tables": ["shop.logs", "shop.items"]}
+    lake = json.dumps({**store.references(), "dynamodb.endpoint": store.url})
+    (tmp_path / "frazil.yaml").write_text(_FILE.format(servers=broker.bootstrap_servers, store=lake, **topics))
+    assert "List the tables of the pipeline file." in frazil(tmp_path, store, "--help")
+    assert frazil(tmp_path, store, "tables", "--output", "json") == {"tables": ["shop.logs", "shop.items"]}
     with quick_jvms():
-        frazil(tmp_path, "run", "--until-caught-up")
-        frazil(tmp_path, "maintain")
-        checks = {one["name"]: one["found"] for one in frazil(tmp_path, "check", "--output", "json")["checks"]}
-        status = frazil(tmp_path, "status", "--output", "json")
-    logs, items = (table_of(tmp_path, name) for name in ("logs", "items"))
+        frazil(tmp_path, store, "run", "--until-caught-up")
+        frazil(tmp_path, store, "maintain")
+        checks = {one["name"]: one["found"] for one in frazil(tmp_path, store, "check", "--output", "json")["checks"]}
+        status = frazil(tmp_path, store, "status", "--output", "json")
+    logs, items = (table_of(store, name) for name in ("logs", "items"))
     assert sorted(logs.scan().to_arrow().to_pylist(), key=lambda row: row["level"]) == [
         {"level": "info", "user": "7", "msg": None},
         {"level": "warn", "user": None, "msg": "all well"},
     ]
     assert items.scan().to_arrow().to_pylist() == [{"_position": "00000003", "id": 1, "name": "screw"}]
-    [bad] = table_of(tmp_path, "logs__dead_letters").scan().to_arrow().to_pylist()
+    [bad] = table_of(store, "logs__dead_letters").scan().to_arrow().to_pylist()
     assert (bad["value"], bad["error_class"]) == (b"no pairs", "malformed")
     for table in (logs, items):
         largest = max(task.file.file_size_in_bytes for task in table.scan().plan_files())
         assert table.properties["frazil.plugged.largest-file-bytes"] == str(largest)
-    assert checks["catalog"] == str(tmp_path / "lake")
+    assert checks["catalog"] == "s3://lake/plugged"
     assert {name: (one["rows"], one["lag_records"]) for name, one in status["tables"].items()} == {
         "shop.logs": (2, 0),
         "shop.items": (1, 0),

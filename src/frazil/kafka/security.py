@@ -212,13 +212,13 @@ def _java_login(properties: Mapping[str, str]) -> dict[str, str]:
             "kafka `sasl.mechanism: OAUTHBEARER` has nothing to get a token with", _USE_OIDC, "sasl.mechanism"
         )
     written = _LOGINS & properties.keys()
-    if not written:
-        return java
+    if not written or not (mechanism or properties.get("security.protocol", "").upper().startswith("SASL_")):
+        return java  # Without a login such settings have no effect.
     module = _LOGIN_MODULES.get(mechanism.upper())
     foreign = sorted(written - set(module.options.values() if module else ()))
     if module is None or foreign:
         raise _refused(
-            f"kafka `sasl.mechanism: {mechanism}` takes no {', '.join(foreign)}",
+            f"kafka `sasl.mechanism: {mechanism or 'GSSAPI'}` takes no {', '.join(foreign)}",
             f"leave it out, or use one of {', '.join(_LOGIN_MODULES)}",
             "sasl.mechanism" if mechanism else foreign[0],
         )
