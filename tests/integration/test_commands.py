@@ -157,7 +157,7 @@ def test_check_is_well_and_reports_what_it_tried(shop: Shop) -> None:
     answer = frazil(shop.directory, "check")
     assert (answer.code, answer.problems()) == (0, {})
     names = [check["name"] for check in answer.document["checks"]]
-    assert names[:4] == ["file", "java", "jars for spark", "kafka"]
+    assert names[:5] == ["file", "java", "jars for spark", "transport of kafka", "kafka"]
     assert {"catalog", "store", "table shop.good", f"topic {shop.good.topic}"} <= set(names)
     assert all(check["tried"] and check["found"] for check in answer.document["checks"])
 

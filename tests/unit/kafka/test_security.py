@@ -98,7 +98,7 @@ def test_a_login_module_as_people_write_it_is_understood() -> None:
         ({"sasl.mechanism": "OAUTHBEARER"}, "", "write `sasl.oauthbearer.method: oidc`"),
         ({"https.ca.pem": "-----BEGIN"}, "", "write the certificates to a file"),
         ({"sasl.mechanism": "PLAIN", "sasl.kerberos.keytab": "/k"}, "sasl.mechanism", "leave it out, or use one of"),
-        ({"security.protocol": "SASL_SSL", "sasl.username": "me"}, "", "leave it out, or use one of"),
+        ({"security.protocol": "SASL_SSL", "sasl.username": "me"}, "sasl.username", "leave it out, or use one of"),
         ({"ssl.truststore.location": "/t.jks"}, "", "write its certificates as PEM"),
         ({"ssl.keystore.location": "/k.jks"}, "", "convert it with `keytool -importkeystore"),
         ({"ssl.certificate.pem": "-----BEGIN CERTIFICATE-----"}, "", "write both ssl.certificate.location and"),
