@@ -29,3 +29,13 @@ def catalog(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Ite
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
+    """A REST catalog of the file's own, whose tables are local files; nobody has to log in to it."""
+    folder = tmp_path_factory.mktemp("catalog")
+    running = RestCatalogServer(folder, str(folder / "warehouse"))
+    running.start()
+    yield running
+    running.kill()

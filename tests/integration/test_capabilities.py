@@ -46,16 +46,6 @@ REMEDY = "correct what the catalog names: the table's name, `properties`, `forma
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
-    """A catalog whose tables are local files."""
-    folder = tmp_path_factory.mktemp("catalog")
-    running = RestCatalogServer(folder, str(folder / "warehouse"))
-    running.start()
-    yield running
-    running.kill()
-
-
-@pytest.fixture(scope="module")
 def small_jvm() -> Iterator[LightJvm]:
     """A JVM whose catalogs can commit."""
     with light_jvm() as running:

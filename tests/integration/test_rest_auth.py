@@ -52,16 +52,6 @@ WAYS: Mapping[str, tuple[dict[str, str], Callable[[Headers], bool]]] = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
-    """A catalog whose tables are local files; nobody has to log in to it."""
-    folder = tmp_path_factory.mktemp("catalog")
-    running = RestCatalogServer(folder, str(folder / "warehouse"))
-    running.start()
-    yield running
-    running.kill()
-
-
-@pytest.fixture(scope="module")
 def plain_jvm() -> Iterator[LightJvm]:
     """With Amazon's clients, which sign requests."""
     with light_jvm(needs_s3=True) as running:
