@@ -16,7 +16,7 @@ from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.schema.names import fold_case
-from frazil.spec import PipelineSpec, TopicSelector
+from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
 from frazil.spec.topics import select_topics, topic_filter
@@ -33,7 +33,10 @@ class Discovery:
         self._spec = spec
         self._source = source
         self._catalog = catalog
-        self.tables: dict[str, Table] = {table.name: Table(table) for table in spec.tables}
+        self.tables: dict[str, Table] = {}
+        self._by_folded_name: dict[str, list[Table]] = {}
+        for table in spec.tables:
+            self._add(table)
         #: When topics were last requested, on the monotonic clock in seconds.
         self.asked_at_s = float("-inf")
         #: The error of the last request for topics; None where it succeeded.
@@ -43,6 +46,10 @@ class Discovery:
         self._has_topics = False
         self._owner_of_dead_letter_table: dict[str, str] = {}
         self._beginnings: dict[Partition, int] = {}
+
+    def _add(self, table: TableSpec) -> None:
+        self.tables[table.name] = made = Table(table)
+        self._by_folded_name.setdefault(fold_case(table.name), []).append(made)
 
     def refresh_topics(self) -> None:
         """Requests topics and partitions, and adds the tables of new topics."""
@@ -56,9 +63,8 @@ class Discovery:
     def set_topics(self, found: dict[str, TopicDescription]) -> None:
         """Sets the topics of all tables to those found, and adds the table of each new topic that `topics` selects."""
         for name in select_topics(self._spec.topics, found):
-            table = f"{self._spec.namespace}.{name}"
-            if table not in self.tables:
-                self.tables[table] = Table(self._spec.table_for(name))
+            if f"{self._spec.namespace}.{name}" not in self.tables:
+                self._add(self._spec.table_for(name))
         self._found, self.outage = found, None
         for known in self.tables.values():
             if known.schedule.in_flight:
@@ -80,8 +86,8 @@ class Discovery:
     def add_named(self) -> None:
         """Adds the tables of topics that `topics` names and Kafka does not have; they wait for their topics."""
         for topic in (selector.literal for selector in self._spec.topics):
-            if topic is not None:
-                self.tables.setdefault(f"{self._spec.namespace}.{topic}", Table(self._spec.table_for(topic)))
+            if topic is not None and f"{self._spec.namespace}.{topic}" not in self.tables:
+                self._add(self._spec.table_for(topic))
 
     def is_behind(self, table: Table) -> bool:
         """Whether the table was in a batch when topics were last found, so that its topics are not up to date."""
@@ -282,9 +288,8 @@ class Discovery:
         """Raises TableStopped where the catalog takes two names of the pipeline, which differ in letter case, for one.
         load: loads a table that is not loaded yet.
         """
-        plain = fold_case(table.name)
-        for other in [*self.tables.values()]:
-            if other.name == table.name or fold_case(other.name) != plain or table.state is None:
+        for other in self._by_folded_name.get(fold_case(table.name), ()):
+            if other.name == table.name or table.state is None:
                 continue
             found = other.state or load(other.name)
             if found is not None and found.uuid == table.state.uuid:
