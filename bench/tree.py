@@ -120,14 +120,17 @@ class Tree:
 
     def cpu_s(self) -> float:
         """CPU seconds of the tree since it started."""
-        return sum(self.cpu_by_role().values())
+        return sum(self._ticks_by_role().values()) / _TICKS_PER_S
 
     def cpu_by_role(self) -> dict[str, float]:
         """CPU seconds of the root itself, of JVMs, and of all other processes."""
+        return {role: ticks / _TICKS_PER_S for role, ticks in self._ticks_by_role().items()}
+
+    def _ticks_by_role(self) -> Counter[str]:
         total = Counter(self._unreaped)
         for pid, stat in self._members.items():
             total[self._role(pid, stat)] += round(stat.cpu_s * _TICKS_PER_S)
-        return {role: ticks / _TICKS_PER_S for role, ticks in total.items()}
+        return total
 
     def _role(self, pid: int, stat: Stat) -> str:
         if pid == self.root:

@@ -20,6 +20,7 @@ from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.runtime.jvm import Jvm
 from frazil.types import OffsetRange
 from tests.fixtures.secure_broker import PASSWORD, SecureBroker
+from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline
 
 pytestmark = pytest.mark.timeout(300)
@@ -136,8 +137,8 @@ def test_a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues
     with secure.allowed(*READ[:1]), pipeline.start("--log-level", "debug") as running:
         waiting = running.wait_for("table_backing_off")[0]
         assert f"Not authorized to access topics: [{TOPIC}]" in waiting["reason"]
-        [table] = pipeline.status().values()
-        assert table["remedy"].startswith("allow this user to DESCRIBE and READ the topic")
+        remedy = wait_until(lambda: pipeline.status()["s.orders"]["remedy"], "`status` shows no remedy")
+        assert remedy.startswith("allow this user to DESCRIBE and READ the topic")
         problems = {check["name"]: check for check in pipeline.checks() if not check["ok"]}
         assert problems[f"topic {TOPIC}"]["found"] == "this client may not read it"
         assert all("allow" in problem["remedy"] for problem in problems.values()), problems

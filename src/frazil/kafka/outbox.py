@@ -19,6 +19,7 @@ from frazil.kafka.properties import native_properties
 from frazil.kafka.security import kafka_remedy
 
 _TIMEOUT_S = 30.0
+_REPORTS_S = 5.0
 _LARGEST_RECORD = 1_000_000_000
 _HIGH = 0
 _TRIES, _PAUSE_S = 50, 0.2
@@ -84,7 +85,7 @@ class _Writer:
             hit("outbox.before")
             producer.commit_transaction(_TIMEOUT_S)
         except KafkaException:
-            producer.poll(0)  # Calls `_note`.
+            producer.flush(_REPORTS_S)  # Calls `_note`; the reports may come after the transaction's own error.
             if self._denial is not None:
                 raise KafkaException(self._denial) from None
             raise
