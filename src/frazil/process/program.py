@@ -1,0 +1,87 @@
+"""A query as tasks evaluate it: stages of expressions whose names, types and implicit casts Spark has decided.
+
+Values are of Arrow types (`schema/arrow.py`): text is `string`, a moment `timestamp[us, UTC]`, a time without a zone
+`timestamp[us]`, a decimal `decimal128`. Everything here is immutable and can be sent to tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of the stage's input: a field of the records, a piece of their metadata, or what an earlier stage made."""
+
+    name: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Literal:
+    """One value for every row."""
+
+    #: As `pa.scalar` takes it; None for NULL.
+    value: Any
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of Spark, applied to expressions."""
+
+    #: The simple name of Spark's class of expressions, such as `Add`, `Cast`, `Upper`, `GetStructField`, `CaseWhen`.
+    function: str
+    arguments: tuple[Expression, ...]
+    type: pa.DataType
+    #: What else the expression says, by Spark's names: `evalMode` (ANSI, TRY), `ordinal`, `timeZoneId`.
+    options: tuple[tuple[str, str | int | bool], ...] = ()
+    #: The expression as Spark prints it, for messages.
+    sql: str = ""
+
+
+Expression = Field | Literal | Call
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keeps the rows for which the condition is true: neither false nor null."""
+
+    condition: Expression
+    #: What dropped rows are counted as, such as `where`.
+    name: str
+
+
+@dataclass(frozen=True)
+class Project:
+    """Replaces the columns by these, in this order."""
+
+    columns: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True)
+class Explode:
+    """A row for each element of an array, beside the columns of the row that has it."""
+
+    array: Expression
+    #: The column of the elements.
+    name: str
+    #: The column of their positions, int32 from 0; empty for none.
+    position: str = ""
+    #: Whether a row whose array is null or empty stays, with a null element.
+    is_outer: bool = False
+
+
+Stage = Filter | Project | Explode
+
+
+@dataclass(frozen=True)
+class Program:
+    """The stages of a query, in the order in which they are applied. The last that is a Project has the result's names."""
+
+    stages: tuple[Stage, ...]
+    #: The result's columns, with types.
+    output: tuple[Field, ...]
