@@ -255,7 +255,7 @@ def _no_type(name: str, spark: str) -> SpecError:
     return SpecError(f"Iceberg has no type for the column `{name}`, whose type is {spark}", remedy=remedy)
 
 
-_CAST = "cast it to another type, such as `cast(… as string)`"
+_CAST = "cast it to a type that Iceberg has, such as `cast(… as array<string>)`"
 _REMEDIES = {
     "VOID": "give it a type: `cast(null as string)`",
     "INTERVAL": "take its length as a number: `timestampdiff(second, a, b)`, or `datediff(b, a)` of dates",

@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, frozenset[str]] = {
             date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear extract from_unixtime
             from_utc_timestamp hour last_day make_date make_timestamp make_timestamp_ltz make_timestamp_ntz minute month
             monthname months_between next_day quarter second timestamp_micros timestamp_millis timestamp_seconds
-            timestampadd timestampdiff to_date to_timestamp to_timestamp_ltz to_timestamp_ntz to_unix_timestamp
+            to_date to_timestamp to_timestamp_ltz to_timestamp_ntz to_unix_timestamp
             to_utc_timestamp trunc try_make_timestamp try_to_date try_to_timestamp unix_date unix_micros unix_millis
             unix_seconds unix_timestamp weekday weekofyear year""",
         "hashes and codecs": """base64 crc32 encode hash hex md5 sha sha1 sha2 unbase64 unhex url_decode url_encode
