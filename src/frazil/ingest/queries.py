@@ -6,13 +6,14 @@ them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.schema_changes import query_adder, same_table
 from frazil.ingest.table import (
@@ -22,9 +23,12 @@ from frazil.ingest.table import (
     declared_columns,
     loaded,
     own_columns,
+    program_of,
     query_columns,
 )
-from frazil.process.analysis import Query
+from frazil.process.analysis import Query, analyse
+from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
+from frazil.process.kernels.table import reason
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.spec import TableSpec
 
@@ -38,6 +42,48 @@ class Queries(Protocol):
         Raises: SpecError for a query that is wrong; UnavailableError for a field that no record has had yet, and where Spark
         does not answer.
         """
+
+
+class SparkQueries:
+    """Implements `Queries` in a JVM with Spark's classes; thread-safe. Each query is analysed once for a schema."""
+
+    def __init__(self, jvm: Callable[[], Any]) -> None:
+        """Stores the settings. jvm: returns py4j's view of the JVM."""
+        self._jvm = jvm
+        self._lock = threading.Lock()
+        self._catalyst: Catalyst | None = None
+        self._known: dict[tuple[str, str, str], Query] = {}
+
+    def analyse(self, spec: TableSpec, records: Schema) -> Query:
+        """See Queries."""
+        place = spec.where, spec.select, records.model_dump_json()
+        with self._lock:
+            if place not in self._known:
+                self._known[place] = self._analysed(spec, records)
+            return self._known[place]
+
+    def _analysed(self, spec: TableSpec, records: Schema) -> Query:
+        self._catalyst = self._catalyst or Catalyst(self._jvm())
+        try:
+            query = analyse(self._catalyst, spec.select or f"select * from {RECORDS}", records, spec.where)
+        except UnknownColumn as error:
+            if spec.unknown_fields != "add":
+                raise
+            raise UnavailableError(
+                f"{error.message}, and no record has had it yet",
+                remedy=f"{error.remedy}; or declare its type under `columns`; Frazil looks at further records",
+                where=spec.name,
+            ) from None
+        if query.outside is not None:
+            raise SpecError(
+                f"tasks cannot compute `{query.outside.expression}`: {query.outside.reason}",
+                remedy=f"write it otherwise; {RULES}",
+                where=spec.name,
+            )
+        unproven = reason(program_of(query))
+        if unproven is not None:
+            raise SpecError(f"tasks cannot compute {unproven}", remedy=f"write it otherwise; {RULES}", where=spec.name)
+        return query
 
 
 class QueryTables:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import calendar
 import re
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.decode.epochs import FIRST_US, LAST_US, outside_years
+from frazil.decode.epochs import outside_years
 from frazil.process.kernels.text_numbers import SPACES
-from frazil.process.kernels.values import CAST_INVALID_INPUT, Result, by_row, by_value, failing, numbers
+from frazil.process.kernels.values import CAST_INVALID_INPUT, Result, by_row, by_value, failing
 
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DAY_US = 86_400_000_000
