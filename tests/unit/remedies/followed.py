@@ -31,7 +31,6 @@ FOLLOWED: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "a row is made of one record: leave it out, and aggregate what is in the table",
-            "cast it to a type that Iceberg has, such as `cast(… as array<string>)`",
             "cast it to another type, or take a member with `get_json_object`",
             "cast the value to the type that is wanted",
             "correct the query; the rules of queries are in docs/reference/queries.md",
