@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Query:
-    """What Spark's analysis says of a query."""
+    """What Spark's analysis finds in a query."""
 
     columns: tuple[Column, ...]
     #: The fields of the records that decide which rows there are.
@@ -67,7 +67,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Condition:
-    """What Spark's analysis says of a condition."""
+    """What Spark's analysis finds in a condition."""
 
     #: None where `outside` names an expression.
     stage: Filter | None
@@ -192,7 +192,9 @@ class _Stages:
         elif kind == "Generate":
             self._explode(node)
         elif kind != "SubqueryAlias":
-            raise SpecError(f"the query needs more than one record for a row ({kind})", remedy=RULES)
+            raise SpecError(
+                f"the query needs more than one record for a row ({kind})", remedy=f"correct the query; {RULES}"
+            )
 
     def _project(self, node: Any) -> None:
         values: dict[int, Value] = {}

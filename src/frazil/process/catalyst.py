@@ -171,7 +171,7 @@ def place(line: int, column: int) -> str:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Turns what Spark says of a query into a SpecError."""
+    """Turns Spark's refusal of a query into a SpecError."""
     try:
         yield
     except Exception as error:
@@ -205,7 +205,7 @@ def _unknown_column(names: dict[str, str], where: str) -> SpecError:
     wanted = names.get("objectName") or names.get("fieldName", "")
     known = [last for last in map(_last_name, (names.get("proposal") or names.get("fields", "")).split(", ")) if last]
     close = nearest(_last_name(wanted), known)
-    remedy = f"did you mean `{close}`?" if close else f"write one of: {', '.join(known)}" if known else RULES
+    remedy = f"did you mean `{close}`?" if close else f"name a field of the records: {', '.join(known)}"
     kind = "field" if "fieldName" in names else "column"
     return UnknownColumn(f"the query names an unknown {kind} {wanted}", remedy=remedy, where=where)
 

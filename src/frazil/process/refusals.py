@@ -52,7 +52,7 @@ FUNCTIONS: dict[str, frozenset[str]] = {
     }.items()
 }
 _ALLOWED = frozenset().union(*FUNCTIONS.values())
-#: Where the count stands among the arguments of a function that makes something of that length.
+#: The place of the count among the arguments of a function that makes something of that length.
 _COUNTS = {"repeat": 1, "lpad": 1, "rpad": 1, "space": 0, "array_repeat": 1}
 # What else a query may not have, by Spark's classes, with the remedy.
 _PLANS = {
@@ -201,8 +201,7 @@ _INSTEAD = {
     "sequence": "write the list out, `array(1, 2, 3)`",
     "inline": "use `explode`, and select the members of its elements",
     "json_tuple": "use `get_json_object`",
-    "raise_error": "use `expect`",
-    "assert_true": "use `expect`",
+    **dict.fromkeys(("raise_error", "assert_true"), "write the condition after WHERE"),
 }
 
 
