@@ -106,8 +106,9 @@ def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
     return Schema(*fields.fields, *metadata)
 
 
-def analyse(catalyst: Catalyst, query: str, records: Schema) -> Query:
-    """Returns what a query makes of records. records: the columns of `records`, with metadata.
+def analyse(catalyst: Catalyst, query: str, records: Schema, name: str = "where") -> Query:
+    """Returns what a query makes of records. records: the columns of `records`, with metadata. name: what dropped records
+    are counted as.
 
     Raises: SpecError for a query that is no single select of `records`, that has a function which is not allowed, that
     Spark refuses, or whose result Iceberg has no types for.
@@ -115,7 +116,7 @@ def analyse(catalyst: Catalyst, query: str, records: Schema) -> Query:
     parsed = catalyst.parse(query)
     check_query(query, parsed)
     analysed = catalyst.analyse(parsed, records)
-    stages = _read(analysed, records, "where")
+    stages = _read(analysed, records, name)
     columns = stages.select(analysed, star_of(parsed))
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
     outside = stages.expressions.outside
@@ -221,7 +222,7 @@ class _Stages:
             kind = element_type(exploded.kind) or found[-1].kind
             found[-1] = replace(found[-1], expression=own, is_path=exploded.is_path, kind=kind)
         else:
-            self.expressions.note(generator, "rows of a map")
+            self.expressions.note(str(generator.sql()), "rows of a map")
         self.expressions.columns |= zip(map(_id, outputs), found, strict=True)
 
     def select(self, analysed: Any, named: frozenset[str] | None) -> tuple[Column, ...]:
@@ -254,7 +255,7 @@ def _no_type(name: str, spark: str) -> SpecError:
     return SpecError(f"Iceberg has no type for the column `{name}`, whose type is {spark}", remedy=remedy)
 
 
-_CAST = "cast it to another type, such as `cast(… as string)`"
+_CAST = "cast it to a type that Iceberg has, such as `cast(… as array<string>)`"
 _REMEDIES = {
     "VOID": "give it a type: `cast(null as string)`",
     "INTERVAL": "take its length as a number: `timestampdiff(second, a, b)`, or `datediff(b, a)` of dates",

@@ -141,8 +141,8 @@ def ids_of(columns: Any) -> list[int]:
 
 
 def class_of(node: Any) -> str:
-    """Returns the simple name of a node's class."""
-    return str(node.nodeName())
+    """Returns the simple name of a node's class. Spark's `nodeName` is the function's name for some."""
+    return str(node.getClass().getSimpleName()).removesuffix("$")
 
 
 def position_of(node: Any) -> str:

@@ -33,7 +33,8 @@ _OPTIONS = {
     "unit": "unit",
     "seed": "seed",
 }
-_LAMBDAS = ("LambdaFunction", "NamedLambdaVariable")
+# Arguments that are functions of elements.
+_LAMBDAS = {"function", "merge"}
 # Their patterns are no children.
 _PATTERN_LISTS = ("LikeAny", "LikeAll", "NotLikeAny", "NotLikeAll")
 _TODAY = ("now", "today", "tomorrow", "yesterday")
@@ -97,17 +98,19 @@ class Expressions:
             return reader(self, node)
         if kind.startswith("Current"):
             message = f"`{node.sql()}` is another value at every run"
-            raise SpecError(message, remedy="use `_timestamp`, the time of the record")
+            raise SpecError(message, remedy="use fields of the record, or `_timestamp`, its time")
         names = self._names(kind, node)
         if names and names[-1] == "replacement":
             return self.read(node.children().head())
-        if kind in (*_LAMBDAS, *_PATTERN_LISTS):
-            self.note(node, "a function of the elements of a list" if kind in _LAMBDAS else "a list of patterns")
+        if kind in _PATTERN_LISTS:
+            self.note(str(node.sql()), "a list of patterns")
+        if _LAMBDAS & set(names):
+            self.note(f"{node.prettyName()}(…)", "a function of the elements of a list or map")
         return self._call(kind, node, names)
 
-    def note(self, node: Any, reason: str) -> None:
-        """Notes that an expression has no place in a Program."""
-        self.outside = self.outside or Outside(str(node.sql()), reason)
+    def note(self, expression: str, reason: str) -> None:
+        """Notes that an expression, as Spark prints it, has no place in a Program."""
+        self.outside = self.outside or Outside(expression, reason)
 
     def type_of(self, node: Any) -> pa.DataType:
         """Returns the Arrow type of an expression's values."""
@@ -116,7 +119,7 @@ class Expressions:
             self._types[text] = arrow_of(json.loads(text))
         found = self._types[text]
         if found is None:
-            self.note(node, f"values of the type {text.strip(chr(34))}")
+            self.note(str(node.sql()), f"values of the type {text.strip(chr(34))}")
             return pa.null()
         return found
 
