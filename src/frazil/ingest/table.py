@@ -231,7 +231,7 @@ def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -
 
 
 def loaded(catalog: Catalog, name: str) -> TableState:
-    """Returns a table that is there, as the catalog has it now.
+    """Returns a table that exists, as the catalog has it now.
 
     Raises: UnavailableError when the table no longer exists.
     """

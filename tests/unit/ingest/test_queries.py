@@ -16,6 +16,7 @@ from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.runtime.light_jvm import LightJvm
+from frazil.spec.models import KeySpec
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -129,3 +130,48 @@ def test_what_is_no_query_of_records_stops_the_table_with_a_remedy(scene: Any, q
     assert table.status.run_state is RunState.STOPPED
     assert words in table.status.reason, table.status
     assert table.status.remedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "followed"),
+    [
+        (
+            {"select": "select id, initcap(regexp_replace(a, 'x', 'y')) as a from records"},
+            {"select": "select id, a from records"},
+        ),
+        ({"select": "select id, a as b, a as B from records"}, {"select": "select id, a as b, a as c from records"}),
+        (
+            {"select": "select id, cast(n as string) as n from records"},
+            {"select": "select id, cast(cast(n as string) as bigint) as n from records"},
+        ),
+        (
+            {"select": "select id, a, n, id + 1 as next from records", "schema_evolution": "freeze"},
+            {"select": "select id, a from records", "schema_evolution": "freeze"},
+        ),
+        (
+            {"select": "select a from records", "mode": "upsert", "key": KeySpec(format="json"), "format_version": 3},
+            {
+                "select": "select id, a from records",
+                "mode": "upsert",
+                "key": KeySpec(format="json"),
+                "format_version": 3,
+            },
+        ),
+    ],
+)
+def test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed(
+    scene: Any, settings: dict[str, Any], followed: dict[str, Any]
+) -> None:
+    """Another function, another name, a cast, one column less, and the key."""
+    made = scene(select="select id, a, n from records")
+    if settings.get("mode") != "upsert":
+        made.feed("a", {"id": 1, "a": "x", "n": 5})
+        made.catch_up()
+    made.settings = settings
+    made.source.produce("a", 0, b'{"id": 2, "a": "y", "n": 6}', made.clock.now_ms(), key=b'{"id": 2}')
+    table = only(made.catch_up())
+    assert table.status.run_state is RunState.STOPPED, table.status
+    assert table.status.remedy
+    made.settings = followed
+    made.catch_up()
+    assert made.rows("n.a")[-1]["id"] == 2
