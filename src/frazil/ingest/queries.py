@@ -22,6 +22,7 @@ from frazil.ingest.table import (
     columns_of_keys,
     declared_columns,
     loaded,
+    metadata_in_query,
     own_columns,
     program_of,
     query_columns,
@@ -29,6 +30,7 @@ from frazil.ingest.table import (
 from frazil.process.analysis import Query, analyse
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.kernels.table import reason
+from frazil.process.steps import Steps, compile_steps
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.spec import TableSpec
 
@@ -52,11 +54,11 @@ class SparkQueries:
         self._jvm = jvm
         self._lock = threading.Lock()
         self._catalyst: Catalyst | None = None
-        self._known: dict[tuple[str, str, str], Query] = {}
+        self._known: dict[tuple[str, str], Query] = {}
 
     def analyse(self, spec: TableSpec, records: Schema) -> Query:
         """See Queries."""
-        place = spec.where, spec.select, records.model_dump_json()
+        place = repr((spec.where, steps_of(spec), spec.select)), records.model_dump_json()
         with self._lock:
             if place not in self._known:
                 self._known[place] = self._analysed(spec, records)
@@ -64,8 +66,11 @@ class SparkQueries:
 
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
         self._catalyst = self._catalyst or Catalyst(self._jvm())
+        metadata = tuple(metadata_in_query(spec).values())
+        fields = Schema(*(field for field in records.fields if field.name not in metadata))
         try:
-            query = analyse(self._catalyst, spec.select or f"select * from {RECORDS}", records, spec.where)
+            steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
+            query = analyse(self._catalyst, spec.select or f"select * from {RECORDS}", records, spec.where, steps)
         except UnknownColumn as error:
             if spec.unknown_fields != "add":
                 raise
@@ -84,6 +89,20 @@ class SparkQueries:
         if unproven is not None:
             raise SpecError(f"tasks cannot compute {unproven}", remedy=f"write it otherwise; {RULES}", where=spec.name)
         return query
+
+
+def steps_of(spec: TableSpec) -> Steps:
+    """Returns the steps before a table's query. Where a query follows, all rows are kept by a condition, which keeps the
+    metadata too.
+    """
+    return Steps(
+        dict(spec.rename),
+        spec.drop_fields,
+        spec.keep_fields,
+        dict(spec.cast),
+        dict(spec.add_fields),
+        spec.filter or ("true" if spec.select else ""),
+    )
 
 
 class QueryTables:

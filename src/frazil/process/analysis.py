@@ -106,9 +106,9 @@ def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
     return Schema(*fields.fields, *metadata)
 
 
-def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", name: str = "where") -> Query:
+def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", steps: str = "") -> Query:
     """Returns what a query makes of records. records: the columns of `records`, with metadata. where: the condition for
-    records that the query takes; empty for all. name: what dropped records are counted as.
+    records that the query takes; empty for all. steps: the query whose result `records` is; empty for the records.
 
     Raises: SpecError for a query that is no single select of `records`, that has a function which is not allowed, that
     Spark refuses, or whose result Iceberg has no types for.
@@ -119,8 +119,11 @@ def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", na
         taken = catalyst.parse_condition(where)
         check_condition(where, taken.condition())
         plans.append(taken)
+    if steps:
+        plans.append(catalyst.parse(steps))
+        check_query(steps, plans[-1])
     analysed = catalyst.analyse([*plans, parsed], records)
-    stages = _read(analysed, records, name)
+    stages = _read(analysed, records, "where")
     columns = stages.select(analysed, star_of(parsed))
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
     outside = stages.expressions.outside

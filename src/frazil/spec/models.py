@@ -88,6 +88,7 @@ SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
 SecretStrings = Annotated[dict[str, str], Field(repr=False, exclude=True)]
 
+Constant = str | int | float | bool
 _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
 _ACTIONS = Form(
     {"type": "array", "items": TEXT.schema, "uniqueItems": True}, None, lambda fields, key: fields.names(key, ACTIONS)
@@ -501,6 +502,22 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     """Paths of the fields to leave out, each with everything in it."""
     where: Annotated[str, TEXT] = ""
     """The condition for records that the table takes, in Spark SQL: `type = 'order'`. Others make no row and are counted."""
+    rename: Annotated[tuple[tuple[tuple[str, ...], str], ...], STRINGS] = ()
+    """New names of fields: `{old: new}`, nested ones by their path."""
+    drop_fields: Annotated[tuple[tuple[str, ...], ...], PATHS] = ()
+    """Paths of fields that rows do not have, each with everything in it. Conditions may use them; `exclude` leaves fields
+    unread."""
+    keep_fields: Annotated[tuple[tuple[str, ...], ...], PATHS] = ()
+    """Paths of the fields that rows have, each with everything in it; all unless written."""
+    cast: Annotated[
+        tuple[tuple[tuple[str, ...], SerializeAsAny[IcebergType]], ...],
+        Form({"type": "object", "additionalProperties": TYPE_WORD}),
+    ] = ()
+    """New types of fields, as Spark's `cast` makes them: `{amount: "decimal(12,2)"}`."""
+    add_fields: Annotated[tuple[tuple[str, Constant], ...], STRINGS] = ()
+    """Columns to add: a constant, or a piece of the record's metadata by its name: `{origin: shop, topic: _topic}`."""
+    filter: Annotated[str, TEXT] = ""
+    """The condition for rows that the table takes, in Spark SQL, over what the other steps leave. Others are counted."""
     select: Annotated[str, TEXT] = ""
     """The query that makes the table's rows, in Spark SQL, from one relation, `records`: `select id, lower(email) as
     email from records`."""
@@ -567,7 +584,13 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     @property
     def has_query(self) -> bool:
         """Whether a query makes the table's rows; otherwise they are the records."""
-        return bool(self.where or self.select)
+        return bool(self.where or self.select or self.has_steps)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether fields are renamed, dropped, cast or added, or rows filtered, before the query."""
+        steps = (self.rename, self.drop_fields, self.keep_fields, self.cast, self.add_fields, self.filter)
+        return any(steps)
 
 
 class PipelineSpec(

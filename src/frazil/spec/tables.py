@@ -42,6 +42,7 @@ from frazil.spec.partitioning import METADATA_TYPES, check_terms
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
+from frazil.spec.steps import read_added, read_cast, read_rename
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size
 from frazil.store.properties import check_table_properties
@@ -306,6 +307,9 @@ _READERS: Mapping[str, Read] = {
     "tombstones": read_tombstones,
     "atomic": read_atomic,
     "properties": lambda fields, key: fields.strings(key, _check_table_property),
+    "rename": read_rename,
+    "cast": read_cast,
+    "add_fields": read_added,
 }
 """Readers of keys that are more than their forms."""
 _CHECKS = (

@@ -5,11 +5,13 @@ fields of their records.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaGateway
+from pyiceberg.types import DecimalType
 
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.services import Services
@@ -86,6 +88,29 @@ def test_where_alone_takes_a_part_of_the_topic(scene: Any) -> None:
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "kind": "order"}]
     assert _progress(made).ignored_records == {"where": 2}
+
+
+def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> None:
+    settings = {
+        "rename": ((("id",), "order_id"),),
+        "drop_fields": (("secret",),),
+        "cast": ((("amount",), DecimalType(12, 2)),),
+        "add_fields": (("origin", "shop"), ("at", "_offset")),
+        "filter": "amount > 1",
+    }
+    made = scene(**settings)
+    made.feed("a", {"id": 1, "amount": "1.5", "secret": "x"}, {"id": 2, "amount": "1", "secret": "y"})
+    made.catch_up()
+    row = {"order_id": 1, "amount": Decimal("1.50"), "origin": "shop", "at": 0}
+    assert made.rows("n.a") == [row]
+    assert _progress(made).ignored_records == {"where": 1}
+
+
+def test_a_query_reads_what_the_steps_leave(scene: Any) -> None:
+    made = scene(rename=((("id",), "n"),), select="select *, n + 1 as next, _offset as at from records")
+    made.feed("a", {"id": 1})
+    made.catch_up()
+    assert made.rows("n.a") == [{"n": 1, "next": 2, "at": 0}]
 
 
 def test_a_row_that_the_query_no_longer_takes_is_deleted(scene: Any) -> None:
