@@ -248,6 +248,18 @@ def test_fields_keep_their_own_types_where_they_are_only_selected(catalyst: Cata
     assert [one.type for one in renamed.columns] == [UUIDType(), _ADDRESS.fields[1].field_type, _TYPES["items"]]
 
 
+def test_inner_columns_that_nothing_uses_are_neither_read_nor_evaluated(catalyst: Catalyst) -> None:
+    query = "select a * 2 as c from (select *, id + 1 as a, cast(name as int) as unused from records) where kind = 'x'"
+    found = _query(catalyst, query).program
+    assert found is not None
+    inner, _, _ = found.stages
+    assert isinstance(inner, Project)
+    assert [name for name, _ in inner.columns] == ["kind", "a"]
+    nothing = _query(catalyst, "select 1 as one from (select id as i, name as n from records)").program
+    assert nothing is not None
+    assert nothing.stages[0] == Project((("i", Field("id", pa.int64())),))
+
+
 def test_an_array_is_exploded_by_both_ways_of_writing_it(catalyst: Catalyst) -> None:
     found = _query(catalyst, "select id, e.sku from records lateral view outer explode(items) t as e where e.qty > 0")
     assert found.program is not None
@@ -317,6 +329,7 @@ _NOT_RECORDS = [
     ("select id from records having id > 1", "HAVING", "WHERE"),
     ("select id from records order by id", "ORDER BY", "leave it out"),
     ("select id from records limit 1", "LIMIT", "leave it out"),
+    ("select id from records cluster by id", "DISTRIBUTE BY is not supported", "queries.md"),
     ("select distinct id from records", "DISTINCT", "upsert table"),
     ("select id from records union select id from records", "UNION", "two tables"),
     ("select id from records tablesample (1 percent)", "TABLESAMPLE", "WHERE"),
@@ -413,6 +426,7 @@ _MENDED = {
     "select ts - _timestamp as l from records": "select timestampdiff(second, _timestamp, ts) as l from records",
     "select parse_json(name) as v from records": "select get_json_object(name, '$.v') as v from records",
     "select array() as a from records": "select cast(array() as array<string>) as a from records",
+    f"select {'- ' * 300}id as n from records": f"select {'- ' * 100}n as n from (select {'- ' * 100}id as n from records)",
     "select id from records where id in (select 1)": "select id from records where id in (1, 2)",
 }
 

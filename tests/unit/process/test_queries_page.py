@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.scan import ROOT
 from frazil.process.analysis import METADATA
-from frazil.process.refusals import FUNCTIONS, LIMIT_COUNT
+from frazil.process.refusals import FUNCTIONS, LIMIT_COUNT, LIMIT_DEPTH
 
 _PAGE = (ROOT / "docs" / "reference" / "queries.md").read_text(encoding="utf-8")
 
@@ -14,6 +14,7 @@ def test_the_page_lists_every_allowed_function_in_its_group() -> None:
         assert f"| {group} | {', '.join(f'`{name}`' for name in sorted(names))} |" in _PAGE
 
 
-def test_the_page_has_the_metadata_and_the_greatest_count() -> None:
+def test_the_page_has_the_metadata_and_the_limits() -> None:
     assert [name for name in METADATA if f"| `{name}` |" not in _PAGE] == []
     assert f"above {LIMIT_COUNT}" in _PAGE
+    assert f"more than {LIMIT_DEPTH} levels" in _PAGE

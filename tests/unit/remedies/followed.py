@@ -33,6 +33,7 @@ FOLLOWED: Mapping[str, str] = {
             "a row is made of one record: leave it out, and aggregate what is in the table",
             "cast it to another type, or take a member with `get_json_object`",
             "cast the value to the type that is wanted",
+            "compute a part of it in a sub-query in FROM",
             "correct the query; the rules of queries are in docs/reference/queries.md",
             "give it a type: `cast(null as string)`",
             "name a field of the records: …",
