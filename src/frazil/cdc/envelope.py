@@ -26,6 +26,7 @@ from frazil.cdc.change_plan import EMPTY, OPERATIONS, REMOVE, SNAPSHOT, ChangeCo
 from frazil.cdc.positions import mark_snapshot_rows
 from frazil.decode.columns import Fault
 from frazil.decode.settings import OWN_TYPES, Envelope
+from frazil.plugins.envelopes import ENVELOPES
 from frazil.schema.arrow import Records, arrow_type
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
@@ -122,7 +123,7 @@ def own_values(context: ChangeContext, changes: Changes) -> dict[str, pa.Array]:
     if "op" in own:
         found["op"] = pa.array(OPERATIONS).take(pa.array(opened.op[rows]))
     if "image" in own:
-        found["image"] = _image_names(opened, changes)
+        found["image"] = _image_names(context, changes)
     if "unavailable" in own:
         found["unavailable"] = _unsent_names(target, changes)
     if "deleted" in own:
@@ -139,10 +140,11 @@ def change_times(opened: Opened, records: Records) -> pa.Array:
     return pc.coalesce(times, records["timestamp"]) if "timestamp" in records else times
 
 
-def _image_names(opened: Opened, changes: Changes) -> pa.Array:
+def _image_names(context: ChangeContext, changes: Changes) -> pa.Array:
     """Returns `after`, `before`, or `identity`: a row before its change that lacks values, which the source may not
     have sent.
     """
+    opened = context.opened
     rows, op = changes.records, opened.op[changes.records]
     leads = np.zeros(rows.size, np.bool_)
     leads[:-1] = rows[1:] == rows[:-1]
@@ -153,6 +155,8 @@ def _image_names(opened: Opened, changes: Changes) -> pa.Array:
     kinds = opened.facts["connector"].take(pa.array(rows))
     may_lack = np.asarray(pc.fill_null(pc.equal(kinds, "postgresql"), opened.record_kind.size == 0))
     may_lack |= np.asarray(kinds.is_null()) & (opened.record_kind[rows] == ROW)
+    members = ENVELOPES.get(context.envelope.kind).members
+    may_lack |= members is not None and members.before_has == "some"
     names = np.where(is_before, np.where(lacks & may_lack, "identity", "before"), "after")
     nothing = (op == EMPTY) | ((op == REMOVE) & ~(opened.has_before | opened.has_after)[rows])
     return pa.array(names, pa.string(), mask=nothing)

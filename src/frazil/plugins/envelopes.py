@@ -8,13 +8,16 @@ from typing import Literal
 
 from frazil.plugins.registration import Registered
 
-Reading = Literal["number", "text", "s", "ms", "us"]
-"""How a member is read: as text a number or a text, or a time as a number of this unit since 1970."""
+Reading = Literal["number", "text", "timestamp", "s", "ms", "us"]
+"""How a member is read: a number, a text, or a time: as ISO 8601 text, or as a number of this unit since 1970."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """The members of an envelope that is one JSON object with the rows before and after a change as members."""
+    """The members of an envelope that is one JSON object with the rows before and after a change as members.
+
+    A dot in a name leads into a member that is an object: `metadata.operation`.
+    """
 
     #: The member that names the operation.
     operation: str
@@ -26,8 +29,9 @@ class Members:
     before: str
     #: Texts of `operation` in records that change no row: `heartbeat`, `transaction`, `schema_change` or `message`.
     ignored: Mapping[str, str] = field(default_factory=dict)
-    #: Whether `before` has only the changed fields, and the deleted row is in `after`.
-    is_partial: bool = False
+    #: The fields in `before`: `all`; `changed`, with the other values as in `after`; or `some`, and an update may lack
+    #: `before`. Unless it has all, a deleted row is in `after`.
+    before_has: Literal["all", "changed", "some"] = "all"
     #: The member of each field of `metadata`, and how it is read.
     metadata: Mapping[str, tuple[str, Reading]] = field(default_factory=dict)
 
@@ -47,6 +51,8 @@ class EnvelopeKind:
     formats: tuple[str, ...] = ("json",)
     #: The fields of `metadata` that it has, besides those of `members` and of every change.
     metadata: tuple[str, ...] = ()
+    #: Whether record keys have the fields that identify the row; otherwise an upsert table must name `key_columns`.
+    has_key_fields: bool = True
 
     @property
     def all_metadata(self) -> tuple[str, ...]:
@@ -59,6 +65,12 @@ _PLACES = ("source_database", "source_schema", "source_table")
 _SCHEMA_CHANGES = {
     f"{what}-{how}": "schema_change" for what in ("table", "database") for how in ("create", "alter", "drop")
 }
+
+_CONTROL_OPERATIONS = (
+    "create-table", "rename-table", "drop-table", "change-columns", "add-column", "drop-column", "rename-column",
+    "column-type-change",
+)  # fmt: skip
+"""The operations of AWS DMS's control records (AWS DMS User Guide, Using Apache Kafka as a target, Message format)."""
 
 ENVELOPES: Registered[EnvelopeKind] = Registered(
     "frazil.envelopes",
@@ -85,7 +97,7 @@ ENVELOPES: Registered[EnvelopeKind] = Registered(
                     "heartbeat": "heartbeat",
                     **_SCHEMA_CHANGES,
                 },
-                is_partial=True,
+                before_has="changed",
                 metadata={
                     "source_ts": ("ts", "s"),
                     "transaction_id": ("xid", "number"),
@@ -96,6 +108,25 @@ ENVELOPES: Registered[EnvelopeKind] = Registered(
             metadata=("source_schema",),
         ),
         "canal": EnvelopeKind(None, metadata=("source_ts", "connector_ts", *_PLACES, "unavailable")),
+        "dms": EnvelopeKind(
+            Members(
+                operation="metadata.operation",
+                operations={"load": "r", "insert": "c", "update": "u", "delete": "d"},
+                after="data",
+                before="before-image",
+                ignored=dict.fromkeys(_CONTROL_OPERATIONS, "schema_change"),
+                before_has="some",
+                metadata={
+                    "source_ts": ("metadata.commit-timestamp", "timestamp"),
+                    "connector_ts": ("metadata.timestamp", "timestamp"),
+                    "transaction_id": ("metadata.transaction-id", "number"),
+                    "total_order": ("metadata.transaction-record-id", "number"),
+                    "source_schema": ("metadata.schema-name", "text"),
+                    "source_table": ("metadata.table-name", "text"),
+                },
+            ),
+            has_key_fields=False,
+        ),
         "operation": EnvelopeKind(None, _EVERY),
     },
 )  # fmt: skip

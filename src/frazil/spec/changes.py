@@ -154,6 +154,10 @@ def _check_metadata(fields: Fields, table: TableSpec, kind: str) -> None:
 
 
 def _check_keys(fields: Fields, table: TableSpec) -> None:
+    kind = table.envelope.kind if table.envelope else "none"
+    if kind != "none" and not table.key_columns and not ENVELOPES.get(kind).has_key_fields:
+        message = f"the record keys of `envelope: {kind}` do not have the fields that identify a row"
+        fields.refuse_key("envelope", message, "name the table's `key_columns`")
     if table.key.format == "text" and not table.key_columns and table.envelope is not None:
         what = "rows in an envelope are found by the fields of the record's key"
         remedy = "write the format that the keys have, or name the `key_columns`"

@@ -511,13 +511,13 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     envelope: Annotated[
         EnvelopeSpec | None,
         Key(
-            Form({"anyOf": [{"enum": ["none", "debezium", "maxwell", "canal"]}, section("envelope").schema]}),
-            choices=("none", "debezium", "maxwell", "canal"),
+            Form({"anyOf": [{"enum": ["none", "debezium", "maxwell", "canal", "dms"]}, section("envelope").schema]}),
+            choices=("none", "debezium", "maxwell", "canal", "dms"),
             default="none",
             registered=ENVELOPES,
         ),
     ] = None
-    """The envelope of change records: none, debezium, maxwell, canal, or a field that names the operation."""
+    """The envelope of change records: none, debezium, maxwell, canal, dms, or a field that names the operation."""
     mode: Literal["append", "upsert"] = "append"
     """Whether records are appended (append) or replace rows by key (upsert)."""
     #: Empty: those of the record's key.

@@ -24,13 +24,17 @@ _MEMBERS = st.one_of(_LEAVES, _ROWS, st.lists(_ROWS, max_size=2), _ROWS.map(json
 _NAMES = st.sampled_from(
     ["op", "before", "after", "source", "transaction", "ts_ms", "payload", "schema", "__op", "__deleted", "status",
      "event_count", "databaseName", "ddl", "type", "data", "old", "ts", "xid", "ops", "id", "name", "isDdl",
-     "mysqlType", "pkNames", "es"]
+     "mysqlType", "pkNames", "es", "metadata", "before-image"]
 )  # fmt: skip
 _OBJECTS = st.dictionaries(_NAMES, _MEMBERS, max_size=6)
 _GOOD = st.fixed_dictionaries(
     {"op": st.sampled_from("curd"), "before": st.fixed_dictionaries({"id": st.integers(0, 3)}),
      "after": st.fixed_dictionaries({"id": st.integers(0, 3), "name": _WORDS})}
 )  # fmt: skip
+_DMS = st.fixed_dictionaries(
+    {"data": _ROWS, "metadata": st.fixed_dictionaries({"operation": _WORDS}, optional={"timestamp": _LEAVES})},
+    optional={"before-image": _MEMBERS},
+)
 _LISTS = st.lists(st.one_of(st.none(), _ROWS, st.dictionaries(st.sampled_from(["id", "name"]), _WORDS)), max_size=3)
 _MANY = st.fixed_dictionaries(
     {"type": st.sampled_from(["INSERT", "UPDATE", "DELETE"]), "data": _LISTS, "mysqlType": st.one_of(st.none(), _ROWS)},
@@ -39,7 +43,7 @@ _MANY = st.fixed_dictionaries(
 _VALUES = st.one_of(
     st.none(),
     st.binary(max_size=12),
-    st.one_of(_OBJECTS, _GOOD, _MANY, st.fixed_dictionaries({"payload": _OBJECTS, "schema": st.none()})).map(
+    st.one_of(_OBJECTS, _GOOD, _MANY, _DMS, st.fixed_dictionaries({"payload": _OBJECTS, "schema": st.none()})).map(
         lambda value: json.dumps(value, separators=(",", ":")).encode()
     ),
 )
@@ -53,6 +57,7 @@ ENVELOPES = [
         ("debezium", ()),
         ("maxwell", ()),
         ("canal", ()),
+        ("dms", ()),
         ("operation", ("ops", ("I", "c"), ("u",), ("D", "d"))),
     )
     for use in ({}, {"is_log": True}, {"is_upsert": True, "keys": _KEYED})

@@ -44,6 +44,10 @@ def test_an_envelope_whose_schema_is_a_json_schema(load: Load, kind: str) -> Non
         ("envelope: debezium, metadata: {unavailable: gone}", {"unavailable": "gone"}),
         ("envelope: maxwell, changelog: true", {**LOG, "source_ts": "_source_ts"}),
         ("envelope: canal, changelog: true", DEBEZIUM_LOG),
+        (
+            "envelope: dms, changelog: true, metadata: [total_order]",
+            {"total_order": "_total_order", **LOG, "source_ts": "_source_ts", "connector_ts": "_connector_ts"},
+        ),
         ("envelope: canal", {"unavailable": "_unavailable"}),
         ("envelope: {operation: o}, changelog: true, metadata: [op]", LOG),
         ("envelope: {operation: o}", {}),
@@ -106,6 +110,11 @@ def test_the_columns_that_changes_bring_along(load: Load, settings: str, metadat
             "mode: upsert, envelope: debezium, key: {format: text}",
             "`key: {format: text}` has no fields, and rows in an envelope are found by the fields of the record's key",
             "write the format that the keys have, or name the `key_columns`",
+        ),
+        (
+            "mode: upsert, envelope: dms",
+            "the record keys of `envelope: dms` do not have the fields that identify a row",
+            "name the table's `key_columns`",
         ),
         (
             "metadata: [op]",

@@ -172,8 +172,7 @@ def _open_others(batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8]
     """Opens envelopes by their declared members, and rows with a field that names the operation."""
     declared = ENVELOPES.get(batch.envelope.kind).members
     if declared is not None:
-        names = tuple(dict.fromkeys(declared.names))
-        members = dict(zip(names, members_under(batch.texts, objects, names, error), strict=True))
+        members = _members_at(batch, objects, declared.names, error)
         envelopes = _declared_members(batch, declared, members)
     else:
         name = batch.envelope.operation
@@ -184,21 +183,42 @@ def _open_others(batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8]
     return _read_changes(batch, envelopes, _faultless(error, batch))
 
 
+def _members_at(
+    batch: EnvelopeBatch, objects: Slices, names: tuple[str, ...], error: NDArray[np.uint8]
+) -> dict[str, Slices]:
+    """Returns the members of these names, of which a dot leads into a member."""
+    inside: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        top, _, inner = name.partition(".")
+        inside.setdefault(top, []).extend([inner] if inner else [])
+    members = dict(zip(inside, members_under(batch.texts, objects, tuple(inside), error), strict=True))
+    for top, inner_names in inside.items():
+        if inner_names:
+            fault = np.zeros(len(objects), np.uint8)
+            found = members_under(batch.texts, members[top].only(OBJECT), inner_names, fault)
+            refuse_objects(batch.texts, members[top], fault, (top,))
+            members |= {f"{top}.{name}": one for name, one in zip(inner_names, found, strict=True)}
+    return members
+
+
 def _declared_members(batch: EnvelopeBatch, declared: Members, members: dict[str, Slices]) -> EnvelopeMembers:
     operation, after, before = (members[name] for name in (declared.operation, declared.after, declared.before))
     kind = read_string(batch, operation, declared.operation)
     codes = pc.index_in(kind, pa.array(list(declared.operations), pa.string()))
     op = pa.array(list(declared.operations.values()), pa.string()).take(codes)
-    record_kind = np.full(len(kind), IMAGES, np.int32)
-    if declared.is_partial:
+    record_kind, is_whole = np.full(len(kind), IMAGES, np.int32), declared.before_has == "all"
+    if not is_whole:
         record_kind[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
+    if declared.before_has == "some":
+        record_kind[before.kind <= NULL] = ROW
     for text, name in declared.ignored.items():
         record_kind[np.asarray(pc.fill_null(pc.equal(kind, text), False))] = _IGNORED_KINDS[name]
     op = pc.coalesce(op, kind)  # An unknown operation keeps its own name.
-    lacks = (after.kind == ABSENT) & (declared.is_partial | (before.kind == ABSENT))
+    lacks = (after.kind == ABSENT) & ((before.kind == ABSENT) | (not is_whole)) & np.asarray(codes.is_valid())
     record_kind[(operation.kind <= NULL) | (lacks & (record_kind <= ROW))] = NO_ENVELOPE
     members |= {"after": after, "before": before}
-    return EnvelopeMembers(members, record_kind, op, is_overlay=declared.is_partial, declared=declared)
+    is_overlay = declared.before_has == "changed" or (declared.before_has == "some" and not batch.envelope.is_log)
+    return EnvelopeMembers(members, record_kind, op, is_overlay=is_overlay, declared=declared)
 
 
 def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: Bools) -> Decoded:
