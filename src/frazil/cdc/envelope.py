@@ -35,12 +35,13 @@ IMAGES, ROW = 0, 1
 """Kinds of records: a change with images of the row before and after it; the row itself with its operation."""
 BY_KEY = 7
 """The kind of a delete whose row only the record's key identifies, as of MongoDB documents."""
-IGNORED = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message"}
+IGNORED = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message", 8: "delete"}
 """Kinds of records that make no change of a row, with their names in counts."""
-TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE = IGNORED
+TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE, _ = IGNORED
 (
     NO_ENVELOPE, NO_OPERATION, NO_OBJECT, UNKNOWN_OPERATION, NO_AFTER, NO_BEFORE, NO_KEY, NO_ROWS, OTHER_ROWS,
-) = range(16, 25)  # fmt: skip
+    NO_MEMBER, OTHER_FORMAT, OTHER_DATA, BAD_HEADER,
+) = range(16, 29)  # fmt: skip
 FAULTS = {
     NO_ENVELOPE: Fault("not_an_envelope", "the record has none of the fields of the envelope that the table expects"),
     NO_OPERATION: Fault("unknown_operation", "the record names no operation"),
@@ -55,6 +56,14 @@ FAULTS = {
     OTHER_ROWS: Fault(
         "missing_image", "`old` and `data` have different numbers of rows, so the old values cannot be assigned to rows"
     ),
+    NO_MEMBER: Fault("not_an_envelope", "the record lacks a member that every record of its envelope has"),
+    OTHER_FORMAT: Fault(
+        "not_an_envelope",
+        "the record is a batch of CloudEvents, or one in another event format than JSON: let the producer write each"
+        " event as a record of its own, as `application/cloudevents+json` or in binary mode",
+    ),
+    OTHER_DATA: Fault("not_an_envelope", "the event's data is not JSON, by its content type or as `data_base64`"),
+    BAD_HEADER: Fault("not_an_envelope", "a header of the event, or its key, is no UTF-8 text"),
 }
 """The faults of inconsistent envelopes, by kind of record."""
 
@@ -73,6 +82,7 @@ _FACTS: dict[str, IcebergType] = {
     "collection_order": LongType(),
     "source_order": StringType(),
     "primary_key": StringType(),
+    **{name: kind for name, kind in OWN_TYPES.items() if name.startswith(("ce_", "event_", "aggregate_"))},
 }
 
 

@@ -25,20 +25,24 @@ class Members:
     operations: Mapping[str, str]
     #: The member with the row after the change.
     after: str
-    #: The member with the row before the change.
-    before: str
-    #: Texts of `operation` in records that change no row: `heartbeat`, `transaction`, `schema_change` or `message`.
+    #: The member with the row before the change; empty where no record has it.
+    before: str = ""
+    #: Texts of `operation` in records that change no row: `heartbeat`, `transaction`, `schema_change`, `message` or
+    #: `delete`.
     ignored: Mapping[str, str] = field(default_factory=dict)
     #: The fields in `before`: `all`; `changed`, with the other values as in `after`; or `some`, and an update may lack
     #: `before`. Unless it has all, a deleted row is in `after`.
     before_has: Literal["all", "changed", "some"] = "all"
+    #: Further members that every change must have.
+    required: tuple[str, ...] = ()
     #: The member of each field of `metadata`, and how it is read.
     metadata: Mapping[str, tuple[str, Reading]] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
         """All members."""
-        return (self.operation, self.after, self.before, *(name for name, _ in self.metadata.values()))
+        before = (self.before,) if self.before else ()
+        return (self.operation, self.after, *before, *self.required, *(name for name, _ in self.metadata.values()))
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class EnvelopeKind:
     formats: tuple[str, ...] = ("json",)
     #: The fields of `metadata` that it has, besides those of `members` and of every change.
     metadata: tuple[str, ...] = ()
+    #: The fields of `metadata` that every table has unless the file names them otherwise.
+    columns: tuple[str, ...] = ()
     #: Whether record keys have the fields that identify the row; otherwise an upsert table must name `key_columns`.
     has_key_fields: bool = True
 
@@ -125,6 +131,44 @@ ENVELOPES: Registered[EnvelopeKind] = Registered(
                     "source_table": ("metadata.table-name", "text"),
                 },
             ),
+            has_key_fields=False,
+        ),
+        "cloudevents": EnvelopeKind(
+            Members(
+                operation="specversion",
+                operations={"1.0": "c"},
+                after="data",
+                required=("id", "source", "type"),
+                metadata={
+                    "ce_id": ("id", "text"),
+                    "ce_source": ("source", "text"),
+                    "ce_type": ("type", "text"),
+                    "ce_time": ("time", "timestamp"),
+                    "ce_subject": ("subject", "text"),
+                    "ce_dataschema": ("dataschema", "text"),
+                    "ce_datacontenttype": ("datacontenttype", "text"),
+                },
+            ),
+            metadata=("ce_extensions",),
+            columns=("ce_id", "ce_source", "ce_type", "ce_time", "ce_subject"),
+            has_key_fields=False,
+        ),
+        "outbox": EnvelopeKind(
+            Members(
+                operation="op",
+                operations={"c": "c", "r": "r"},
+                after="after.payload",
+                before="before",
+                ignored={"d": "delete"},
+                required=("after.id",),
+                metadata={
+                    "event_id": ("after.id", "text"),
+                    "event_type": ("after.type", "text"),
+                    "aggregate_type": ("after.aggregatetype", "text"),
+                    "aggregate_id": ("after.aggregateid", "text"),
+                },
+            ),
+            columns=("event_id", "event_type", "aggregate_type", "aggregate_id"),
             has_key_fields=False,
         ),
         "operation": EnvelopeKind(None, _EVERY),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.document import Scalar, Section
@@ -72,6 +73,8 @@ def _added_metadata(table: TableSpec, kind: str) -> tuple[MetadataField, ...]:
         added = (*_OF_CHANGES, *(name for name in _OF_LOGS if name in sources))
     elif table.mode == "append" and not table.changelog and "unavailable" in sources:
         added = ("unavailable",)
+    if kind != "none":
+        added = (*added, *cast("tuple[MetadataField, ...]", ENVELOPES.get(kind).columns))
     if table.deletes == "soft":
         added = (*added, *_OF_DELETES)
     has_own_keys = table.key_columns or table.envelope is not None or table.key.format not in ("raw", "text")

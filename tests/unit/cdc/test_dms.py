@@ -115,6 +115,7 @@ def test_control_records_are_counted() -> None:
     [
         (message("truncate-table", kind="control"), "unknown_operation"),
         (message("upsert", {"id": 1}), "unknown_operation"),
+        (message("u", {"id": 1}), "unknown_operation"),
         (message("insert"), "missing_image"),
         (message("insert", [1]), "not_an_envelope"),
         (message("delete"), "missing_image"),
