@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.cdc.envelope import BAD_HEADER, OTHER_DATA, OTHER_FORMAT
@@ -43,7 +44,7 @@ def as_objects(kind: str, records: Records) -> tuple[pa.BinaryArray, NDArray[np.
     """
     values = records["value"] if kind == "cloudevents" else payloads_of(records["value"])
     is_json = _are_json(values)
-    headers = [_headers(one) for one in records["headers"].to_pylist()]
+    headers = _headers(records["headers"])
     if kind == "cloudevents":
         events = [_cloud_event(*one) for one in zip(values.to_pylist(), is_json.tolist(), headers, strict=True)]
     else:
@@ -59,9 +60,12 @@ def _are_json(values: pa.BinaryArray) -> NDArray[np.bool_]:
     return np.isin(error, (scan.OK, scan.ESCAPED_KEY))
 
 
-def _headers(headers: list[Mapping[str, Any]] | None) -> dict[str, bytes]:
-    """Returns the last header of each name."""
-    return {one["key"]: one["value"] or b"" for one in headers or ()}
+def _headers(lists: pa.ListArray) -> list[dict[str, bytes]]:
+    """Returns the last header of each name, of each record."""
+    flat = lists.flatten()
+    names, values = flat.field("key").to_pylist(), pc.fill_null(flat.field("value"), b"").to_pylist()
+    ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(lists), 0))).tolist()
+    return [dict(zip(names[at:to], values[at:to], strict=True)) for at, to in zip([0, *ends], ends, strict=False)]
 
 
 def _cloud_event(value: bytes | None, is_json: bool, headers: Mapping[str, bytes]) -> _Event:
@@ -81,7 +85,9 @@ def _cloud_event(value: bytes | None, is_json: bool, headers: Mapping[str, bytes
         attributes = {name[len(_PREFIX) :]: text.decode() for name, text in headers.items() if name.startswith(_PREFIX)}
     except UnicodeDecodeError:
         return None, BAD_HEADER
-    return _object({**attributes, "datacontenttype": content or None}, "data", value), 0
+    if content:
+        attributes["datacontenttype"] = content
+    return _object(attributes, "data", value), 0
 
 
 def _structured(value: bytes | None, is_json: bool) -> _Event:
@@ -102,9 +108,9 @@ def _read(value: bytes | None) -> dict[str, Any]:
 
 
 def _object(members: Mapping[str, Any], name: str, value: bytes) -> bytes:
-    """Returns a JSON object of these members, and one whose value is a JSON text."""
-    own = "".join(f"{json.dumps(one)}:{json.dumps(it)}," for one, it in members.items() if it is not None)
-    return f"{{{own}{json.dumps(name)}:".encode() + value + b"}"
+    """Returns a JSON object of these members, without those that are None, and one whose value is a JSON text."""
+    own = json.dumps({one: text for one, text in members.items() if text is not None})[1:-1]
+    return f'{{{own}{"," if own else ""}"{name}":'.encode() + value + b"}"
 
 
 def extensions_of(objects: pa.BinaryArray) -> pa.Array:

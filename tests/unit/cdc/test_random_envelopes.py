@@ -59,12 +59,10 @@ ENVELOPES = [
         ("maxwell", ()),
         ("canal", ()),
         ("dms", ()),
-        ("cloudevents", ()),
-        ("outbox", ()),
         ("operation", ("ops", ("I", "c"), ("u",), ("D", "d"))),
     )
     for use in ({}, {"is_log": True}, {"is_upsert": True, "keys": _KEYED})
-]
+] + [Envelope("cloudevents"), Envelope("outbox")]
 
 
 def _records(values: list[bytes | None]) -> Records:
