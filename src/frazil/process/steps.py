@@ -126,7 +126,7 @@ def compile_steps(steps: Steps, fields: Schema, metadata: Sequence[str] = METADA
         return Compiled(_select([*columns, *added]), tuple(missing))
     inner = _select([*columns, *added, *(name for name in metadata if name not in steps.add_fields)])
     # On lines of its own, as it may end with a comment.
-    return Compiled(f"select * from ({inner})\nwhere (\n{steps.filter}\n)", tuple(missing))
+    return Compiled(f"select * from ({inner}) as {RECORDS}\nwhere (\n{steps.filter}\n)", tuple(missing))
 
 
 def quoted(name: str) -> str:

@@ -54,8 +54,11 @@ from frazil.spec.units import WINDOW_PATTERN, parse_window
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
     "transaction_id", "total_order", "collection_order", "position", "source_order", "source_database",
-    "source_schema", "source_table", "unavailable", "deleted", "deleted_at",
+    "source_schema", "source_table", "unavailable", "deleted", "deleted_at", "ce_id", "ce_source", "ce_type", "ce_time",
+    "ce_subject", "ce_dataschema", "ce_datacontenttype", "ce_extensions", "event_id", "event_type", "aggregate_type",
+    "aggregate_id",
 ]  # fmt: skip
+_ENVELOPES = ("none", *(name for name in ENVELOPES.built_in if name != "operation"))
 METADATA_COLUMNS: Mapping[MetadataField, str] = {field: f"_{field}" for field in get_args(MetadataField)}
 """The column that each field of `metadata` is written to, unless the file names another."""
 OWNED_REGISTRY_PROPERTIES: Mapping[str, str] = {
@@ -535,13 +538,14 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     envelope: Annotated[
         EnvelopeSpec | None,
         Key(
-            Form({"anyOf": [{"enum": ["none", "debezium", "maxwell", "canal"]}, section("envelope").schema]}),
-            choices=("none", "debezium", "maxwell", "canal"),
+            Form({"anyOf": [{"enum": list(_ENVELOPES)}, section("envelope").schema]}),
+            choices=_ENVELOPES,
             default="none",
             registered=ENVELOPES,
         ),
     ] = None
-    """The envelope of change records: none, debezium, maxwell, canal, or a field that names the operation."""
+    """The envelope of records: none; debezium, maxwell, canal, dms or a field that names the operation, of changes;
+    cloudevents or outbox, of events."""
     mode: Literal["append", "upsert"] = "append"
     """Whether records are appended (append) or replace rows by key (upsert)."""
     #: Empty: those of the record's key.
