@@ -38,8 +38,8 @@ from frazil.write.plain_target import plain_target
 from tests.acceptance.catalogs import AnyLake, running_lake
 from tests.integration.servers import ObjectStore
 
-# Names in results, and those of the tests' servers.
-_CATALOGS = {"jdbc": "jdbc on SQLite", "rest": "rest", "hive": "hive", "glue": "glue"}
+CATALOGS = {"jdbc": "jdbc on SQLite", "rest": "rest", "hive": "hive", "glue": "glue"}
+"""Names in results, and those of the tests' servers."""
 _TABLE = "bench.lakes"
 _PARTITIONS = 4
 _WARM = 100
@@ -56,10 +56,10 @@ def measure(place: Place) -> None:
         say(json.dumps(run))
         place.write_result("lakes", "frazil", "commits", [run])
     with place.attempt("throughput to a folder and to S3"):
-        runs: dict[str, list[Run]] = {label: [] for label in _STORES}
+        runs: dict[str, list[Run]] = {label: [] for label in STORES}
         # In turn: the machine is not the same from one minute to the next.
         for _ in range(place.settings.runs_of("frazil")):
-            for label, one in _STORES.items():
+            for label, one in STORES.items():
                 runs[label].append(one(place))
                 say(f"{label}: {json.dumps(runs[label][-1])}")
         for label, found in runs.items():
@@ -70,7 +70,7 @@ def _commits(place: Place) -> Run:
     """A commit in each catalog in turn, in one process: what disturbs the machine disturbs all of them."""
     around, folder = Surroundings(place), place.run_folder("commits")
     with ExitStack() as opened:
-        specs = {name: _opened(opened, kind, folder / name) for name, kind in _CATALOGS.items()}
+        specs = {name: _opened(opened, kind, folder / name) for name, kind in CATALOGS.items()}
         conf = {name: text for spec in specs.values() for name, text in spark_conf(spec).items()}
         jvm = LightJvm({**conf, **_JVM}, needs_s3=True, needs_spark_jars=True)
         opened.callback(jvm.close)
@@ -163,4 +163,5 @@ def _one_run(place: Place, folder: Path, catalog: Mapping[str, Any], store: Obje
     return one_run(place, command, load)
 
 
-_STORES = {"local": _to_folder, "s3": _to_s3}
+STORES = {"local": _to_folder, "s3": _to_s3}
+"""Who measures each, by names in results."""
