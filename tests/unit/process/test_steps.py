@@ -74,7 +74,7 @@ def test_a_filter_names_the_fields_that_the_other_steps_leave_and_the_metadata()
     found = _sql(Steps(keep_fields=[("id",)], add_fields={"topic": "_topic"}, filter="id > 1 -- and so on"))
     assert found == (
         "select * from (select `id` as `id`, _topic as `topic`, _key, _headers, _topic, _partition, _offset, _timestamp "
-        "from records)\nwhere (\nid > 1 -- and so on\n)"
+        "from records) as records\nwhere (\nid > 1 -- and so on\n)"
     )
 
 

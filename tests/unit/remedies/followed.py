@@ -27,6 +27,21 @@ _QUERIES = "integration/test_queries.py::test_a_refused_query_is_accepted_once_i
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
 
 FOLLOWED: Mapping[str, str] = {
+    # Tables with a query.
+    **dict.fromkeys(
+        (
+            "add `…` to `select`",
+            "add the column to the table, or take it out of `select`",
+            "name the column otherwise in `select`",
+            "write `cast(… as …)` in `select`, or name the column otherwise",
+            "write it otherwise; the rules of queries are in docs/reference/queries.md",
+        ),
+        "tests/unit/ingest/test_queries.py"
+        "::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
+    ),
+    "…; or declare its type under `columns`; Frazil looks at further records": (
+        "tests/unit/ingest/test_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
+    ),
     # Queries before the table.
     **dict.fromkeys(
         (

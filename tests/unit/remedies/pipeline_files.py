@@ -158,6 +158,7 @@ DOCUMENTS = [
 ]
 
 TABLES = [
+    tables("add_fields: shop", "add_fields: {origin: shop}"),
     tables("topc: b", ""),
     tables("topics: [b]", ""),
     tables("interval: 1s", "commit: {interval: 1s}"),
