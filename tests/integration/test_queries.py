@@ -204,6 +204,11 @@ def test_functions_and_operators_arrive_as_sparks_classes_with_its_casts(catalys
     assert dict(zip(_ARRIVES, found.values(), strict=True)) == _ARRIVES
 
 
+def test_control_characters_in_a_query_are_values_like_others(catalyst: Catalyst) -> None:
+    found = _columns(_query(catalyst, "select id, 'x#5\x01' as c, name like '\x01%' escape '7' as d from records"))
+    assert found == {"id": "id", "c": r"'x#5\x01'", "d": r"Like(name, '\x01%', escapeChar=7)"}
+
+
 def test_literals_are_pythons_values(catalyst: Catalyst) -> None:
     literals: dict[str, tuple[Any, pa.DataType]] = {
         "1": (1, pa.int32()),

@@ -161,8 +161,10 @@ def ids_of(columns: Any) -> list[int]:
     """Returns Spark's ids of columns, which their texts end with: `name#12`, `id#13L`. One call for all, as each takes a
     tenth of a millisecond and records have hundreds of fields.
     """
-    texts = str(columns.mkString(SEPARATOR)).split(SEPARATOR)
-    return [int(found[1]) for found in map(_COLUMN_ID.search, texts) if found]
+    found = [_COLUMN_ID.search(text) for text in str(columns.mkString(SEPARATOR)).split(SEPARATOR)]
+    if all(found) and len(found) == columns.size():
+        return [int(one[1]) for one in found if one]
+    return [int(column.exprId().id()) for column in items_of(columns)]  # A text has the separator in it.
 
 
 def class_of(node: Any) -> str:

@@ -147,11 +147,8 @@ class Expressions:
         return str(node.sql()).replace(_SHARED, self._shared_sql)
 
     def _options(self, node: Any, names: Sequence[str]) -> tuple[tuple[str, str | int | bool], ...]:
-        if not _OPTIONS.keys() & set(names):
-            return ()
-        texts = str(node.productIterator().mkString(SEPARATOR)).split(SEPARATOR)
-        found = {_OPTIONS[name]: _option(text) for name, text in zip(names, texts, strict=True) if name in _OPTIONS}
-        return tuple((name, text) for name, text in found.items() if text is not None)
+        given = [(_OPTIONS[name], _option(node.productElement(n))) for n, name in enumerate(names) if name in _OPTIONS]
+        return tuple((name, value) for name, value in given if value is not None)
 
     def read_columns(self, items: Any) -> list[tuple[int, Value]]:
         """Returns the columns of a projection, each with Spark's id of it."""
@@ -258,14 +255,16 @@ def _check_computable(sql: str, arguments: Sequence[Value]) -> None:
         )
 
 
-def _option(text: str) -> str | int | bool | None:
-    """Returns an argument of Spark's from its text; None for none."""
+def _option(value: Any) -> str | int | bool | None:
+    """Returns an argument of Spark's; None for none."""
+    if isinstance(value, bool | int):
+        return value
+    text = str(value)
     if text.startswith("NumericEvalContext("):
         return text.removeprefix("NumericEvalContext(").split(",")[0]
-    text = text.removeprefix("Some(").removesuffix(")") if text.startswith("Some(") else text
-    if text in ("true", "false"):
-        return text == "true"
-    return None if text == "None" else int(text) if text.lstrip("-").isdigit() else text
+    if text.startswith("Some("):
+        return text.removeprefix("Some(").removesuffix(")")
+    return None if text == "None" else text
 
 
 def _literal(value: Any, kind: pa.DataType) -> Any:
