@@ -94,13 +94,17 @@ def expressions(seed: int, count: int, depth: int) -> list[str]:
     """Returns expressions of any type, of at most this depth, none twice: at most `count`."""
     chance = np.random.default_rng(seed)
     kinds = sorted(MADE)
-    found = (_expression(chance, kinds[chance.integers(len(kinds))], depth) for _ in range(count))
+    found = (_expression(chance, _one_of(chance, kinds), depth) for _ in range(count))
     return list(dict.fromkeys(found))
+
+
+def _one_of(chance: np.random.Generator, choices: Sequence[str]) -> str:
+    return choices[int(chance.integers(len(choices)))]
 
 
 def _expression(chance: np.random.Generator, kind: str, depth: int) -> str:
     choices = MADE[kind] if depth and chance.random() > LEAF_SHARE else LEAVES[kind]
-    text, out = choices[chance.integers(len(choices))], ""
+    text, out = _one_of(chance, choices), ""
     while "{" in text:
         before, _, rest = text.partition("{")
         inner, _, text = rest.partition("}")
