@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-histories soak-decimals soak-examples catalogs lock clean
+	soak-histories soak-decimals soak-examples soak-queries catalogs lock clean
 
 setup: $(VENV)/.jars
 
@@ -102,6 +102,11 @@ soak-histories: setup $(VENV)/.dev
 soak-examples: export FRAZIL_EXAMPLES ?= 50
 soak-examples: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --timeout 7200 tests/unit/decode tests/unit/rows tests/unit/upsert
+
+# 2,500 expressions made by chance, in Spark's interpreter and in its generated code; FRAZIL_FIRST_SEED and FRAZIL_QUERIES (of
+# 250 expressions) for others.
+soak-queries: setup $(VENV)/.dev
+	$(BIN)/python -m pytest -m soak tests/integration/test_proven_functions.py
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev

@@ -1,12 +1,13 @@
-"""Expressions of the table of proven functions, made by chance: typed, of some depth, with the edge rows' columns as leaves."""
+"""Expressions of proven functions, made by chance: typed, of some depth, with the edge rows' columns as leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import strategies as st
+import numpy as np
 
 Templates = Mapping[str, Sequence[str]]
+LEAF_SHARE = 0.12
 LEAVES: Templates = {
     "int": ("i", "j", "0", "1", "-1", "7", "2147483647", "st.x"),
     "long": ("l", "k", "1L", "0L", "9223372036854775807L"),
@@ -21,12 +22,15 @@ LEAVES: Templates = {
 # What is made of what: each name in braces is an expression of that type.
 MADE: Templates = {
     "int": (
-        "({int} + {int})", "({int} - {int})", "({int} * {int})", "({int} % {int})", "(-{int})", "abs({int})", "({int} & {int})",
+        "({int} + {int})", "({int} - {int})", "({int} * {int})", "({int} % {int})", "(- {int})", "abs({int})",
+        "({int} & {int})",
         "(~{int})", "cast({text} as int)", "try_cast({text} as int)", "cast({long} as int)", "cast({double} as int)",
-        "cast({decimal} as int)", "cast({bool} as int)", "length({text})", "year({date})", "month({date})", "hour({moment})",
+        "cast({decimal} as int)", "cast({bool} as int)", "length({text})", "year({date})", "month({date})",
+        "hour({moment})",
         "dayofweek({date})", "weekofyear({date})", "datediff({date}, {date})", "size({ints})", "{ints}[{int}]",
         "element_at({ints}, 1)", "if({bool}, {int}, {int})", "coalesce({int}, {int})", "nullif({int}, {int})",
-        "greatest({int}, {int})", "case when {bool} then {int} when {bool} then {int} end", "instr({text}, 'a')", "pmod({int}, {int})",
+        "greatest({int}, {int})", "case when {bool} then {int} when {bool} then {int} end",
+        "instr({text}, 'a')", "pmod({int}, {int})",
     ),
     "long": (
         "({long} + {long})", "({long} - {long})", "({long} * {long})", "({int} div {int})", "({long} % {long})",
@@ -35,38 +39,50 @@ MADE: Templates = {
         "if({bool}, {long}, {long})", "coalesce({long}, {long})", "least({long}, {long})",
     ),
     "double": (
-        "({double} + {double})", "({double} * {double})", "({double} / {double})", "({int} / {int})", "(-{double})",
+        "({double} + {double})", "({double} * {double})", "({double} / {double})", "({int} / {int})", "(- {double})",
         "cast({int} as double)", "cast({long} as double)", "cast({decimal} as double)", "try_cast({text} as double)",
-        "greatest({double}, {double})", "if({bool}, {double}, {double})", "sign({double})", "coalesce({double}, {double})",
+        "greatest({double}, {double})", "if({bool}, {double}, {double})", "sign({double})",
+        "coalesce({double}, {double})",
     ),
     "decimal": (
-        "cast({decimal} + {decimal} as decimal(10, 2))", "cast({decimal} * {decimal} as decimal(10, 2))", "(-{decimal})",
+        "cast({decimal} + {decimal} as decimal(10, 2))", "cast({decimal} * {decimal} as decimal(10, 2))",
+        "(- {decimal})",
         "try_cast({decimal} / {decimal} as decimal(10, 2))", "cast({int} as decimal(10, 2))", "abs({decimal})",
         "try_cast({text} as decimal(10, 2))", "cast({text} as decimal(10, 2))", "cast({long} as decimal(10, 2))",
-        "cast(round({decimal}, 1) as decimal(10, 2))", "coalesce({decimal}, {decimal})", "if({bool}, {decimal}, {decimal})",
+        "cast(round({decimal}, 1) as decimal(10, 2))", "coalesce({decimal}, {decimal})",
+        "if({bool}, {decimal}, {decimal})",
     ),
     "text": (
-        "lower(trim({text}))", "upper(reverse({text}))", "trim({text})", "substring({text}, 2, 3)", "substring({text}, -3, 2)", "right({text}, 2)",
-        "concat({text}, {text})", "concat_ws('-', {text}, {text})", "replace({text}, 'a', 'bc')", "lpad({text}, 4, 'xy')",
+        "lower(trim({text}))", "upper(reverse({text}))", "trim({text})", "substring({text}, 2, 3)",
+        "substring({text}, -3, 2)", "right({text}, 2)",
+        "concat({text}, {text})", "concat_ws('-', {text}, {text})", "replace({text}, 'a', 'bc')",
+        "lpad({text}, 4, 'xy')",
         "reverse({text})", "cast({int} as string)", "cast({long} as string)", "cast({decimal} as string)",
-        "cast({bool} as string)", "cast({date} as string)", "cast({moment} as string)", "md5({text})", "sha2({text}, 256)",
+        "cast({bool} as string)", "cast({date} as string)", "cast({moment} as string)", "md5({text})",
+        "sha2({text}, 256)",
         "hex({text})", "split_part({text}, ',', 2)", "if({bool}, {text}, {text})", "coalesce({text}, {text})",
         "case {int} when {int} then {text} else {text} end", "translate({text}, 'ab', 'x')", "base64({text})",
     ),
     "bool": (
-        "({int} = {int})", "({long} < {long})", "({double} >= {double})", "({decimal} <=> {decimal})", "({text} = {text})",
-        "({text} < {text})", "({bool} and {bool})", "({bool} or {bool})", "(not {bool})", "({int} is null)", "({text} is not null)",
-        "({bool} is true)", "({int} in ({int}, {int}, null))", "({text} in ({text}, 'a'))", "({int} between {int} and {int})",
-        "({text} like 'a%')", "({text} like '%b_')", "startswith({text}, 'a')", "contains({text}, 'b')", "({date} < {date})",
+        "({int} = {int})", "({long} < {long})", "({double} >= {double})", "({decimal} <=> {decimal})",
+        "({text} = {text})",
+        "({text} < {text})", "({bool} and {bool})", "({bool} or {bool})", "(not {bool})", "({int} is null)",
+        "({text} is not null)",
+        "({bool} is true)", "({int} in ({int}, {int}, null))", "({text} in ({text}, 'a'))",
+        "({int} between {int} and {int})",
+        "({text} like 'a%')", "({text} like '%b_')", "startswith({text}, 'a')", "contains({text}, 'b')",
+        "({date} < {date})",
         "({moment} >= {moment})", "isnan({double})", "array_contains({ints}, {int})", "try_cast({text} as boolean)",
         "cast({int} as boolean)",
     ),
     "date": (
-        "cast({moment} as date)", "date_add({date}, 1)", "date_sub({date}, 40)", "last_day({date})", "trunc({date}, 'month')",
+        "cast({moment} as date)", "date_add({date}, 1)", "date_sub({date}, 40)", "last_day({date})",
+        "trunc({date}, 'month')",
         "try_cast({text} as date)", "coalesce({date}, {date})", "if({bool}, {date}, {date})", "least({date}, {date})",
     ),
     "moment": (
-        "date_trunc('hour', {moment})", "date_trunc('month', {moment})", "cast({date} as timestamp)", "({moment} + interval 1 hour)",
+        "date_trunc('hour', {moment})", "date_trunc('month', {moment})", "cast({date} as timestamp)",
+        "({moment} + interval 1 hour)",
         "try_cast({text} as timestamp)", "coalesce({moment}, {moment})", "if({bool}, {moment}, {moment})",
         "timestamp_seconds({int})",
     ),
@@ -74,24 +90,23 @@ MADE: Templates = {
 }  # fmt: skip
 
 
-def expressions(depth: int) -> st.SearchStrategy[str]:
-    """Returns expressions of any type, of at most this depth."""
-    return st.sampled_from(sorted(LEAVES)).flatmap(lambda kind: expression(kind, depth))
+def expressions(seed: int, count: int, depth: int) -> list[str]:
+    """Returns expressions of any type, of at most this depth, none twice: at most `count`."""
+    chance = np.random.default_rng(seed)
+    kinds = sorted(MADE)
+    found = (_expression(chance, _one_of(chance, kinds), depth) for _ in range(count))
+    return list(dict.fromkeys(found))
 
 
-def expression(kind: str, depth: int) -> st.SearchStrategy[str]:
-    """Returns expressions of this type, of at most this depth."""
-    if not depth:
-        return st.sampled_from(LEAVES[kind])
-    return st.one_of(
-        st.sampled_from(LEAVES[kind]), st.sampled_from(MADE[kind]).flatmap(lambda text: _filled(text, depth))
-    )
+def _one_of(chance: np.random.Generator, choices: Sequence[str]) -> str:
+    return choices[int(chance.integers(len(choices)))]
 
 
-def _filled(template: str, depth: int) -> st.SearchStrategy[str]:
-    """Returns a template with an expression in each place."""
-    first, brace, rest = template.partition("{")
-    if not brace:
-        return st.just(template)
-    kind, _, rest = rest.partition("}")
-    return st.tuples(expression(kind, depth - 1), _filled(rest, depth)).map(lambda parts: first + "".join(parts))
+def _expression(chance: np.random.Generator, kind: str, depth: int) -> str:
+    choices = MADE[kind] if depth and chance.random() > LEAF_SHARE else LEAVES[kind]
+    text, out = _one_of(chance, choices), ""
+    while "{" in text:
+        before, _, rest = text.partition("{")
+        inner, _, text = rest.partition("}")
+        out += before + _expression(chance, inner, depth - 1)
+    return out + text

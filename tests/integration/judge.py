@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -29,7 +30,11 @@ from frazil.runtime.jvm import Jvm
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        # They leave out what decides no value, such as the condition of `if(x, 1, 1)`, and with it the failure of `x`.
+        for rule in ("ConvertToLocalRelation", "BooleanSimplification", "NullPropagation", "SimplifyConditionals")
+    ),
 }
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 AT_ONCE = 100
@@ -74,6 +79,12 @@ class Judge:
             for column, field in zip(stage.columns, query.program.output, strict=True)
         ]
 
+    def proven(self, expressions: Sequence[str]) -> list[str]:
+        """Returns the expressions that tasks evaluate by themselves."""
+        return [
+            one for one, program in zip(expressions, self.programs(expressions), strict=True) if not reason(program)
+        ]
+
     def differences(self, expressions: Sequence[str]) -> list[Difference]:
         """Returns the expressions whose results differ from Spark's in a value, a null, a type, a failing row or
         its error class.
@@ -85,17 +96,11 @@ class Judge:
     def _compare(self, expressions: Sequence[str]) -> list[Difference]:
         made = [self._evaluate(program) for program in self.programs(expressions)]
         found = []
-        try:
-            judged = self._judged(expressions, made)
-        except PySparkException:  # Some row fails in Spark alone.
-            judged = None
-        for n, (expression, ours) in enumerate(zip(expressions, made, strict=True)):
-            try:
-                column = judged[n] if judged is not None else self._judged([expression], [ours])[0]
-            except PySparkException as error:
-                found.append(Difference(expression, f"Spark fails: {str(error)[:300]}"))
-                continue
-            text = self._first_difference(ours, column) or self._wrong_failure(expression, ours)
+        for expression, ours, column in zip(expressions, made, self._judged(expressions, made), strict=True):
+            if isinstance(column, PySparkException):  # For a row that fails in Spark alone.
+                text = f"Spark fails: {str(column)[:300]}"
+            else:
+                text = self._first_difference(ours, column) or self._wrong_failure(expression, ours)
             if text:
                 found.append(Difference(expression, text))
         return found
@@ -105,13 +110,23 @@ class Judge:
         assert objection is None, objection
         return evaluate(program, self._columns, len(self._rows))
 
-    def _judged(self, expressions: Sequence[str], made: Sequence[Processed]) -> list[pa.Array]:
+    def _judged(self, expressions: Sequence[str], made: Sequence[Processed]) -> list[Any]:
+        """Returns Spark's columns, an exception for one that it cannot evaluate."""
+        try:
+            return self._selected(expressions, made)
+        except PySparkException as error:
+            if len(expressions) == 1:
+                return [error]
+            half = len(expressions) // 2
+            return self._judged(expressions[:half], made[:half]) + self._judged(expressions[half:], made[half:])
+
+    def _selected(self, expressions: Sequence[str], made: Sequence[Processed]) -> list[pa.Array]:
         columns = []
         for n, (expression, ours) in enumerate(zip(expressions, made, strict=True)):
             bad = ",".join(map(str, np.flatnonzero(ours.failed).tolist()))
-            columns.append(
-                f"case when row in ({bad}) then null else {expression} end as c{n}" if bad else f"{expression} as c{n}"
-            )
+            guarded = f"case when row in ({bad}) then null else {expression} end" if bad else expression
+            # Of what always fails, Spark fails as soon as it looks for constants.
+            columns.append(f"{'null' if ours.failed.all() else guarded} as c{n}")
         table = self._spark.sql(f"select {', '.join(columns)}, row from records").toArrow()
         order = pc.sort_indices(table, sort_keys=[("row", "ascending")])
         return [pc_one(column.take(order)) for column in table.columns[:-1]]
@@ -119,6 +134,8 @@ class Judge:
     def _first_difference(self, ours: Processed, theirs: pa.Array) -> str:
         mine = ours.columns[0]
         theirs = theirs.take(pa.array(ours.parents))
+        if not len(mine):
+            return ""
         if not _same_type(mine.type, theirs.type):
             return f"type {mine.type}, in Spark {theirs.type}"
         for place, (one, other) in enumerate(zip(plain(mine), plain(theirs), strict=True)):
@@ -140,17 +157,25 @@ class Judge:
                 return f"row {self._row(failure.row)}: {failure.error_class}, in Spark {error}"
         return ""
 
+    def _error_of_query(self, expression: str, row: int) -> str:
+        try:
+            self._spark.sql(f"select {expression} from records where row = {row}").toArrow()
+        except PySparkException as error:
+            return _class(error.getCondition())
+        return ""
+
     def _interpreter(self, expression: str) -> Any:
         """Returns a function from a row to the error class that Spark's interpreter raises for it; empty for none."""
         frame: Any = self._spark.sql(f"select {expression} as judged, * from records")
         try:
             plan = frame._jdf.queryExecution().optimizedPlan()
         except PySparkException as error:  # A part without columns fails for every row.
-            folded = str(error.getCondition()).split(".")[0]
+            folded = _class(error.getCondition())
             return lambda _: folded
         source = plan.child().output()
         names = [str(source.apply(n).name()) for n in range(source.size())]
-        assert names == [*self._columns, "row"], names
+        if names != [*self._columns, "row"]:  # Spark computes a common part first.
+            return partial(self._error_of_query, expression)
         catalyst: Any = self._jvm.org.apache.spark.sql.catalyst.expressions
         attributes = getattr(getattr(catalyst, "package$"), "MODULE$").AttributeSeq(source)
         bound = catalyst.BindReferences.bindReference(plan.projectList().head(), attributes, False)
@@ -166,11 +191,15 @@ class Judge:
         return asked
 
 
+def _class(condition: Any) -> str:
+    return str(condition).split(".")[0]
+
+
 def class_of(error: Py4JJavaError) -> str:
     """Returns the error class of Spark's exception, without its sub-class; of another exception its text."""
     java = error.java_exception
     try:
-        return str(java.getCondition()).split(".")[0]
+        return _class(java.getCondition())
     except Py4JError:
         text = str(java.toString())
         return "ARITHMETIC_OVERFLOW" if text == "java.lang.ArithmeticException: long overflow" else text[:200]

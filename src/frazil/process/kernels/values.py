@@ -147,6 +147,13 @@ def _is(part: str, argument: Any) -> bool:
     return "any" in words or kind_of(argument.type) in words
 
 
+def is_constant(expression: Any) -> bool:
+    """Whether an expression has no fields."""
+    if isinstance(expression, Call):
+        return all(map(is_constant, expression.arguments))
+    return isinstance(expression, Literal)
+
+
 def rows_of(*values: Value) -> int:
     """Returns the length of the arrays among these values."""
     return next(len(value) for value in values if isinstance(value, pa.Array))
