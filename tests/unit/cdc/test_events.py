@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +13,10 @@ import pytest
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope
-from frazil.spec.models import MetadataField
+from frazil.spec.models import EnvelopeSpec, MetadataField
 from frazil.upsert.changes import Changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
+from tests.unit.upsert.test_upsert_service import UpsertScenario
 
 Headers = Mapping[str, bytes]
 COLUMNS = {"id": "long", "name": "string"}
@@ -209,3 +211,14 @@ def test_what_is_no_event_of_an_outbox_is_one_bad_record(value: bytes, headers: 
 def test_a_routed_event_without_payload_is_a_tombstone() -> None:
     found = read("outbox", [(None, {"id": b"1"})], OUTBOX, [b"7"])
     assert (rows(found), bad(found), found.ignored_records) == ([], {}, {"tombstone": 1})
+
+
+def test_an_event_that_was_sent_twice_is_stored_once(tmp_path: Path) -> None:
+    metadata = {name: f"_{name}" for name in ("ce_id", "ce_source")}
+    keys = ("_ce_source", "_ce_id")
+    table = UpsertScenario(tmp_path, envelope=EnvelopeSpec(kind="cloudevents"), key_columns=keys, metadata=metadata)
+    for numbers in ((1, 2, 1), (2, 3)):
+        for number in numbers:
+            table.source.produce("a", 0, structured(data={"n": number}, id=f"e-{number}"))
+        table.catch_up()
+    assert table.upsert_table("n", "_ce_id") == [{"n": number, "_ce_id": f"e-{number}"} for number in (1, 2, 3)]
