@@ -36,11 +36,10 @@ FOLLOWED: Mapping[str, str] = {
             "write `cast(… as …)` in `select`, or name the column otherwise",
             "write it otherwise; the rules of queries are in docs/reference/queries.md",
         ),
-        "tests/unit/ingest/test_queries.py"
-        "::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
+        "unit/ingest/test_queries.py::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
     ),
     "…; or declare its type under `columns`; Frazil looks at further records": (
-        "tests/unit/ingest/test_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
+        "unit/ingest/test_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
     ),
     # Queries before the table.
     **dict.fromkeys(
