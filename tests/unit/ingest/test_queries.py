@@ -200,3 +200,45 @@ def test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followe
     made.settings = followed
     made.catch_up()
     assert made.rows("n.a")[-1]["id"] == 2
+
+
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_death_between_the_new_column_and_the_record_of_its_field_loses_nothing(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = scene(select="select * from records")
+    made.feed("a", {"id": 1})
+    made.catch_up()
+    made.feed("a", {"id": 2, "new": "x"})
+
+    def die(point: str) -> None:
+        if point == "evolve.query":
+            raise _Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("frazil.ingest.queries.hit", die)
+        with pytest.raises(_Killed):
+            made.catch_up()
+    made.catch_up()
+    assert made.rows("n.a") == [{"id": 1, "new": None}, {"id": 2, "new": "x"}]
+
+
+def test_each_record_is_a_row_a_dead_letter_or_a_counted_drop(scene: Any) -> None:
+    made = scene(select="select n, cast(text as int) as i from records where n % 3 <> 0")
+    made.feed("a", *({"n": n, "text": "x" if n % 7 == 0 else str(n)} for n in range(200)))
+    made.catch_up()
+    ended = len(made.rows("n.a")) + len(made.dead_letters("n.a")) + _progress(made).ignored_records["where"]
+    assert ended == 200
+    assert all(row["n"] == row["i"] and row["n"] % 3 for row in made.rows("n.a"))
+
+
+def test_a_row_for_each_element_and_none_of_a_record_of_which_one_fails(scene: Any) -> None:
+    made = scene(select="select id, cast(one as int) as one from records lateral view explode(many) t as one")
+    made.feed("a", {"id": 1, "many": ["1", "2"]}, {"id": 2, "many": ["3", "x"]}, {"id": 3, "many": []})
+    made.catch_up()
+    assert made.rows("n.a") == [{"id": 1, "one": 1}, {"id": 1, "one": 2}]
+    assert made.dead_letters("n.a") == [("a", 0, 1)]
+    assert _progress(made).ignored_records == {"explode": 1}
