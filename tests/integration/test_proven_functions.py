@@ -41,7 +41,8 @@ CONDITIONS = """
     i in (0, cast(n as int)); cast(n as int) in (1, 2);
     case when a then 1 when cast(n as int) > 1 then 2 else i / j end; null and cast(n as int) > 0;
     i + cast(n as int); cast(n as int) + i; concat(s, string(cast(n as int))); s is null and i / j > 0;
-    equal_null(i, j); zeroifnull(i); nullifzero(j); cast(n as int) <=> i; isnull(cast(n as int));
+    equal_null(i, j); zeroifnull(i); nullifzero(j); cast(n as int) <=> i; cast(n as int) % j;
+    cast(n as double) / e; cast(n as decimal(10, 2)) / c; isnull(cast(n as int));
     greatest(i, cast(n as int)); if(i > 0, 1/i, 0); cast('1' as int) + i
 """
 ARITHMETIC = """

@@ -86,7 +86,7 @@ def _long_overflows(function: str, a: Any, b: Any, found: NDArray[np.int64]) -> 
 
 
 def _bad_zero(one: Value, other: Value) -> Bools:
-    """Returns where a number, not null, is divided by zero."""
+    """Returns where a number other than null is divided by zero."""
     rows = rows_of(one, other)
     there = both_there(one, other)
     is_zero = np.broadcast_to(numbers(other) == 0, (rows,))
