@@ -26,6 +26,7 @@ PROTECT, PROTECT_HEADERS = "Protect", "ProtectHeaders"
 """The functions of the stage: they take a column and the key; the option `actions` names what happens inside it."""
 KEY, HEADERS = "_key", "_headers"
 """How rules name the record's key, and a header: `_headers.NAME`."""
+_STEPS = ("element", "value")
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,25 @@ def protecting(
         if column is not None:
             columns.append((field.name, column))
     return Project(tuple(columns)) if is_changed else None
+
+
+def protected_paths(
+    records: Schema, protection: Protection, origins: Mapping[str, Path | None] | None = None
+) -> dict[str, Rule]:
+    """Returns the rules of the protected fields of records of this schema, by each of the paths that a field has."""
+    found: dict[str, Rule] = {}
+    for field in records.fields:
+        origin = (origins or {}).get(field.name, (field.name,))
+        if origin is not None:
+            paths = frozenset((field.name, ".".join(origin)))
+            for inside, rule in _parts(protection, arrow_type(field.field_type), (), paths, None):
+                found |= dict.fromkeys((name for path in paths for name in spelled(".".join((path, *inside)))), rule)
+    return found
+
+
+def spelled(path: str) -> frozenset[str]:
+    """Returns the path, and the path without the steps into lists and maps."""
+    return frozenset((path, ".".join(part for part in path.split(".") if part not in _STEPS)))
 
 
 def program_of(stage: Project) -> Program:

@@ -29,6 +29,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
+from frazil.process.protect import Protection
 from frazil.schema.arrow import arrow_field
 from frazil.schema.parts import with_requirement
 from frazil.schema.projection import Layout, Shaping, make_layout
@@ -163,6 +164,8 @@ class TableTarget:
     before_key: Reading | None = None
     #: The handling of records without a value: `ignore`, `dead_letter` or `row`; empty: as the table's mode does.
     tombstones: str = ""
+    #: What protects fields of the records; None where nothing does. Of a dead-letter table: that of its table.
+    protection: Protection | None = None
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
