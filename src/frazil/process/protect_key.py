@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from frazil.errors import SpecError
 
-MIN_KEY_BYTES = 32
-_KEY_REMEDY = "make one, such as by `openssl rand -hex 32`, and refer to its file: `protect_key: ${file:PATH}`"
 _MAGIC = b"\x00frazil-sealed-1"
 """What encrypted bytes begin with: no text, JSON or wire format does."""
 _ID_BYTES, _NONCE_BYTES, _BLOCK = 4, 12, 64
@@ -80,17 +78,6 @@ class ProtectKey(bytes):
             message = f"the bytes are encrypted with the key {by}, and `protect_key` is the key {self.id}"
             raise SpecError(message, remedy="replay with the old `protect_key`", where=place)
         raise SpecError("the encrypted bytes were changed", remedy="drop this dead letter", where=place)
-
-
-def protect_key(text: str) -> ProtectKey:
-    """Returns the key of a pipeline file.
-
-    Raises: SpecError for a key that is too short.
-    """
-    raw = text.encode()
-    if len(raw) < MIN_KEY_BYTES:
-        raise SpecError(f"`protect_key` is shorter than {MIN_KEY_BYTES} bytes", remedy=_KEY_REMEDY)
-    return ProtectKey(raw)
 
 
 def key_id_of(value: bytes) -> str | None:
