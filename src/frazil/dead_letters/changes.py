@@ -5,7 +5,7 @@ after them in their topics, up to the table's progress.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -21,14 +21,14 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
-from frazil.rows.metadata_columns import refuse_far_times
 from frazil.schema.arrow import arrow_type, pick
 from frazil.types import OffsetRange, Progress
 from frazil.upsert.change_rows import ChangeRows, rank
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, load_ranked
 from frazil.upsert.lookup.live_rows import has_column
-from frazil.upsert.records.read_changes import read_checked, refuse, rows_of
+from frazil.upsert.query_changes import read_upserts
+from frazil.upsert.records.read_changes import refuse, rows_of
 from frazil.upsert.truncates import have_place
 from frazil.write.target import METADATA_TYPES, TableTarget
 from frazil.write.write import FileWriter
@@ -190,7 +190,7 @@ def read_with(
 ) -> tuple[Changes, TableTarget]:
     """Returns the changes of records that may be bad, and the target with the schemas that they name."""
     for _ in range(_ROUNDS):
-        changes = read_checked(target, topic, records, MAX_MISMATCHES)
+        changes = read_upserts(target, topic, records, MAX_MISMATCHES)
         if not changes.decoded.missing:
             break
         target = fetch(changes.decoded.missing)
@@ -293,8 +293,7 @@ class Draft:
 
     def _take(self, topic: str, dead_letters: pa.RecordBatch) -> None:
         def read(records: Mapping[str, pa.Array]) -> Changes:
-            changes = read_checked(self.target, topic, records, _ALL)
-            return replace(changes, decoded=refuse_far_times(self.target, records, changes.decoded, _ALL))
+            return read_upserts(self.target, topic, records, _ALL)
 
         columns_left, columns_of = self.target.reading.columns_left, partial(records_of, self.target)
         for some, records, changes in read_bounded(dead_letters, read, columns_left, columns_of):
@@ -303,7 +302,7 @@ class Draft:
     def _take_read(
         self, topic: str, dead_letters: pa.RecordBatch, records: Mapping[str, pa.Array], changes: Changes
     ) -> None:
-        self.needs.note(changes.decoded, [topic], self.target.fixed)
+        self.needs.note(changes.decoded, [topic], (self.target.source or self.target).fixed)
         self.needs.key_columns = self.needs.key_columns or changes.key_columns
         if not self.needs.is_met:
             return

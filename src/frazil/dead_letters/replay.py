@@ -50,6 +50,7 @@ from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.limits import read_bounded
 from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
+from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
@@ -83,11 +84,19 @@ class _Written:
 
 class Replayer:
     """Replays and drops the dead letters of one table at a time. schemas: None without a schema registry.
-    topic_readers: access to the topics, which have the changes after a dead letter; None without access.
+    topic_readers: access to the topics, which have the changes after a dead letter; None without access. queries: analyses
+    the queries of tables; None where no table has one.
     """
 
-    def __init__(self, catalog: Catalog, schemas: Schemas | None, topic_readers: TopicReaders | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        schemas: Schemas | None,
+        topic_readers: TopicReaders | None = None,
+        queries: Queries | None = None,
+    ) -> None:
         self._catalog = catalog
+        self._queries = QueryTables(catalog, queries)
         self._schemas = schemas
         self._topic_readers = topic_readers
         self._tables = DeadLetterTables(catalog)
@@ -146,9 +155,11 @@ class Replayer:
             return ReplayResult()
         since = table.state.head_id
         table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
+        if table.spec.has_query:
+            table.state = self._queries.load(table)
         if table.spec.mode == "upsert":
             chosen = SelectedDeadLetters(dead_letters, tuple(files), selection, since)
-            return replace_rows(self._catalog, self._schemas, self._topic_readers, table, chosen)
+            return replace_rows(self._catalog, self._queries, self._schemas, self._topic_readers, table, chosen)
         written = self._write(table, dead_letters, files, selection)
         self._commit(table, dead_letters, written)
         return ReplayResult(written.replayed, written.selected - written.replayed)
@@ -168,7 +179,7 @@ class Replayer:
                 if attempt.needs.is_met:
                     return attempt.finish([file.path for file in files])
             attempt.abandon()
-            meet(self._catalog, self._schemas, table, attempt.needs)
+            meet(self._catalog, self._queries, self._schemas, table, attempt.needs)
         raise endless_changes(table)
 
     # ---- committing
@@ -248,7 +259,7 @@ class _Attempt:
 
     def _take_read(self, batch: pa.RecordBatch, records: Mapping[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded
-        self.needs.note(decoded, pc.unique(records["topic"]).to_pylist(), self.target.fixed)
+        self.needs.note(decoded, pc.unique(records["topic"]).to_pylist(), (self.target.source or self.target).fixed)
         if not self.needs.is_met:
             return
         refused = pa.array(decoded.refused)

@@ -53,6 +53,7 @@ from frazil.dead_letters.superseded import (
 from frazil.decode.columns import Mismatch
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
+from frazil.ingest.queries import QueryTables
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.schema.arrow import Bools
@@ -98,6 +99,7 @@ class SelectedDeadLetters:
 
 def replace_rows(
     catalog: Catalog,
+    queries: QueryTables,
     schemas: Schemas | None,
     topic_readers: TopicReaders | None,
     table: Table,
@@ -109,7 +111,7 @@ def replace_rows(
     """
     check_columns(table.target())
     table.key_updates.is_single_task = True
-    work = _Replacing(catalog, schemas, topic_readers, table, dead_letters)
+    work = _Replacing(catalog, queries, schemas, topic_readers, table, dead_letters)
     for _ in range(_ROUNDS):
         draft = work.draft()
         if draft is None:
@@ -183,12 +185,14 @@ class _Replacing:
     def __init__(
         self,
         catalog: Catalog,
+        queries: QueryTables,
         schemas: Schemas | None,
         topic_readers: TopicReaders | None,
         table: Table,
         dead_letters: SelectedDeadLetters,
     ) -> None:
         self._catalog = catalog
+        self._queries = queries
         self._schemas = schemas
         self._topic_readers = topic_readers
         self._table = table
@@ -209,7 +213,7 @@ class _Replacing:
         if draft.lost:
             self._table.key_updates.unpaired |= draft.lost
         else:
-            meet(self._catalog, self._schemas, self._table, draft.needs)
+            meet(self._catalog, self._queries, self._schemas, self._table, draft.needs)
         return None
 
     def put(self, draft: Draft) -> ReplayResult:

@@ -16,6 +16,7 @@ from frazil.decode.columns import Decoded, Mismatch
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.isolate import MOST_FOUND, load_found, search
+from frazil.ingest.queries import QueryTables
 from frazil.ingest.schema_changes import accept_columns, adder, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.state import find_no_op_change
@@ -67,7 +68,7 @@ def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], top
     table.schema.schemas |= schemas.fetch_for(table.spec, ids, min(literals or topics))
 
 
-def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) -> None:
+def meet(catalog: Catalog, queries: QueryTables, schemas: Schemas | None, table: Table, needs: Needs) -> None:
     """Fetches schemas, or else changes the table as ingestion would.
 
     Raises: as these; SpecError where the table cannot have the columns, or stays unchanged for the second time in a
@@ -77,14 +78,15 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         fetch_schemas(schemas, table, needs.missing, needs.topics)
         return
     assert table.state is not None
+    records = table.records
     try:
-        accepted, rejected = accept_columns(table, merge_requested_fields(needs.requested_fields, keeps_first=True))
+        accepted, rejected = accept_columns(records, merge_requested_fields(needs.requested_fields, keeps_first=True))
         if rejected.keys() - table.schema.rejected.keys():
             table.schema.rejected |= rejected
             return
-        change = within_limit(table, adder(table.spec, accepted, sorted(needs.made_optional)))
+        change = within_limit(records, adder(records.spec, accepted, sorted(needs.made_optional)))
         hit("replay.evolving")
-        state = set_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
+        state = set_key_columns(catalog, queries.evolve(table, change), needs.key_columns)
         table.schema.no_op_change = find_no_op_change(
             table.state, state, accepted, needs.made_optional, table.schema.no_op_change
         )

@@ -161,7 +161,7 @@ class SparkJobs:
 
 def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:
     """Returns the Spark job that reads the batches. schema: replaces the schema of the tables."""
-    trials = frozenset(p.table.name for p in planned if is_trial or p.table.state is None)
+    trials = frozenset(p.table.name for p in planned if is_trial or p.table.is_trial)
     fed: dict[str, list[TableTarget]] = {}
     for p in planned:
         for topic in p.batch.topics:

@@ -79,11 +79,13 @@ class Loader:
         """Creates a table whose columns are declared, gives it the columns and the layout of the pipeline file, and checks
         and warns of the rest.
         """
-        if table.state is None and table.spec.columns and has_layout_columns(table.spec):
+        if table.state is None and table.spec.columns and not table.spec.has_query and has_layout_columns(table.spec):
             table.state = self.pipeline.schema_updates.create(table)
         if table.state is None:
             return
         table.state = self.pipeline.schema_updates.with_declared(table, table.state)
+        if table.spec.has_query:
+            table.state = self.pipeline.schema_updates.queries.load(table)
         format_of(table.state.properties, table.name)
         table.state = arranged(self._services.catalog, table.spec, table.state)
         if table.spec.mode == "upsert":

@@ -72,7 +72,7 @@ class Pipeline:
         self._jobs = services.jobs
         self._schemas = services.schemas
         self._identity = identity
-        self.schema_updates = SchemaUpdates(services.catalog, services.jobs)
+        self.schema_updates = SchemaUpdates(services.catalog, services.jobs, services.queries)
         self._dead_letters = DeadLetterTables(services.catalog, services.outbox, identity.pipeline)
 
     def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:
@@ -104,12 +104,7 @@ class Pipeline:
             return partial(self._fetch_schemas, planned, report)
         if report.bad_records.count and table.spec.on_bad_record == "stop":
             return partial(self._stop, planned)
-        if (
-            report.schema.requested_fields
-            or report.schema.made_optional
-            or report.schema.key_columns
-            or table.state is None
-        ):
+        if report.schema.requested_fields or report.schema.made_optional or report.schema.key_columns or table.is_trial:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             return partial(self._update_schema, planned, report)
         return None

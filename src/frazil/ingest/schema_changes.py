@@ -8,9 +8,10 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
-from frazil.ingest.table import Table, declared_columns, own_columns, shaping_of
+from frazil.ingest.table import Table, declared_columns, own_columns, query_columns, shaping_of
+from frazil.process.analysis import Query
 from frazil.schema.conflicts import MAX_REJECTED, accept
-from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_schema, new_schema
+from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
 from frazil.schema.names import column_settings, fold_case
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
@@ -75,6 +76,37 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
 def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
     """Returns the change that adds missing declared and metadata columns to a table."""
     return lambda schema: extend_schema(schema, {(): declared_columns(spec)})
+
+
+def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
+    """Returns the change that gives a table the columns which its query makes.
+
+    The change raises SpecError where the table has a column of another type, or may not be changed.
+    """
+    columns, may_widen = query_columns(query) | own_columns(spec), spec.schema_evolution == "evolve"
+
+    def change(schema: Schema) -> Schema:
+        try:
+            after = extend_schema(schema, {(): columns}, may_widen=may_widen)
+        except NameConflict as error:
+            raise SpecError(str(error), remedy="name the column otherwise in `select`", where=spec.name) from None
+        if spec.schema_evolution == "freeze" and len(after.field_ids) > len(schema.field_ids):
+            raise SpecError(
+                "the query makes a column that the table lacks, and `schema_evolution` is freeze",
+                remedy="add the column to the table, or take it out of `select`",
+                where=spec.name,
+            )
+        for name, kind in columns.items():
+            found = after.find_type(name)
+            if kind.is_primitive and kind != found and not can_promote(kind, found):
+                raise SpecError(
+                    f"the query makes {name} as {kind}, and the table has it as {found}",
+                    remedy=f"write `cast({name} as …)` in `select`, or name the column otherwise",
+                    where=spec.name,
+                )
+        return after
+
+    return change
 
 
 def adder(

@@ -20,7 +20,8 @@ from frazil.ingest.outcome import NoColumns, Outcome, RejectedFields, Replan, Sc
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
 from frazil.ingest.preflight import check_measured_columns
 from frazil.ingest.primary_key_updates import key_updates_in
-from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder, same_table
+from frazil.ingest.queries import Queries, QueryTables
+from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder
 from frazil.ingest.state import NoOpChange, find_no_op_change
 from frazil.ingest.table import Planned, Table, layout_of, own_columns, set_key_columns
 from frazil.kafka.port import Partition
@@ -79,25 +80,37 @@ def _part(whole: OffsetRange, start: int, end: int) -> OffsetRange:
 class SchemaUpdates:
     """Changes schemas through the catalog; a batch is planned again after each change."""
 
-    def __init__(self, catalog: Catalog, jobs: JobRunner) -> None:
+    def __init__(self, catalog: Catalog, jobs: JobRunner, queries: Queries | None = None) -> None:
         self._catalog = catalog
         self._jobs = jobs
+        self.queries = QueryTables(catalog, queries)
 
     def create(self, table: Table, found: Schema | None = None, key_columns: Sequence[str] = ()) -> TableState:
         """Creates the table with its declared columns, those of `found`, and its metadata columns. key_columns: the fields
         of the records' keys, where these identify the rows.
         """
         spec = table.spec
+        if spec.has_query:
+            return self._create_with_query(table, found or Schema(), key_columns)
         found_fields = found.fields if found is not None else ()
         columns = {column.name: column.type for column in spec.columns}
         columns |= {field.name: field.field_type for field in found_fields if field.name not in columns}
         columns |= own_columns(spec)
         docs = {field.name: field.doc for field in found_fields if field.doc}
         schema = document(new_schema(columns.items()), docs)
-        check_measured_columns(spec, schema)
         changes = table.target(schema).changes
-        if changes is not None:
-            schema = with_identifiers(schema, changes.key_columns or key_columns)
+        keys = (changes.key_columns or key_columns) if changes is not None else ()
+        return self._made(table, with_identifiers(schema, keys) if keys else schema)
+
+    def _create_with_query(self, table: Table, records: Schema, key_columns: Sequence[str]) -> TableState:
+        """Creates a table with the columns that its query makes of the fields of its records."""
+        schema = self.queries.first_schema(table, records, key_columns)
+        self._made(table, schema)
+        return self.queries.remember(table, records)
+
+    def _made(self, table: Table, schema: Schema) -> TableState:
+        spec = table.spec
+        check_measured_columns(spec, schema)
         version, layout = spec.format_version, layout_of(spec)
         made = create_table(self._catalog, table.name, schema, spec.properties, version, layout, spec.location)
         if made.format_version != version:
@@ -120,7 +133,8 @@ class SchemaUpdates:
         """
         table = planned.table
         try:
-            requested_fields, rejected = accept_columns(table, _wanted(planned, report))
+            records = table.records
+            requested_fields, rejected = accept_columns(records, _wanted(planned, report))
             if rejected.keys() - table.schema.rejected.keys():
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                     raise NameConflict(next(iter(rejected.values())))
@@ -132,15 +146,16 @@ class SchemaUpdates:
                 hit("evolve.before")
                 made_optional = [tuple(json.loads(path)) for path in sorted(report.schema.made_optional)]
                 change = checked_change(
-                    table, adder(table.spec, requested_fields, made_optional), report.schema.key_columns
+                    records, adder(records.spec, requested_fields, made_optional), report.schema.key_columns
                 )
-                evolved = same_table(table.state, self._catalog.evolve(table.name, change))
+                evolved = self.queries.evolve(table, change)
                 state = set_key_columns(self._catalog, evolved, report.schema.key_columns)
                 no_op_change = find_no_op_change(
                     table.state, state, requested_fields, made_optional, table.schema.no_op_change
                 )
                 return self._changed(state, report, no_op_change)
-            schema = checked_change(table, adder(table.spec, requested_fields), report.schema.key_columns)(Schema())
+            add = adder(records.spec, requested_fields)
+            schema = checked_change(records, add, report.schema.key_columns)(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")
@@ -150,7 +165,8 @@ class SchemaUpdates:
         except TypesDiffer as error:
             # Read with the first types, the record that contradicts them is a bad record with an offset.
             first = merge_requested_fields(map(load_requested_fields, report.schema.requested_fields), keeps_first=True)
-            schema = adder(table.spec, first)(table.state.schema if table.state else Schema())
+            view = table.records
+            schema = adder(view.spec, first)(view.state.schema if view.state else Schema())
             remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
             if error.path[0] == KEY_ROOT:
                 remedy = "write `key: {format: text}` and name another column for the key, or fix the producer"

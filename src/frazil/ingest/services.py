@@ -9,6 +9,7 @@ from frazil.catalog.port import Catalog
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.ingest.job import JobRunner
+from frazil.ingest.queries import Queries
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
@@ -36,6 +37,8 @@ class Services:
     outbox: Outbox | None = None
     #: Reads records in the driver, for tables with `atomic: transaction`.
     reader: RecordReader | None = None
+    #: Analyses the queries of tables; None where no table has one.
+    queries: Queries | None = None
     #: Returns the factor by which table maintenance lengthens a table's commit interval, where a commit of changes may
     #: undo the work that it is about to do; 1.0 for the usual interval. Takes no time.
     slowed_by: Callable[[str], float] = lambda _: 1.0

@@ -17,6 +17,7 @@ from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, learn_ro
 from frazil.ingest.task import OVERSIZED_BYTES
 from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.kafka.port import Partition, TopicDescription
+from frazil.process.analysis import Query
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields
 from frazil.schema.projection import KEY_ROOT, format_path
@@ -278,6 +279,8 @@ class SchemaState:
     dropped: frozenset[str] = frozenset()
     #: The schema change that the last batch requested, where it left the table unchanged.
     no_op_change: NoOpChange | None = None
+    #: The table's query as analysed for the fields that its records are known to have; None before that, and without one.
+    query: Query | None = None
 
     def add_schemas(self, schemas: Mapping[str, WriterSchema]) -> None:
         """Adds registry schemas that a batch has requested; the next batch is read with them."""

@@ -5,7 +5,8 @@ description of it that tasks receive.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -16,7 +17,7 @@ from frazil.catalog.layout import Layout
 from frazil.catalog.port import Catalog, TableState
 from frazil.decode.settings import Envelope, Framing, Reading
 from frazil.decode.wire_format import KEY_HEADER
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.plan import TableClock, buffered_row_bytes, stored_row_bytes
 from frazil.ingest.state import (
     MANY_FILES,
@@ -33,17 +34,23 @@ from frazil.ingest.state import (
 from frazil.ingest.task import OVERSIZED_BYTES
 from frazil.ingest.transactions.runs import Cut
 from frazil.kafka.port import Partition
+from frazil.process.analysis import Query
+from frazil.process.origins import origins_of
 from frazil.report import TaskReport
+from frazil.rows.query_rows import result_type
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
+from frazil.schema.evolve import extend_schema
 from frazil.schema.names import PROPERTY, Aliases, Spellings, aliases_of
 from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
-from frazil.spec.models import ValueSpec
+from frazil.spec.models import METADATA_COLUMNS, ValueSpec
 from frazil.types import RESCUED_COLUMN, Batch, Offsets, Progress
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading, TableTarget, metadata_columns
 
 KEY_COLUMNS = "key-columns"
+RECORDS_SCHEMA = "records-schema"
+"""The mark of a table with a query that has the schema of its records, as Iceberg's JSON."""
 
 
 @dataclass
@@ -85,6 +92,19 @@ class Table:
     def is_first(self) -> bool:
         """Whether the next batch decides the columns."""
         return self.state is None
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the next batch writes nothing and only finds the fields of the records."""
+        return self.state is None or (self.spec.has_query and self.schema.query is None)
+
+    @property
+    def records(self) -> Table:
+        """The table that the records would make without the table's query: their fields are requested of it."""
+        if not self.spec.has_query:
+            return self
+        spec = records_spec(self.spec, self.schema.query)
+        return replace(self, spec=spec, state=None if self.state is None else _records_state(spec, self.state))
 
     def position(self) -> Offsets:
         """Returns the committed offsets, with the first offsets of partitions without progress."""
@@ -200,14 +220,24 @@ def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -
     """
     if not names:
         return state
-    spellings = Spellings(field.name for field in state.schema.fields)  # Names in keys may differ in case.
+    known = state.marks.get(RECORDS_SCHEMA)
+    schema = Schema.model_validate_json(known) if known else state.schema
+    spellings = Spellings(field.name for field in schema.fields)  # Names in keys may differ in case.
     parts = [name.split(".") for name in names]
     columns = [".".join([spellings.find(first) or first, *rest]) for first, *rest in parts]
     catalog.mark(state.name, KEY_COLUMNS, json.dumps(columns))
-    loaded = catalog.load(state.name)
-    if loaded is None:
-        raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=state.name)
-    return loaded
+    return loaded(catalog, state.name)
+
+
+def loaded(catalog: Catalog, name: str) -> TableState:
+    """Returns a table that is there, as the catalog has it now.
+
+    Raises: UnavailableError when the table no longer exists.
+    """
+    found = catalog.load(name)
+    if found is None:
+        raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=name)
+    return found
 
 
 def identifier_names(schema: Schema) -> tuple[str, ...]:
@@ -222,10 +252,48 @@ def layout_of(spec: TableSpec) -> Layout:
     return Layout(spec.partition_by, spec.sort_by)
 
 
+def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
+    """Returns the settings of the table that the records would make without the query. query: None while their fields
+    are not known.
+    """
+    text = f"{spec.where} {spec.select}"
+    named = {field: column for field, column in METADATA_COLUMNS.items() if re.search(rf"\b{column}\b", text)}
+    origins = origins_of(query.program).columns if query is not None else {}
+
+    def field_of(column: str) -> str:
+        return next(iter(origins.get(column, (column,))), column)
+
+    return spec.model_copy(
+        update={
+            "where": "",
+            "select": "",
+            "partition_by": None,
+            "sort_by": None,
+            "metadata": spec.metadata | named,
+            "key_columns": tuple(map(field_of, spec.key_columns)),
+            "order_by": spec.order_by and field_of(spec.order_by),
+        }
+    )
+
+
+def _records_state(spec: TableSpec, state: TableState) -> TableState:
+    """Returns the state of a table with a query as that of the table which the records would make. spec: of the latter."""
+    known = state.marks.get(RECORDS_SCHEMA)
+    schema = Schema.model_validate_json(known) if known else Schema()
+    schema = extend_schema(schema, {(): declared_columns(spec)})
+    return replace(state, schema=schema, partition_spec="", sort_order="", older_specs=())
+
+
+def query_columns(query: Query) -> dict[str, IcebergType]:
+    """Returns the columns that a query makes."""
+    return {field.name: field.field_type for field in result_type(query.program).fields}
+
+
 def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
-    """Returns the columns that do not come from the record's value."""
+    """Returns the columns that come neither from the record's value nor from the table's query."""
     columns = metadata_columns(spec.metadata, spec.key.format)
-    columns |= {column.name: column.type for column in spec.columns if column.is_own}
+    if not spec.has_query:
+        columns |= {column.name: column.type for column in spec.columns if column.is_own}
     if spec.rescue or spec.unknown_fields == "rescue":
         columns[RESCUED_COLUMN] = StringType()
     return columns
@@ -250,8 +318,11 @@ def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope 
 
 
 def declared_columns(spec: TableSpec) -> dict[str, IcebergType]:
-    """Returns the columns of the pipeline file, and those that do not come from the record's value."""
-    return {column.name: column.type for column in spec.columns} | own_columns(spec)
+    """Returns the columns of the pipeline file, and those that do not come from the record's value. What a table with a
+    query declares are fields of its records.
+    """
+    declared = {} if spec.has_query else {column.name: column.type for column in spec.columns}
+    return declared | own_columns(spec)
 
 
 def key_column_of(spec: TableSpec) -> str:
@@ -286,7 +357,24 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
 
 
 def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
-    """Returns the description of the table for tasks. schema: replaces the table's schema."""
+    """Returns the description of the table for tasks. schema: replaces the table's schema; of a table with a query, that
+    of its records.
+    """
+    if not table.spec.has_query:
+        return _target_of(table, schema)
+    query = table.schema.query
+    return replace(
+        _target_of(table, None),
+        shaping=None,
+        key=None,
+        headers=(),
+        source=_target_of(table.records, schema),
+        program=query.program if query is not None and schema is None else None,
+        fails_to_null=table.spec.on_error == "null",
+    )
+
+
+def _target_of(table: Table, schema: Schema | None) -> TableTarget:
     state, key_column = table.state, key_column_of(table.spec)
     known = schema or (state.schema if state else None)
     changes = _change_reading(table) if table.spec.mode == "upsert" else None
@@ -346,6 +434,8 @@ def _change_reading(table: Table) -> ChangeReading:
     if is_key_of_record and table.state is not None:
         marked = table.state.marks.get(KEY_COLUMNS)
         columns = tuple(json.loads(marked)) if marked else identifier_names(table.state.schema)
+        if marked and spec.has_query and table.schema.query is not None:
+            columns = columns_of_keys(table.schema.query, columns)
     return ChangeReading(
         reading,
         columns,
@@ -356,6 +446,21 @@ def _change_reading(table: Table) -> ChangeReading:
         is_one_partition=len(table.partitions()) <= 1,
         is_one_topic=len(spec.topics) == 1 and spec.topics[0].literal is not None,
     )
+
+
+def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
+    """Returns the columns that a query makes of fields of the records' keys, each of one field alone.
+
+    Raises: SpecError where it leaves out one of them.
+    """
+    made: dict[str, str] = {}
+    for column, names in origins_of(query.program).columns.items():
+        if len(names) == 1:
+            made.setdefault(next(iter(names)), column)
+    for name in fields:
+        if name not in made:
+            raise SpecError(f"the query leaves out {name}, which identifies rows", remedy=f"add `{name}` to `select`")
+    return tuple(made[name] for name in fields)
 
 
 def _envelope_key_reading(table: Table) -> Reading:

@@ -38,6 +38,7 @@ from frazil.report import (
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.project import decode_rows, shape_rows
+from frazil.rows.query_rows import QueryRows, query_rows
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import pick
@@ -46,8 +47,9 @@ from frazil.schema.inference import hints_of
 from frazil.types import BadRecord, DataFile, Offsets, add_names
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import Changes
+from frazil.upsert.query_changes import query_changes, read_upserts
 from frazil.upsert.records.first_tombstones import FirstTombstones
-from frazil.upsert.records.read_changes import IncompleteUpdates, read_checked, rows_of
+from frazil.upsert.records.read_changes import IncompleteUpdates, rows_of, with_topic
 from frazil.upsert.records.tombstones import LastDeletes
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
@@ -185,18 +187,23 @@ class ReadRecords:
     changes: Changes | None = None
     #: Which records are tombstones that make no row because the table's `tombstones` is `ignore`.
     ignored: NDArray[np.bool_] | None = None
+    #: The rows that the table's query makes of records that are no changes.
+    made: QueryRows | None = None
 
     @property
     def ignored_records(self) -> Mapping[str, int]:
-        """The number of records that make no row and are no bad records, by kind of record."""
-        if self.ignored is not None:
-            return {"tombstone": int(np.count_nonzero(self.ignored))}
-        return self.changes.ignored_records if self.changes is not None else {}
+        """The number of records that make no row and are no bad records, by kind of record or by what dropped them."""
+        if self.changes is not None:
+            return self.changes.ignored_records
+        dropped = self.made.dropped if self.made is not None else {}
+        return dropped if self.ignored is None else {**dropped, "tombstone": int(np.count_nonzero(self.ignored))}
 
     def rows(self, target: TableTarget, records: Records) -> pa.Table:
         """Returns the rows of the good records in the schema of the table's files. records: the records that were read."""
         if self.changes is not None:
             return _change_rows(target, self.changes, records)
+        if self.made is not None:
+            return _query_rows(target, self.made, self.decoded, records)
         rows = shape_rows(target, self.decoded, records)
         out = self.decoded.refused if self.ignored is None else self.decoded.refused | self.ignored
         if out.any() and rows.num_columns:
@@ -205,13 +212,27 @@ class ReadRecords:
 
 
 def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
-    """Decodes records, and refuses those with a timestamp that no column can hold. limit: mismatches to keep."""
-    found = _read_values(target, records, limit)
+    """Decodes records, makes the rows of the table's query, and refuses records with a timestamp that no column can hold.
+    limit: mismatches to keep.
+    """
+    if target.source is None:
+        found = _read_values(target, records, limit)
+    else:
+        found = _process(target, read_records(target.source, records, limit), records, limit)
     near = refuse_far_times(target, records, found.decoded, limit)
     if near is found.decoded:
         return found
     changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
     return replace(found, decoded=near, changes=changes)
+
+
+def _process(target: TableTarget, found: ReadRecords, records: Records, limit: int) -> ReadRecords:
+    """Returns the records of the table's `source` as rows or changes of the table."""
+    if found.changes is not None:
+        changes = query_changes(target, found.changes, records, limit)
+        return replace(found, decoded=changes.decoded, changes=changes)
+    decoded, made = query_rows(target, found.decoded, records, found.ignored, limit)
+    return replace(found, decoded=decoded, made=made)
 
 
 def _read_values(target: TableTarget, records: Records, limit: int) -> ReadRecords:
@@ -228,17 +249,19 @@ def _read_values(target: TableTarget, records: Records, limit: int) -> ReadRecor
     return ReadRecords(changes.decoded, changes)
 
 
-def _read_changes(target: TableTarget, topic: str, records: Records, limit: int) -> Changes:
-    """Decodes the changes of an upsert table, and refuses records with a timestamp that no column can hold."""
-    changes = read_checked(target, topic, records, limit)
-    return replace(changes, decoded=refuse_far_times(target, records, changes.decoded, limit))
-
-
 def _decode_only(topic: str, target: TableTarget, records: Records) -> Decoded:
     """Returns the decoded records, without adding to the results of the task."""
     if target.changes is None:
         return read_records(target, records, limit=0).decoded
-    return _read_changes(target, topic, records, limit=0).decoded
+    return read_upserts(target, topic, records, limit=0).decoded
+
+
+def _query_rows(target: TableTarget, made: QueryRows, decoded: Decoded, records: Records) -> pa.Table:
+    """Returns the rows that a query has made."""
+    places = pa.array(made.records)
+    own = {name: records[name].take(places) for name, _ in target.metadata}
+    rescued = None if decoded.rescued is None else decoded.rescued.take(places)
+    return shape_rows(target, Decoded(made.columns, np.zeros(len(places), np.bool_), rescued=rescued), own)
 
 
 def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Table:
@@ -277,6 +300,7 @@ class _TableRun:
     has_key_updates: bool = False
 
     def __post_init__(self) -> None:
+        self.source = self.target.source or self.target
         self.key_update_parts = IncompleteUpdates(self.target.abandoned, self.target.applied_early)
         self.last_deletes = LastDeletes(self.target.last_deletes)
         self.first_tombstones = FirstTombstones(self.target, self.topics)
@@ -350,9 +374,10 @@ class _TableRun:
     def _note_hints(self, decoded: Decoded) -> None:
         """Uses the types in these records as hints for later ones, while the columns of a table are being found."""
         if self.is_trial:
-            known = dict(hints_of(decoded.requested_fields)) | dict(self.target.reading.hints)
-            reading = replace(self.target.reading, hints=tuple(known.items()))
-            self.target = replace(self.target, reading=reading)
+            known = dict(hints_of(decoded.requested_fields)) | dict(self.source.reading.hints)
+            reading = replace(self.source.reading, hints=tuple(known.items()))
+            self.source = replace(self.source, reading=reading)
+            self.target = self.source if self.target.source is None else replace(self.target, source=self.source)
 
     @contextmanager
     def _noting_partitions(self) -> Iterator[None]:
@@ -362,10 +387,12 @@ class _TableRun:
             self.scattered = error.some
 
     def _read(self, topic: str, columns: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
+        if self.target.source is not None and topic:  # A query may name the topic, which one source does not send.
+            columns = with_topic(self.target, topic, columns)
         if self.target.changes is None:
             found = read_records(self.target, columns, limit)
             return replace(found, decoded=self._by_rows(topic, columns, found.decoded))
-        changes = _read_changes(self.target, topic, self.last_deletes.mark_following_deletes(topic, columns), limit)
+        changes = read_upserts(self.target, topic, self.last_deletes.mark_following_deletes(topic, columns), limit)
         decoded = self._by_rows(topic, columns, changes.decoded)
         self.requests = SchemaRequests.merge([self.requests, SchemaRequests(key_columns=changes.key_columns)])
         self.has_key_updates |= changes.old_keys is not None and not self.target.is_single_task
@@ -377,7 +404,7 @@ class _TableRun:
     def _by_rows(self, topic: str, columns: Mapping[str, pa.Array], decoded: Decoded) -> Decoded:
         """Returns the records with the columns that only rows show; a second read of bad records requests none."""
         return (
-            fields_requested_by_rows(self.target, columns, decoded, partial(_decode_only, topic)) if topic else decoded
+            fields_requested_by_rows(self.source, columns, decoded, partial(_decode_only, topic)) if topic else decoded
         )
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
@@ -489,7 +516,7 @@ class _TableRun:
         known = self.requests
         found = SchemaRequests(
             (dump_requested_fields(decoded.requested_fields),) if decoded.requested_fields else (),
-            frozenset(json.dumps(path) for path in decoded.made_optional - self.target.fixed),
+            frozenset(json.dumps(path) for path in decoded.made_optional - self.source.fixed),
             missing=frozenset(decoded.missing),
         )
         refusals, dropped = add_names(known.refusals, decoded.refusals), add_names(known.dropped, decoded.dropped)

@@ -30,7 +30,7 @@ from frazil.kafka.port import ReadRecord
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
-from frazil.upsert.records.read_changes import read_checked
+from frazil.upsert.query_changes import read_upserts
 from frazil.write.target import METADATA_TYPES, TableTarget
 
 _ROUNDS = 3
@@ -74,7 +74,7 @@ def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> D
 
 def _decode(topic: str, target: TableTarget, columns: Mapping[str, pa.Array]) -> Decoded:
     if target.changes is not None:
-        return read_checked(target, topic, columns, MAX_MISMATCHES).decoded
+        return read_upserts(target, topic, columns, MAX_MISMATCHES).decoded
     return read_records(target, columns).decoded
 
 

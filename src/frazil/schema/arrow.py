@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,26 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
     if isinstance(kind, FixedType):
         return pa.binary(len(kind))
     return _PRIMITIVES[type(kind)]
+
+
+def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> IcebergType:
+    """Returns the Iceberg type of values of an Arrow type, the inverse of `arrow_type`; every part is optional. ids: of
+    nested fields.
+    """
+    if pa.types.is_struct(kind):
+        parts = [(part.name, next(ids), iceberg_type(part.type, ids)) for part in kind]
+        return StructType(*(NestedField(number, name, of, required=False) for name, number, of in parts))
+    if pa.types.is_map(kind):
+        key_id, value_id = next(ids), next(ids)
+        key, value = iceberg_type(kind.key_type, ids), iceberg_type(kind.item_type, ids)
+        return MapType(key_id, key, value_id, value, value_required=False)
+    if pa.types.is_list(kind):
+        return ListType(next(ids), iceberg_type(kind.value_type, ids), element_required=False)
+    if pa.types.is_decimal128(kind):
+        return DecimalType(kind.precision, kind.scale)
+    if pa.types.is_fixed_size_binary(kind):
+        return FixedType(kind.byte_width)
+    return next(of() for of, written in _PRIMITIVES.items() if written == kind and of is not UUIDType)
 
 
 def as_written(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -531,6 +531,13 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     The first rule that finds a field decides."""
     protect_key: Annotated[SecretWord, TEXT] = None
     """The key of `protect`, at least 32 bytes, as ${file:PATH} or ${env:NAME}."""
+    where: Annotated[str, TEXT] = ""
+    """The condition for records that the table takes, in Spark SQL: `type = 'order'`. Others make no row and are counted."""
+    select: Annotated[str, TEXT] = ""
+    """The query that makes the table's rows, in Spark SQL, from one relation, `records`: `select id, lower(email) as
+    email from records`."""
+    on_error: Literal["dead_letter", "null"] = "dead_letter"
+    """What a record becomes for which an expression of the query fails: a dead letter, or a row with null in the column."""
     #: The column that each is written to.
     metadata: Annotated[dict[MetadataField, str], _METADATA] = {}
     """Metadata of a record besides its value, in columns _topic, _partition, _offset and so on, or in the
@@ -588,6 +595,11 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     """Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own."""
     #: Where the file declares it; 0 if it does not.
     line: Annotated[int, NOT_A_KEY] = 0
+
+    @property
+    def has_query(self) -> bool:
+        """Whether a query makes the table's rows; otherwise they are the records."""
+        return bool(self.where or self.select)
 
 
 class PipelineSpec(

@@ -144,11 +144,11 @@ def _check_layout(fields: Fields, table: TableSpec) -> None:
     """Checks `partition_by`, `sort_by` and the order of `maintenance`, though it is inherited, against the columns whose
     types the file declares.
     """
-    types = {column.name: column.type for column in table.columns}
+    types = {} if table.has_query else {column.name: column.type for column in table.columns}
     types |= {column: METADATA_TYPES[field] for field, column in table.metadata.items() if field in METADATA_TYPES}
     #: Columns whose types the file leaves open.
     others = {RESCUED_COLUMN, *(column for field, column in table.metadata.items() if field not in METADATA_TYPES)}
-    is_complete = table.unknown_fields != "add" and bool(table.columns)
+    is_complete = table.unknown_fields != "add" and bool(table.columns) and not table.has_query
     terms = [*(table.partition_by or ()), *(sort.term for sort in table.sort_by or ())]
     checked = [term for term in terms if term.column.split(".")[0] not in others]
     check_terms(checked, types, is_complete, fields.problems)
@@ -232,6 +232,8 @@ def _check_named_columns(fields: Fields, table: TableSpec) -> None:
     metadata = set(table.metadata.values())
     # Where names of columns are made from fields, the field of a column is not known yet.
     is_plain = table.flatten is None and table.column_case == "keep"
+    if table.has_query:  # The query makes the columns.
+        return
     for key, line, name, text in _named(fields, table):
         first = name.split(".")[0]
         field = next((field for field, usual in METADATA_COLUMNS.items() if usual == first), None)

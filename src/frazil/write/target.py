@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.process.protect import Protection
+from frazil.process.program import Program
 from frazil.schema.arrow import arrow_field
 from frazil.schema.parts import with_requirement
 from frazil.schema.projection import Layout, Shaping, make_layout
@@ -166,6 +167,12 @@ class TableTarget:
     tombstones: str = ""
     #: What protects fields of the records; None where nothing does. Of a dead-letter table: that of its table.
     protection: Protection | None = None
+    #: The records of a table with a query, as the table they would make without it; None where there is no query.
+    source: TableTarget | None = None
+    #: What makes the rows from the columns of `source`; None while the fields of the records are not known.
+    program: Program | None = None
+    #: What an expression that fails makes: a dead letter (False), or null in its column (True).
+    fails_to_null: bool = False
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
@@ -208,6 +215,8 @@ class TableTarget:
     @cached_property
     def needs_headers(self) -> bool:
         """Whether all headers of a record are needed, for its schema or for a column."""
+        if self.source is not None:
+            return self.source.needs_headers
         readings = [self.reading, *(one for one in (self.key, self.before_key) if one is not None)]
         readings += [self.changes.key] if self.changes is not None else []
         return any(reading.is_by_header for reading in readings) or bool(
@@ -226,7 +235,8 @@ class TableTarget:
         own = {"key", "offset"} if self.changes is not None else {"key"} if self.key is not None else set()
         if self.envelope is not None and self.envelope.needs_keys:
             own.add("key")
-        return frozenset(field for field, _ in self.metadata) | own
+        found = frozenset(field for field, _ in self.metadata) | own
+        return found if self.source is None else found | self.source.metadata_fields
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

@@ -36,9 +36,9 @@ def _plant(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module, name in (
         (task, "read_records"),
-        (task, "read_checked"),
+        (task, "read_upserts"),
         (replay, "read_records"),
-        (changes, "read_checked"),
+        (changes, "read_upserts"),
     ):
         monkeypatch.setattr(module, name, harmed(getattr(module, name)))
 

@@ -1,0 +1,255 @@
+"""Evaluates a query's program on the columns of a batch, with Spark's results: values, nulls, and failures by row.
+
+An expression is evaluated once for all rows, its failures with it; what a row does not reach (the other branch of a CASE)
+cannot make it fail. Equal expressions of a stage are evaluated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal as Choice
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.decode.columns import shortened
+from frazil.decode.json_texts import json_text
+from frazil.errors import InvariantError
+from frazil.process.kernels.conditions import Failed, as_column, merge_failed
+from frazil.process.kernels.table import kernel_of
+from frazil.process.kernels.values import ERRORS, Bools, Column, Kernel, Result, as_array, is_there
+from frazil.process.program import Call, Explode, Expression, Field, Filter, Literal, Program, Project
+from frazil.schema.arrow import as_written
+
+OnError = Choice["dead_letter", "null"]
+EXPLODED = "explode"
+"""The name under which records are counted whose array has no element."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The reason why a record has no row."""
+
+    #: The record's place in the batch.
+    row: int
+    #: The column of the result, or of the stage, whose value cannot be had; the name of a filter.
+    column: str
+    #: Spark's error class, such as CAST_INVALID_INPUT.
+    error_class: str
+    #: The expression as Spark prints it.
+    expression: str
+    #: The arguments' values as JSON, shortened.
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Processed:
+    """The rows that a program makes of a batch of records."""
+
+    #: One array for each column of the program's output, of its type.
+    columns: list[pa.Array]
+    #: The record of each row: int64 of shape (n_rows,), ascending.
+    parents: NDArray[np.int64]
+    #: Which records failed: bool of shape (n_records,). None of their rows is in `columns`.
+    failed: Bools
+    #: The first failure of each of these records, in their order.
+    failures: list[Failure]
+    #: Which records have no row for another reason: by the name of the filter that dropped the last of their rows, or
+    #: EXPLODED, bool of shape (n_records,). Together with `failed` and the records in `parents` they are all records.
+    dropped: dict[str, Bools]
+
+
+def evaluate(
+    program: Program, columns: Mapping[str, pa.Array], rows: int, on_error: OnError = "dead_letter"
+) -> Processed:
+    """Returns the rows that a program makes of `rows` records. on_error: whether a record with a failing expression is
+    refused, or the expression's column becomes null (a filter's condition too, which drops the record).
+
+    Raises: InvariantError for a program that `reason` refuses.
+    """
+    run = _Run(dict(columns), np.arange(rows, dtype=np.int64), np.zeros(rows, np.bool_), on_error)
+    for stage in program.stages:
+        if isinstance(stage, Filter):
+            run.filter(stage)
+        elif isinstance(stage, Project):
+            run.project(stage)
+        else:
+            run.explode(stage)
+    made = [as_written(run.columns[one.name], one.type) for one in program.output]
+    failures = sorted(run.failures, key=lambda failure: failure.row)
+    return Processed(made, run.parents, run.failed, failures, run.dropped)
+
+
+@dataclass
+class _Run:
+    """The state between two stages."""
+
+    columns: dict[str, pa.Array]
+    #: The record of each row.
+    parents: NDArray[np.int64]
+    failed: Bools
+    on_error: OnError
+    failures: list[Failure] = field(default_factory=list)
+    dropped: dict[str, Bools] = field(default_factory=dict)
+
+    def filter(self, stage: Filter) -> None:
+        batch = _Batch(self.columns, self.parents.size)
+        found = batch.column(stage.condition)
+        flags = as_array(found.values, self.parents.size)
+        kept = np.asarray(flags.fill_null(False) if flags.null_count else flags)
+        bad = self._refuse(batch, [(stage.name, found)])
+        self._keep(kept, bad, stage.name)
+
+    def project(self, stage: Project) -> None:
+        rows = self.parents.size
+        batch = _Batch(self.columns, rows)
+        made = [(name, batch.column(expression)) for name, expression in stage.columns]
+        bad = self._refuse(batch, made)
+        self.columns = {name: as_array(column.values, rows) for name, column in made}
+        self._keep(np.ones(rows, np.bool_), bad, "")
+
+    def explode(self, stage: Explode) -> None:
+        batch = _Batch(self.columns, self.parents.size)
+        found = batch.column(stage.array)
+        bad = self._refuse(batch, [(stage.name, found)])
+        lists = as_array(found.values, self.parents.size)
+        lengths = np.asarray(lists.value_lengths().fill_null(0)).astype(np.int64)
+        counts = np.maximum(lengths, 1) if stage.is_outer else lengths
+        owner = np.repeat(np.arange(lengths.size), counts)
+        position = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts = np.asarray(lists.offsets)[:-1].astype(np.int64) if lengths.size else lengths
+        is_padding = lengths[owner] == 0
+        places = pa.array(np.where(is_padding, 0, starts[owner] + position), mask=is_padding)
+        made = {stage.name: lists.values.take(places)}
+        if stage.position:
+            made[stage.position] = pa.array(position.astype(np.int32), mask=is_padding)
+        self._count(EXPLODED, self.parents[counts == 0], self.parents[owner], bad)
+        self.columns = {name: column.take(pa.array(owner)) for name, column in self.columns.items()} | made
+        self.parents = self.parents[owner]
+        self._keep(np.ones(owner.size, np.bool_), bad, "")
+
+    def _refuse(self, batch: _Batch, made: Sequence[tuple[str, Column]]) -> bool:
+        """Refuses the records of failed rows; returns whether there are any."""
+        if self.on_error == "null" or all(column.failed is None for _, column in made):
+            return False
+        first: Failed = None
+        of_column = np.zeros(self.parents.size, np.int32)
+        for n, (_, column) in enumerate(made):
+            if column.failed is not None:
+                of_column[(column.failed != 0) & (of_column == 0)] = n + 1
+            first = merge_failed(first, column.failed, None)
+        rows = np.flatnonzero(of_column)
+        for row in rows[np.unique(self.parents[rows], return_index=True)[1]].tolist():
+            call, error = batch.sources[int(first[row]) - 1]  # type: ignore[index]
+            values = tuple(batch.text_of(argument, row) for argument in call.arguments)
+            name = made[of_column[row] - 1][0]
+            self.failures.append(
+                Failure(int(self.parents[row]), name, ERRORS[error], call.sql or call.function, values)
+            )
+        self.failed[self.parents[rows]] = True
+        return rows.size > 0
+
+    def _keep(self, kept: Bools, is_refused: bool, name: str) -> None:
+        """Keeps these rows of records that did not fail."""
+        if is_refused:
+            kept = kept & ~self.failed[self.parents]
+        if kept.all():
+            return
+        left = self.parents[kept]
+        if name:
+            self._count(name, self.parents[~kept], left, is_refused)
+        places = pa.array(np.flatnonzero(kept))
+        self.columns = {name: column.take(places) for name, column in self.columns.items()}
+        self.parents = left
+
+    def _count(self, name: str, gone: NDArray[np.int64], left: NDArray[np.int64], is_refused: bool) -> None:
+        """Counts the records that have no row any more, unless they failed."""
+        mask = np.zeros(self.failed.size, np.bool_)
+        mask[gone] = True
+        mask[left] = False
+        if is_refused:
+            mask &= ~self.failed
+        self.dropped[name] = self.dropped[name] | mask if name in self.dropped else mask
+
+
+class _Batch:
+    """The expressions of one stage on its rows, each evaluated once."""
+
+    def __init__(self, columns: Mapping[str, pa.Array], rows: int) -> None:
+        self._columns = columns
+        self._rows = rows
+        self._found: dict[Any, Column] = {}
+        #: The call of each failure, and its error code: failures are counted from 1.
+        self.sources: list[tuple[Call, int]] = []
+
+    def column(self, expression: Expression) -> Column:
+        """Returns the values of an expression."""
+        if isinstance(expression, Field):
+            return Column(self._columns[expression.name])
+        if isinstance(expression, Literal):
+            return Column(pa.scalar(expression.value, expression.type))
+        key = _key(expression)
+        if key not in self._found:
+            self._found[key] = self._call(expression)
+        return self._found[key]
+
+    def text_of(self, expression: Expression, row: int) -> str:
+        """Returns the value of an expression that was evaluated, as a message quotes it."""
+        values = self.column(expression).values
+        return shortened(json_text(values[row] if isinstance(values, pa.Array) else values))
+
+    def _call(self, call: Call) -> Column:
+        kernel = kernel_of(call)
+        if kernel is None:
+            raise InvariantError("an expression is outside the table of proven functions", expression=call.sql)
+        arguments = [self.column(argument) for argument in call.arguments]
+        is_constant = bool(arguments) and all(isinstance(one.values, pa.Scalar) for one in arguments)
+        rows = 1 if is_constant else self._rows
+        if is_constant:
+            arguments = [Column(as_array(one.values, 1)) for one in arguments]
+        made = kernel.choose(call, arguments, rows) if kernel.choose else self._strict(call, kernel, arguments, rows)
+        return self._spread(made) if is_constant else made
+
+    def _spread(self, made: Column) -> Column:
+        """Returns the column of an expression without fields, which was evaluated for one row."""
+        if made.failed is None:
+            return Column(as_array(made.values, 1)[0])
+        return Column(pa.nulls(self._rows, made.values.type), np.full(self._rows, made.failed[0], np.int32))
+
+    def _strict(self, call: Call, kernel: Kernel, arguments: Sequence[Column], rows: int) -> Column:
+        """Evaluates a call of a function whose arguments Spark evaluates in turn, until one is null."""
+        failed: Failed = None
+        reached: Bools | None = None
+        for place in kernel.order or range(len(arguments)):
+            one = arguments[place]
+            failed = merge_failed(failed, one.failed, reached)
+            if not kernel.is_eager and any(other.failed is not None for other in arguments):
+                there = is_there(one.values, rows)
+                reached = there if reached is None else reached & there
+        assert kernel.run is not None
+        made = kernel.run(call, *(one.values for one in arguments))
+        if isinstance(made, Result):
+            if made.errors is not None and dict(call.options).get("evalMode") != "TRY":
+                failed = merge_failed(failed, self._numbered(call, made.errors), None)
+            made = made.values
+        return as_column(made, failed, rows)
+
+    def _numbered(self, call: Call, errors: NDArray[np.uint8]) -> NDArray[np.int32]:
+        """Returns the failures' numbers for a kernel's error codes."""
+        numbered = np.zeros(errors.size, np.int32)
+        for error in np.unique(errors).tolist():
+            if error:
+                self.sources.append((call, error))
+                numbered[errors == error] = len(self.sources)
+        return numbered
+
+
+def _key(expression: Expression) -> Any:
+    """Returns what equal expressions have in common, whatever their text; 0.0 and -0.0 differ."""
+    if isinstance(expression, Literal):
+        return repr(expression.value), expression.type
+    if isinstance(expression, Field):
+        return expression.name
+    return expression.function, expression.type, expression.options, *map(_key, expression.arguments)

@@ -1,0 +1,134 @@
+"""Expressions that Spark does not evaluate in full for every row: a row fails only by what is reached in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from frazil.process.kernels.compare import equal
+from frazil.process.kernels.values import Bools, Column, Kernel, Value, as_array, is_there, null_where
+from frazil.process.program import Call
+
+Failed = NDArray[np.int32] | None
+
+
+def merge_failed(first: Failed, then: Failed, reached: Bools | None) -> Failed:
+    """Returns the failures of what is evaluated first, and where it did not fail those of what is evaluated then, in the
+    rows that reach it (None: all).
+    """
+    if then is None:
+        return first
+    if reached is not None:
+        then = np.where(reached, then, 0).astype(np.int32)
+    if not then.any():
+        return first
+    return then if first is None else np.where(first != 0, first, then)
+
+
+def as_column(values: Value, failed: Failed, rows: int) -> Column:
+    """Returns a column whose failed rows are null."""
+    if failed is None or not failed.any():
+        return Column(values)
+    return Column(null_where(as_array(values, rows), failed != 0), failed)
+
+
+def _flags(value: Value, rows: int) -> Bools:
+    """Returns which rows are true, neither false nor null: bool of shape (rows,)."""
+    if isinstance(value, pa.Scalar):
+        return np.full(rows, value.as_py() is True)
+    return np.asarray(value.fill_null(False) if value.null_count else value)
+
+
+def _and(_: Call, arguments: Sequence[Column], rows: int) -> Column:
+    left, right = arguments
+    is_false = _flags(pc.invert(left.values), rows) if right.failed is not None else None
+    failed = merge_failed(left.failed, right.failed, None if is_false is None else ~is_false)
+    return as_column(pc.and_kleene(left.values, right.values), failed, rows)
+
+
+def _or(_: Call, arguments: Sequence[Column], rows: int) -> Column:
+    left, right = arguments
+    is_true = _flags(left.values, rows) if right.failed is not None else None
+    failed = merge_failed(left.failed, right.failed, None if is_true is None else ~is_true)
+    return as_column(pc.or_kleene(left.values, right.values), failed, rows)
+
+
+def _case(call: Call, arguments: Sequence[Column], rows: int) -> Column:
+    """CASE, and IF as its simplest form."""
+    pairs = [(arguments[n], arguments[n + 1]) for n in range(0, len(arguments) - 1, 2)]
+    last = arguments[-1].values if len(arguments) % 2 else pa.scalar(None, call.type)
+    failed: Failed = None
+    waiting = np.ones(rows, np.bool_)
+    chosen: list[Bools] = []
+    for condition, then in pairs:
+        failed = merge_failed(failed, condition.failed, waiting)
+        chosen.append(_flags(condition.values, rows) & waiting)
+        waiting = waiting & ~chosen[-1]
+        if condition.failed is not None:
+            waiting &= condition.failed == 0
+        failed = merge_failed(failed, then.failed, chosen[-1])
+    if len(arguments) % 2:
+        failed = merge_failed(failed, arguments[-1].failed, waiting)
+    values = as_array(last, rows)
+    for flags, (_, then) in zip(reversed(chosen), reversed(pairs), strict=True):
+        values = _where(flags, then.values, values)
+    return as_column(values, failed, rows)
+
+
+def _where(flags: Bools, then: Value, otherwise: pa.Array) -> pa.Array:
+    """Returns one value where the flag is set and the other where it is not."""
+    if not pa.types.is_nested(otherwise.type):
+        return pc.if_else(pa.array(flags), then, otherwise)
+    count = len(otherwise)
+    places = np.arange(count) + np.where(flags, 0, count)
+    return pa.concat_arrays([as_array(then, count), otherwise]).take(pa.array(places))
+
+
+def _coalesce(call: Call, arguments: Sequence[Column], rows: int) -> Column:
+    failed: Failed = None
+    waiting = np.ones(rows, np.bool_)
+    values = pa.nulls(rows, call.type)
+    for argument in arguments:
+        failed = merge_failed(failed, argument.failed, waiting)
+        there = is_there(argument.values, rows) & waiting
+        if argument.failed is not None:
+            waiting = waiting & (argument.failed == 0)
+        values = _where(there, argument.values, values)
+        waiting = waiting & ~there
+    return as_column(values, failed, rows)
+
+
+def _in(_: Call, arguments: Sequence[Column], rows: int) -> Column:
+    """`value IN (list)`: the list is evaluated until an item is equal; NULL where none is and one is NULL."""
+    value, *items = arguments
+    failed = value.failed
+    waiting = is_there(value.values, rows)
+    found = np.zeros(rows, np.bool_)
+    has_null = ~waiting
+    for item in items:
+        failed = merge_failed(failed, item.failed, waiting)
+        if item.failed is not None:
+            waiting = waiting & (item.failed == 0)
+        if isinstance(item.values, pa.Scalar) and isinstance(value.values, pa.Scalar):
+            is_equal: Value = pa.repeat(equal(value.values, as_array(item.values, 1))[0], rows)
+        else:
+            is_equal = equal(value.values, item.values)
+        found |= _flags(is_equal, rows) & waiting
+        has_null |= waiting & ~is_there(item.values, rows)
+        waiting = waiting & ~found
+    return as_column(pa.array(found, pa.bool_(), mask=has_null & ~found), failed, rows)
+
+
+_COMPARED = "bool|int|long|float|double|decimal|text|binary|date|timestamp|ntz"
+KERNELS = {
+    "And": Kernel(("bool, bool",), choose=_and),
+    "Or": Kernel(("bool, bool",), choose=_or),
+    "If": Kernel(("bool, any, any",), choose=_case),
+    "CaseWhen": Kernel(("any, ...",), choose=_case),
+    "Coalesce": Kernel(("any, ...",), choose=_coalesce),
+    "In": Kernel((f"{_COMPARED}, {_COMPARED}, ...",), choose=_in),
+}

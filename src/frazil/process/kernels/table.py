@@ -1,0 +1,55 @@
+"""The table of proven functions: what of a query tasks evaluate by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from frazil.process.kernels import casts, compare, conditions, text
+from frazil.process.kernels.values import Kernel, kind_of, matches
+from frazil.process.program import Call, Expression, Filter, Program, Project
+
+KERNELS: dict[str, Kernel] = {**conditions.KERNELS, **compare.KERNELS, **casts.KERNELS, **text.KERNELS}
+"""By the name of Spark's class."""
+
+
+def kernel_of(call: Call) -> Kernel | None:
+    """Returns the kernel for a call; None where there is none for its types."""
+    kernel = KERNELS.get(call.function)
+    return kernel if kernel is not None and not _objection(call, kernel) else None
+
+
+def _objection(call: Call, kernel: Kernel) -> str:
+    if not any(matches(pattern, call) for pattern in kernel.takes):
+        kinds = ", ".join(kind_of(argument.type) for argument in call.arguments)
+        return f"{call.function} is not proven for these arguments ({kinds})"
+    return kernel.objection(call)
+
+
+def reason(program: Program) -> str | None:
+    """Returns why tasks cannot evaluate a program by themselves: its first expression that is outside the table; None
+    where they can.
+    """
+    for expression in _expressions(program):
+        for call in _calls(expression):
+            kernel = KERNELS.get(call.function)
+            found = f"{call.function} is not a proven function" if kernel is None else _objection(call, kernel)
+            if found:
+                return f"`{call.sql or call.function}`: {found}"
+    return None
+
+
+def _expressions(program: Program) -> Iterator[Expression]:
+    for stage in program.stages:
+        if isinstance(stage, Filter):
+            yield stage.condition
+        elif isinstance(stage, Project):
+            yield from (expression for _, expression in stage.columns)
+        else:
+            yield stage.array
+
+
+def _calls(expression: Expression) -> Iterator[Call]:
+    if isinstance(expression, Call):
+        yield expression
+        for argument in expression.arguments:
+            yield from _calls(argument)

@@ -1,0 +1,214 @@
+"""Functions of texts. Lengths and positions count code points."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.process.kernels.values import Bools, Kernel, Value, by_row, by_value
+from frazil.process.program import Call
+
+_MOST = 10_000
+"""The greatest length to which a literal may lengthen a text."""
+
+
+def _literal(call: Call, place: int) -> Any:
+    argument = call.arguments[place]
+    return getattr(argument, "value", None)
+
+
+def _beyond_ascii(texts: pa.Array) -> Bools:
+    """Returns which texts have other signs than ASCII's."""
+    raw = texts.buffers()[2]
+    if raw is None or not (np.frombuffer(raw, np.uint8) & 0x80).any():
+        return np.zeros(len(texts), np.bool_)
+    return ~np.asarray(pc.string_is_ascii(texts).fill_null(True))
+
+
+def _lower(_: Call, texts: pa.Array) -> pa.Array:
+    return by_row(texts, pc.ascii_lower(texts), _beyond_ascii(texts), str.lower)
+
+
+def _upper(_: Call, texts: pa.Array) -> pa.Array:
+    return by_row(texts, pc.ascii_upper(texts), _beyond_ascii(texts), str.upper)
+
+
+def _substring(_: Call, texts: pa.Array, position: pa.Scalar, length: pa.Scalar) -> pa.Array:
+    return _slice(texts, position.as_py(), length.as_py())
+
+
+def _slice(texts: pa.Array, position: int, length: int) -> pa.Array:
+    if length <= 0:
+        return pc.if_else(texts.is_valid(), "", texts)
+    if position >= 0:
+        start = max(position - 1, 0)
+        return pc.utf8_slice_codeunits(texts, start, min(start + length, 2**31 - 1))
+    if position + length >= 0:
+        return pc.utf8_slice_codeunits(texts, position)
+    return pc.utf8_slice_codeunits(texts, position, position + length)
+
+
+def _left(_: Call, texts: pa.Array, length: pa.Scalar) -> pa.Array:
+    return _slice(texts, 1, length.as_py())
+
+
+def _right(_: Call, texts: pa.Array, length: pa.Scalar) -> pa.Array:
+    count = length.as_py()
+    return _slice(texts, -count if count > 0 else 1, max(count, 0))
+
+
+def _concat(_: Call, *values: Value) -> pa.Array:
+    return pc.binary_join_element_wise(*values, pa.scalar("", values[0].type), null_handling="emit_null")
+
+
+def _concat_ws(_: Call, separator: pa.Scalar, *values: Value) -> pa.Array:
+    return pc.binary_join_element_wise(*values, separator, null_handling="skip")
+
+
+def _trim(trim: Any) -> Any:
+    def run(_: Call, texts: pa.Array, signs: pa.Scalar | None = None) -> pa.Array:
+        removed = " " if signs is None else signs.as_py()
+        return trim(texts, removed) if removed else texts
+
+    return run
+
+
+def _replace(_: Call, texts: pa.Array, search: pa.Scalar, by: pa.Scalar) -> pa.Array:
+    return pc.replace_substring(texts, search.as_py(), by.as_py()) if search.as_py() else texts
+
+
+def _pad(call: Call, texts: pa.Array, length: pa.Scalar, pad: pa.Scalar) -> pa.Array:
+    count, fill = max(length.as_py(), 0), pad.as_py()
+    is_left = call.function == "StringLPad"
+
+    def padded(text: str) -> str:
+        missing = count - len(text)
+        if missing <= 0 or not fill:
+            return text[:count]
+        more = (fill * (missing // len(fill) + 1))[:missing]
+        return more + text if is_left else text + more
+
+    return by_value(texts, pa.string(), padded)
+
+
+def _is_bounded(place: int) -> Any:
+    def objection(call: Call) -> str:
+        return "" if _literal(call, place) <= _MOST else f"it makes texts longer than {_MOST}"
+
+    return objection
+
+
+def _repeat(_: Call, texts: pa.Array, times: pa.Scalar) -> pa.Array:
+    return pc.binary_repeat(texts, max(times.as_py(), 0))
+
+
+def _instr(_: Call, texts: pa.Array, search: pa.Scalar) -> pa.Array:
+    return by_value(texts, pa.int32(), lambda text: text.find(search.as_py()) + 1)
+
+
+def _locate(_: Call, search: pa.Scalar, texts: pa.Array, start: pa.Scalar) -> pa.Array:
+    first = start.as_py()
+
+    def place(text: str) -> int:
+        if first < 1:
+            return 0
+        return 1 if not search.as_py() else text.find(search.as_py(), first - 1) + 1
+
+    return by_value(texts, pa.int32(), place)
+
+
+def _split_part(_: Call, texts: pa.Array, separator: pa.Scalar, number: pa.Scalar) -> pa.Array:
+    place, by = number.as_py(), separator.as_py()
+
+    def part(text: str) -> str:
+        parts = text.split(by) if by else [text]
+        return parts[place - (place > 0)] if -len(parts) <= place <= len(parts) else ""
+
+    return by_value(texts, pa.string(), part)
+
+
+def _translate(_: Call, texts: pa.Array, signs: pa.Scalar, by: pa.Scalar) -> pa.Array:
+    table: dict[int, str] = {}
+    for n, sign in enumerate(signs.as_py()):
+        table.setdefault(ord(sign), by.as_py()[n : n + 1])
+    return by_value(texts, pa.string(), lambda text: text.translate(table))
+
+
+def _ascii(_: Call, texts: pa.Array) -> pa.Array:
+    return by_value(texts, pa.int32(), lambda text: ord(text[0]) if text else 0)
+
+
+def _like(call: Call, texts: pa.Array, pattern: pa.Scalar) -> pa.Array:
+    return pc.match_substring_regex(
+        texts, _expression(pattern.as_py(), str(dict(call.options).get("escapeChar", "\\")))
+    )
+
+
+def _expression(pattern: str, escape: str) -> str:
+    """Returns a LIKE pattern as a regular expression of RE2."""
+    out, n = "", 0
+    while n < len(pattern):
+        sign = pattern[n]
+        if sign == escape:
+            n += 1
+            out += re.escape(pattern[n])
+        else:
+            out += {"%": "(?s:.*)", "_": "(?s:.)"}.get(sign, re.escape(sign))
+        n += 1
+    return rf"\A{out}\z"
+
+
+def _has_valid_escapes(call: Call) -> str:
+    pattern, escape = _literal(call, 1), str(dict(call.options).get("escapeChar", "\\"))
+    rest = re.sub(re.escape(escape) + "[%_" + re.escape(escape) + "]", "", pattern)
+    return "its pattern has an escape before another character" if escape in rest or "\0" in pattern else ""
+
+
+def _no_zero(call: Call) -> str:
+    return "" if _literal(call, 2) else "parts are counted from 1"
+
+
+def _no_null_sign(call: Call) -> str:
+    return "the replacement has the character 0" if "\0" in str(_literal(call, 2)) else ""
+
+
+def _match(function: Any) -> Kernel:
+    return Kernel(("text, text!",), lambda _, texts, part: function(texts, part.as_py()))
+
+
+KERNELS = {
+    "Lower": Kernel(("text",), _lower),
+    "Upper": Kernel(("text",), _upper),
+    "Length": Kernel(("text", "binary"), lambda _, value: _length(value)),
+    "OctetLength": Kernel(("text", "binary"), lambda _, value: pc.binary_length(value)),
+    "Substring": Kernel(("text, int!, int!",), _substring),
+    "Left": Kernel(("text, int!",), _left),
+    "Right": Kernel(("text, int!",), _right),
+    "Concat": Kernel(("text, ...",), _concat, is_eager=True),
+    "ConcatWs": Kernel(("text!, text, ...",), _concat_ws, is_eager=True),
+    "StringTrim": Kernel(("text", "text, text!"), _trim(pc.utf8_trim)),
+    "StringTrimLeft": Kernel(("text", "text, text!"), _trim(pc.utf8_ltrim)),
+    "StringTrimRight": Kernel(("text", "text, text!"), _trim(pc.utf8_rtrim)),
+    "StringReplace": Kernel(("text, text!, text!",), _replace),
+    "StringTranslate": Kernel(("text, text!, text!",), _translate, objection=_no_null_sign),
+    "StringLPad": Kernel(("text, int!, text!",), _pad, objection=_is_bounded(1)),
+    "StringRPad": Kernel(("text, int!, text!",), _pad, objection=_is_bounded(1)),
+    "StringRepeat": Kernel(("text, int!",), _repeat, objection=_is_bounded(1)),
+    "Reverse": Kernel(("text",), lambda _, texts: pc.utf8_reverse(texts)),
+    "StringInstr": Kernel(("text, text!",), _instr),
+    "StringLocate": Kernel(("text!, text, int!",), _locate),
+    "StartsWith": _match(pc.starts_with),
+    "EndsWith": _match(pc.ends_with),
+    "Contains": _match(pc.match_substring),
+    "SplitPart": Kernel(("text, text!, int!",), _split_part, objection=_no_zero),
+    "Ascii": Kernel(("text",), _ascii),
+    "Like": Kernel(("text, text!",), _like, objection=_has_valid_escapes),
+}
+
+
+def _length(value: pa.Array) -> pa.Array:
+    return pc.utf8_length(value) if pa.types.is_string(value.type) else pc.binary_length(value)

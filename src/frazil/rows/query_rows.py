@@ -1,0 +1,118 @@
+"""The rows that a table's query makes of records: its program, applied to the columns of those that could be read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.types import NestedField, StructType
+
+from frazil.decode.cast import Conversion, Place, convert_struct
+from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.settings import OWN_TYPES, Reading
+from frazil.process.evaluate import Failure, Processed, evaluate
+from frazil.process.program import Program
+from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick
+from frazil.types import FIRST_PLACEHOLDER_ID
+from frazil.write.target import METADATA_TYPES, TableTarget
+
+FAILED = "failed_expression"
+"""The class of error of a record for which an expression of the query fails."""
+_BY_NAME = Reading(unknown_fields="drop", may_widen=False)
+
+
+@dataclass(frozen=True)
+class QueryRows:
+    """The rows that a query makes of some records."""
+
+    #: One array per field of the table's `fields`, with a value per row.
+    columns: list[pa.Array]
+    #: The index of each row's record, ascending.
+    records: Ints
+    #: The number of records that make no row, by the name of what dropped them.
+    dropped: Mapping[str, int]
+
+
+def query_rows(
+    target: TableTarget, decoded: Decoded, records: Records, skipped: Bools | None, limit: int
+) -> tuple[Decoded, QueryRows | None]:
+    """Returns the records with those refused for which the query fails, and the rows of the others; no rows while the
+    records need a change of their own schema first. decoded: the columns of the table's `source`. skipped: which records
+    make no row anyway. limit: the number of mismatches that are kept.
+    """
+    assert target.source is not None
+    if target.program is None or decoded.requested_fields or decoded.made_optional or decoded.missing:
+        return decoded, None
+    is_out = decoded.refused if skipped is None else decoded.refused | skipped
+    rows = np.flatnonzero(~is_out)
+    columns = input_columns(target.source, decoded.columns, records, {})
+    if rows.size < is_out.size:
+        columns = pick(columns, rows)
+    found = run(target, target.program, columns, rows.size)
+    owner = rows[found.parents]
+    converted, conversion = table_columns(target, target.program, found.columns, owner.size, limit)
+    refused = np.zeros(is_out.size, np.bool_)
+    refused[rows[[failure.row for failure in found.failures]]] = True
+    refused[owner[conversion.refused]] = True
+    mismatches = [
+        *mismatches_of(found.failures, rows, limit),
+        *(replace(one, row=int(owner[one.row])) for one in conversion.mismatches),
+    ]
+    if refused.any():  # Of a record with several rows none is written where one of them fails.
+        kept = np.flatnonzero(~refused[owner])
+        converted, owner = [column.take(pa.array(kept)) for column in converted], owner[kept]
+    dropped = {name: int(np.count_nonzero(mask)) for name, mask in found.dropped.items()}
+    return decoded.refusing(refused, mismatches, limit), QueryRows(converted, owner, dropped)
+
+
+def run(target: TableTarget, program: Program, columns: Records, count: int) -> Processed:
+    """Evaluates a program as the table's settings say."""
+    return evaluate(program, columns, count, "null" if target.fails_to_null else "dead_letter")
+
+
+def mismatches_of(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:
+    """Returns the failures as mismatches of their records. records: the index of each row's record."""
+    return [
+        Mismatch(int(records[failure.row]), failure.column, FAILED, failure.reason)
+        for failure in sorted(failures, key=lambda failure: failure.row)[:limit]
+    ]
+
+
+def input_columns(
+    source: TableTarget, columns: Iterable[pa.Array], records: Records, own: Mapping[str, pa.Array]
+) -> dict[str, pa.Array]:
+    """Returns the columns that a query can name: fields of the records, and metadata. records: one value per row. own:
+    by field of metadata, what the envelope provides.
+    """
+    found = {field.name: column for field, column in zip(source.fields, columns, strict=True)}
+    for field, column in source.metadata:
+        values = own.get(field, records.get(field))
+        kind = arrow_type({**METADATA_TYPES, **OWN_TYPES}[field])
+        count = len(next(iter(records.values())))
+        found[column] = pa.nulls(count, kind) if values is None else as_written(values, kind)
+    return found
+
+
+def table_columns(
+    target: TableTarget, program: Program, made: Sequence[pa.Array], count: int, limit: int
+) -> tuple[list[pa.Array], Conversion]:
+    """Returns the columns of the table, null where the query has no such column, and the values that do not fit.
+
+    made: one array per column of the program's result, with `count` values.
+    """
+    conversion = Conversion(_BY_NAME, "", count, limit)
+    place = Place((), np.arange(count, dtype=np.int32), np.ones(count, np.bool_))
+    return convert_struct(conversion, result_type(program), made, target.fields, place), conversion
+
+
+@cache
+def result_type(program: Program) -> StructType:
+    """Returns the columns of a query's result as Iceberg's fields, with placeholders for ids."""
+    ids = itertools.count(FIRST_PLACEHOLDER_ID)
+    return StructType(
+        *(NestedField(next(ids), field.name, iceberg_type(field.type, ids), required=False) for field in program.output)
+    )

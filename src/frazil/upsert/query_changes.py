@@ -1,0 +1,223 @@
+"""The changes that a table's query makes of changes of its records.
+
+A row is what the query makes of it. In an upsert table a row that the query drops is no row any more: its change deletes
+the row of its key. A delete needs only the columns of the key, which the query must make from the key of the records
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.decode.columns import Mismatch
+from frazil.process.origins import Origins, origins_of
+from frazil.process.program import Filter, Program
+from frazil.rows.metadata_columns import refuse_far_times
+from frazil.rows.query_rows import FAILED, input_columns, mismatches_of, run, table_columns
+from frazil.schema.arrow import Bools, Records, Rows, pick
+from frazil.types import add_counts
+from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.upsert.records.read_changes import read_checked
+from frazil.write.target import TableTarget
+
+_NO_KEY = "the query makes no value of the key column"
+_NOT_SENT = "the change does not have the value of {}, which {} is made from"
+
+
+def read_upserts(target: TableTarget, topic: str, records: Records, limit: int) -> Changes:
+    """Returns the changes of an upsert table in records of one topic, those that its query makes. A record without a key,
+    or with a timestamp that no column can hold, is a bad record.
+    """
+    if target.source is None:
+        changes = read_checked(target, topic, records, limit)
+    else:
+        changes = query_changes(target, read_upserts(target.source, topic, records, limit), records, limit)
+    return replace(changes, decoded=refuse_far_times(target, records, changes.decoded, limit))
+
+
+def query_changes(target: TableTarget, changes: Changes, records: Records, limit: int) -> Changes:
+    """Returns the changes of the table; the given ones while the records need a change of their own schema first.
+
+    changes: of the table's `source`. limit: the number of mismatches that are kept.
+    """
+    source, program, found = target.source, target.program, changes.decoded
+    assert source is not None
+    if program is None or found.requested_fields or found.made_optional or found.missing or changes.key_columns:
+        return changes
+    metadata = {name: records[name] for name, _ in source.metadata if name in records} or {"value": records["value"]}
+    own = pick(metadata, changes.records)
+    columns = input_columns(source, changes.columns, own, changes.own)
+    is_good = ~found.refused[changes.records]
+    has_row = is_good & (changes.ops == UPSERT) & ~_are_marked(changes)
+    origins, unsent = _origins(program), _unsent(source, changes)
+    mismatches = _refuse_unsent(origins, unsent, changes, has_row)
+    refused = found.refused.copy()
+    refused[[one.row for one in mismatches]] = True
+    rows = np.flatnonzero(has_row & ~refused[changes.records])
+    made = run(target, program, pick(columns, rows), rows.size)
+    places = rows[made.parents]
+    converted, conversion = table_columns(target, program, made.columns, places.size, limit)
+    mismatches += mismatches_of(made.failures, changes.records[rows], limit)
+    mismatches += [replace(one, row=int(changes.records[places[one.row]])) for one in conversion.mismatches]
+    refused[changes.records[rows[[one.row for one in made.failures]]]] = True
+    refused[changes.records[places[conversion.refused]]] = True
+    shaped = replace(
+        changes,
+        unavailable=_unavailable(target, origins, unsent),
+        ignored_records=add_counts(
+            changes.ignored_records, {name: int(np.count_nonzero(mask)) for name, mask in made.dropped.items()}
+        ),
+    )
+    if target.changes is None:
+        moved = replace(shaped, columns=[]).take(places, changes.ops[places], changes.records[places])
+        return _refusing(replace(moved, columns=converted), refused, mismatches, limit)
+    spread = np.full(changes.ops.size, -1, np.int64)
+    spread[places] = np.arange(places.size)
+    others = np.flatnonzero((spread < 0) & (changes.ops != TRUNCATE))
+    shaped = replace(shaped, columns=[column.take(pa.array(spread, mask=spread < 0)) for column in converted])
+    shaped = _with_keys(target, program, shaped, pick(columns, others), others)
+    shaped = replace(shaped, old_keys=_old_keys(target, program, columns, changes))
+    is_dropped = np.zeros(changes.ops.size, np.bool_)
+    is_dropped[rows] = True
+    is_dropped[places] = False
+    is_dropped &= ~refused[changes.records]
+    shaped = _deleting(target, shaped, is_dropped, own)
+    mismatches += _without_key(target, shaped, refused)
+    return _refusing(shaped, refused, mismatches, limit)
+
+
+@cache
+def _origins(program: Program) -> Origins:
+    return origins_of(program)
+
+
+def _are_marked(changes: Changes) -> Bools:
+    """Returns which changes mark their row as deleted, bool of shape (n_changes,)."""
+    marks = changes.own.get("deleted")
+    found: Bools = np.zeros(changes.ops.size, np.bool_) if marks is None else np.asarray(marks.fill_null(False))
+    return found
+
+
+def _unsent(source: TableTarget, changes: Changes) -> dict[str, Bools]:
+    """Returns by field of the records which changes do not have its value."""
+    return {source.fields[n].name: mask for n, mask in changes.unavailable.items() if mask.any()}
+
+
+def _refuse_unsent(origins: Origins, unsent: Mapping[str, Bools], changes: Changes, has_row: Bools) -> list[Mismatch]:
+    """Refuses changes without a value that a condition needs, or a column beside values that were sent: what the column
+    would be can then be neither computed nor taken from the row that is replaced.
+    """
+    found: list[Mismatch] = []
+    needed = {"": origins.rows, **origins.columns}
+    for column, names in needed.items() if unsent else ():
+        masks = [unsent[name] for name in names if name in unsent]
+        if not masks:
+            continue
+        lacks = np.logical_or.reduce(masks) & has_row
+        if column and len(masks) == len(names):
+            lacks &= ~np.logical_and.reduce(masks)
+        first = min(name for name in names if name in unsent)
+        reason = _NOT_SENT.format(first, f"the column {column}" if column else "the query's condition")
+        found += [Mismatch(row, column, FAILED, reason) for row in changes.records[lacks].tolist()]
+    return found
+
+
+def _unavailable(target: TableTarget, origins: Origins, unsent: Mapping[str, Bools]) -> dict[int, Bools]:
+    """Returns by index of the table's column the changes that keep the value of the row that they replace."""
+    found = {}
+    for n, field in enumerate(target.fields):
+        names = origins.columns.get(field.name, frozenset())
+        if names and names <= unsent.keys():
+            found[n] = np.logical_and.reduce([unsent[name] for name in names])
+    return found
+
+
+def _keys_alone(program: Program) -> Program:
+    """Returns the program without conditions: a row that it would drop has a key all the same."""
+    return Program(tuple(stage for stage in program.stages if not isinstance(stage, Filter)), program.output)
+
+
+def _with_keys(target: TableTarget, program: Program, changes: Changes, columns: Records, rows: Rows) -> Changes:
+    """Returns the changes with the key columns of `rows`, which have no row. columns: the records' columns of these."""
+    if not rows.size:
+        return changes
+    made = run(replace(target, fails_to_null=True), _keys_alone(program), columns, rows.size)
+    converted, _ = table_columns(target, program, made.columns, rows.size, 0)
+    places = np.arange(changes.ops.size)
+    places[rows] = np.arange(rows.size) + changes.ops.size
+    keys = _key_names(target)
+    return replace(
+        changes,
+        columns=[
+            pa.concat_arrays([column, other]).take(pa.array(places)) if field.name in keys else column
+            for field, column, other in zip(target.fields, changes.columns, converted, strict=True)
+        ],
+    )
+
+
+def _key_names(target: TableTarget) -> list[str]:
+    assert target.changes is not None
+    return [path[0] for path in target.changes.paths]
+
+
+def _old_keys(target: TableTarget, program: Program, columns: Records, changes: Changes) -> list[pa.Array] | None:
+    """Returns the old keys as the query makes them; null where the key is unchanged."""
+    source = target.source
+    if changes.old_keys is None or source is None or source.changes is None:
+        return None
+    names = [path[0] for path in source.changes.paths]
+    old = dict(zip(names, changes.old_keys, strict=True))
+    before = {name: pc.coalesce(old[name], column) if name in old else column for name, column in columns.items()}
+    is_changed = np.logical_or.reduce([np.asarray(key.is_valid()) for key in changes.old_keys])
+    count = changes.ops.size
+    made = run(replace(target, fails_to_null=True), _keys_alone(program), before, count)
+    converted, _ = table_columns(target, program, made.columns, count, 0)
+    by_name = {field.name: column for field, column in zip(target.fields, converted, strict=True)}
+    mask = pa.array(is_changed)
+    return [pc.if_else(mask, by_name[name], pa.scalar(None, by_name[name].type)) for name in _key_names(target)]
+
+
+def _deleting(target: TableTarget, changes: Changes, is_dropped: Bools, own: Records) -> Changes:
+    """Returns the changes with deletes in place of the rows that the query drops."""
+    if not is_dropped.any():
+        return changes
+    assert target.changes is not None
+    if not target.changes.marks_deletes:
+        return replace(changes, ops=np.where(is_dropped, DELETE, changes.ops).astype(np.int8))
+    mask, times = pa.array(is_dropped), changes.own["deleted_at"]
+    now = changes.times if changes.times is not None else own["timestamp"].cast(times.type)
+    keys = _key_names(target)
+    kept = {n for n, field in enumerate(target.fields) if field.name not in keys}
+    return replace(
+        changes,
+        own={
+            **changes.own,
+            "deleted": pc.if_else(mask, True, changes.own["deleted"]),
+            "deleted_at": pc.if_else(mask, now, times),
+        },
+        unavailable={n: changes.unavailable.get(n, np.zeros(is_dropped.size, np.bool_)) | is_dropped for n in kept},
+    )
+
+
+def _without_key(target: TableTarget, changes: Changes, refused: Bools) -> list[Mismatch]:
+    """Refuses the records of changes whose key column has no value."""
+    keys, found = _key_names(target), list[Mismatch]()
+    for field, column in zip(target.fields, changes.columns, strict=True):
+        if field.name in keys:
+            lacks = np.asarray(column.is_null()) & (changes.ops != TRUNCATE) & ~refused[changes.records]
+            found += [
+                Mismatch(row, field.name, "no_key", f"{_NO_KEY} {field.name}")
+                for row in changes.records[lacks].tolist()
+            ]
+            refused[changes.records[lacks]] = True
+    return found
+
+
+def _refusing(changes: Changes, refused: Bools, mismatches: list[Mismatch], limit: int) -> Changes:
+    return replace(changes, decoded=changes.decoded.refusing(refused, mismatches, limit)).without_refused()
