@@ -1,0 +1,268 @@
+"""A query's SQL to what tasks evaluate, by Spark's own parser and analyser. In the driver, once for each schema of the
+records.
+
+The one relation is `records`: the fields of the records and their metadata (`METADATA`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from frazil.errors import SpecError
+from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, items_of
+from frazil.process.expressions import Expressions, Outside, Path, Value, element_type
+from frazil.process.program import Explode, Expression, Field, Filter, Program, Project, Stage
+from frazil.process.refusals import check_condition, check_query, star_of
+from frazil.process.spark_types import iceberg_type
+from frazil.schema.arrow import arrow_type
+from frazil.types import FIRST_PLACEHOLDER_ID
+
+#: What a query may name besides the fields of the records; `*` stands for the fields alone.
+METADATA = ("_key", "_headers", "_topic", "_partition", "_offset", "_timestamp")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a query's result."""
+
+    name: str
+    #: Its Iceberg type; ids of nested fields are placeholders where Spark has made the type.
+    type: IcebergType
+    #: Whether Spark has shown that it is never null.
+    is_required: bool
+    #: The fields of the records that its values are made of, each as a path.
+    sources: frozenset[Path]
+
+
+@dataclass(frozen=True)
+class Query:
+    """What Spark's analysis says of a query."""
+
+    columns: tuple[Column, ...]
+    #: The fields of the records that decide which rows there are.
+    conditions: frozenset[Path]
+    #: None where `outside` names an expression.
+    program: Program | None
+    #: The expression that cannot be a part of a program, and why.
+    outside: Outside | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What Spark's analysis says of a condition."""
+
+    #: None where `outside` names an expression.
+    stage: Filter | None
+    #: The fields of the records that it is made of, each as a path.
+    sources: frozenset[Path]
+    #: The expression that cannot be a part of a program, and why.
+    outside: Outside | None
+
+
+def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
+    """Returns the columns of `records`: these fields and the metadata. key: the type of `_key`, binary unless given.
+
+    Raises: SpecError where a field has the name of a piece of metadata.
+    """
+    for name in METADATA:
+        if name in {one.name for one in fields.fields}:
+            remedy = f"leave the field out: `exclude: [{name}]`"
+            raise SpecError(f"the records have a field `{name}`, which queries name the metadata by", remedy=remedy)
+    first = max((FIRST_PLACEHOLDER_ID, *(one.field_id for one in fields.fields))) + 1_000_000
+    header = StructType(
+        NestedField(first + 7, "key", StringType(), required=False),
+        NestedField(first + 8, "value", BinaryType(), required=False),
+    )
+    types: tuple[tuple[IcebergType, bool], ...] = (
+        (key or BinaryType(), False),
+        (ListType(first + 6, header, element_required=False), False),
+        (StringType(), True),
+        (IntegerType(), True),
+        (LongType(), True),
+        (TimestamptzType(), False),
+    )
+    metadata = [
+        NestedField(first + n, name, kind, required=required)
+        for n, (name, (kind, required)) in enumerate(zip(METADATA, types, strict=True))
+    ]
+    return Schema(*fields.fields, *metadata)
+
+
+def analyse(catalyst: Catalyst, query: str, records: Schema) -> Query:
+    """Returns what a query makes of records. records: the columns of `records`, with metadata.
+
+    Raises: SpecError for a query that is no single select of `records`, that has a function which is not allowed, that
+    Spark refuses, or whose result Iceberg has no types for.
+    """
+    parsed = catalyst.parse(query)
+    check_query(query, parsed)
+    analysed = catalyst.analyse(parsed, records)
+    stages = _read(analysed, records, "where")
+    columns = stages.select(analysed, star_of(parsed))
+    fields = tuple(Field(name, expression.type) for name, expression in stages.result)
+    outside = stages.expressions.outside
+    program = None if outside else Program(tuple(stages.found), fields)
+    return Query(columns, frozenset(stages.conditions), program, outside)
+
+
+def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name: str) -> Condition:
+    """Returns the stage that keeps the records for which a condition is true. name: what dropped records are counted as.
+
+    Raises: SpecError for what is no condition, and as `analyse` does.
+    """
+    parsed = catalyst.parse_condition(condition)
+    check_condition(condition, parsed.condition())
+    stages = _read(catalyst.analyse(parsed, records), records, name)
+    (stage,) = stages.found
+    outside = stages.expressions.outside
+    return Condition(
+        stage if isinstance(stage, Filter) and not outside else None, frozenset(stages.conditions), outside
+    )
+
+
+def _read(analysed: Any, records: Schema, name: str) -> _Stages:
+    source, *above = reversed(list(chain_of(analysed)))
+    stages = _Stages(source, records, name)
+    for node in above:
+        stages.add(node)
+    return stages
+
+
+class _Stages:
+    """The stages of a query, read from the source to the result."""
+
+    def __init__(self, source: Any, records: Schema, name: str) -> None:
+        """source: the relation. records: its columns. name: what dropped records are counted as."""
+        self.expressions = Expressions()
+        self.found: list[Stage] = []
+        #: The fields of the records that decide which rows there are.
+        self.conditions: set[Path] = set()
+        self._name = name
+        self._metadata: set[int] = set()
+        for attribute, column in zip(items_of(source.output()), records.fields, strict=True):
+            found = Field(column.name, arrow_type(column.field_type))
+            value = Value(found, frozenset({(column.name,)}), is_path=True, kind=column.field_type)
+            self.expressions.columns[_id(attribute)] = value
+            if column.name in METADATA:
+                self._metadata.add(_id(attribute))
+
+    @property
+    def result(self) -> tuple[tuple[str, Expression], ...]:
+        """The columns of the last projection."""
+        last = self.found[-1]
+        return last.columns if isinstance(last, Project) else ()
+
+    def add(self, node: Any) -> None:
+        """Adds the stage of an analysed node.
+
+        Raises: SpecError for a node that has none.
+        """
+        kind = class_of(node)
+        if kind == "Filter":
+            condition = self.expressions.read(node.condition())
+            self.conditions |= condition.sources
+            self.found.append(Filter(condition.expression, self._name))
+        elif kind == "Project":
+            self._project(node)
+        elif kind == "Generate":
+            self._explode(node)
+        elif kind != "SubqueryAlias":
+            raise SpecError(f"the query needs more than one record for a row ({kind})", remedy=RULES)
+
+    def _project(self, node: Any) -> None:
+        values: dict[int, Value] = {}
+        columns: list[tuple[str, Expression]] = []
+        for item in items_of(node.projectList()):
+            value = self.expressions.read(item)
+            name = _free(str(item.name()), [one for one, _ in columns])
+            columns.append((name, value.expression))
+            values[_id(item)] = replace(value, expression=Field(name, value.expression.type))
+        self.expressions.columns = values
+        self.found.append(Project(tuple(columns)))
+
+    def _explode(self, node: Any) -> None:
+        generator = node.generator()
+        exploded = self.expressions.read(generator.child())
+        outputs = items_of(node.generatorOutput())
+        taken = [
+            value.expression.name for value in self.expressions.columns.values() if isinstance(value.expression, Field)
+        ]
+        names: list[str] = []
+        for attribute in outputs:
+            names.append(_free(str(attribute.name()), [*taken, *names]))
+            kind = self.expressions.type_of(attribute)
+            self.expressions.columns[_id(attribute)] = Value(Field(names[-1], kind), exploded.sources)
+        if not pa.types.is_list(exploded.expression.type):
+            self.expressions.note(generator, "rows of a map")
+            return
+        element = Field(names[-1], exploded.expression.type.value_type)
+        kind_of_element = element_type(exploded.kind)
+        self.expressions.columns[_id(outputs[-1])] = replace(exploded, expression=element, kind=kind_of_element)
+        position = names[0] if len(names) > 1 else ""
+        self.found.append(Explode(exploded.expression, element.name, position, bool(node.outer())))
+
+    def select(self, analysed: Any, named: frozenset[str] | None) -> tuple[Column, ...]:
+        """Returns the columns of the result, without the metadata that only `*` stands for. named: the columns that a
+        select with a `*` names besides; None where it has no `*`.
+
+        Raises: SpecError where two have one name, or Iceberg lacks the type of one.
+        """
+        items, kept = items_of(analysed.projectList()), []
+        columns: dict[str, Column] = {}
+        for item, entry in zip(items, self.result, strict=True):
+            name = str(item.name())
+            is_hidden = named is not None and _id(item) in self._metadata
+            if is_hidden and (name in columns or name.lower() not in (named or ())):
+                continue
+            if name in columns:
+                raise SpecError(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
+            columns[name] = self._column(name, item)
+            kept.append((name, entry[1]))
+        self.found[-1] = Project(tuple(kept))
+        return tuple(columns.values())
+
+    def _column(self, name: str, item: Any) -> Column:
+        value = self.expressions.columns[_id(item)]
+        kind = value.kind or iceberg_type(json.loads(str(item.dataType().json())))
+        if kind is None:
+            spark = str(item.dataType().sql())
+            remedy = _REMEDIES.get(spark.split()[0], _CAST)
+            raise SpecError(f"Iceberg has no type for the column `{name}`, whose type is {spark}", remedy=remedy)
+        return Column(name, kind, not item.nullable(), value.sources)
+
+
+_CAST = "cast it to another type, such as `cast(… as string)`"
+_REMEDIES = {
+    "VOID": "give it a type: `cast(null as string)`",
+    "INTERVAL": "take its length as a number: `timestampdiff(second, a, b)`, or `datediff(b, a)` of dates",
+    "VARIANT": "cast it to another type, or take a member with `get_json_object`",
+}
+
+
+def _id(attribute: Any) -> int:
+    return int(attribute.exprId().id())
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """Returns a name that is not taken: it and a number where two columns have one name."""
+    return next(
+        one for one in itertools.chain((name,), (f"{name}#{n}" for n in itertools.count(1))) if one not in taken
+    )

@@ -1,0 +1,201 @@
+"""Spark's parser and analyser, used without a session: a query is parsed, checked by the caller, and analysed over an
+empty relation of the records' columns.
+
+No catalog, no view and no file is known to this analyser, and its settings are Spark's defaults with ANSI mode and UTC,
+whatever the settings of the session whose JVM it uses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyiceberg.schema import Schema
+
+from frazil.errors import SpecError
+from frazil.process.spark_types import spark_struct
+from frazil.spec.problems import nearest
+
+RECORDS = "records"
+RULES = "the rules of queries are in docs/reference/queries.md"
+_SETTINGS = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+_POSITION = re.compile(r"line (\d+),? (pos|position) (\d+)")
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
+_CODE = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
+_END = re.compile(r"\s*SQLSTATE: .*|\n== SQL.*|; line \d+ pos \d+.*", re.DOTALL)
+
+
+class Catalyst:
+    """The parser and the analyser of one JVM."""
+
+    def __init__(self, jvm: Any) -> None:
+        """jvm: py4j's view of a JVM with Spark's classes; it needs no session."""
+        self._jvm = jvm
+        self._sql = jvm.org.apache.spark.sql
+        catalyst = self._sql.catalyst
+        conf, hadoop = jvm.org.apache.spark.SparkConf(False), jvm.org.apache.hadoop.conf.Configuration()
+        catalog = catalyst.catalog.SessionCatalog(
+            catalyst.catalog.InMemoryCatalog(conf, hadoop), catalyst.analysis.FunctionRegistry.builtin()
+        )
+        self._parser = catalyst.parser.CatalystSqlParser()
+        self._analyser = catalyst.analysis.Analyzer(catalog)
+
+    def parse(self, query: str) -> Any:
+        """Returns the plan of a query as it is written.
+
+        Raises: SpecError for a syntax error.
+        """
+        with self._settings(), _explained():
+            return self._parser.parsePlan(query)
+
+    def parse_condition(self, condition: str) -> Any:
+        """Returns the plan that selects the records for which a condition is true.
+
+        Raises: SpecError for a syntax error.
+        """
+        with self._settings(), _explained():
+            parsed = self._parser.parseExpression(condition)
+            source = self._parser.parsePlan(f"table {RECORDS}")
+            return self._sql.catalyst.plans.logical.Filter(parsed, source)
+
+    def analyse(self, plan: Any, records: Schema) -> Any:
+        """Returns the analysed plan. plan: a chain of nodes with one child each, which ends with the relation `records`.
+
+        Raises: SpecError where Spark refuses the query.
+        """
+        chain = list(chain_of(plan))
+        with self._settings(), _explained():
+            node = self._relation(records)
+            for parent in reversed(chain[:-1]):
+                node = parent.withNewChildren(self._seq(node))
+            return self._analyser.executeAndCheck(
+                node, self._sql.catalyst.QueryPlanningTracker(self._static("scala.None"))
+            )
+
+    def _relation(self, records: Schema) -> Any:
+        catalyst = self._sql.catalyst
+        nothing, none = self._static("scala.collection.immutable.Nil"), self._static("scala.None")
+        columns = catalyst.types.DataTypeUtils.toAttributes(
+            self._sql.types.DataType.fromJson(json.dumps(spark_struct(records)))
+        )
+        empty = catalyst.plans.logical.LocalRelation(columns, nothing, False, none)
+        return catalyst.plans.logical.SubqueryAlias(catalyst.AliasIdentifier(RECORDS, nothing), empty)
+
+    def _static(self, name: str) -> Any:
+        """Returns Scala's object of that name."""
+        place: Any = self._jvm
+        for part in f"{name}$".split("."):
+            place = getattr(place, part)
+        return getattr(place, "MODULE$")
+
+    def _seq(self, *items: Any) -> Any:
+        listed = self._jvm.java.util.ArrayList()
+        for item in items:
+            listed.add(item)
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
+
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        """In its block, this thread's part of the JVM has no active session, so that Spark's defaults hold."""
+        sessions = self._sql.classic.SparkSession
+        active = sessions.getActiveSession()
+        sessions.clearActiveSession()
+        conf = self._sql.internal.SQLConf.get()
+        for name, value in _SETTINGS.items():
+            conf.setConfString(name, value)
+        try:
+            yield
+        finally:
+            if active.isDefined():
+                sessions.setActiveSession(active.get())
+
+
+def chain_of(plan: Any) -> Iterator[Any]:
+    """Yields the nodes of a plan from the result to the source, each the first child of the one before."""
+    while True:
+        yield plan
+        children = plan.children()
+        if children.isEmpty():
+            return
+        plan = children.head()
+
+
+def items_of(seq: Any) -> list[Any]:
+    """Returns the items of a sequence of Scala."""
+    return [seq.apply(n) for n in range(seq.size())]
+
+
+def class_of(node: Any) -> str:
+    """Returns the simple name of a node's class."""
+    return str(node.getClass().getSimpleName()).removesuffix("$")
+
+
+def position_of(node: Any) -> str:
+    """Returns where in the query a parsed node is; empty where Spark does not know."""
+    origin = node.origin()
+    line, column = origin.line(), origin.startPosition()
+    return place(line.get(), column.get() + 1) if line.isDefined() and column.isDefined() else ""
+
+
+def place(line: int, column: int) -> str:
+    """Returns a place in the query, both numbers from 1."""
+    return f"line {line}, column {column} of the query"
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turns what Spark says of a query into a SpecError."""
+    try:
+        yield
+    except Exception as error:
+        java = _java_exception(error)
+        if java is None or not hasattr(java, "getCondition"):
+            raise
+        raise _refusal(java) from None
+
+
+def _java_exception(error: Exception) -> Any:
+    """Returns Java's exception of an error, which PySpark translates where it has a session; None for another error."""
+    if isinstance(error, Py4JJavaError):
+        return error.java_exception
+    return getattr(error, "_origin", None)
+
+
+def _refusal(java: Any) -> SpecError:
+    text = str(java.getMessage())
+    found = _POSITION.search(text)
+    where = place(int(found[1]), int(found[3]) + (found[2] == "pos")) if found else ""
+    given = java.getMessageParameters()
+    names: dict[str, str] = {str(name): str(given[name]) for name in given}
+    condition = str(java.getCondition())
+    if condition.startswith(("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND", "UNRESOLVED_FIELD")):
+        return _unknown_column(names, where)
+    words = _END.sub("", _CODE.sub("", text)).strip().rstrip(".")
+    return SpecError(f"Spark refuses the query: {words}", remedy=_remedy(condition), where=where)
+
+
+def _unknown_column(names: dict[str, str], where: str) -> SpecError:
+    wanted = names.get("objectName") or names.get("fieldName", "")
+    known = [last for last in map(_last_name, (names.get("proposal") or names.get("fields", "")).split(", ")) if last]
+    close = nearest(_last_name(wanted), known)
+    remedy = f"did you mean `{close}`?" if close else f"write one of: {', '.join(known)}" if known else RULES
+    kind = "field" if "fieldName" in names else "column"
+    return SpecError(f"the query names an unknown {kind} {wanted}", remedy=remedy, where=where)
+
+
+def _last_name(text: str) -> str:
+    """Returns the last of the names that Spark quotes, such as b of "`a`.`b`"."""
+    quoted = _QUOTED.findall(text)
+    return quoted[-1].replace("``", "`") if quoted else ""
+
+
+def _remedy(condition: str) -> str:
+    if condition.startswith("PARSE_") or "SYNTAX" in condition:
+        return f"write one `select … from {RECORDS}` in Spark's SQL; a name with other signs needs back-quotes"
+    if condition.startswith("DATATYPE_MISMATCH"):
+        return "cast the value to the type that is wanted"
+    return f"correct the query; {RULES}"

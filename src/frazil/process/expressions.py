@@ -1,0 +1,267 @@
+"""Analysed expressions of Spark 4.1 to expressions of a `Program`, each with the fields of the records that it uses.
+
+They are read from the JVM's objects and not from the plan's JSON, which leaves out types, evaluation modes and escape
+characters. Wrappers such as `nvl` are read as what Spark replaces them by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.types import IcebergType, ListType, StructType
+
+from frazil.errors import SpecError
+from frazil.process.catalyst import class_of, items_of
+from frazil.process.program import Call, Expression, Literal
+from frazil.process.spark_types import arrow_of, has_fixed_bytes
+
+Path = tuple[str, ...]
+#: Arguments of Spark's expressions that are neither expressions nor types, by their names here.
+_OPTIONS = {
+    "evalMode": "evalMode",
+    "evalContext": "evalMode",
+    "timeZoneId": "timeZoneId",
+    "failOnError": "failOnError",
+    "ansiEnabled": "ansiEnabled",
+    "escapeChar": "escapeChar",
+    "unit": "unit",
+    "seed": "seed",
+}
+_LAMBDAS = ("LambdaFunction", "NamedLambdaVariable")
+# Their patterns are no children.
+_PATTERN_LISTS = ("LikeAny", "LikeAll", "NotLikeAny", "NotLikeAll")
+_TODAY = ("now", "today", "tomorrow", "yesterday")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SEPARATOR = "\x01"
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression, and what is known of it."""
+
+    expression: Expression
+    #: The fields of the records that it is made of, each as a path.
+    sources: frozenset[Path] = frozenset()
+    #: Whether it is nothing but a field of the records, or a part of one.
+    is_path: bool = False
+    #: The Iceberg type of the field that it is; None where it is none.
+    kind: IcebergType | None = None
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Why a query is not evaluated in tasks."""
+
+    #: The expression, as Spark prints it.
+    expression: str
+    #: What is special about it.
+    reason: str
+
+
+@dataclass
+class Expressions:
+    """Reads the expressions of one query."""
+
+    #: The columns that the next expressions may name, by Spark's ids of them.
+    columns: dict[int, Value] = field(default_factory=dict)
+    #: The first expression that has no place in a Program.
+    outside: Outside | None = None
+    #: What `With` names, by Spark's ids of it.
+    _shared: dict[int, Value] = field(default_factory=dict)
+    #: The names of the arguments of each class.
+    _arguments: dict[str, list[str]] = field(default_factory=dict)
+    _types: dict[str, pa.DataType | None] = field(default_factory=dict)
+
+    def read(self, node: Any) -> Value:
+        """Returns an analysed expression.
+
+        Raises: SpecError where its value would be another one at every run, or where it computes with a type that Spark
+        does not have.
+        """
+        kind = class_of(node)
+        reader = _READERS.get(kind)
+        if reader is not None:
+            return reader(self, node)
+        if kind.startswith("Current"):
+            message = f"`{node.sql()}` is another value at every run"
+            raise SpecError(message, remedy="use `_timestamp`, the time of the record")
+        names = self._names(kind, node)
+        if names and names[-1] == "replacement":
+            return self.read(node.children().head())
+        if kind in (*_LAMBDAS, *_PATTERN_LISTS):
+            self.note(node, "a function of the elements of a list" if kind in _LAMBDAS else "a list of patterns")
+        return self._call(kind, node, names)
+
+    def note(self, node: Any, reason: str) -> None:
+        """Notes that an expression has no place in a Program."""
+        self.outside = self.outside or Outside(str(node.sql()), reason)
+
+    def type_of(self, node: Any) -> pa.DataType:
+        """Returns the Arrow type of an expression's values."""
+        text = str(node.dataType().json())
+        if text not in self._types:
+            self._types[text] = arrow_of(json.loads(text))
+        found = self._types[text]
+        if found is None:
+            self.note(node, f"values of the type {text.strip(chr(34))}")
+            return pa.null()
+        return found
+
+    def _names(self, kind: str, node: Any) -> list[str]:
+        if kind not in self._arguments:
+            self._arguments[kind] = str(node.productElementNames().mkString(_SEPARATOR)).split(_SEPARATOR)
+        return self._arguments[kind]
+
+    def _call(self, kind: str, node: Any, names: Sequence[str]) -> Value:
+        arguments = [self.read(child) for child in items_of(node.children())]
+        sql = str(node.sql())
+        for argument in arguments:
+            if has_fixed_bytes(argument.expression.type) and kind not in ("IsNull", "IsNotNull"):
+                raise SpecError(
+                    f"`{sql}` computes with a uuid or fixed field, which Spark has no type for",
+                    remedy="select the field as it is, or declare it as string or binary",
+                )
+        call = Call(
+            kind,
+            tuple(argument.expression for argument in arguments),
+            self.type_of(node),
+            self._options(node, names),
+            sql,
+        )
+        return Value(call, frozenset().union(*(argument.sources for argument in arguments)))
+
+    def _options(self, node: Any, names: Sequence[str]) -> tuple[tuple[str, str | int | bool], ...]:
+        if not _OPTIONS.keys() & set(names):
+            return ()
+        texts = str(node.productIterator().mkString(_SEPARATOR)).split(_SEPARATOR)
+        found = {_OPTIONS[name]: _option(text) for name, text in zip(names, texts, strict=True) if name in _OPTIONS}
+        return tuple((name, text) for name, text in found.items() if text is not None)
+
+    def _attribute(self, node: Any) -> Value:
+        return self.columns[int(node.exprId().id())]
+
+    def _child(self, node: Any) -> Value:
+        return self.read(node.child())
+
+    def _literal(self, node: Any) -> Value:
+        kind = self.type_of(node)
+        return Value(Literal(_literal(node.value(), kind), kind))
+
+    def _null(self, node: Any) -> Value:
+        return Value(Literal(None, self.type_of(node)))
+
+    def _cast(self, node: Any) -> Value:
+        inner = self.read(node.child())
+        kind = self.type_of(node)
+        if inner.expression.type.equals(kind):
+            return inner
+        if isinstance(inner.expression, Literal):
+            if inner.expression.value is None:
+                return Value(Literal(None, kind))
+            _check_moment(inner.expression.value, kind)
+        _check_fixed = has_fixed_bytes(inner.expression.type)
+        if _check_fixed:
+            raise SpecError(
+                f"`{node.sql()}` computes with a uuid or fixed field, which Spark has no type for",
+                remedy="select the field as it is, or declare it as string or binary",
+            )
+        options = self._options(node, self._names("Cast", node))
+        return Value(Call("Cast", (inner.expression,), kind, options, str(node.sql())), inner.sources)
+
+    def _with(self, node: Any) -> Value:
+        child, *definitions = items_of(node.children())
+        for definition in definitions:
+            self._shared[int(definition.id().id())] = self.read(definition.child())
+        return self.read(child)
+
+    def _reference(self, node: Any) -> Value:
+        return self._shared[int(node.id().id())]
+
+    def _member(self, node: Any) -> Value:
+        return self._part("GetStructField", node, self.read(node.child()))
+
+    def _members(self, node: Any) -> Value:
+        return self._part("GetArrayStructFields", node, self.read(node.child()))
+
+    def _part(self, kind: str, node: Any, whole: Value) -> Value:
+        """Returns a member of a struct, or of each struct of a list."""
+        ordinal, name = int(node.ordinal()), str(node.sql())
+        of = whole.expression.type
+        is_list = kind == "GetArrayStructFields"
+        member = (of.value_type if is_list else of).field(ordinal)
+        result = pa.list_(pa.field("element", member.type)) if is_list else member.type
+        call = Call(kind, (whole.expression,), result, (("ordinal", ordinal),), name)
+        sources = frozenset((*path, member.name) for path in whole.sources) if whole.is_path else whole.sources
+        return Value(call, sources, whole.is_path, None if is_list else member_type(whole.kind, ordinal))
+
+    def _element(self, node: Any) -> Value:
+        """Returns an element of a list or a map, whose lineage is that of the whole."""
+        value = self._call(class_of(node), node, self._names(class_of(node), node))
+        whole = self.read(node.children().head())
+        return Value(value.expression, value.sources, whole.is_path and value.sources == whole.sources)
+
+
+def member_type(kind: IcebergType | None, ordinal: int) -> IcebergType | None:
+    """Returns the type of a struct's member; None for another type."""
+    return kind.fields[ordinal].field_type if isinstance(kind, StructType) else None
+
+
+def element_type(kind: IcebergType | None) -> IcebergType | None:
+    """Returns the type of a list's elements; None for another type."""
+    return kind.element_type if isinstance(kind, ListType) else None
+
+
+_READERS: dict[str, Callable[[Expressions, Any], Value]] = {
+    "AttributeReference": Expressions._attribute,
+    "Literal": Expressions._literal,
+    "TypedNullLiteral": Expressions._null,
+    "Alias": Expressions._child,
+    "Cast": Expressions._cast,
+    "With": Expressions._with,
+    "CommonExpressionRef": Expressions._reference,
+    "GetStructField": Expressions._member,
+    "GetArrayStructFields": Expressions._members,
+    "GetArrayItem": Expressions._element,
+    "GetMapValue": Expressions._element,
+    "ElementAt": Expressions._element,
+}
+
+
+def _option(text: str) -> str | int | bool | None:
+    """Returns an argument of Spark's from its text; None for none."""
+    if text.startswith("NumericEvalContext("):
+        return text.removeprefix("NumericEvalContext(").split(",")[0]
+    text = text.removeprefix("Some(").removesuffix(")") if text.startswith("Some(") else text
+    if text in ("true", "false"):
+        return text == "true"
+    return None if text == "None" else int(text) if text.lstrip("-").isdigit() else text
+
+
+def _literal(value: Any, kind: pa.DataType) -> Any:
+    """Returns Spark's internal value of a literal as Python's."""
+    if value is None:
+        return None
+    if pa.types.is_string(kind):
+        return str(value.toString())
+    if pa.types.is_decimal(kind):
+        return Decimal(str(value.toString()))
+    if pa.types.is_binary(kind):
+        return bytes(value)
+    if pa.types.is_date(kind):
+        return date.fromordinal(date(1970, 1, 1).toordinal() + value)
+    if pa.types.is_timestamp(kind):
+        moment = _EPOCH + timedelta(microseconds=value)
+        return moment if kind.tz else moment.replace(tzinfo=None)
+    return value
+
+
+def _check_moment(value: Any, kind: pa.DataType) -> None:
+    is_moment = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    if is_moment and isinstance(value, str) and value.strip().lower() in _TODAY:
+        raise SpecError(f"`{value}` is another time at every run", remedy="use `_timestamp`, the time of the record")
