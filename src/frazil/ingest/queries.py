@@ -6,7 +6,9 @@ them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from pyiceberg.schema import Schema
@@ -22,11 +24,18 @@ from frazil.ingest.table import (
     declared_columns,
     loaded,
     own_columns,
+    protection_of,
     query_columns,
 )
-from frazil.process.analysis import Query
+from frazil.process.analysis import Column, Query
+from frazil.process.program import Call, Field, Project
+from frazil.process.protect import program_of, protecting
+from frazil.rows.protected import origins_of
+from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
+from frazil.schema.parts import Path
 from frazil.spec import TableSpec
+from frazil.types import FIRST_PLACEHOLDER_ID
 
 
 class Queries(Protocol):
@@ -101,7 +110,42 @@ class QueryTables:
         return loaded(self._catalog, table.name)
 
     def _analysed(self, table: Table, records: Schema) -> Query:
+        fields = extend_schema(records, {(): declared_columns(table.records.spec)})
+        protection = protection_of(table.spec)
+        stage = protecting(fields, protection, _origins(table, fields)) if protection and table.spec.protect else None
+        if not (table.spec.select or table.spec.where):
+            return _unchanged(table, fields, stage)
         if self._queries is None:
             raise SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
-        named = declared_columns(table.records.spec)
-        return self._queries.analyse(table.spec, extend_schema(records, {(): named}))
+        if stage is None:
+            return self._queries.analyse(table.spec, fields)
+        query = self._queries.analyse(table.spec, protected_schema(fields, stage))
+        if query.program is None:
+            return query
+        return replace(query, program=replace(query.program, stages=(stage, *query.program.stages)))
+
+
+def _origins(table: Table, fields: Schema) -> dict[str, Path | None]:
+    source = table.target(fields).source
+    assert source is not None
+    return origins_of(source)
+
+
+def _unchanged(table: Table, fields: Schema, stage: Project | None) -> Query:
+    """Returns the query of a table whose rows are its records, protected by `stage`."""
+    columns = tuple((one.name, Field(one.name, arrow_type(one.field_type))) for one in fields.fields)
+    own = own_columns(table.spec)
+    kept = Project(tuple(one for one in (stage.columns if stage else columns) if one[0] not in own))
+    seen = protected_schema(fields, kept)
+    made = tuple(Column(one.name, one.field_type, False, frozenset(((one.name,),))) for one in seen.fields)
+    return Query(made, frozenset(), program_of(kept), None)
+
+
+def protected_schema(fields: Schema, stage: Project) -> Schema:
+    """Returns the fields as a query sees them behind `protect`."""
+    ids = itertools.count(fields.highest_field_id + FIRST_PLACEHOLDER_ID)
+    kinds = {
+        name: iceberg_type(column.type, ids) if isinstance(column, Call) else fields.find_type(name)
+        for name, column in stage.columns
+    }
+    return new_schema(kinds.items())

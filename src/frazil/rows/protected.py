@@ -16,7 +16,7 @@ import pyarrow as pa
 from frazil.decode.columns import Decoded, as_text
 from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.process.kernels.protect import protect_headers, protected_values
-from frazil.process.protect import HEADERS, KEY, Protection, Rule, dump_parts, protected_paths, spelled
+from frazil.process.protect import HEADERS, KEY, Protection, Rule, protected_paths, spelled
 from frazil.schema.parts import Path
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
@@ -33,13 +33,10 @@ _DROPPED = object()
 
 
 def without_values(target: TableTarget, decoded: Decoded) -> Decoded:
-    """Returns the result without any part of a record in its reasons, and with its rescued values protected; unchanged where
-    nothing is protected. target: of the records, not of a query's result.
-    """
-    protection = target.protection
-    if protection is None:
+    """Returns the result without any part of a record in its reasons; unchanged where nothing is protected."""
+    if target.protection is None:
         return decoded
-    names = _known_names(target)
+    names = _known_names(target) | (_known_names(target.source) if target.source is not None else frozenset())
     mismatches = [
         replace(
             one,
@@ -48,12 +45,17 @@ def without_values(target: TableTarget, decoded: Decoded) -> Decoded:
         )
         for one in decoded.mismatches
     ]
-    rescued = decoded.rescued
-    if rescued is not None:
-        known = protected_paths(target.schema, protection, origins_of(target))
-        texts = (None if text is None else _rescued(protection, known, text) for text in rescued.to_pylist())
-        rescued = pa.array(texts, pa.string())
-    return replace(decoded, mismatches=mismatches, rescued=rescued)
+    return replace(decoded, mismatches=mismatches)
+
+
+def protected_rescued(target: TableTarget, rescued: pa.Array | None) -> pa.Array | None:
+    """Returns the column of rescued values protected; unchanged where nothing is protected."""
+    protection, source = target.protection, target.source or target
+    if protection is None or rescued is None:
+        return rescued
+    known = protected_paths(source.schema, protection, origins_of(source))
+    texts = (None if text is None else _rescued(protection, known, text) for text in rescued.to_pylist())
+    return pa.array(texts, pa.string())
 
 
 def origins_of(target: TableTarget) -> dict[str, Path | None]:
@@ -76,7 +78,7 @@ def protected_metadata(protection: Protection | None, field: str, values: pa.Arr
     if protection is None or field not in ("key", "headers"):
         return values
     if field == "headers":
-        return protect_headers(values, protection.key, dump_parts([((), rule) for rule in protection.rules]))
+        return protect_headers(values, protection)
     rule = protection.rule_for((KEY,))
     if rule is None:
         return values

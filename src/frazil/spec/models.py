@@ -598,8 +598,10 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
 
     @property
     def has_query(self) -> bool:
-        """Whether a query makes the table's rows; otherwise they are the records."""
-        return bool(self.where or self.select)
+        """Whether the table's rows are made from the records' fields by a query or by `protect`; otherwise they are the
+        records.
+        """
+        return bool(self.where or self.select or self.protect)
 
 
 class PipelineSpec(

@@ -29,8 +29,8 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
-from frazil.process.protect import Protection
 from frazil.process.program import Program
+from frazil.process.protect import Protection
 from frazil.schema.arrow import arrow_field
 from frazil.schema.parts import with_requirement
 from frazil.schema.projection import Layout, Shaping, make_layout

@@ -14,7 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.columns import bytes_of, offsets_of
-from frazil.process.protect import HEADERS, Protection, Rule, inner_types, load_parts, protected_type
+from frazil.process.kernels.values import Kernel
+from frazil.process.program import Call
+from frazil.process.protect import (
+    HEADERS,
+    PROTECT,
+    PROTECT_HEADERS,
+    Parts,
+    Protection,
+    Rule,
+    inner_types,
+    load_parts,
+    protected_type,
+)
 from frazil.process.protect_key import ProtectKey
 from frazil.schema.arrow import unsliced, with_children
 from frazil.schema.parts import Path
@@ -29,14 +41,25 @@ for _kind in ("0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTU
 _UUID_BYTES = 16
 
 
-def protect(array: pa.Array, key: ProtectKey, actions: str) -> pa.Array:
-    """Returns a column of records protected. actions: as `dump_parts` writes them."""
-    return _replaced(array, dict(load_parts(actions)), key, ())
+def _protect(call: Call, array: pa.Array, key: pa.Scalar) -> pa.Array:
+    return _replaced(array, dict(_parts_of(call)), ProtectKey(key.as_py()), ())
 
 
-def protect_headers(array: pa.Array, key: ProtectKey, actions: str) -> pa.Array:
+def _protect_headers(call: Call, array: pa.Array, key: pa.Scalar) -> pa.Array:
+    rules = tuple(rule for _, rule in _parts_of(call))
+    return protect_headers(array, Protection(rules, ProtectKey(key.as_py())))
+
+
+KERNELS = {PROTECT: Kernel(("any, binary!",), _protect), PROTECT_HEADERS: Kernel(("list, binary!",), _protect_headers)}
+"""The functions of the stage that `protecting` makes: of a column, and of the column of headers."""
+
+
+def _parts_of(call: Call) -> Parts:
+    return load_parts(str(dict(call.options)["actions"]))
+
+
+def protect_headers(array: pa.Array, protection: Protection) -> pa.Array:
     """Returns a column of headers, lists of `key` and `value`, protected by the names of the headers. Values stay bytes."""
-    protection = Protection(tuple(rule for _, rule in load_parts(actions)), key)
     array = unsliced(array)
     names, values = array.values.field("key"), array.values.field("value")
     keeps = np.ones(len(names), np.bool_)
@@ -50,7 +73,9 @@ def protect_headers(array: pa.Array, key: ProtectKey, actions: str) -> pa.Array:
             keeps &= ~np.asarray(mine)
             continue
         rule = replace(rule, label=rule.label or path)
-        values = pc.replace_with_mask(values, mine, protected_values(values.filter(mine), rule, key).cast(values.type))
+        values = pc.replace_with_mask(
+            values, mine, protected_values(values.filter(mine), rule, protection.key).cast(values.type)
+        )
     left = pa.StructArray.from_arrays([names, values], fields=list(array.type.value_type)).filter(pa.array(keeps))
     offsets = np.r_[0, np.cumsum(keeps)].astype(np.int32)[np.asarray(array.offsets)]
     return pa.ListArray.from_arrays(pa.array(offsets), left, array.type, mask=array.is_null())

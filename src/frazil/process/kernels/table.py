@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from frazil.process.kernels import casts, compare, conditions, text
+from frazil.process.kernels import casts, compare, conditions, protect, text
 from frazil.process.kernels.values import Kernel, kind_of, matches
 from frazil.process.program import Call, Expression, Filter, Program, Project
 
-KERNELS: dict[str, Kernel] = {**conditions.KERNELS, **compare.KERNELS, **casts.KERNELS, **text.KERNELS}
+KERNELS: dict[str, Kernel] = {
+    **conditions.KERNELS,
+    **compare.KERNELS,
+    **casts.KERNELS,
+    **text.KERNELS,
+    **protect.KERNELS,
+}
 """By the name of Spark's class."""
 
 
