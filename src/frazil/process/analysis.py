@@ -27,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, items_of
+from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, ids_of, items_of
 from frazil.process.expressions import Expressions, Outside, Path, Value, element_type
 from frazil.process.program import Explode, Expression, Field, Filter, Program, Project, Stage
 from frazil.process.refusals import check_condition, check_query, star_of
@@ -106,8 +106,9 @@ def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
     return Schema(*fields.fields, *metadata)
 
 
-def analyse(catalyst: Catalyst, query: str, records: Schema) -> Query:
-    """Returns what a query makes of records. records: the columns of `records`, with metadata.
+def analyse(catalyst: Catalyst, query: str, records: Schema, name: str = "where") -> Query:
+    """Returns what a query makes of records. records: the columns of `records`, with metadata. name: what dropped records
+    are counted as.
 
     Raises: SpecError for a query that is no single select of `records`, that has a function which is not allowed, that
     Spark refuses, or whose result Iceberg has no types for.
@@ -115,7 +116,7 @@ def analyse(catalyst: Catalyst, query: str, records: Schema) -> Query:
     parsed = catalyst.parse(query)
     check_query(query, parsed)
     analysed = catalyst.analyse(parsed, records)
-    stages = _read(analysed, records, "where")
+    stages = _read(analysed, records, name)
     columns = stages.select(analysed, star_of(parsed))
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
     outside = stages.expressions.outside
@@ -157,12 +158,14 @@ class _Stages:
         self.conditions: set[Path] = set()
         self._name = name
         self._metadata: set[int] = set()
-        for attribute, column in zip(items_of(source.output()), records.fields, strict=True):
-            found = Field(column.name, arrow_type(column.field_type))
-            value = Value(found, frozenset({(column.name,)}), is_path=True, kind=column.field_type)
-            self.expressions.columns[_id(attribute)] = value
-            if column.name in METADATA:
-                self._metadata.add(_id(attribute))
+        for column_id, column in zip(ids_of(source.output()), records.fields, strict=True):
+            name, kind = column.name, column.field_type
+            found = Field(name, arrow_type(kind))
+            self.expressions.columns[column_id] = Value(
+                found, frozenset({(name,)}), is_path=True, kind=kind, name=name, is_required=column.required
+            )
+            if name in METADATA:
+                self._metadata.add(column_id)
 
     @property
     def result(self) -> tuple[tuple[str, Expression], ...]:
@@ -190,34 +193,37 @@ class _Stages:
     def _project(self, node: Any) -> None:
         values: dict[int, Value] = {}
         columns: list[tuple[str, Expression]] = []
-        for item in items_of(node.projectList()):
-            value = self.expressions.read(item)
-            name = _free(str(item.name()), [one for one, _ in columns])
+        taken: set[str] = set()
+        for column_id, value in self.expressions.read_columns(node.projectList()):
+            name = _free(value.name, taken)
+            taken.add(name)
             columns.append((name, value.expression))
-            values[_id(item)] = replace(value, expression=Field(name, value.expression.type))
+            values[column_id] = replace(value, expression=Field(name, value.expression.type))
         self.expressions.columns = values
         self.found.append(Project(tuple(columns)))
 
     def _explode(self, node: Any) -> None:
         generator = node.generator()
         exploded = self.expressions.read(generator.child())
+        taken = {one.expression.name for one in self.expressions.columns.values() if isinstance(one.expression, Field)}
         outputs = items_of(node.generatorOutput())
-        taken = [
-            value.expression.name for value in self.expressions.columns.values() if isinstance(value.expression, Field)
-        ]
-        names: list[str] = []
+        found: list[Value] = []
         for attribute in outputs:
-            names.append(_free(str(attribute.name()), [*taken, *names]))
-            kind = self.expressions.type_of(attribute)
-            self.expressions.columns[_id(attribute)] = Value(Field(names[-1], kind), exploded.sources)
-        if not pa.types.is_list(exploded.expression.type):
-            self.expressions.note(generator, "rows of a map")
-            return
-        element = Field(names[-1], exploded.expression.type.value_type)
-        kind_of_element = element_type(exploded.kind)
-        self.expressions.columns[_id(outputs[-1])] = replace(exploded, expression=element, kind=kind_of_element)
-        position = names[0] if len(names) > 1 else ""
-        self.found.append(Explode(exploded.expression, element.name, position, bool(node.outer())))
+            spark = json.loads(str(attribute.dataType().json()))
+            column = Field(_free(str(attribute.name()), taken), self.expressions.type_of(attribute))
+            taken.add(column.name)
+            value = Value(column, exploded.sources, kind=iceberg_type(spark), name=str(attribute.name()))
+            found.append(replace(value, is_required=not attribute.nullable()))
+        array = exploded.expression
+        if pa.types.is_list(array.type):
+            *position, element = (value.expression.name for value in found if isinstance(value.expression, Field))
+            self.found.append(Explode(array, element, "".join(position), bool(node.outer())))
+            own = Field(element, array.type.value_type)
+            kind = element_type(exploded.kind) or found[-1].kind
+            found[-1] = replace(found[-1], expression=own, is_path=exploded.is_path, kind=kind)
+        else:
+            self.expressions.note(str(generator.sql()), "rows of a map")
+        self.expressions.columns |= zip(map(_id, outputs), found, strict=True)
 
     def select(self, analysed: Any, named: frozenset[str] | None) -> tuple[Column, ...]:
         """Returns the columns of the result, without the metadata that only `*` stands for. named: the columns that a
@@ -225,31 +231,31 @@ class _Stages:
 
         Raises: SpecError where two have one name, or Iceberg lacks the type of one.
         """
-        items, kept = items_of(analysed.projectList()), []
+        kept: list[tuple[str, Expression]] = []
         columns: dict[str, Column] = {}
-        for item, entry in zip(items, self.result, strict=True):
-            name = str(item.name())
-            is_hidden = named is not None and _id(item) in self._metadata
+        ids = ids_of(analysed.projectList())
+        for n, (column_id, (_, expression)) in enumerate(zip(ids, self.result, strict=True)):
+            value = self.expressions.columns[column_id]
+            name = value.name
+            is_hidden = named is not None and column_id in self._metadata
             if is_hidden and (name in columns or name.lower() not in (named or ())):
                 continue
             if name in columns:
                 raise SpecError(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
-            columns[name] = self._column(name, item)
-            kept.append((name, entry[1]))
+            if value.kind is None:
+                raise _no_type(name, str(analysed.projectList().apply(n).dataType().sql()))
+            columns[name] = Column(name, value.kind, value.is_required, value.sources)
+            kept.append((name, expression))
         self.found[-1] = Project(tuple(kept))
         return tuple(columns.values())
 
-    def _column(self, name: str, item: Any) -> Column:
-        value = self.expressions.columns[_id(item)]
-        kind = value.kind or iceberg_type(json.loads(str(item.dataType().json())))
-        if kind is None:
-            spark = str(item.dataType().sql())
-            remedy = _REMEDIES.get(spark.split()[0], _CAST)
-            raise SpecError(f"Iceberg has no type for the column `{name}`, whose type is {spark}", remedy=remedy)
-        return Column(name, kind, not item.nullable(), value.sources)
+
+def _no_type(name: str, spark: str) -> SpecError:
+    remedy = _REMEDIES.get(spark.split()[0], _CAST)
+    return SpecError(f"Iceberg has no type for the column `{name}`, whose type is {spark}", remedy=remedy)
 
 
-_CAST = "cast it to another type, such as `cast(… as string)`"
+_CAST = "cast it to a type that Iceberg has, such as `cast(… as array<string>)`"
 _REMEDIES = {
     "VOID": "give it a type: `cast(null as string)`",
     "INTERVAL": "take its length as a number: `timestampdiff(second, a, b)`, or `datediff(b, a)` of dates",

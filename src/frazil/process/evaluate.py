@@ -203,7 +203,7 @@ class _Batch:
     def _call(self, call: Call) -> Column:
         kernel = kernel_of(call)
         if kernel is None:
-            raise InvariantError("an expression is outside the table of proven functions", expression=call.sql)
+            raise InvariantError(f"an expression is outside the table of proven functions: expression={call.sql}")
         arguments = [self.column(argument) for argument in call.arguments]
         is_constant = bool(arguments) and all(isinstance(one.values, pa.Scalar) for one in arguments)
         rows = 1 if is_constant else self._rows

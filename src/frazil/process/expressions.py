@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, ListType, StructType
 
 from frazil.errors import SpecError
-from frazil.process.catalyst import class_of, items_of
+from frazil.process.catalyst import SEPARATOR, class_of, ids_of, items_of
 from frazil.process.program import Call, Expression, Literal
-from frazil.process.spark_types import arrow_of, has_fixed_bytes
+from frazil.process.spark_types import arrow_of, has_fixed_bytes, iceberg_type
 
 Path = tuple[str, ...]
 #: Arguments of Spark's expressions that are neither expressions nor types, by their names here.
@@ -33,12 +33,14 @@ _OPTIONS = {
     "unit": "unit",
     "seed": "seed",
 }
-_LAMBDAS = ("LambdaFunction", "NamedLambdaVariable")
+# Arguments that are functions of elements.
+_LAMBDAS = {"function", "merge"}
 # Their patterns are no children.
 _PATTERN_LISTS = ("LikeAny", "LikeAll", "NotLikeAny", "NotLikeAll")
 _TODAY = ("now", "today", "tomorrow", "yesterday")
+# What Spark prints for an expression that `With` names.
+_SHARED = "commonexpressionref()"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SEPARATOR = "\x01"
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,12 @@ class Value:
     sources: frozenset[Path] = frozenset()
     #: Whether it is nothing but a field of the records, or a part of one.
     is_path: bool = False
-    #: The Iceberg type of the field that it is; None where it is none.
+    #: The Iceberg type of the column or field that it is; None where it is none, or Iceberg has no type for it.
     kind: IcebergType | None = None
+    #: What Spark calls the column that it is.
+    name: str = ""
+    #: Whether the column that it is has no nulls.
+    is_required: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,8 @@ class Expressions:
     outside: Outside | None = None
     #: What `With` names, by Spark's ids of it.
     _shared: dict[int, Value] = field(default_factory=dict)
+    #: The innermost of them as Spark prints it.
+    _shared_sql: str = ""
     #: The names of the arguments of each class.
     _arguments: dict[str, list[str]] = field(default_factory=dict)
     _types: dict[str, pa.DataType | None] = field(default_factory=dict)
@@ -90,17 +98,19 @@ class Expressions:
             return reader(self, node)
         if kind.startswith("Current"):
             message = f"`{node.sql()}` is another value at every run"
-            raise SpecError(message, remedy="use `_timestamp`, the time of the record")
+            raise SpecError(message, remedy="use fields of the record, or `_timestamp`, its time")
         names = self._names(kind, node)
         if names and names[-1] == "replacement":
             return self.read(node.children().head())
-        if kind in (*_LAMBDAS, *_PATTERN_LISTS):
-            self.note(node, "a function of the elements of a list" if kind in _LAMBDAS else "a list of patterns")
+        if kind in _PATTERN_LISTS:
+            self.note(str(node.sql()), "a list of patterns")
+        if _LAMBDAS & set(names):
+            self.note(f"{node.prettyName()}(…)", "a function of the elements of a list or map")
         return self._call(kind, node, names)
 
-    def note(self, node: Any, reason: str) -> None:
-        """Notes that an expression has no place in a Program."""
-        self.outside = self.outside or Outside(str(node.sql()), reason)
+    def note(self, expression: str, reason: str) -> None:
+        """Notes that an expression, as Spark prints it, has no place in a Program."""
+        self.outside = self.outside or Outside(expression, reason)
 
     def type_of(self, node: Any) -> pa.DataType:
         """Returns the Arrow type of an expression's values."""
@@ -109,24 +119,21 @@ class Expressions:
             self._types[text] = arrow_of(json.loads(text))
         found = self._types[text]
         if found is None:
-            self.note(node, f"values of the type {text.strip(chr(34))}")
+            self.note(str(node.sql()), f"values of the type {text.strip(chr(34))}")
             return pa.null()
         return found
 
     def _names(self, kind: str, node: Any) -> list[str]:
         if kind not in self._arguments:
-            self._arguments[kind] = str(node.productElementNames().mkString(_SEPARATOR)).split(_SEPARATOR)
+            self._arguments[kind] = str(node.productElementNames().mkString(SEPARATOR)).split(SEPARATOR)
         return self._arguments[kind]
 
-    def _call(self, kind: str, node: Any, names: Sequence[str]) -> Value:
-        arguments = [self.read(child) for child in items_of(node.children())]
-        sql = str(node.sql())
-        for argument in arguments:
-            if has_fixed_bytes(argument.expression.type) and kind not in ("IsNull", "IsNotNull"):
-                raise SpecError(
-                    f"`{sql}` computes with a uuid or fixed field, which Spark has no type for",
-                    remedy="select the field as it is, or declare it as string or binary",
-                )
+    def _call(self, kind: str, node: Any, names: Sequence[str], arguments: Sequence[Value] | None = None) -> Value:
+        """Returns a call. arguments: what its children were read as; None before they are read."""
+        arguments = arguments or [self.read(child) for child in items_of(node.children())]
+        sql = self._sql_of(node)
+        if kind not in ("IsNull", "IsNotNull"):
+            _check_computable(sql, arguments)
         call = Call(
             kind,
             tuple(argument.expression for argument in arguments),
@@ -136,18 +143,31 @@ class Expressions:
         )
         return Value(call, frozenset().union(*(argument.sources for argument in arguments)))
 
+    def _sql_of(self, node: Any) -> str:
+        return str(node.sql()).replace(_SHARED, self._shared_sql)
+
     def _options(self, node: Any, names: Sequence[str]) -> tuple[tuple[str, str | int | bool], ...]:
         if not _OPTIONS.keys() & set(names):
             return ()
-        texts = str(node.productIterator().mkString(_SEPARATOR)).split(_SEPARATOR)
+        texts = str(node.productIterator().mkString(SEPARATOR)).split(SEPARATOR)
         found = {_OPTIONS[name]: _option(text) for name, text in zip(names, texts, strict=True) if name in _OPTIONS}
         return tuple((name, text) for name, text in found.items() if text is not None)
 
+    def read_columns(self, items: Any) -> list[tuple[int, Value]]:
+        """Returns the columns of a projection, each with Spark's id of it."""
+        found = []
+        for n, column_id in enumerate(ids_of(items)):
+            known = self.columns.get(column_id)
+            found.append((column_id, known or self._named(items.apply(n))))
+        return found
+
+    def _named(self, item: Any) -> Value:
+        value = self.read(item.child())
+        kind = value.kind or iceberg_type(json.loads(str(item.dataType().json())))
+        return replace(value, name=str(item.name()), kind=kind, is_required=not item.nullable())
+
     def _attribute(self, node: Any) -> Value:
         return self.columns[int(node.exprId().id())]
-
-    def _child(self, node: Any) -> Value:
-        return self.read(node.child())
 
     def _literal(self, node: Any) -> Value:
         kind = self.type_of(node)
@@ -165,20 +185,16 @@ class Expressions:
             if inner.expression.value is None:
                 return Value(Literal(None, kind))
             _check_moment(inner.expression.value, kind)
-        _check_fixed = has_fixed_bytes(inner.expression.type)
-        if _check_fixed:
-            raise SpecError(
-                f"`{node.sql()}` computes with a uuid or fixed field, which Spark has no type for",
-                remedy="select the field as it is, or declare it as string or binary",
-            )
-        options = self._options(node, self._names("Cast", node))
-        return Value(Call("Cast", (inner.expression,), kind, options, str(node.sql())), inner.sources)
+        return self._call("Cast", node, self._names("Cast", node), [inner])
 
     def _with(self, node: Any) -> Value:
         child, *definitions = items_of(node.children())
         for definition in definitions:
             self._shared[int(definition.id().id())] = self.read(definition.child())
-        return self.read(child)
+        outer, self._shared_sql = self._shared_sql, str(definitions[0].child().sql())
+        value = self.read(child)
+        self._shared_sql = outer
+        return value
 
     def _reference(self, node: Any) -> Value:
         return self._shared[int(node.id().id())]
@@ -191,7 +207,7 @@ class Expressions:
 
     def _part(self, kind: str, node: Any, whole: Value) -> Value:
         """Returns a member of a struct, or of each struct of a list."""
-        ordinal, name = int(node.ordinal()), str(node.sql())
+        ordinal, name = int(node.ordinal()), self._sql_of(node)
         of = whole.expression.type
         is_list = kind == "GetArrayStructFields"
         member = (of.value_type if is_list else of).field(ordinal)
@@ -201,10 +217,11 @@ class Expressions:
         return Value(call, sources, whole.is_path, None if is_list else member_type(whole.kind, ordinal))
 
     def _element(self, node: Any) -> Value:
-        """Returns an element of a list or a map, whose lineage is that of the whole."""
-        value = self._call(class_of(node), node, self._names(class_of(node), node))
-        whole = self.read(node.children().head())
-        return Value(value.expression, value.sources, whole.is_path and value.sources == whole.sources)
+        """Returns an element of a list or a map; members of it are members of what the list or map has."""
+        kind = class_of(node)
+        whole, place = (self.read(child) for child in items_of(node.children()))
+        value = self._call(kind, node, self._names(kind, node), [whole, place])
+        return replace(value, is_path=whole.is_path and not place.sources)
 
 
 def member_type(kind: IcebergType | None, ordinal: int) -> IcebergType | None:
@@ -221,7 +238,7 @@ _READERS: dict[str, Callable[[Expressions, Any], Value]] = {
     "AttributeReference": Expressions._attribute,
     "Literal": Expressions._literal,
     "TypedNullLiteral": Expressions._null,
-    "Alias": Expressions._child,
+    "Alias": lambda reader, node: reader.read(node.child()),
     "Cast": Expressions._cast,
     "With": Expressions._with,
     "CommonExpressionRef": Expressions._reference,
@@ -231,6 +248,14 @@ _READERS: dict[str, Callable[[Expressions, Any], Value]] = {
     "GetMapValue": Expressions._element,
     "ElementAt": Expressions._element,
 }
+
+
+def _check_computable(sql: str, arguments: Sequence[Value]) -> None:
+    if any(has_fixed_bytes(argument.expression.type) for argument in arguments):
+        raise SpecError(
+            f"`{sql}` computes with a uuid or fixed field, which Spark has no type for",
+            remedy="select the field as it is, or declare it as string or binary",
+        )
 
 
 def _option(text: str) -> str | int | bool | None:

@@ -5,12 +5,12 @@ Functions are allowed by name: those whose result is decided by their arguments 
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Any
 
 from frazil.errors import SpecError
 from frazil.process.catalyst import RECORDS, RULES, chain_of, class_of, items_of, position_of
-from frazil.spec.problems import nearest
 
 #: The greatest number that a query may give a function that makes text or lists of that length.
 LIMIT_COUNT = 10_000
@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, frozenset[str]] = {
             date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear extract from_unixtime
             from_utc_timestamp hour last_day make_date make_timestamp make_timestamp_ltz make_timestamp_ntz minute month
             monthname months_between next_day quarter second timestamp_micros timestamp_millis timestamp_seconds
-            timestampadd timestampdiff to_date to_timestamp to_timestamp_ltz to_timestamp_ntz to_unix_timestamp
+            to_date to_timestamp to_timestamp_ltz to_timestamp_ntz to_unix_timestamp
             to_utc_timestamp trunc try_make_timestamp try_to_date try_to_timestamp unix_date unix_micros unix_millis
             unix_seconds unix_timestamp weekday weekofyear year""",
         "hashes and codecs": """base64 crc32 encode hash hex md5 sha sha1 sha2 unbase64 unhex url_decode url_encode
@@ -59,7 +59,7 @@ _PLANS = {
     "UnresolvedWith": ("a WITH clause", "write a sub-query in FROM, `select … from (select … from records)`"),
     "Join": ("a join", "a query reads `records` alone"),
     "AsOfJoin": ("a join", "a query reads `records` alone"),
-    "Aggregate": ("GROUP BY", "rows are made of one record each: leave it out, and aggregate what is in the table"),
+    "Aggregate": ("GROUP BY", "a row is made of one record: leave it out, and aggregate what is in the table"),
     "UnresolvedHaving": ("HAVING", "write the condition after WHERE"),
     "Sort": ("ORDER BY", "leave it out; the order of a table's files is its sort order's"),
     "GlobalLimit": ("LIMIT", "leave it out, and write a condition after WHERE"),
@@ -138,6 +138,8 @@ def _check_words(query: str) -> None:
 
 def _check_plan(node: Any) -> None:
     kind = class_of(node)
+    if kind == "Distinct":  # Of UNION too.
+        kind = {"Union": "Union"}.get(class_of(node.children().head()), kind)
     if kind not in _KEPT_PLANS or node.children().size() > 1:
         what, remedy = _PLANS.get(kind, (f"a statement of another kind ({kind})", f"write `select … from {RECORDS}`"))
         raise SpecError(f"the query has {what}", remedy=remedy, where=position_of(node))
@@ -169,7 +171,7 @@ def _check_function(kind: str, node: Any) -> None:
     name = ".".join(map(str, items_of(parts))) if parts else str(node.name().funcName())
     if name.lower() not in _ALLOWED:
         raise SpecError(
-            f"the function `{name}` is not for queries over records",
+            f"the function `{name}` is unknown, or not allowed in a query over records",
             remedy=_instead(name.lower()),
             where=position_of(node),
         )
@@ -181,13 +183,17 @@ def _check_function(kind: str, node: Any) -> None:
 def _instead(name: str) -> str:
     if name in _INSTEAD:
         return _INSTEAD[name]
-    close = nearest(name, _ALLOWED)
-    return f"did you mean `{close}`?" if close else f"use another function; {RULES}"
+    close = difflib.get_close_matches(name, _ALLOWED, n=1, cutoff=_LIKENESS)
+    return f"did you mean `{close[0]}`?" if close else f"use another function; {RULES}"
 
 
+# A known function that is not allowed, such as `reflect`, is no misspelt `repeat`.
+_LIKENESS = 0.8
+_ONE_RECORD = "a row is made of one record: leave it out, and aggregate what is in the table"
 _NOW = "use `_timestamp`, the time of the record"
 _INSTEAD = {
     **dict.fromkeys(("now", "current_timestamp", "current_date", "curdate", "localtimestamp", "current_time"), _NOW),
+    **dict.fromkeys(("count", "sum", "min", "max", "avg", "mean", "first", "last", "any", "collect_list"), _ONE_RECORD),
     **dict.fromkeys(("uuid", "monotonically_increasing_id"), "use `_topic`, `_partition` and `_offset`"),
     **dict.fromkeys(
         ("rand", "random", "randn", "shuffle"), "use a hash of the record, such as `hash(_partition, _offset)`"

@@ -141,18 +141,18 @@ def _iceberg_map(kind: Any, ids: Iterator[int]) -> IcebergType | None:
 
 
 def arrow_of(kind: Any) -> pa.DataType | None:
-    """Returns the Arrow type of values of Spark's type, None where tasks cannot hold them, such as of variants.
-    An interval of days to seconds is a duration in microseconds.
+    """Returns the Arrow type of values of Spark's type, every part of which may be null; None where tasks cannot hold
+    them, such as variants. An interval of days to seconds is a duration in microseconds.
     """
     if isinstance(kind, str):
         return _arrow_word(kind)
     if kind["type"] == "struct":
-        members = [(one["name"], arrow_of(one["type"]), one["nullable"]) for one in kind["fields"]]
-        known = [pa.field(name, of, nullable) for name, of, nullable in members if of is not None]
+        members = [(one["name"], arrow_of(one["type"])) for one in kind["fields"]]
+        known = [pa.field(name, of) for name, of in members if of is not None]
         return pa.struct(known) if len(known) == len(members) else None
     if kind["type"] == "array":
         element = arrow_of(kind["elementType"])
-        return None if element is None else pa.list_(pa.field("element", element, kind["containsNull"]))
+        return None if element is None else pa.list_(pa.field("element", element))
     if kind["type"] == "map":
         key, value = arrow_of(kind["keyType"]), arrow_of(kind["valueType"])
         return None if key is None or value is None else pa.map_(key, pa.field("value", value))

@@ -17,6 +17,7 @@ from frazil.decode.epochs import FIRST_US, LAST_US, outside_years
 from frazil.process.kernels.text_numbers import SPACES
 from frazil.process.kernels.values import CAST_INVALID_INPUT, Result, by_row, by_value, failing, numbers
 
+_MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DAY_US = 86_400_000_000
 _USUAL = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?\z"
 _DATE = r"(?P<year>[+-]?[0-9]{4,7})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})%s)?)?"
@@ -30,7 +31,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hour>[0-9]{1,2})(?::(?P<
 
 def days_from_civil(year: int, month: int, day: int) -> int | None:
     """Returns the day counted from 1970-01-01 of a date in the Gregorian calendar, of any year; None for no date."""
-    if not 1 <= month <= 12 or not 1 <= day <= calendar.mdays[month] + (month == 2):
+    if not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1]:
         return None
     if month == 2 and day == 29 and not calendar.isleap(year):
         return None
@@ -87,13 +88,13 @@ def _moment(text: str) -> int | None:
         return None
     fraction = int((match["fraction"] or "")[:6].ljust(6, "0"))
     local = day * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction
-    shift = _shift(local, (match["zone"] or "").strip())
+    shift = _shift((match["zone"] or "").strip())
     if shift is None or not -(2**63) <= local - shift < 2**63:
         return None
     return local - shift
 
 
-def _shift(local: int, zone: str) -> int | None:
+def _shift(zone: str) -> int | None:
     """Returns the microseconds by which a local time of a zone is ahead of UTC; None for no zone."""
     if zone in ("", "Z", "UTC", "GMT", "UT"):
         return 0

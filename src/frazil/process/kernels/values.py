@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,8 @@ from frazil.process.program import Call, Literal
 
 Bools = NDArray[np.bool_]
 U8 = NDArray[np.uint8]
-Value = pa.Array | pa.Scalar
+Value: TypeAlias = Any
+"""An array, or a scalar of Arrow."""
 ERRORS = (
     "",
     "CAST_INVALID_INPUT",

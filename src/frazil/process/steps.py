@@ -1,0 +1,270 @@
+"""Single steps without SQL, compiled to a query over `records`, so that one engine evaluates both. Pure.
+
+Paths go through structs; later steps name fields as `rename` has named them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    FixedType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    UUIDType,
+)
+
+from frazil.errors import SpecError
+from frazil.process.analysis import METADATA
+from frazil.process.catalyst import RECORDS
+from frazil.spec.problems import nearest
+
+Path = tuple[str, ...]
+_SQL_TYPES = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "binary",
+    "date": "date",
+    "time": "time(6)",
+    "timestamp": "timestamp_ntz",
+    "timestamptz": "timestamp",
+}
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a table, in the order in which they are applied."""
+
+    #: The new name of each field, which stays where it is.
+    rename: Mapping[Path, str] = field(default_factory=dict)
+    #: Fields to leave out, each with everything in it.
+    drop_fields: Sequence[Path] = ()
+    #: Fields to keep, each with everything in it; all others are left out. Empty: all are kept.
+    keep_fields: Sequence[Path] = ()
+    #: The new type of each field.
+    cast: Mapping[Path, IcebergType] = field(default_factory=dict)
+    #: Columns to add behind the fields: a piece of metadata by its name, such as `_topic`, or a constant.
+    add_fields: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    #: The condition of the rows to keep, in Spark's SQL, over the fields that the other steps leave; empty for all rows.
+    filter: str = ""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A field that a step names and records do not have."""
+
+    #: The step's key in the pipeline file.
+    step: str
+    path: Path
+    #: The path that was probably meant; None where none is like it.
+    nearest: Path | None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Steps as a query."""
+
+    #: Of the fields that records have.
+    sql: str
+    #: What steps name besides: the step has no effect on it until records have it.
+    missing: tuple[Missing, ...]
+
+
+@dataclass
+class _Node:
+    """A field of the result."""
+
+    name: str
+    #: The expression of its value before its parts are changed.
+    sql: str
+    #: Of a struct; empty for another type.
+    parts: list[_Node]
+    type: IcebergType | None = None
+    is_changed: bool = False
+
+    def sql_of_value(self) -> str:
+        value = self.sql
+        if self.has_changed_parts():
+            members = ", ".join(f"{_text(part.name)}, {part.sql_of_value()}" for part in self.parts)
+            # A struct of nulls is not a null.
+            value = f"if({self.sql} is null, null, named_struct({members}))"
+        return f"cast({value} as {_sql_type(self.type)})" if self.type else value
+
+    def has_changed_parts(self) -> bool:
+        return self.is_changed or any(part.type is not None or part.has_changed_parts() for part in self.parts)
+
+
+def compile_steps(steps: Steps, fields: Schema) -> Compiled:
+    """Returns the query that applies the steps. fields: of the records, without metadata.
+
+    Raises: SpecError where two fields would have one name, a type is not one of Spark's, or no field is left.
+    """
+    root = _Node("", "", [_node(one, "") for one in fields.fields])
+    missing = [
+        *_rename(root, steps.rename),
+        *_drop(root, steps.drop_fields),
+        *_keep(root, steps.keep_fields),
+        *_cast(root, steps.cast),
+    ]
+    columns = [f"{part.sql_of_value()} as {quoted(part.name)}" for part in root.parts]
+    added = [f"{_constant(value)} as {quoted(name)}" for name, value in steps.add_fields.items()]
+    _refuse_twins("add_fields", [*(part.name for part in root.parts), *steps.add_fields])
+    if not [*columns, *added]:
+        raise SpecError("the steps leave no field", remedy="keep one with `keep_fields`, or drop fewer")
+    if not steps.filter:
+        return Compiled(_select([*columns, *added]), tuple(missing))
+    inner = _select([*columns, *added, *(name for name in METADATA if name not in steps.add_fields)])
+    # On lines of its own, as it may end with a comment.
+    return Compiled(f"select * from ({inner})\nwhere (\n{steps.filter}\n)", tuple(missing))
+
+
+def quoted(name: str) -> str:
+    """Returns a name as Spark's SQL has it, whatever its signs are."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _select(columns: Sequence[str]) -> str:
+    return f"select {', '.join(columns)} from {RECORDS}"
+
+
+def _node(of: NestedField, above: str) -> _Node:
+    sql = f"{above}.{quoted(of.name)}" if above else quoted(of.name)
+    parts = of.field_type.fields if isinstance(of.field_type, StructType) else ()
+    return _Node(of.name, sql, [_node(part, sql) for part in parts])
+
+
+def _rename(root: _Node, names: Mapping[Path, str]) -> Iterator[Missing]:
+    found: list[tuple[_Node, _Node, str]] = []
+    for path, name in names.items():
+        place = _find(root, path)
+        if place is None:
+            yield _missing("rename", root, path)
+        else:
+            found.append((*place, name))
+    for parent, node, name in found:
+        node.name, parent.is_changed = name, True
+    for parent, _, _ in found:
+        _refuse_twins("rename", [part.name for part in parent.parts])
+
+
+def _drop(root: _Node, paths: Sequence[Path]) -> Iterator[Missing]:
+    for path in paths:
+        place = _find(root, path)
+        if place is None:
+            yield _missing("drop_fields", root, path)
+        else:
+            _remove(root, path)
+
+
+def _remove(root: _Node, path: Path) -> None:
+    """Removes a field, and the structs that have nothing but it."""
+    place = _find(root, path)
+    if place is None:
+        return
+    parent, node = place
+    parent.parts.remove(node)
+    parent.is_changed = True
+    if not parent.parts and len(path) > 1:
+        _remove(root, path[:-1])
+
+
+def _keep(root: _Node, paths: Sequence[Path]) -> Iterator[Missing]:
+    if not paths:
+        return
+    for path in paths:
+        if _find(root, path) is None:
+            yield _missing("keep_fields", root, path)
+    _keep_in(root, (), paths)
+
+
+def _keep_in(node: _Node, above: Path, paths: Sequence[Path]) -> None:
+    kept = []
+    for part in node.parts:
+        path = (*above, part.name)
+        if any(path[: len(one)] == one for one in paths):
+            kept.append(part)
+        elif any(one[: len(path)] == path for one in paths):
+            _keep_in(part, path, paths)
+            kept += [part] if part.parts else []
+    node.is_changed |= len(kept) < len(node.parts)
+    node.parts = kept
+
+
+def _cast(root: _Node, types: Mapping[Path, IcebergType]) -> Iterator[Missing]:
+    for path, kind in types.items():
+        place = _find(root, path)
+        if place is None:
+            yield _missing("cast", root, path)
+        else:
+            _sql_type(kind)  # Refused also where records have no such field yet.
+            place[1].type = kind
+
+
+def _find(root: _Node, path: Path) -> tuple[_Node, _Node] | None:
+    """Returns the parent of a field and the field; None where records do not have it."""
+    parent, node = root, root
+    for name in path:
+        parent = node
+        named = [part for part in node.parts if part.name == name]
+        if not named:
+            return None
+        node = named[0]
+    return parent, node
+
+
+def _missing(step: str, root: _Node, path: Path) -> Missing:
+    known = {".".join(one): one for one in _paths(root, ())}
+    close = nearest(".".join(path), known)
+    return Missing(step, path, known[close] if close else None)
+
+
+def _paths(node: _Node, above: Path) -> Iterator[Path]:
+    for part in node.parts:
+        yield (*above, part.name)
+        yield from _paths(part, (*above, part.name))
+
+
+def _refuse_twins(step: str, names: Sequence[str]) -> None:
+    twins = [name for name in names if names.count(name) > 1]
+    if twins:
+        raise SpecError(f"`{step}` makes two fields `{twins[0]}`", remedy="choose another name, or drop one of them")
+
+
+def _constant(value: str | int | float | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return f"{value!r}D" if isinstance(value, float) else f"{value}L"
+    return value if value in METADATA else _text(value)
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _sql_type(kind: IcebergType | None) -> str:
+    """Returns a type in Spark's SQL.
+
+    Raises: SpecError for a type that Spark does not have.
+    """
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{quoted(one.name)}: {_sql_type(one.field_type)}' for one in kind.fields)}>"
+    if isinstance(kind, ListType):
+        return f"array<{_sql_type(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_sql_type(kind.key_type)}, {_sql_type(kind.value_type)}>"
+    if isinstance(kind, DecimalType):
+        return f"decimal({kind.precision},{kind.scale})"
+    if isinstance(kind, UUIDType | FixedType):
+        raise SpecError(f"a field cannot be cast to {kind}", remedy="declare the column, `columns: {NAME: {type: …}}`")
+    return _SQL_TYPES[str(kind)]

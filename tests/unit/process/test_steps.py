@@ -1,0 +1,125 @@
+"""Single steps become a query, whatever the names and the nesting of the fields."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
+
+from frazil.errors import SpecError
+from frazil.process.steps import Compiled, Missing, Steps, compile_steps
+
+_GEO = StructType(NestedField(5, "lat", StringType()), NestedField(6, "lon", StringType()))
+_FIELDS = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "e-mail", StringType()),
+    NestedField(3, "addr", StructType(NestedField(4, "city", StringType()), NestedField(7, "geo", _GEO))),
+    NestedField(8, "tags", ListType(9, StringType(), element_required=False)),
+)
+
+
+def _sql(steps: Steps) -> str:
+    return compile_steps(steps, _FIELDS).sql
+
+
+def test_no_step_selects_every_field_under_its_own_name() -> None:
+    assert _sql(Steps()) == "select `id` as `id`, `e-mail` as `e-mail`, `addr` as `addr`, `tags` as `tags` from records"
+
+
+def test_steps_are_applied_in_their_order_and_later_ones_use_the_new_names() -> None:
+    steps = Steps(
+        rename={("e-mail",): "email"},
+        drop_fields=[("addr",)],
+        keep_fields=[("id",), ("email",)],
+        cast={("id",): IntegerType()},
+        add_fields={"topic": "_topic", "origin": "it's \\ here", "level": 3, "share": 0.5, "is_new": True},
+    )
+    assert _sql(steps) == (
+        "select cast(`id` as int) as `id`, `e-mail` as `email`, _topic as `topic`, 'it\\'s \\\\ here' as `origin`, "
+        "3L as `level`, 0.5D as `share`, true as `is_new` from records"
+    )
+
+
+def test_nested_fields_are_renamed_cast_and_dropped_where_they_are_and_null_structs_stay_null() -> None:
+    steps = Steps(
+        rename={("addr", "city"): "town"}, drop_fields=[("addr", "geo", "lon")], cast={("addr", "town"): StringType()}
+    )
+    geo = "if(`addr`.`geo` is null, null, named_struct('lat', `addr`.`geo`.`lat`))"
+    assert (
+        f"if(`addr` is null, null, named_struct('town', cast(`addr`.`city` as string), 'geo', {geo})) as `addr`"
+        in _sql(steps)
+    )
+
+
+def test_a_struct_whose_fields_are_all_dropped_goes_too() -> None:
+    assert "geo" not in _sql(Steps(drop_fields=[("addr", "geo", "lat"), ("addr", "geo", "lon")]))
+
+
+def test_a_kept_nested_field_keeps_the_structs_around_it_and_nothing_else_of_them() -> None:
+    steps = Steps(keep_fields=[("addr", "geo", "lat")])
+    geo = "if(`addr`.`geo` is null, null, named_struct('lat', `addr`.`geo`.`lat`))"
+    assert _sql(steps) == f"select if(`addr` is null, null, named_struct('geo', {geo})) as `addr` from records"
+
+
+def test_a_filter_names_the_fields_that_the_other_steps_leave_and_the_metadata() -> None:
+    found = _sql(Steps(keep_fields=[("id",)], add_fields={"topic": "_topic"}, filter="id > 1 -- and so on"))
+    assert found == (
+        "select * from (select `id` as `id`, _topic as `topic`, _key, _headers, _topic, _partition, _offset, _timestamp "
+        "from records)\nwhere (\nid > 1 -- and so on\n)"
+    )
+
+
+def test_quotes_in_names_stay_in_the_name() -> None:
+    fields = Schema(NestedField(1, "a`b", StringType()))
+    assert compile_steps(Steps(), fields).sql == "select `a``b` as `a``b` from records"
+
+
+def test_fields_that_records_do_not_have_are_listed_with_the_nearest_name_and_change_nothing() -> None:
+    steps = Steps(
+        rename={("emial",): "x", ("zzz",): "y"},
+        drop_fields=[("addr", "citi")],
+        keep_fields=[("id",), ("tags", "a")],
+        cast={("idd",): IntegerType()},
+    )
+    missing = (
+        Missing("rename", ("emial",), ("e-mail",)),
+        Missing("rename", ("zzz",), None),
+        Missing("drop_fields", ("addr", "citi"), ("addr", "city")),
+        Missing("keep_fields", ("tags", "a"), ("tags",)),
+        Missing("cast", ("idd",), ("id",)),
+    )
+    assert compile_steps(steps, _FIELDS) == Compiled("select `id` as `id` from records", missing)
+
+
+def test_types_are_those_of_sparks_sql() -> None:
+    kind = StructType(NestedField(1, "a", ListType(2, DecimalType(9, 2), element_required=False)))
+    assert "cast(`addr` as struct<`a`: array<decimal(9,2)>>)" in _sql(Steps(cast={("addr",): kind}))
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        (Steps(rename={("e-mail",): "id"}), "`rename` makes two fields `id`"),
+        (Steps(rename={("addr", "city"): "geo"}), "`rename` makes two fields `geo`"),
+        (Steps(add_fields={"id": "x"}), "`add_fields` makes two fields `id`"),
+        (Steps(drop_fields=[("id",), ("e-mail",), ("addr",), ("tags",)]), "the steps leave no field"),
+        (Steps(cast={("id",): UUIDType()}), "a field cannot be cast to uuid"),
+    ],
+)
+def test_steps_that_contradict_each_other_are_refused(steps: Steps, says: str) -> None:
+    with pytest.raises(SpecError, match=says):
+        compile_steps(steps, _FIELDS)
+
+
+def test_names_may_be_exchanged() -> None:
+    found = _sql(Steps(rename={("id",): "e-mail", ("e-mail",): "id"}))
+    assert found.startswith("select `id` as `e-mail`, `e-mail` as `id`")
