@@ -12,7 +12,14 @@ import typer
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile, plain
-from frazil.cli.wiring import catalog_for_reading, known_state, open_schemas, read_spec, topics_for_reading
+from frazil.cli.wiring import (
+    catalog_for_reading,
+    known_state,
+    open_queries,
+    open_schemas,
+    read_spec,
+    topics_for_reading,
+)
 from frazil.clock import SystemClock
 from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
@@ -188,8 +195,8 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
     tables = find_tables(spec, topics, known_state(spec), name)
     topic_readers = TopicReaders(topics, KafkaReader(spec.kafka, SystemClock()))
     try:
-        with named_jvm_death(), catalog_for_reading(spec, commits=True) as catalog:
-            yield _Desk(catalog, Replayer(catalog, schemas, topic_readers), tables)
+        with named_jvm_death(), catalog_for_reading(spec, commits=True) as catalog, open_queries(spec) as queries:
+            yield _Desk(catalog, Replayer(catalog, schemas, topic_readers, queries), tables)
     except TableStopped as error:
         raise UnavailableError(error.reason, remedy=error.remedy, where=error.where) from None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_for_reading, open_schemas, read_spec, topics_for_reading
+from frazil.cli.wiring import catalog_for_reading, open_queries, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics
@@ -51,7 +51,15 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 def plan_of(spec: PipelineSpec, source: KafkaTopics, catalog: Catalog) -> list[PlannedTable]:
     """Returns what a run would do with each table, from a sample of its unread records."""
     clock = SystemClock()
-    return plan_tables(spec, source, catalog, lambda ranges: read_sample(spec.kafka, ranges, clock), open_schemas(spec))
+    with open_queries(spec) as queries:
+        return plan_tables(
+            spec,
+            source,
+            catalog,
+            lambda ranges: read_sample(spec.kafka, ranges, clock),
+            open_schemas(spec),
+            queries,
+        )
 
 
 def _lines(table: PlannedTable) -> Iterator[str]:

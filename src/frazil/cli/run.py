@@ -22,6 +22,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
+from frazil.ingest.queries import SparkQueries
 from frazil.ingest.service import Service
 from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
@@ -143,6 +144,7 @@ def _run(
             schemas=schemas,
             outbox=outbox,
             reader=reader,
+            queries=SparkQueries(lambda: jvm.gateway.jvm),
             slowed_by=maintenance_scheduler.slowed_by,
         )
         service = Service(spec, services, new_id(), partial(_publish, state_file, maintenance_scheduler, Activities()))

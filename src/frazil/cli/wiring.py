@@ -15,6 +15,7 @@ from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.queries import Queries, SparkQueries
 from frazil.ingest.schemas import Schemas
 from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics
@@ -112,6 +113,19 @@ def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
     jvm = LightJvm(spark_conf(spec), uses_aws(spec), spec.catalog.kind.needs_spark_jars)
     try:
         yield jvm
+    finally:
+        jvm.close()
+
+
+@contextmanager
+def open_queries(spec: PipelineSpec) -> Iterator[Queries | None]:
+    """Opens what analyses the queries of tables, in a JVM of its own; None where no table has one."""
+    if not any(table.has_query for table in (*spec.tables, *filter(None, (spec.defaults,)))):
+        yield None
+        return
+    jvm = LightJvm(spark_conf(spec), needs_spark_jars=True)
+    try:
+        yield SparkQueries(lambda: jvm.gateway.jvm)
     finally:
         jvm.close()
 

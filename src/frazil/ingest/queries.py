@@ -7,14 +7,15 @@ them.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.schema_changes import query_adder, same_table
 from frazil.ingest.table import (
@@ -24,12 +25,15 @@ from frazil.ingest.table import (
     declared_columns,
     loaded,
     own_columns,
+    program_of,
     protection_of,
     query_columns,
 )
-from frazil.process.analysis import Column, Query
-from frazil.process.program import Call, Field, Project
-from frazil.process.protect import program_of, protecting
+from frazil.process.analysis import Column, Query, analyse
+from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
+from frazil.process.kernels.table import reason
+from frazil.process.program import Call, Field, Program, Project
+from frazil.process.protect import protecting
 from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
@@ -47,6 +51,48 @@ class Queries(Protocol):
         Raises: SpecError for a query that is wrong; UnavailableError for a field that no record has had yet, and where Spark
         does not answer.
         """
+
+
+class SparkQueries:
+    """Implements `Queries` in a JVM with Spark's classes; thread-safe. Each query is analysed once for a schema."""
+
+    def __init__(self, jvm: Callable[[], Any]) -> None:
+        """Stores the settings. jvm: returns py4j's view of the JVM."""
+        self._jvm = jvm
+        self._lock = threading.Lock()
+        self._catalyst: Catalyst | None = None
+        self._known: dict[tuple[str, str, str], Query] = {}
+
+    def analyse(self, spec: TableSpec, records: Schema) -> Query:
+        """See Queries."""
+        place = spec.where, spec.select, records.model_dump_json()
+        with self._lock:
+            if place not in self._known:
+                self._known[place] = self._analysed(spec, records)
+            return self._known[place]
+
+    def _analysed(self, spec: TableSpec, records: Schema) -> Query:
+        self._catalyst = self._catalyst or Catalyst(self._jvm())
+        try:
+            query = analyse(self._catalyst, spec.select or f"select * from {RECORDS}", records, spec.where)
+        except UnknownColumn as error:
+            if spec.unknown_fields != "add":
+                raise
+            raise UnavailableError(
+                f"{error.message}, and no record has had it yet",
+                remedy=f"{error.remedy}; or declare its type under `columns`; Frazil looks at further records",
+                where=spec.name,
+            ) from None
+        if query.outside is not None:
+            raise SpecError(
+                f"tasks cannot compute `{query.outside.expression}`: {query.outside.reason}",
+                remedy=f"write it otherwise; {RULES}",
+                where=spec.name,
+            )
+        unproven = reason(program_of(query))
+        if unproven is not None:
+            raise SpecError(f"tasks cannot compute {unproven}", remedy=f"write it otherwise; {RULES}", where=spec.name)
+        return query
 
 
 class QueryTables:
@@ -120,9 +166,8 @@ class QueryTables:
         if stage is None:
             return self._queries.analyse(table.spec, fields)
         query = self._queries.analyse(table.spec, protected_schema(fields, stage))
-        if query.program is None:
-            return query
-        return replace(query, program=replace(query.program, stages=(stage, *query.program.stages)))
+        program = program_of(query)
+        return replace(query, program=replace(program, stages=(stage, *program.stages)))
 
 
 def _origins(table: Table, fields: Schema) -> dict[str, Path | None]:
@@ -138,7 +183,8 @@ def _unchanged(table: Table, fields: Schema, stage: Project | None) -> Query:
     kept = Project(tuple(one for one in (stage.columns if stage else columns) if one[0] not in own))
     seen = protected_schema(fields, kept)
     made = tuple(Column(one.name, one.field_type, False, frozenset(((one.name,),))) for one in seen.fields)
-    return Query(made, frozenset(), program_of(kept), None)
+    output = tuple(Field(name, column.type) for name, column in kept.columns)
+    return Query(made, frozenset(), Program((kept,), output), None)
 
 
 def protected_schema(fields: Schema, stage: Project) -> Schema:

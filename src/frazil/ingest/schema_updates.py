@@ -104,6 +104,8 @@ class SchemaUpdates:
 
     def _create_with_query(self, table: Table, records: Schema, key_columns: Sequence[str]) -> TableState:
         """Creates a table with the columns that its query makes of the fields of its records."""
+        declared = declared_columns(table.records.spec)
+        records = Schema(*(field for field in records.fields if field.name not in declared))
         schema = self.queries.first_schema(table, records, key_columns)
         self._made(table, schema)
         return self.queries.remember(table, records)

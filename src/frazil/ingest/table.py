@@ -36,6 +36,7 @@ from frazil.ingest.transactions.runs import Cut
 from frazil.kafka.port import Partition
 from frazil.process.analysis import Query
 from frazil.process.origins import origins_of
+from frazil.process.program import Program
 from frazil.process.protect import Protection, Rule
 from frazil.process.protect_key import ProtectKey
 from frazil.report import TaskReport
@@ -260,7 +261,7 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
     """
     text = f"{spec.where} {spec.select}"
     named = {field: column for field, column in METADATA_COLUMNS.items() if re.search(rf"\b{column}\b", text)}
-    origins = origins_of(query.program).columns if query is not None else {}
+    origins = origins_of(program_of(query)).columns if query is not None else {}
 
     def field_of(column: str) -> str:
         return next(iter(origins.get(column, (column,))), column)
@@ -287,9 +288,15 @@ def _records_state(spec: TableSpec, state: TableState) -> TableState:
     return replace(state, schema=schema, partition_spec="", sort_order="", older_specs=())
 
 
+def program_of(query: Query) -> Program:
+    """Returns the program of a query that tasks can evaluate, which every query of a running table is."""
+    assert query.program is not None
+    return query.program
+
+
 def query_columns(query: Query) -> dict[str, IcebergType]:
     """Returns the columns that a query makes."""
-    return {field.name: field.field_type for field in result_type(query.program).fields}
+    return {field.name: field.field_type for field in result_type(program_of(query)).fields}
 
 
 def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
@@ -372,7 +379,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         key=None,
         headers=(),
         source=replace(_target_of(table.records, schema), protection=None),
-        program=query.program if query is not None and schema is None else None,
+        program=program_of(query) if query is not None and schema is None else None,
         fails_to_null=table.spec.on_error == "null",
     )
 
@@ -471,7 +478,7 @@ def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
     Raises: SpecError where it leaves out one of them.
     """
     made: dict[str, str] = {}
-    for column, names in origins_of(query.program).columns.items():
+    for column, names in origins_of(program_of(query)).columns.items():
         if len(names) == 1:
             made.setdefault(next(iter(names)), column)
     for name in fields:

@@ -13,7 +13,7 @@ from pyiceberg.types import StructType
 from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
 from frazil.decode.lossless import format_type
-from frazil.errors import FrazilError, SpecError, unforeseen
+from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped, describe_error
@@ -25,10 +25,11 @@ from frazil.ingest.preflight import (
     refuse_foreseen,
     text_order,
 )
-from frazil.ingest.schema_changes import CLASH_REMEDY, adder
+from frazil.ingest.queries import Queries, QueryTables
+from frazil.ingest.schema_changes import CLASH_REMEDY, adder, query_adder
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.state import Tally
-from frazil.ingest.table import Table, key_column_of, own_columns, shaping_of
+from frazil.ingest.table import Table, declared_columns, key_column_of, own_columns, shaping_of
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural
@@ -129,10 +130,17 @@ class _SampleReader:
     schemas: Schemas | None
     file: Path
     catalog: Catalog
+    #: Analyses queries.
+    queries: QueryTables
 
 
 def plan_tables(
-    spec: PipelineSpec, source: Source, catalog: Catalog, read_sample: ReadSample, schemas: Schemas | None = None
+    spec: PipelineSpec,
+    source: Source,
+    catalog: Catalog,
+    read_sample: ReadSample,
+    schemas: Schemas | None = None,
+    queries: Queries | None = None,
 ) -> list[PlannedTable]:
     """Returns the plan of every table, by name.
 
@@ -151,7 +159,10 @@ def plan_tables(
             missing[name] = selector.literal
     ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
     planned = []
-    sample_reader, advice = _SampleReader(read_sample, schemas, spec.path, catalog), MissingTopics(source)
+    sample_reader, advice = (
+        _SampleReader(read_sample, schemas, spec.path, catalog, QueryTables(catalog, queries)),
+        MissingTopics(source),
+    )
     for name in sorted(tables):
         plan = PlannedTable(name)
         if name in missing:
@@ -178,7 +189,8 @@ def _plan_table(
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
         records = sample_reader.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS))
-        _add_columns(table, plan, records, sample_reader)
+        add = _add_query_columns if table.spec.has_query else _add_columns
+        add(table, plan, records, sample_reader)
         plan.action = action_of(table, plan, ends, committed)
     except TableStopped as error:
         plan.action, plan.problem = "stop", problem_of(error)
@@ -265,6 +277,40 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         *proposed,
         *_ignored(table),
     )
+
+
+def _add_query_columns(
+    table: Table, plan: PlannedTable, records: list[ReadRecord], sample_reader: _SampleReader
+) -> None:
+    """Adds the columns that the table's query makes of the records of the sample, and the table lacks."""
+    view = table.records
+    before = extend_schema(view.state.schema if view.state else Schema(), {(): declared_columns(view.spec)})
+    schema, decoded = _read(view, before, records, sample_reader.schemas)
+    plan.sampled, plan.bad = len(records), decoded.mismatch_count
+    plan.refused = tuple(sorted(decoded.refusals))
+    if decoded.mismatches:
+        plan.problem = _mismatch(decoded, records, table.spec, is_too_bad=False)
+    if not schema.fields:
+        return
+    try:
+        made = sample_reader.queries.first_schema(table, schema, ())
+        query = table.schema.query
+        after = query_adder(table.spec, query)(table.state.schema) if table.state and query else made
+    except UnavailableError as error:
+        plan.problem = problem_of(error)
+        return
+    except SpecError as error:
+        raise TableStopped(*describe_error(error)) from None
+    own = own_columns(table.spec)
+    plan.columns = tuple(
+        PlannedColumn(
+            change.path,
+            format_type(change.kind),
+            "metadata" if change.path in own else "query" if change.is_new else "widened",
+        )
+        for change in compare_schemas(table.state.schema if table.state else Schema(), after)
+    )
+    plan.layout = plan_layout(table, after, sample_reader.file)
 
 
 def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:

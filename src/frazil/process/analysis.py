@@ -106,16 +106,20 @@ def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
     return Schema(*fields.fields, *metadata)
 
 
-def analyse(catalyst: Catalyst, query: str, records: Schema, name: str = "where") -> Query:
-    """Returns what a query makes of records. records: the columns of `records`, with metadata. name: what dropped records
-    are counted as.
+def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", name: str = "where") -> Query:
+    """Returns what a query makes of records. records: the columns of `records`, with metadata. where: the condition for
+    records that the query takes; empty for all. name: what dropped records are counted as.
 
     Raises: SpecError for a query that is no single select of `records`, that has a function which is not allowed, that
     Spark refuses, or whose result Iceberg has no types for.
     """
-    parsed = catalyst.parse(query)
+    parsed, plans = catalyst.parse(query), []
     check_query(query, parsed)
-    analysed = catalyst.analyse(parsed, records)
+    if where:
+        taken = catalyst.parse_condition(where)
+        check_condition(where, taken.condition())
+        plans.append(taken)
+    analysed = catalyst.analyse([*plans, parsed], records)
     stages = _read(analysed, records, name)
     columns = stages.select(analysed, star_of(parsed))
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
@@ -131,7 +135,7 @@ def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name:
     """
     parsed = catalyst.parse_condition(condition)
     check_condition(condition, parsed.condition())
-    stages = _read(catalyst.analyse(parsed, records), records, name)
+    stages = _read(catalyst.analyse([parsed], records), records, name)
     (stage,) = stages.found
     outside = stages.expressions.outside
     return Condition(

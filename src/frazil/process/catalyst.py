@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,10 @@ SEPARATOR = "\x01"
 _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 _CODE = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _END = re.compile(r"\s*SQLSTATE: .*|\n== SQL.*|; line \d+ pos \d+.*", re.DOTALL)
+
+
+class UnknownColumn(SpecError):
+    """A query names a column that the records do not have, or not yet."""
 
 
 class Catalyst:
@@ -65,16 +69,19 @@ class Catalyst:
             source = self._parser.parsePlan(f"table {RECORDS}")
             return self._sql.catalyst.plans.logical.Filter(parsed, source)
 
-    def analyse(self, plan: Any, records: Schema) -> Any:
-        """Returns the analysed plan. plan: a chain of nodes with one child each, which ends with the relation `records`.
+    def analyse(self, plans: Sequence[Any], records: Schema) -> Any:
+        """Returns the analysed plan. plans: each a chain of nodes with one child each, which ends with the relation
+        `records`: the rows that the plan before it makes, the records themselves for the first.
 
         Raises: SpecError where Spark refuses the query.
         """
-        chain = list(chain_of(plan))
         with self._settings(), _explained():
             node = self._relation(records)
-            for parent in reversed(chain[:-1]):
-                node = parent.withNewChildren(self._seq(node))
+            for plan in plans:
+                for parent in reversed(list(chain_of(plan))[:-1]):
+                    node = parent.withNewChildren(self._seq(node))
+                if plan is not plans[-1]:
+                    node = self._named(node)
             return self._analyser.executeAndCheck(
                 node, self._sql.catalyst.QueryPlanningTracker(self._static("scala.None"))
             )
@@ -86,7 +93,12 @@ class Catalyst:
             self._sql.types.DataType.fromJson(json.dumps(spark_struct(records)))
         )
         empty = catalyst.plans.logical.LocalRelation(columns, nothing, False, none)
-        return catalyst.plans.logical.SubqueryAlias(catalyst.AliasIdentifier(RECORDS, nothing), empty)
+        return self._named(empty)
+
+    def _named(self, node: Any) -> Any:
+        """Returns the node as the relation `records`."""
+        catalyst, nothing = self._sql.catalyst, self._static("scala.collection.immutable.Nil")
+        return catalyst.plans.logical.SubqueryAlias(catalyst.AliasIdentifier(RECORDS, nothing), node)
 
     def _static(self, name: str) -> Any:
         """Returns Scala's object of that name."""
@@ -195,7 +207,7 @@ def _unknown_column(names: dict[str, str], where: str) -> SpecError:
     close = nearest(_last_name(wanted), known)
     remedy = f"did you mean `{close}`?" if close else f"write one of: {', '.join(known)}" if known else RULES
     kind = "field" if "fieldName" in names else "column"
-    return SpecError(f"the query names an unknown {kind} {wanted}", remedy=remedy, where=where)
+    return UnknownColumn(f"the query names an unknown {kind} {wanted}", remedy=remedy, where=where)
 
 
 def _last_name(text: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal as Choice
+from typing import Any
+from typing import Literal as Choice
 
 import numpy as np
 import pyarrow as pa

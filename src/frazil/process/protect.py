@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from frazil.process.program import Call, Expression, Field, Program, Project
+from frazil.process.program import Call, Expression, Field, Project
 from frazil.process.program import Literal as Constant
 from frazil.process.protect_key import ProtectKey
 from frazil.schema.arrow import arrow_type
@@ -119,11 +119,6 @@ def protected_paths(
 def spelled(path: str) -> frozenset[str]:
     """Returns the path, and the path without the steps into lists and maps."""
     return frozenset((path, ".".join(part for part in path.split(".") if part not in _STEPS)))
-
-
-def program_of(stage: Project) -> Program:
-    """Returns the program of a table that has no other stage."""
-    return Program((stage,), tuple(Field(name, column.type) for name, column in stage.columns))
 
 
 def _protected(protection: Protection, field: Field, paths: frozenset[str]) -> Expression | None:

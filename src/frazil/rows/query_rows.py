@@ -56,7 +56,7 @@ def query_rows(
     owner = rows[found.parents]
     converted, conversion = table_columns(target, target.program, found.columns, owner.size, limit)
     refused = np.zeros(is_out.size, np.bool_)
-    refused[rows[[failure.row for failure in found.failures]]] = True
+    refused[rows[found.failed]] = True
     refused[owner[conversion.refused]] = True
     mismatches = [
         *mismatches_of(found.failures, rows, limit),
@@ -77,9 +77,14 @@ def run(target: TableTarget, program: Program, columns: Records, count: int) -> 
 def mismatches_of(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:
     """Returns the failures as mismatches of their records. records: the index of each row's record."""
     return [
-        Mismatch(int(records[failure.row]), failure.column, FAILED, failure.reason)
+        Mismatch(int(records[failure.row]), failure.column, FAILED, _reason(failure))
         for failure in sorted(failures, key=lambda failure: failure.row)[:limit]
     ]
+
+
+def _reason(failure: Failure) -> str:
+    values = f" of {', '.join(failure.values)}" if failure.values else ""
+    return f"{failure.error_class}: {failure.expression}{values}"
 
 
 def input_columns(

@@ -67,7 +67,7 @@ def query_changes(target: TableTarget, changes: Changes, records: Records, limit
     converted, conversion = table_columns(target, program, made.columns, places.size, limit)
     mismatches += mismatches_of(made.failures, changes.records[rows], limit)
     mismatches += [replace(one, row=int(changes.records[places[one.row]])) for one in conversion.mismatches]
-    refused[changes.records[rows[[one.row for one in made.failures]]]] = True
+    refused[changes.records[rows[made.failed]]] = True
     refused[changes.records[places[conversion.refused]]] = True
     shaped = replace(
         changes,

@@ -18,6 +18,8 @@ from frazil.process.kernels.values import (
 )
 
 WIDEST = 76
+HALF_UP, CEILING, FLOOR = "half up", "ceiling", "floor"
+_DIGITS_OF_WORD = 9
 _LONG_DIGITS = 19
 
 
@@ -26,19 +28,53 @@ def rescale(array: pa.Array, target: pa.Decimal128Type) -> Result:
     kind = array.type
     if kind.scale <= target.scale and kind.precision - kind.scale <= target.precision - target.scale:
         return Result(array.cast(target))
-    return narrow(array, target, "half_towards_infinity")
+    return narrow(array, target, HALF_UP)
 
 
 def narrow(array: pa.Array, target: pa.Decimal128Type, mode: str) -> Result:
-    """Returns decimals rounded in this mode of Arrow, with an error where the result has too many digits."""
-    scale = max(array.type.scale, target.scale)
-    wide = array.cast(pa.decimal256(WIDEST, scale))
-    if scale > target.scale:
-        wide = pc.round(wide, target.scale, mode)
+    """Returns decimals in another precision and scale, with an error where the result has too many digits. mode: HALF_UP,
+    CEILING or FLOOR.
+    """
+    wide = _wide(array)
+    if wide.type.scale > target.scale:
+        wide = _rounded(wide, target.scale, mode)
     bad = _is_beyond(wide, target)
     if bad.any():
         wide = pc.if_else(pa.array(~bad), wide, pa.scalar(None, wide.type))
     return failing(wide.cast(target), bad, NUMERIC_VALUE_OUT_OF_RANGE)
+
+
+def _wide(array: pa.Array) -> pa.Array:
+    return array.cast(pa.decimal256(WIDEST, array.type.scale))
+
+
+def _rounded(wide: pa.Array, scale: int, mode: str) -> pa.Array:
+    zero = pa.scalar(Decimal(0), wide.type)
+    if mode == HALF_UP:
+        half = Decimal((0, (5,), -scale - 1))
+        away = pc.if_else(pc.less(wide, zero), pa.scalar(-half, wide.type), pa.scalar(half, wide.type))
+        return truncate(_wide(pc.add(_narrower(wide), _narrower(away))), scale)
+    whole = truncate(wide, scale)
+    rest = pc.subtract(_narrower(wide), _narrower(whole.cast(wide.type)))
+    is_off = pc.greater(rest, zero) if mode == CEILING else pc.less(rest, zero)
+    unit = Decimal((0 if mode == CEILING else 1, (1,), -scale))
+    none = pa.scalar(Decimal(0), whole.type)
+    step = pc.if_else(is_off, pa.scalar(unit, whole.type), none)
+    return _wide(pc.add(_narrower(whole), _narrower(step)))
+
+
+def _narrower(wide: pa.Array) -> pa.Array:
+    """Returns decimals with a digit less, so that a sum fits; no value has that many."""
+    return wide.cast(pa.decimal256(WIDEST - 1, wide.type.scale))
+
+
+def truncate(wide: pa.Array, scale: int) -> pa.Array:
+    """Returns decimals without the digits behind a scale. Arrow 26 divides wrongly by more than 32 bits (the quotient of
+    9223372036854775807.5 lacks 2**32), so at most nine digits are removed at a time.
+    """
+    while wide.type.scale > scale:
+        wide = wide.cast(pa.decimal256(WIDEST, max(scale, wide.type.scale - _DIGITS_OF_WORD)), safe=False)
+    return wide
 
 
 def _is_beyond(wide: pa.Array, target: pa.Decimal128Type) -> Bools:
@@ -60,7 +96,7 @@ def decimal_of_integers(array: pa.Array, target: pa.Decimal128Type) -> Result:
 
 def integers_of_decimals(array: pa.Array, target: pa.DataType) -> Result:
     """Returns decimals as integers, truncated towards zero."""
-    whole = pc.round(array.cast(pa.decimal256(WIDEST, array.type.scale)), 0, "towards_zero")
+    whole = truncate(_wide(array), 0)
     edge = Decimal(2 ** (target.bit_width - 1))
     bad = np.zeros(len(array), np.bool_)
     if array.type.precision - array.type.scale >= (10 if target == pa.int32() else _LONG_DIGITS):
@@ -68,7 +104,7 @@ def integers_of_decimals(array: pa.Array, target: pa.DataType) -> Result:
         under = pc.less(whole, pa.scalar(-edge, whole.type))
         bad = np.asarray(pc.or_(over, under).fill_null(False))
         whole = pc.if_else(pa.array(~bad), whole, pa.scalar(None, whole.type))
-    return failing(whole.cast(pa.decimal256(WIDEST, 0)).cast(target), bad, CAST_OVERFLOW)
+    return failing(whole.cast(target), bad, CAST_OVERFLOW)
 
 
 def nearest_doubles(array: pa.Array, _: pa.DataType) -> pa.Array:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import calendar
 import re
-from zoneinfo import ZoneInfo
+from datetime import datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +17,34 @@ import pyarrow.compute as pc
 
 from frazil.decode.epochs import FIRST_US, LAST_US, outside_years
 from frazil.process.kernels.text_numbers import SPACES
-from frazil.process.kernels.values import CAST_INVALID_INPUT, Result, by_row, by_value, failing, numbers
+from frazil.process.kernels.values import CAST_INVALID_INPUT, Result, by_row, by_value, failing
 
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DAY_US = 86_400_000_000
+_SECOND_US = 1_000_000
 _USUAL = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?\z"
 _DATE = r"(?P<year>[+-]?[0-9]{4,7})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})%s)?)?"
 _DAY_TEXT = re.compile(_DATE % r"(?:[ T](?s:.*))?")
 _MOMENT_TEXT = re.compile(
-    _DATE % r"(?:[ T](?:(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})"
-    r"(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]*))?)?)?(?P<zone>.*))?)?"
+    _DATE % r"(?:[ T](?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})"
+    r"(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]*))?)?)?(?P<zone>.*))?"
 )
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2}))?")
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?:(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2}))?"
+    r"|(?P<hour_2>[0-9]{2})(?P<minute_2>[0-9]{2})(?P<second_2>[0-9]{2})?"
+    r"|(?P<hour_3>[0-9]{1,2}):(?P<minute_3>[0-9]{2}):(?P<second_3>[0-9]{2}))"
+)
+_MOST_S = 18 * 3600
+# The short names of java.time.ZoneId.SHORT_IDS that are not the names of regions.
+_SHORT_NAMES = {
+    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires", "ART": "Africa/Cairo",
+    "AST": "America/Anchorage", "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka", "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns", "CST": "America/Chicago", "CTT": "Asia/Shanghai", "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris", "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland", "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh", "EST": "-05:00", "MST": "-07:00", "HST": "-10:00",
+}  # fmt: skip
 
 
 def days_from_civil(year: int, month: int, day: int) -> int | None:
@@ -88,23 +106,39 @@ def _moment(text: str) -> int | None:
         return None
     fraction = int((match["fraction"] or "")[:6].ljust(6, "0"))
     local = day * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction
-    shift = _shift((match["zone"] or "").strip())
+    shift = _shift(local, (match["zone"] or "").strip())
     if shift is None or not -(2**63) <= local - shift < 2**63:
         return None
     return local - shift
 
 
-def _shift(zone: str) -> int | None:
-    """Returns the microseconds by which a local time of a zone is ahead of UTC; None for no zone."""
+def _shift(local: int, zone: str) -> int | None:
+    """Returns the microseconds by which a local time of a zone is ahead of UTC; None for no zone. A time that is skipped
+    when clocks go forward is taken as of the zone before, and of two when they go back the first.
+    """
     if zone in ("", "Z", "UTC", "GMT", "UT"):
         return 0
+    zone = _SHORT_NAMES.get(zone, zone)
     match = _OFFSET.fullmatch(zone)
     if match:
-        hour, minute = int(match["hour"]), int(match["minute"] or 0)
-        if hour > 18 or minute > 59 or (hour == 18 and minute):
-            return None
-        return (hour * 60 + minute) * 60_000_000 * (-1 if match["sign"] == "-" else 1)
-    return None
+        hour, minute, second = (_number(match, name) for name in ("hour", "minute", "second"))
+        seconds = (hour * 60 + minute) * 60 + second
+        is_zone = minute <= 59 and second <= 59 and seconds <= _MOST_S
+        return seconds * _SECOND_US * (-1 if match["sign"] == "-" else 1) if is_zone else None
+    if zone not in _regions() or not FIRST_US <= local < LAST_US:
+        return None
+    ahead = (datetime(1970, 1, 1) + timedelta(microseconds=local)).replace(tzinfo=ZoneInfo(zone)).utcoffset()  # noqa: DTZ001
+    return None if ahead is None else ahead // timedelta(microseconds=1)
+
+
+def _number(match: re.Match[str], name: str) -> int:
+    found = match.groupdict()
+    return int(next((found[one] for one in (name, f"{name}_2", f"{name}_3") if found.get(one)), 0))
+
+
+@cache
+def _regions() -> set[str]:
+    return available_timezones() - {"Factory", "localtime", "posixrules"}
 
 
 def texts_of_days(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -17,10 +17,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import offsets_of
-from frazil.decode.decimals import FITS, read_decimals
+from frazil.decode.decimals import FITS, MAX_DECIMAL_DIGITS, read_decimals
 from frazil.decode.memory import COMPILED, I32, U8, is_on_disk, load8
 from frazil.process.kernels.values import (
     CAST_INVALID_INPUT,
+    NUMERIC_OUT_OF_SUPPORTED_RANGE,
     NUMERIC_VALUE_OUT_OF_RANGE,
     Bools,
     Result,
@@ -198,8 +199,8 @@ def _decimal(text: str, target: pa.Decimal128Type) -> Decimal | int:
     number = Decimal(short)
     if number.is_zero():
         return Decimal((0, (0,), -target.scale))
-    if number.adjusted() + 1 > 38:
-        return NUMERIC_VALUE_OUT_OF_RANGE
+    if number.adjusted() + 1 > MAX_DECIMAL_DIGITS:
+        return NUMERIC_OUT_OF_SUPPORTED_RANGE
     try:
         rounded = number.quantize(Decimal((0, (1,), -target.scale)), ROUND_HALF_UP, Context(prec=2000))
     except InvalidOperation:

@@ -33,6 +33,7 @@ ERRORS = (
     "INVALID_ARRAY_INDEX_IN_ELEMENT_AT",
     "INVALID_INDEX_OF_ZERO",
     "INVALID_UTF8_STRING",
+    "NUMERIC_OUT_OF_SUPPORTED_RANGE",
 )
 """Spark's error classes; an error code is a place in this list."""
 (
@@ -47,6 +48,7 @@ ERRORS = (
     INVALID_ARRAY_INDEX_IN_ELEMENT_AT,
     INVALID_INDEX_OF_ZERO,
     INVALID_UTF8_STRING,
+    NUMERIC_OUT_OF_SUPPORTED_RANGE,
 ) = range(len(ERRORS))
 
 

@@ -1,0 +1,231 @@
+"""Arithmetic of integers, doubles and decimals: an overflow is an error, and so is a division by zero, of doubles too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from frazil.process.kernels.decimals import CEILING, FLOOR, HALF_UP, WIDEST, narrow
+from frazil.process.kernels.values import (
+    ARITHMETIC_OVERFLOW,
+    DIVIDE_BY_ZERO,
+    NO_ERROR,
+    NUMERIC_VALUE_OUT_OF_RANGE,
+    REMAINDER_BY_ZERO,
+    Bools,
+    Kernel,
+    Result,
+    Value,
+    as_array,
+    both_there,
+    failing,
+    from_numbers,
+    numbers,
+    rows_of,
+)
+from frazil.process.program import Call
+
+_PLAIN: dict[str, tuple[Any, Any, Any]] = {
+    "Add": (pc.add, pc.add_checked, np.add),
+    "Subtract": (pc.subtract, pc.subtract_checked, np.subtract),
+    "Multiply": (pc.multiply, pc.multiply_checked, np.multiply),
+}
+_LONG_MIN = np.iinfo(np.int64).min
+
+
+def _arithmetic(call: Call, one: Value, other: Value) -> Result:
+    plain, checked, by_numpy = _PLAIN[call.function]
+    if pa.types.is_decimal(call.type):
+        return narrow(plain(_wide(one, other.type, call), _wide(other, one.type, call)), call.type, HALF_UP)
+    if pa.types.is_floating(call.type):
+        return Result(plain(one, other))
+    try:
+        return Result(checked(one, other))
+    except pa.ArrowInvalid:  # Some row overflows.
+        return _overflowing(call, by_numpy, one, other)
+
+
+def _wide(value: Value, other: pa.Decimal128Type, call: Call) -> Value:
+    """Returns decimals in 256 bits, for sums with the scale of the result of both."""
+    kind = value.type
+    scale = kind.scale if call.function == "Multiply" else max(kind.scale, other.scale)
+    return value.cast(pa.decimal256(kind.precision - kind.scale + scale, scale))
+
+
+def _overflowing(call: Call, by_numpy: Callable[..., Any], one: Value, other: Value) -> Result:
+    a, b = numbers(one), numbers(other)
+    with np.errstate(over="ignore"):
+        if call.type == pa.int32():
+            wide = by_numpy(np.asarray(a, np.int64), np.asarray(b, np.int64))
+            bad = (wide < -(2**31)) | (wide >= 2**31)
+            found = wide.astype(np.int32)
+        else:
+            found = by_numpy(np.asarray(a, np.int64), np.asarray(b, np.int64))
+            bad = _long_overflows(call.function, np.asarray(a, np.int64), np.asarray(b, np.int64), found)
+    values = from_numbers(found, call.type, one, other)
+    there = both_there(one, other)
+    return failing(values, bad if there is None else bad & there, ARITHMETIC_OVERFLOW)
+
+
+def _long_overflows(function: str, a: Any, b: Any, found: NDArray[np.int64]) -> Bools:
+    if function == "Add":
+        return np.asarray(((a ^ found) & (b ^ found)) < 0)
+    if function == "Subtract":
+        return np.asarray(((a ^ b) & (a ^ found)) < 0)
+    divisor = np.where(b == 0, 1, b)
+    is_edge = (b == -1) & (a == _LONG_MIN)
+    with np.errstate(over="ignore"):
+        return np.asarray(((b != 0) & (found // np.where(is_edge, 1, divisor) != a)) | is_edge)
+
+
+def _bad_zero(one: Value, other: Value) -> Bools:
+    """Returns where a number that is there is divided by zero."""
+    rows = rows_of(one, other)
+    there = both_there(one, other)
+    is_zero = np.broadcast_to(numbers(other) == 0, (rows,))
+    return np.array(is_zero if there is None else is_zero & there)
+
+
+def _divide(call: Call, one: Value, other: Value) -> Result:
+    bad = _bad_zero(one, other)
+    if pa.types.is_decimal(call.type):
+        return _divide_decimals(call, one, other)
+    with np.errstate(all="ignore"):
+        found = np.asarray(numbers(one)) / np.where(numbers(other) == 0, 1.0, numbers(other))
+    return failing(from_numbers(found, call.type, one, other), bad, DIVIDE_BY_ZERO)
+
+
+_EXACT = Context(prec=200)
+_PLACES = Decimal((0, (1,), -38))
+
+
+def _divide_decimals(call: Call, one: Value, other: Value) -> Result:
+    """Spark rounds the quotient to 38 digits after the point, and then to the scale of the result."""
+    rows = rows_of(one, other)
+    unit, limit = Decimal((0, (1,), -call.type.scale)), Decimal(10) ** (call.type.precision - call.type.scale)
+    found: list[Decimal | None] = []
+    errors = np.zeros(rows, np.uint8)
+    pairs = zip(as_array(one, rows).to_pylist(), as_array(other, rows).to_pylist(), strict=True)
+    for row, (a, b) in enumerate(pairs):
+        value, errors[row] = (None, NO_ERROR) if a is None or b is None else _quotient(a, b, unit, limit)
+        found.append(value)
+    return Result(pa.array(found, call.type), errors if errors.any() else None)
+
+
+def _quotient(a: Decimal, b: Decimal, unit: Decimal, limit: Decimal) -> tuple[Decimal | None, int]:
+    if not b:
+        return None, DIVIDE_BY_ZERO
+    exact = _EXACT.divide(a, b).quantize(_PLACES, ROUND_HALF_UP, _EXACT)
+    rounded = exact.quantize(unit, ROUND_HALF_UP, _EXACT)
+    return (None, NUMERIC_VALUE_OUT_OF_RANGE) if abs(rounded) >= limit else (rounded, NO_ERROR)
+
+
+def _remainder(call: Call, one: Value, other: Value) -> Result:
+    """The remainder with the sign of the dividend; for PMOD one that is not negative."""
+    bad = _bad_zero(one, other)
+    with np.errstate(all="ignore"):
+        width = call.type.to_pandas_dtype()
+        a, b = np.asarray(numbers(one), width), np.asarray(numbers(other), width)
+        divisor = np.where(b == 0, np.ones(1, width), b)
+        found = np.fmod(a, divisor)
+        if call.function == "Pmod":
+            found = np.where(found < 0, np.fmod(found + divisor, divisor), found).astype(width)
+    return failing(from_numbers(found, call.type, one, other), bad, REMAINDER_BY_ZERO)
+
+
+def _integral_divide(call: Call, one: Value, other: Value) -> Result:
+    a, b = np.asarray(numbers(one), np.int64), np.asarray(numbers(other), np.int64)
+    by_zero = _bad_zero(one, other)
+    is_edge = np.broadcast_to((a == _LONG_MIN) & (b == -1), by_zero.shape)
+    divisor = np.where((b == 0) | is_edge, 1, b)
+    floored = a // divisor
+    found = floored + ((floored < 0) & (floored * divisor != a))
+    errors = np.where(by_zero, DIVIDE_BY_ZERO, np.where(is_edge, ARITHMETIC_OVERFLOW, NO_ERROR)).astype(np.uint8)
+    values = failing(from_numbers(found, call.type, one, other), errors != 0, DIVIDE_BY_ZERO).values
+    return Result(values, errors if errors.any() else None)
+
+
+def _negate(call: Call, value: pa.Array) -> Result:
+    if pa.types.is_integer(value.type):
+        bad = numbers(value) == np.iinfo(value.type.to_pandas_dtype()).min
+        found = pc.negate(value) if call.function == "UnaryMinus" else pc.abs(value)
+        return failing(found, bad & np.asarray(value.is_valid()), ARITHMETIC_OVERFLOW)
+    return Result(pc.negate(value) if call.function == "UnaryMinus" else pc.abs(value))
+
+
+def _whole(mode: str) -> Callable[[Call, pa.Array], Result]:
+    """CEIL and FLOOR; a double out of the range of bigint becomes its nearest end, and NaN 0 (Java's cast)."""
+
+    def run(call: Call, value: pa.Array) -> Result:
+        if pa.types.is_integer(value.type):
+            return Result(value)
+        if pa.types.is_decimal(value.type):
+            return narrow(value, call.type, mode)
+        found = numbers(value)
+        with np.errstate(invalid="ignore"):
+            rounded = np.ceil(found) if mode == CEILING else np.floor(found)
+            edge = 2.0**63
+            inside = np.where(np.isnan(rounded) | (np.abs(rounded) >= edge), 0, rounded).astype(np.int64)
+            limits = np.iinfo(np.int64)
+            ended = np.where(rounded >= edge, limits.max, np.where(rounded < -edge, limits.min, inside))
+            ended = np.where(rounded == -edge, limits.min, ended)
+        return Result(from_numbers(ended, pa.int64(), value))
+
+    return run
+
+
+def _round(call: Call, value: pa.Array, _: pa.Scalar) -> Result:
+    return narrow(value, call.type, HALF_UP) if pa.types.is_decimal(value.type) else Result(value)
+
+
+def _sign(_: Call, value: pa.Array) -> pa.Array:
+    found = numbers(value)
+    return from_numbers(np.where((found == 0) | np.isnan(found), found, np.sign(found)), pa.float64(), value)
+
+
+def _bits(function: Any) -> Kernel:
+    return Kernel(("int, int", "long, long"), lambda _, one, other: function(one, other))
+
+
+def _fits(call: Call) -> str:
+    """Whether an exact result has at most the 76 digits of Arrow's widest decimals."""
+    if not pa.types.is_decimal(call.type):
+        return ""
+    one, other = (argument.type for argument in call.arguments)
+    scale = max(one.scale, other.scale)
+    whole = max(one.precision - one.scale, other.precision - other.scale)
+    digits = one.precision + other.precision if call.function == "Multiply" else whole + scale
+    return "" if digits < WIDEST - 1 else f"its exact result may have more than {WIDEST - 2} digits"
+
+
+def _scale_is_positive(call: Call) -> str:
+    scale = getattr(call.arguments[1], "value", None)
+    return "" if scale is not None and scale >= 0 else "it rounds before the point"
+
+
+_BOTH = ("int, int", "long, long", "double, double")
+_NUMBERS = ("int", "long", "double", "decimal")
+KERNELS = {
+    **{name: Kernel((*_BOTH, "decimal, decimal"), _arithmetic, objection=_fits) for name in _PLAIN},
+    "Divide": Kernel(("double, double", "decimal, decimal"), _divide, order=(1, 0)),
+    "Remainder": Kernel(_BOTH, _remainder, order=(1, 0)),
+    "Pmod": Kernel(_BOTH, _remainder, order=(1, 0)),
+    "IntegralDivide": Kernel(("long, long",), _integral_divide, order=(1, 0)),
+    "UnaryMinus": Kernel((*_NUMBERS, "duration"), _negate),
+    "UnaryPositive": Kernel(_NUMBERS, lambda _, value: value),
+    "Abs": Kernel(_NUMBERS, _negate),
+    "Ceil": Kernel(("long", "double", "decimal"), _whole(CEILING)),
+    "Floor": Kernel(("long", "double", "decimal"), _whole(FLOOR)),
+    "Round": Kernel(("int, int!", "long, int!", "decimal, int!"), _round, objection=_scale_is_positive),
+    "Signum": Kernel(("double",), _sign),
+    "BitwiseAnd": _bits(pc.bit_wise_and),
+    "BitwiseOr": _bits(pc.bit_wise_or),
+    "BitwiseXor": _bits(pc.bit_wise_xor),
+    "BitwiseNot": Kernel(("int", "long"), lambda _, value: pc.bit_wise_not(value)),
+}
