@@ -101,7 +101,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Pla
 
     for number in range(40):
         send(people, in_every_shape(number, f"good{number}"), str(number))
-    send(people, {**in_every_shape(40, "mismatch"), "score": planted("email", "score")}, "mismatch")
+    send(people, {**in_every_shape(40, "mismatch"), "score": "no number"}, "mismatch")
     send(people, {**in_every_shape(41, "strange"), "owner": planted("email", "owner")}, "strange")
     send(people, {**in_every_shape(42, "object"), "email": {"email": planted("email", "object")}}, "object")
     send(people, {**in_every_shape(43, "unknown"), "other": person("unknown"), "more": [person("more")]}, "unknown")
@@ -110,7 +110,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Pla
     send(people, planted("email", "utf").encode() + b"\xff", "utf")
     send(people, [planted("email", "array")], "array")
     send(people, {**in_every_shape(45, "large"), "blob": planted("email", "large") * 4000}, "large")
-    send(people, f'{{"id": 46, "email": "{planted("email", "one")}", "email": "{planted("email", "two")}"}}'.encode(), "twice")
+    send(
+        people,
+        f'{{"id": 46, "email": "{planted("email", "one")}", "email": "{planted("email", "two")}"}}'.encode(),
+        "twice",
+    )
     for number in range(10):
         row = {**in_every_shape(number, f"after{number}")}
         change = {"before": in_every_shape(number, f"before{number}"), "after": row, "op": "u", "ts_ms": 1}
@@ -151,11 +155,22 @@ def ran(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Pla
     }
     found = Planted(Pipeline(folder, document), folder, servers, dead)
     before = [("plan",), ("check",)]
-    after = [("status",), ("dead-letters", "list"), ("dead-letters", "show"), ("dead-letters", "show", "--output", "json")]
+    after = [
+        ("status",),
+        ("dead-letters", "list"),
+        ("dead-letters", "show"),
+        ("dead-letters", "show", "--output", "json"),
+    ]
     with ThreadPoolExecutor(2) as pool:
-        found.printed |= {" ".join(words): text for words, text in zip(before, pool.map(lambda w: _command(folder, *w), before), strict=True)}
+        found.printed |= {
+            " ".join(words): text
+            for words, text in zip(before, pool.map(lambda w: _command(folder, *w), before), strict=True)
+        }
         found.pipeline.run("--log-level", "debug")
-        found.printed |= {" ".join(words): text for words, text in zip(after, pool.map(lambda w: _command(folder, *w), after), strict=True)}
+        found.printed |= {
+            " ".join(words): text
+            for words, text in zip(after, pool.map(lambda w: _command(folder, *w), after), strict=True)
+        }
     return found
 
 

@@ -23,7 +23,7 @@ from frazil.ingest.primary_key_updates import key_updates_in
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder
 from frazil.ingest.state import NoOpChange, find_no_op_change
-from frazil.ingest.table import Planned, Table, layout_of, own_columns, set_key_columns
+from frazil.ingest.table import Planned, Table, declared_columns, layout_of, own_columns, set_key_columns
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import (
