@@ -96,7 +96,7 @@ def test_each_action_makes_text_and_null_stays_null() -> None:
     assert _values("null", "a", None) == [None, None]
 
 
-def test_a_token_has_the_shape_of_its_value_and_none_of_its_letters_outside_of_ascii() -> None:
+def test_a_token_has_the_shape_of_its_value_and_only_characters_of_ascii() -> None:
     [first, again, other, none, wide] = _values(
         "tokenize", "Ab-12 c@d.e", "Ab-12 c@d.e", "Ab-12 c@d.f", None, "Zoë 日٣"
     )

@@ -35,7 +35,7 @@ _STARS = "****"
 _DRAWN = 32
 """The characters that are drawn from a digest."""
 _FIRSTS, _SIZES = np.zeros(256, np.int64), np.zeros(256, np.int64)
-"""Of each byte that is a digit or a letter, the first of its kind and their number; 0 for bytes that stay."""
+"""Of each byte that is a digit or one of the alphabet, the first of its kind and their number; 0 for bytes that stay."""
 for _kind in ("0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
     _FIRSTS[[*map(ord, _kind)]], _SIZES[[*map(ord, _kind)]] = ord(_kind[0]), len(_kind)
 _UUID_BYTES = 16
@@ -167,21 +167,21 @@ def _mask(keep: int, text: str) -> str:
 
 
 def _tokens(digests: list[bytes], texts: list[str]) -> pa.Array:
-    """Returns another text of the shape of each: a digit for each digit, a small or a large letter for each letter, and for
-    each other character outside of ASCII; ASCII's punctuation and spaces stay.
+    """Returns another text of the shape of each: a digit for each digit, a small or a large one of the alphabet for each of
+    these, and for each other character outside of ASCII; ASCII's punctuation and spaces stay.
 
     digests: what characters are drawn from, a byte for each. 256 is no multiple of 10 or 26, so some are drawn a little more
     often.
     """
     shapes = pa.array([text if text.isascii() else "".join(map(_shape, text)) for text in texts], pa.string())
-    offsets, letters = offsets_of(shapes), bytes_of(shapes)[: offsets_of(shapes)[-1]]
+    offsets, raw = offsets_of(shapes), bytes_of(shapes)[: offsets_of(shapes)[-1]]
     lengths = np.diff(offsets)
     streams = [_stream(digest, length) for digest, length in zip(digests, lengths.tolist(), strict=True)]
     starts = np.cumsum([0, *map(len, streams)])[:-1]
-    places = np.repeat(starts - offsets[:-1], lengths) + np.arange(letters.size)
+    places = np.repeat(starts - offsets[:-1], lengths) + np.arange(raw.size)
     draws = np.frombuffer(b"".join(streams), np.uint8)[places]
-    sizes = _SIZES[letters]
-    drawn = np.where(sizes > 0, _FIRSTS[letters] + draws % np.maximum(sizes, 1), letters).astype(np.uint8)
+    sizes = _SIZES[raw]
+    drawn = np.where(sizes > 0, _FIRSTS[raw] + draws % np.maximum(sizes, 1), raw).astype(np.uint8)
     return pa.Array.from_buffers(pa.string(), len(shapes), [None, pa.py_buffer(offsets), pa.py_buffer(drawn)])
 
 
