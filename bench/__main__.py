@@ -14,6 +14,7 @@ from bench import (
     connect,
     freshness,
     idle,
+    lakes,
     maintenance,
     many,
     metadata,
@@ -39,6 +40,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "upsert": upsert.measure,
     "scattered": upsert.measure_scattered,
     "metadata": metadata.measure,
+    "lakes": lakes.measure,
     "maintenance": maintenance.measure,
 }
 

@@ -65,6 +65,10 @@ def _among(benchmark: str, peer: str, variant: str, own: str, name: str) -> Call
     return measured
 
 
+def _to_s3(results: Results) -> float | None:
+    return results.times("lakes", "s3", "local", "records_per_s")
+
+
 def _cost_of_maintenance(results: Results) -> float | None:
     """What the same records cost with maintenance beyond what they cost without, by the latter; in percent."""
     times = results.times("maintenance", "on", "off", "cpu_s_per_million")
@@ -139,6 +143,11 @@ GOALS = (
     Goal("the same: CPU of maintenance until then, beside that of ingestion", "%", 25, _cost_of_maintenance),
     Goal("metadata.json after 10,000 commits", "bytes", 2_000_000, _of("metadata", "", "metadata_bytes")),
     Goal("the same: commit time", "× the first 100", 1.5, _of("metadata", "", "ratio")),
+    *(
+        Goal(f"a commit through {name}", "× JDBC on SQLite", 2.0, _of("lakes", "commits", f"{key}_times"))
+        for key, name in {"rest": "REST", "hive": "Hive's metastore", "glue": "Glue, with S3"}.items()
+    ),
+    Goal("records/s to S3, running process", "× local files", 0.8, _to_s3, at_least=True),
     Goal(
         "1,000 scattered updates into 2 M rows, plan to commit", "s", 0.9, _of("upsert", _SCATTERED_2, "took_median_s")
     ),

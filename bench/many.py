@@ -9,11 +9,11 @@ import numpy
 
 from bench.arithmetic import lateness_ms
 from bench.feeding import feed_steadily
-from bench.many_topics import make_many_topics, start_pipeline, tables_of, wait_for_rows
-from bench.place import Place, Run, Surroundings, say
+from bench.many_topics import many_topics, wait_for_rows
+from bench.place import Place, Run, say
 from bench.table import Table
 from bench.throughput import memory
-from bench.topics import Fed, Feed, delete_topics
+from bench.topics import Fed, Feed
 
 _READY_S = 300.0
 _ON_TIME_MS = 1000
@@ -30,25 +30,17 @@ def measure(place: Place) -> None:
 
 
 def _one_run(place: Place) -> Run:
-    settings, folder = place.settings, place.run_folder("many")
-    names = make_many_topics(place, "many", settings.tables)
-    tables, interval_s = tables_of(folder, names), settings.many_interval_s
-    around = Surroundings(place)
-    running = start_pipeline(place, folder, names, f"{interval_s}s")
-    try:
+    settings = place.settings
+    interval_s = settings.many_interval_s
+    with many_topics(place, "many", settings.tables, f"{interval_s}s") as many:
+        running, names, tables = many.running, many.names, many.tables
         wait_for_rows(running, tables, [1] * len(names), _READY_S)
         feed = Feed(place.bootstrap, names, 1, settings.table_rate * len(names), interval_s, settings.many_seconds)
-        fed, cores = feed_steadily(running, feed, around)
-        beside = around.end()
+        fed, cores = feed_steadily(running, feed, many.around)
+        beside = many.around.end()
         each = [1 + count for count in _records_each(fed, len(names))]
         wait_for_rows(running, tables, each, 2 * interval_s + 30)
-        running.stop_well()
-    except BaseException:
-        running.kill()
-        raise
-    run = _gaps(tables, interval_s * 1000, fed)
-    place.discard(folder)
-    delete_topics(place.bootstrap, names)
+        run = _gaps(tables, interval_s * 1000, fed)
     return {"topics": len(names), "percent_of_core": round(100 * cores, 1), **run, **memory(running), **beside}
 
 

@@ -17,7 +17,6 @@ from bench.machine import CLOCK
 from bench.place import Place, Run, Surroundings, say
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
-from frazil.catalog.port import TableState
 from frazil.clock import SystemClock, new_id
 from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES
 from frazil.maintenance.plan import MaintenanceTask, Plan
@@ -25,6 +24,7 @@ from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import MaintenanceSpec
 from frazil.types import Commit, DataFile, Progress
+from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
@@ -57,7 +57,7 @@ def _one_run(folder: Path, commits: int) -> dict[str, float]:
         catalog = IcebergCatalog(jvm.gateway, "bench", {**properties, "jdbc.schema-version": "V1"}, {})
         schema = Schema(NestedField(1, "id", LongType(), required=False))
         state = catalog.create(_TABLE, schema, NEW_TABLE_PROPERTIES, 2)
-        progress, target = state.progress, _target(state)
+        progress, target = state.progress, plain_target(state)
         runner = MaintenanceRunner(IcebergMaintenance(catalog), "bench", SystemClock())
         maintained = MaintainedTable(
             _TABLE, MaintenanceTask(MaintenanceSpec(min_input_files=commits + 1), _TARGET_BYTES)
@@ -66,7 +66,7 @@ def _one_run(folder: Path, commits: int) -> dict[str, float]:
         catalog.load(_TABLE)
         times = []
         for number in range(commits):
-            files = _written(target, number)
+            files = written(target, number)
             offsets = {"topic": dict.fromkeys(range(_PARTITIONS), number)}
             after = Progress(offsets, {"topic": new_id()}, "cluster", new_id(), 1, new_id())
             began_s = CLOCK.monotonic_s()
@@ -94,13 +94,8 @@ def _one_run(folder: Path, commits: int) -> dict[str, float]:
         jvm.close()
 
 
-def _target(state: TableState) -> TableTarget:
-    properties = tuple(sorted(state.properties.items()))
-    schema = state.schema.model_dump_json()
-    return TableTarget(_TABLE, schema, state.location, properties, (), state.spec_id, (), _TARGET_BYTES)
-
-
-def _written(target: TableTarget, number: int) -> tuple[DataFile, ...]:
+def written(target: TableTarget, number: int) -> tuple[DataFile, ...]:
+    """A small data file of a table with the column `id`."""
     writer, first = FileWriter(target), number * _ROWS
     writer.write(pyarrow.table({"id": list(range(first, first + _ROWS))}, schema=target.arrow_schema))
     return tuple(writer.finish())

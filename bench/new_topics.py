@@ -8,12 +8,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from bench.machine import CLOCK, now_s
-from bench.many_topics import make_many_topics, start_pipeline, tables_of, wait_for_rows
-from bench.place import Place, Run, Surroundings, say
+from bench.many_topics import many_topics, wait_for_rows
+from bench.place import Place, Run, say
 from bench.running import Running
 from bench.subjects import catalog_file
 from bench.throughput import memory
-from bench.topics import delete_topics
 
 _POLL_S = 0.5
 _LONGEST_S = 900.0
@@ -32,24 +31,16 @@ def measure(place: Place) -> None:
 
 
 def _one_run(place: Place) -> Run:
-    settings, folder = place.settings, place.run_folder("new")
-    names = make_many_topics(place, "new", settings.new_tables)
-    around = Surroundings(place)
-    running = start_pipeline(place, folder, names, settings.catch_up_interval)
-    try:
-        first_s = _wait_for_commits(running, catalog_file(folder), 1)
-        all_s = _wait_for_commits(running, catalog_file(folder), len(names))
-        wait_for_rows(running, tables_of(folder, names), [1] * len(names), _LONGEST_S)
+    settings = place.settings
+    with many_topics(place, "new", settings.new_tables, settings.catch_up_interval) as many:
+        running, catalog, topics = many.running, catalog_file(many.folder), len(many.names)
+        first_s = _wait_for_commits(running, catalog, 1)
+        all_s = _wait_for_commits(running, catalog, topics)
+        wait_for_rows(running, many.tables, [1] * topics, _LONGEST_S)
         cpu_s = running.sampler.sample()
-        beside = around.end()
-        running.stop_well()
-    except BaseException:
-        running.kill()
-        raise
-    place.discard(folder)
-    delete_topics(place.bootstrap, names)
+        beside = many.around.end()
     return {
-        "topics": len(names),
+        "topics": topics,
         "first_s": round(first_s - running.started_s, 1),
         "all_s": round(all_s - running.started_s, 1),
         "cpu_s": round(cpu_s, 1),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from bench.goals import GOALS
+from bench.lakes import CATALOGS, STORES
 from bench.plot import draw
 from bench.report_kept import GOALS as GOALS_TITLE
 from bench.report_kept import SURROUNDINGS, UNMEASURED, sections_of, with_kept
@@ -70,6 +71,7 @@ def render(results: Results, before: str = "") -> str:
         "A new schema in mid-stream": _new_schema(results),
         "Idle and trickling topics": _many_topics(results),
         "Start": _start(results),
+        "Catalogs and stores": _lakes(results),
         SURROUNDINGS: _surroundings(results),
         "The files": _files(results),
     }
@@ -206,6 +208,25 @@ def _many_topics(results: Results) -> str:
 def _start(results: Results) -> str:
     rows = [[_spread(result, "start_s"), _spread(result, "restart_s")] for result in results.of("start")]
     return table(["command to first commit, s", "after kill -9, s"], rows)
+
+
+def _lakes(results: Results) -> str:
+    commits = [
+        [name, _median(result, f"{name}_ms"), _number(result.median(f"{name}_times"))]
+        for result in results.of("lakes", "frazil", "commits")
+        for name in CATALOGS
+    ]
+    stores = [
+        [result.variant, *(_spread(result, name) for name in ("records_per_s", "cpu_s_per_million"))]
+        for variant in STORES
+        for result in results.of("lakes", "frazil", variant)
+    ]
+    note = "The time of a small commit in each catalog in turn, and the records of `running` to each store in turn.\n\n"
+    parts = (
+        table(["catalog", "commit, ms", "× JDBC on SQLite"], commits),
+        table(["store", "records/s", "CPU s per M"], stores),
+    )
+    return note + "\n".join(filter(None, parts)) if any(parts) else ""
 
 
 def _surroundings(results: Results) -> str:

@@ -59,6 +59,7 @@ class Settings:
     maintenance_off_seconds: int = 600
     maintenance_warm_seconds: int = 60
     metadata_commits: int = 10_000
+    lake_commits: int = 200
     heap: str = "2g"
     quiet_cores: float = 0.2
     quiet_wait_s: float = 60.0

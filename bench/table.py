@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlparse
 
@@ -16,6 +18,7 @@ import numpy
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem, S3FileSystem
 from pyiceberg.table import StaticTable
 
 from bench.records import FIRST_TS, Totals
@@ -26,8 +29,9 @@ _TEXTS = ["page_url", "action", "ua"]
 
 
 def local_path(location: str) -> Path:
-    """The file behind a location with or without a scheme."""
-    return Path(urlparse(location).path)
+    """The file behind a location with or without a scheme; of an object, its bucket and key."""
+    address = urlparse(location)
+    return Path(address.netloc + address.path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +46,18 @@ class Snapshot:
 class Table:
     """One table of a JDBC catalog on SQLite."""
 
-    def __init__(self, catalog: Path, namespace: str, name: str) -> None:
+    def __init__(
+        self, catalog: Path, namespace: str, name: str, properties: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """properties: PyIceberg's of the S3 store that the files are in; empty: they are local."""
         self.catalog, self.namespace, self.name = catalog, namespace, name
+        self._properties = dict(properties)
+        self._store = _store_of(properties)
         self._location, self._metadata = "", {}  # type: str, dict[str, Any]
 
     def dead_letters(self) -> Table:
         """The table of what could not become a row of this one."""
-        return Table(self.catalog, self.namespace, f"{self.name}__dead_letters")
+        return Table(self.catalog, self.namespace, f"{self.name}__dead_letters", self._properties)
 
     def location(self) -> str:
         """The current metadata file, or nothing while there is no table."""
@@ -67,7 +76,8 @@ class Table:
         """Every snapshot that added rows, in the order of the commits."""
         location = self.location()
         if location and location != self._location:
-            self._metadata = json.loads(local_path(location).read_text())
+            with self._store.open_input_stream(str(local_path(location))) as stream:
+                self._metadata = json.loads(stream.read())
             self._location = location
         ordered = sorted(self._metadata.get("snapshots", []), key=lambda one: one.get("sequence-number", 0))
         return [
@@ -88,7 +98,9 @@ class Table:
         location = self.location()
         if not location:
             return []
-        table = StaticTable.from_metadata(f"file://{local_path(location)}")
+        table = StaticTable.from_metadata(
+            location if self._properties else f"file://{local_path(location)}", self._properties
+        )
         current = table.current_snapshot()
         if current is None:
             return []
@@ -102,7 +114,7 @@ class Table:
         """What the table holds, for comparison with what was produced."""
         kept, text_bytes = [], 0
         for _, path in self.files():
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(str(path), filesystem=self._store) as file:
                 found = file.read(columns=[*_VALUES, *_TEXTS])
             text_bytes += sum(_total(pc.sum(pc.binary_length(found[name]))) for name in _TEXTS)
             kept.append(found.select(_VALUES))
@@ -123,7 +135,7 @@ class Table:
         sums: dict[str, int] = {}
         ids = []
         for _, path in self.files():
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(str(path), filesystem=self._store) as file:
                 for name in file.schema_arrow.names:
                     column = file.read(columns=[name])[name]
                     _add_totals(sums, name, column)
@@ -134,7 +146,11 @@ class Table:
 
     def positions(self, partition: str = "_partition", offset: str = "_offset") -> int:
         """How many different (partition, offset) these columns hold."""
-        seen = [pq.read_table(path, columns=[partition, offset], partitioning=None) for _, path in self.files()]
+        names = [str(path) for _, path in self.files()]
+        seen = [
+            pq.read_table(name, columns=[partition, offset], partitioning=None, filesystem=self._store)
+            for name in names
+        ]
         if not seen:
             return 0
         rows = pyarrow.concat_tables(seen)
@@ -143,7 +159,19 @@ class Table:
 
     def size_bytes(self) -> int:
         """Bytes of the live data files."""
-        return sum(path.stat().st_size for _, path in self.files())
+        return sum(self._store.get_file_info(str(path)).size for _, path in self.files())
+
+
+def _store_of(properties: Mapping[str, str]) -> Any:
+    """Arrow's access to an S3 store by Iceberg's names for it; to local files without any."""
+    if not properties:
+        return LocalFileSystem()
+    return S3FileSystem(
+        endpoint_override=properties["s3.endpoint"],
+        access_key=properties["s3.access-key-id"],
+        secret_key=properties["s3.secret-access-key"],
+        region=properties["client.region"],
+    )
 
 
 def _add_totals(sums: dict[str, int], path: str, column: Any) -> None:

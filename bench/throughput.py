@@ -78,7 +78,7 @@ def _measure_frazil(place: Place, variant: str, load: Load) -> None:
             *DEBUG_LOG,
         )
         shown.update(pipeline=_without_folder((folder / "pipeline.yaml").read_text(), folder))
-        return _one_run(place, command, load)
+        return one_run(place, command, load)
 
     place.write_result("throughput", "frazil", variant, quietly(place, "frazil", variant, one), **shown)
 
@@ -97,7 +97,7 @@ def _measure_stock(place: Place, variant: str, codec: str, metadata: bool) -> No
         }
         command = subjects.stock_command(folder, job)
         shown.update(job=job)
-        return _one_run(place, command, load)
+        return one_run(place, command, load)
 
     label = f"{variant}-{codec}"
     place.write_result("throughput", "stock", label, quietly(place, "stock", label, one), **shown)
@@ -124,7 +124,8 @@ def quietly(place: Place, subject: str, label: str, one: Callable[[], Run]) -> l
     return runs
 
 
-def _one_run(place: Place, command: Command, load: Load) -> Run:
+def one_run(place: Place, command: Command, load: Load) -> Run:
+    """The command from its start to its end, its table compared with what the load has."""
     around = Surroundings(place)
     running = Running(command)
     dead_letters = command.table.dead_letters()

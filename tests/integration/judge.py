@@ -143,7 +143,11 @@ class Judge:
     def _interpreter(self, expression: str) -> Any:
         """Returns a function from a row to the error class that Spark's interpreter raises for it; empty for none."""
         frame: Any = self._spark.sql(f"select {expression} as judged, * from records")
-        plan = frame._jdf.queryExecution().optimizedPlan()
+        try:
+            plan = frame._jdf.queryExecution().optimizedPlan()
+        except PySparkException as error:  # A part without columns fails for every row.
+            folded = str(error.getCondition()).split(".")[0]
+            return lambda _: folded
         source = plan.child().output()
         names = [str(source.apply(n).name()) for n in range(source.size())]
         assert names == [*self._columns, "row"], names
@@ -185,8 +189,8 @@ def plain(array: pa.Array) -> list[Any]:
         bits = np.where(np.isnan(values), np.nan, values).view(width)
         return [int(one) if there else None for one, there in zip(bits, np.asarray(array.is_valid()), strict=True)]
     if pa.types.is_temporal(array.type):
-        return array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64()).to_pylist()
-    return array.to_pylist()
+        array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
+    return list(array.to_pylist())
 
 
 def _same_type(one: pa.DataType, other: pa.DataType) -> bool:

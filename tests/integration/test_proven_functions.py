@@ -48,7 +48,7 @@ ARITHMETIC = """
 CASTS = """
     cast(n as int); cast(n as bigint); cast(n as double); cast(n as boolean); cast(n as decimal(10, 2));
     cast(n as decimal(38, 18)); cast(n as decimal(38, 0)); cast(n as decimal(5, 4)); cast(s as int);
-    cast(s as boolean); try_cast(n as int); try_cast(n as bigint); try_cast(n as double); try_cast(n as boolean);
+    cast(s as boolean); to_date(w); to_timestamp(w); to_date(ts); to_timestamp(dt); try_cast(n as int); try_cast(n as bigint); try_cast(n as double); try_cast(n as boolean);
     try_cast(n as decimal(4, 1)); try_cast(w as date); try_cast(w as timestamp); cast(w as date);
     cast(w as timestamp); cast(s as binary); cast(raw as binary); cast(i as bigint); cast(i as double);
     cast(i as decimal(10, 0)); cast(i as decimal(5, 2)); cast(i as string); cast(i as boolean); cast(l as int);
@@ -79,7 +79,7 @@ TEXT = """
     split_part(s, ',', 2); split_part(s, ',', -1); split_part(s, ',', 9); split_part(s, ',', -9);
     split_part(s, '', 1); split_part(s, 'X', 2); ascii(s); s like 'a%'; s like '%c'; s like '%b%'; s like 'a_c';
     s like '_'; s like '%'; s like ''; s like 'a\\\\_c'; s like 'ab!%c' escape '!'; s like '%break'; s like 'line%';
-    s like 'a.c'; s not like 'a%'; s like '___'; lower(upper(s)); length(trim(s)); s like '%ä%'
+    s like 'a.c'; s not like 'a%'; s like '___'; lower(trim(upper(s))); length(trim(s)); s like '%ä%'
 """
 TIME = """
     year(dt); month(dt); day(dt); quarter(dt); dayofweek(dt); weekday(dt); dayofyear(dt); weekofyear(dt); year(ts);

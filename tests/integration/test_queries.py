@@ -248,6 +248,18 @@ def test_fields_keep_their_own_types_where_they_are_only_selected(catalyst: Cata
     assert [one.type for one in renamed.columns] == [UUIDType(), _ADDRESS.fields[1].field_type, _TYPES["items"]]
 
 
+def test_inner_columns_that_nothing_uses_are_neither_read_nor_evaluated(catalyst: Catalyst) -> None:
+    query = "select a * 2 as c from (select *, id + 1 as a, cast(name as int) as unused from records) where kind = 'x'"
+    found = _query(catalyst, query).program
+    assert found is not None
+    inner, _, _ = found.stages
+    assert isinstance(inner, Project)
+    assert [name for name, _ in inner.columns] == ["kind", "a"]
+    nothing = _query(catalyst, "select 1 as one from (select id as i, name as n from records)").program
+    assert nothing is not None
+    assert nothing.stages[0] == Project((("i", Field("id", pa.int64())),))
+
+
 def test_an_array_is_exploded_by_both_ways_of_writing_it(catalyst: Catalyst) -> None:
     found = _query(catalyst, "select id, e.sku from records lateral view outer explode(items) t as e where e.qty > 0")
     assert found.program is not None
@@ -317,6 +329,7 @@ _NOT_RECORDS = [
     ("select id from records having id > 1", "HAVING", "WHERE"),
     ("select id from records order by id", "ORDER BY", "leave it out"),
     ("select id from records limit 1", "LIMIT", "leave it out"),
+    ("select id from records cluster by id", "DISTRIBUTE BY is not supported", "queries.md"),
     ("select distinct id from records", "DISTINCT", "upsert table"),
     ("select id from records union select id from records", "UNION", "two tables"),
     ("select id from records tablesample (1 percent)", "TABLESAMPLE", "WHERE"),
@@ -347,7 +360,7 @@ _NOT_ALLOWED = [
     ("reflect('java.lang.System', 'exit')", "`reflect`", "queries.md"),
     ("java_method('java.lang.System', 'exit')", "`java_method`", "queries.md"),
     ("input_file_name()", "`input_file_name`", "queries.md"),
-    ("raise_error('x')", "`raise_error`", "expect"),
+    ("raise_error('x')", "`raise_error`", "WHERE"),
     ("lowr(name)", "`lowr`", "did you mean `lower`"),
     ("a.b.lower(name)", "`a.b.lower`", "queries.md"),
     ("repeat(name, 2000000000)", "a count", "10000"),
@@ -381,6 +394,47 @@ def test_an_expression_that_is_not_allowed_is_refused(catalyst: Catalyst, text: 
     error = _refusal(catalyst, f"select {text} as c from records")
     assert says in error.message
     assert remedy in error.remedy
+
+
+#: Queries that are refused, and what becomes of each by its remedy.
+_MENDED = {
+    "select * from orders": "select * from records",
+    "create table t (a int)": "select * from records",
+    "select id frm records": "select id from records",
+    "select id as e-mail from records": "select id as `e-mail` from records",
+    "select zzz from records": "select tags from records",
+    "select naem from records": "select name from records",
+    "select lowr(name) as n from records": "select lower(name) as n from records",
+    "select lower(name) from records": "select lower(name) as n from records",
+    "select id, i as id from records": "select id, i as j from records",
+    "select explode(name) as x from records": "select explode(cast(split(name, ',') as array<int>)) as x from records",
+    "select posexplode(tags) as (x) from records": "select posexplode(tags) as (p, x) from records",
+    "select current_date as d from records": "select _timestamp as d from records",
+    "select now() as d from records": "select _timestamp as d from records",
+    "select cast('today' as date) as d from records": "select cast(_timestamp as date) as d from records",
+    "select uuid() as u from records": "select concat_ws('-', _topic, _partition, _offset) as u from records",
+    "select rand() as r from records": "select hash(_partition, _offset) as r from records",
+    "select max(id) as m from records": "select id as m from records",
+    "select raise_error('x') as c from records": "select id from records where i > 0",
+    "select inline(items) from records": "select e.* from records lateral view explode(items) t as e",
+    "select json_tuple(name, 'a') as a from records": "select get_json_object(name, '$.a') as a from records",
+    "select reflect('a', 'b') as c from records": "select upper(name) as c from records",
+    "select space(99999) as s from records": "select space(9999) as s from records",
+    "select sequence(1, 3) as s from records": "select array(1, 2, 3) as s from records",
+    "select lower(u) as u from records": "select u from records",
+    "select null as n from records": "select cast(null as string) as n from records",
+    "select ts - _timestamp as l from records": "select timestampdiff(second, _timestamp, ts) as l from records",
+    "select parse_json(name) as v from records": "select get_json_object(name, '$.v') as v from records",
+    "select array() as a from records": "select cast(array() as array<string>) as a from records",
+    f"select {'- ' * 300}id as n from records": f"select {'- ' * 100}n as n from (select {'- ' * 100}id as n from records)",
+    "select id from records where id in (select 1)": "select id from records where id in (1, 2)",
+}
+
+
+@pytest.mark.parametrize("broken", _MENDED)
+def test_a_refused_query_is_accepted_once_its_remedy_is_done(catalyst: Catalyst, broken: str) -> None:
+    assert _refusal(catalyst, broken).remedy
+    assert _query(catalyst, _MENDED[broken]).columns
 
 
 def test_a_refusal_says_where_in_the_query_it_is(catalyst: Catalyst) -> None:
@@ -472,12 +526,20 @@ def test_a_condition_becomes_a_filter_with_its_name(catalyst: Catalyst) -> None:
     assert found.stage is not None
     assert found.stage.name == "filter"
     assert _shown(found.stage.condition) == (
-        "And(GreaterThanOrEqual(price, Cast(Cast(0, decimal128(1, 0)), decimal128(10, 2))), IsNotNull(GetStructField(addr, ordinal=0)))"
+        "And(GreaterThanOrEqual(price, Cast(Cast(0, decimal128(1, 0)), decimal128(10, 2))), "
+        "IsNotNull(GetStructField(addr, ordinal=0)))"
     )
     assert found.sources == {("price",), ("addr", "city")}
     outside = analyse_condition(catalyst, "exists(tags, t -> t = 'a')", RECORDS, "filter")
     assert outside.stage is None
     assert outside.outside is not None
+
+
+def test_a_refused_condition_is_accepted_once_its_remedy_is_done(catalyst: Catalyst) -> None:
+    with pytest.raises(SpecError) as caught:
+        analyse_condition(catalyst, "*", RECORDS, "filter")
+    assert caught.value.remedy == "write an expression, such as `amount > 0`"
+    assert analyse_condition(catalyst, "id > 0", RECORDS, "filter").stage
 
 
 @pytest.mark.parametrize(
@@ -530,5 +592,8 @@ def test_steps_are_a_query_that_spark_takes(catalyst: Catalyst) -> None:
 
 
 def test_a_field_with_the_name_of_a_piece_of_metadata_is_refused() -> None:
-    with pytest.raises(SpecError, match="the records have a field `_topic`"):
-        with_metadata(Schema(NestedField(1, "_topic", StringType())))
+    fields = [NestedField(1, "id", StringType()), NestedField(2, "_topic", StringType())]
+    with pytest.raises(SpecError, match="the records have a field `_topic`") as caught:
+        with_metadata(Schema(*fields))
+    assert caught.value.remedy == "leave the field out: `exclude: [_topic]`"
+    assert with_metadata(Schema(fields[0])).find_field("_topic").required

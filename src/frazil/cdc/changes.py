@@ -478,6 +478,6 @@ def _count_ignored(context: ChangeContext) -> dict[str, int]:
     found = {text: int(np.count_nonzero(well & (opened.record_kind == number))) for number, text in IGNORED.items()}
     if not (envelope.is_log or envelope.is_upsert):
         good = (opened.record_kind <= ROW) & well
-        found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))
+        found["delete"] += int(np.count_nonzero(good & (opened.op == REMOVE)))
         found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
     return {text: count for text, count in found.items() if count}

@@ -26,6 +26,7 @@ from frazil.cdc.change_plan import EMPTY, OPERATIONS, REMOVE, SNAPSHOT, ChangeCo
 from frazil.cdc.positions import mark_snapshot_rows
 from frazil.decode.columns import Fault
 from frazil.decode.settings import OWN_TYPES, Envelope
+from frazil.plugins.envelopes import ENVELOPES
 from frazil.schema.arrow import Records, arrow_type
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
@@ -34,12 +35,13 @@ IMAGES, ROW = 0, 1
 """Kinds of records: a change with images of the row before and after it; the row itself with its operation."""
 BY_KEY = 7
 """The kind of a delete whose row only the record's key identifies, as of MongoDB documents."""
-IGNORED = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message"}
+IGNORED = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message", 8: "delete"}
 """Kinds of records that make no change of a row, with their names in counts."""
-TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE = IGNORED
+TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE, _ = IGNORED
 (
     NO_ENVELOPE, NO_OPERATION, NO_OBJECT, UNKNOWN_OPERATION, NO_AFTER, NO_BEFORE, NO_KEY, NO_ROWS, OTHER_ROWS,
-) = range(16, 25)  # fmt: skip
+    NO_MEMBER, OTHER_FORMAT, OTHER_DATA, BAD_HEADER,
+) = range(16, 29)  # fmt: skip
 FAULTS = {
     NO_ENVELOPE: Fault("not_an_envelope", "the record has none of the fields of the envelope that the table expects"),
     NO_OPERATION: Fault("unknown_operation", "the record names no operation"),
@@ -54,6 +56,14 @@ FAULTS = {
     OTHER_ROWS: Fault(
         "missing_image", "`old` and `data` have different numbers of rows, so the old values cannot be assigned to rows"
     ),
+    NO_MEMBER: Fault("not_an_envelope", "the record lacks a member that every record of its envelope has"),
+    OTHER_FORMAT: Fault(
+        "not_an_envelope",
+        "the record is a batch of CloudEvents, or one in another event format than JSON: let the producer write each"
+        " event as a record of its own, as `application/cloudevents+json` or in binary mode",
+    ),
+    OTHER_DATA: Fault("not_an_envelope", "the event's data is not JSON, by its content type or as `data_base64`"),
+    BAD_HEADER: Fault("not_an_envelope", "a header of the event, or its key, is no UTF-8 text"),
 }
 """The faults of inconsistent envelopes, by kind of record."""
 
@@ -72,6 +82,7 @@ _FACTS: dict[str, IcebergType] = {
     "collection_order": LongType(),
     "source_order": StringType(),
     "primary_key": StringType(),
+    **{name: kind for name, kind in OWN_TYPES.items() if name.startswith(("ce_", "event_", "aggregate_"))},
 }
 
 
@@ -122,7 +133,7 @@ def own_values(context: ChangeContext, changes: Changes) -> dict[str, pa.Array]:
     if "op" in own:
         found["op"] = pa.array(OPERATIONS).take(pa.array(opened.op[rows]))
     if "image" in own:
-        found["image"] = _image_names(opened, changes)
+        found["image"] = _image_names(context, changes)
     if "unavailable" in own:
         found["unavailable"] = _unsent_names(target, changes)
     if "deleted" in own:
@@ -139,10 +150,11 @@ def change_times(opened: Opened, records: Records) -> pa.Array:
     return pc.coalesce(times, records["timestamp"]) if "timestamp" in records else times
 
 
-def _image_names(opened: Opened, changes: Changes) -> pa.Array:
+def _image_names(context: ChangeContext, changes: Changes) -> pa.Array:
     """Returns `after`, `before`, or `identity`: a row before its change that lacks values, which the source may not
     have sent.
     """
+    opened = context.opened
     rows, op = changes.records, opened.op[changes.records]
     leads = np.zeros(rows.size, np.bool_)
     leads[:-1] = rows[1:] == rows[:-1]
@@ -153,6 +165,8 @@ def _image_names(opened: Opened, changes: Changes) -> pa.Array:
     kinds = opened.facts["connector"].take(pa.array(rows))
     may_lack = np.asarray(pc.fill_null(pc.equal(kinds, "postgresql"), opened.record_kind.size == 0))
     may_lack |= np.asarray(kinds.is_null()) & (opened.record_kind[rows] == ROW)
+    members = ENVELOPES.get(context.envelope.kind).members
+    may_lack |= members is not None and members.before_has == "some"
     names = np.where(is_before, np.where(lacks & may_lack, "identity", "before"), "after")
     nothing = (op == EMPTY) | ((op == REMOVE) & ~(opened.has_before | opened.has_after)[rows])
     return pa.array(names, pa.string(), mask=nothing)

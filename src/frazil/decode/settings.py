@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, StringType, TimestamptzType
+from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapType, StringType, TimestamptzType
 
 from frazil.schema.names import Aliases
 from frazil.schema.selection import Path, Selection
@@ -21,8 +21,8 @@ OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
 class Envelope:
     """The envelope of records, and what is needed of their changes."""
 
-    #: `debezium`, `maxwell`, `canal`, or `operation` where a field of the row names the operation; `none`: the record
-    #: is a row, as record keys are.
+    #: The name of the envelope, such as `debezium`; `operation` where a field of the row names the operation; `none`:
+    #: the record is a row, as record keys are.
     kind: str
     #: The field that names the operation.
     operation: str = ""
@@ -47,6 +47,11 @@ class Envelope:
     def needs_keys(self) -> bool:
         """Whether a deleted row may be identified by its record's key alone, as with MongoDB documents."""
         return self.kind == "debezium" and (self.is_log or self.is_upsert)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether records are events, which have attributes in their headers and keys."""
+        return self.kind in ("cloudevents", "outbox")
 
     @property
     def needs_headers(self) -> bool:
@@ -88,6 +93,18 @@ OWN_TYPES: Mapping[str, IcebergType] = {
     "source_schema": StringType(),
     "source_table": StringType(),
     "unavailable": ListType(0, StringType(), element_required=False),
+    "ce_id": StringType(),
+    "ce_source": StringType(),
+    "ce_type": StringType(),
+    "ce_time": TimestamptzType(),
+    "ce_subject": StringType(),
+    "ce_dataschema": StringType(),
+    "ce_datacontenttype": StringType(),
+    "ce_extensions": MapType(0, StringType(), 0, StringType(), value_required=False),
+    "event_id": StringType(),
+    "event_type": StringType(),
+    "aggregate_type": StringType(),
+    "aggregate_id": StringType(),
     "deleted": BooleanType(),
     "deleted_at": TimestamptzType(),
 }

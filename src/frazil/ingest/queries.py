@@ -24,6 +24,7 @@ from frazil.ingest.table import (
     columns_of_keys,
     declared_columns,
     loaded,
+    metadata_in_query,
     own_columns,
     program_of,
     protection_of,
@@ -33,13 +34,18 @@ from frazil.process.analysis import Column, Query, analyse
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.kernels.table import reason
 from frazil.process.program import Call, Field, Program, Project
-from frazil.process.protect import protecting
+from frazil.process.protect import KEY, Protection, protecting
+from frazil.process.steps import Steps, compile_steps
 from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
 from frazil.types import FIRST_PLACEHOLDER_ID
+
+
+PROTECT_KEY_ID = "protect-key-id"
+"""Property of a protected table: the id of the key of its newest rows."""
 
 
 class Queries(Protocol):
@@ -61,11 +67,11 @@ class SparkQueries:
         self._jvm = jvm
         self._lock = threading.Lock()
         self._catalyst: Catalyst | None = None
-        self._known: dict[tuple[str, str, str], Query] = {}
+        self._known: dict[tuple[str, str], Query] = {}
 
     def analyse(self, spec: TableSpec, records: Schema) -> Query:
         """See Queries."""
-        place = spec.where, spec.select, records.model_dump_json()
+        place = repr((spec.where, steps_of(spec), spec.select)), records.model_dump_json()
         with self._lock:
             if place not in self._known:
                 self._known[place] = self._analysed(spec, records)
@@ -73,8 +79,11 @@ class SparkQueries:
 
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
         self._catalyst = self._catalyst or Catalyst(self._jvm())
+        metadata = tuple(metadata_in_query(spec).values())
+        fields = Schema(*(field for field in records.fields if field.name not in metadata))
         try:
-            query = analyse(self._catalyst, spec.select or f"select * from {RECORDS}", records, spec.where)
+            steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
+            query = analyse(self._catalyst, spec.select or f"select * from {RECORDS}", records, spec.where, steps)
         except UnknownColumn as error:
             if spec.unknown_fields != "add":
                 raise
@@ -93,6 +102,20 @@ class SparkQueries:
         if unproven is not None:
             raise SpecError(f"tasks cannot compute {unproven}", remedy=f"write it otherwise; {RULES}", where=spec.name)
         return query
+
+
+def steps_of(spec: TableSpec) -> Steps:
+    """Returns the steps before a table's query. Where a query follows, all rows are kept by a condition, which keeps the
+    metadata too.
+    """
+    return Steps(
+        dict(spec.rename),
+        spec.drop_fields,
+        spec.keep_fields,
+        dict(spec.cast),
+        dict(spec.add_fields),
+        spec.filter or ("true" if spec.select else ""),
+    )
 
 
 class QueryTables:
@@ -123,6 +146,7 @@ class QueryTables:
         state = table.state
         assert state is not None
         table.schema.query = None
+        self._note_key(table, state)
         records = table.records.state
         if RECORDS_SCHEMA not in state.marks or records is None:
             return state
@@ -153,13 +177,31 @@ class QueryTables:
         own = own_columns(table.records.spec)
         fields = Schema(*(field for field in records.fields if field.name not in own))
         self._catalog.mark(table.name, RECORDS_SCHEMA, fields.model_dump_json())
-        return loaded(self._catalog, table.name)
+        made = loaded(self._catalog, table.name)
+        self._note_key(table, made)
+        return made
+
+    def _note_key(self, table: Table, state: TableState) -> None:
+        """Keeps the id of the key of `protect` in the table.
+
+        Raises: SpecError for another key where rows are found by a hash.
+        """
+        protection, known = protection_of(table.spec), state.marks.get(PROTECT_KEY_ID)
+        if protection is None or known == protection.key.id:
+            return
+        if known is not None and table.spec.mode == "upsert" and _is_key_hashed(table, protection):
+            raise SpecError(
+                f"the table's keys are hashed with the key {known}, and `protect_key` is the key {protection.key.id}",
+                remedy="give it the old `protect_key`, or the table a new name",
+                where=table.name,
+            )
+        self._catalog.mark(table.name, PROTECT_KEY_ID, protection.key.id)
 
     def _analysed(self, table: Table, records: Schema) -> Query:
         fields = extend_schema(records, {(): declared_columns(table.records.spec)})
         protection = protection_of(table.spec)
         stage = protecting(fields, protection, _origins(table, fields)) if protection and table.spec.protect else None
-        if not (table.spec.select or table.spec.where):
+        if not (table.spec.select or table.spec.where or table.spec.has_steps):
             return _unchanged(table, fields, stage)
         if self._queries is None:
             raise SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
@@ -168,6 +210,12 @@ class QueryTables:
         query = self._queries.analyse(table.spec, protected_schema(fields, stage))
         program = program_of(query)
         return replace(query, program=replace(program, stages=(stage, *program.stages)))
+
+
+def _is_key_hashed(table: Table, protection: Protection) -> bool:
+    changes = table.target().changes
+    names = changes.key_columns if changes is not None else ()
+    return any(protection.rule_for((name, KEY)) is not None for name in names or (KEY,))
 
 
 def _origins(table: Table, fields: Schema) -> dict[str, Path | None]:

@@ -46,7 +46,7 @@ from frazil.schema.evolve import extend_schema
 from frazil.schema.names import PROPERTY, Aliases, Spellings, aliases_of
 from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
-from frazil.spec.models import METADATA_COLUMNS, ValueSpec
+from frazil.spec.models import METADATA_COLUMNS, MetadataField, ValueSpec
 from frazil.types import RESCUED_COLUMN, Batch, Offsets, Progress
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading, TableTarget, metadata_columns
@@ -233,7 +233,7 @@ def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -
 
 
 def loaded(catalog: Catalog, name: str) -> TableState:
-    """Returns a table that is there, as the catalog has it now.
+    """Returns a table that exists, as the catalog has it now.
 
     Raises: UnavailableError when the table no longer exists.
     """
@@ -255,12 +255,17 @@ def layout_of(spec: TableSpec) -> Layout:
     return Layout(spec.partition_by, spec.sort_by)
 
 
+def metadata_in_query(spec: TableSpec) -> dict[MetadataField, str]:
+    """Returns the metadata of records that the table's query names, with the columns it is named by."""
+    text = " ".join((spec.where, spec.filter, spec.select, *(str(value) for _, value in spec.add_fields)))
+    return {field: column for field, column in METADATA_COLUMNS.items() if re.search(rf"\b{column}\b", text)}
+
+
 def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
     """Returns the settings of the table that the records would make without the query. query: None while their fields
     are not known.
     """
-    text = f"{spec.where} {spec.select}"
-    named = {field: column for field, column in METADATA_COLUMNS.items() if re.search(rf"\b{column}\b", text)}
+    named = metadata_in_query(spec)
     origins = origins_of(program_of(query)).columns if query is not None else {}
 
     def field_of(column: str) -> str:
@@ -268,9 +273,8 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
 
     return spec.model_copy(
         update={
-            "where": "",
-            "select": "",
-            "protect": (),
+            **dict.fromkeys(("where", "filter", "select"), ""),
+            **dict.fromkeys(("rename", "drop_fields", "keep_fields", "cast", "add_fields", "protect"), ()),
             "partition_by": None,
             "sort_by": None,
             "metadata": spec.metadata | named,

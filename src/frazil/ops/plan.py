@@ -40,6 +40,7 @@ from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.types import OffsetRange
+from frazil.upsert.records.key_fields import leaves_of
 
 SAMPLE_RECORDS = 10_000
 _MOST_ROUNDS = 5
@@ -47,8 +48,10 @@ _MARKS = {
     "debezium": {"op", "source", "after"},
     "canal": {"database", "table", "type", "data", "isDdl"},
     "maxwell": {"database", "table", "type", "data", "ts"},
+    "dms": {"data", "metadata.operation", "metadata.record-type"},
 }
-"""Fields that together identify an envelope; the first match counts."""
+"""Fields, also in a top-level object, that together identify an envelope; the first match counts."""
+_SOURCES = {"dms": "AWS DMS"}
 _REMEDIES = {
     "stop": (
         "fix the producer, or give the field a column for any value,"
@@ -334,11 +337,13 @@ def _unopened(spec: TableSpec, schema: Schema) -> Iterator[str]:
         return
     names = {field.name for field in schema.fields}
     payload = next((field.field_type for field in schema.fields if field.name == "payload"), None)
-    inner = {field.name for field in payload.fields} if isinstance(payload, StructType) and "schema" in names else names
+    record = payload if isinstance(payload, StructType) and "schema" in names else schema.as_struct()
+    inner = {".".join(path[:2]) for path in leaves_of(record)} | {field.name for field in record.fields}
     kind = next((kind for kind, marks in _MARKS.items() if marks <= inner), None)
     if kind is not None:
         yield (
-            f"the records look like changes as {kind.capitalize()} writes them, and each becomes a row as it is: for"
+            f"the records look like changes as {_SOURCES.get(kind, kind.capitalize())} writes them, and each becomes a"
+            f" row as it is: for"
             f" rows of the source table write `envelope: {kind}`, and `mode: upsert` for its current state"
         )
 

@@ -8,13 +8,16 @@ from typing import Literal
 
 from frazil.plugins.registration import Registered
 
-Reading = Literal["number", "text", "s", "ms", "us"]
-"""How a member is read: as text a number or a text, or a time as a number of this unit since 1970."""
+Reading = Literal["number", "text", "timestamp", "s", "ms", "us"]
+"""How a member is read: a number, a text, or a time: as ISO 8601 text, or as a number of this unit since 1970."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """The members of an envelope that is one JSON object with the rows before and after a change as members."""
+    """The members of an envelope that is one JSON object with the rows before and after a change as members.
+
+    A dot in a name leads into a member that is an object: `metadata.operation`.
+    """
 
     #: The member that names the operation.
     operation: str
@@ -22,19 +25,24 @@ class Members:
     operations: Mapping[str, str]
     #: The member with the row after the change.
     after: str
-    #: The member with the row before the change.
-    before: str
-    #: Texts of `operation` in records that change no row: `heartbeat`, `transaction`, `schema_change` or `message`.
+    #: The member with the row before the change; empty where no record has it.
+    before: str = ""
+    #: Texts of `operation` in records that change no row: `heartbeat`, `transaction`, `schema_change`, `message` or
+    #: `delete`.
     ignored: Mapping[str, str] = field(default_factory=dict)
-    #: Whether `before` has only the changed fields, and the deleted row is in `after`.
-    is_partial: bool = False
+    #: The fields in `before`: `all`; `changed`, with the other values as in `after`; or `some`, and an update may lack
+    #: `before`. Unless it has all, a deleted row is in `after`.
+    before_has: Literal["all", "changed", "some"] = "all"
+    #: Further members that every change must have.
+    required: tuple[str, ...] = ()
     #: The member of each field of `metadata`, and how it is read.
     metadata: Mapping[str, tuple[str, Reading]] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
         """All members."""
-        return (self.operation, self.after, self.before, *(name for name, _ in self.metadata.values()))
+        before = (self.before,) if self.before else ()
+        return (self.operation, self.after, *before, *self.required, *(name for name, _ in self.metadata.values()))
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,10 @@ class EnvelopeKind:
     formats: tuple[str, ...] = ("json",)
     #: The fields of `metadata` that it has, besides those of `members` and of every change.
     metadata: tuple[str, ...] = ()
+    #: The fields of `metadata` that every table has unless the file names them otherwise.
+    columns: tuple[str, ...] = ()
+    #: Whether record keys have the fields that identify the row; otherwise an upsert table must name `key_columns`.
+    has_key_fields: bool = True
 
     @property
     def all_metadata(self) -> tuple[str, ...]:
@@ -59,6 +71,12 @@ _PLACES = ("source_database", "source_schema", "source_table")
 _SCHEMA_CHANGES = {
     f"{what}-{how}": "schema_change" for what in ("table", "database") for how in ("create", "alter", "drop")
 }
+
+_CONTROL_OPERATIONS = (
+    "create-table", "rename-table", "drop-table", "change-columns", "add-column", "drop-column", "rename-column",
+    "column-type-change",
+)  # fmt: skip
+"""The operations of AWS DMS's control records (AWS DMS User Guide, Using Apache Kafka as a target, Message format)."""
 
 ENVELOPES: Registered[EnvelopeKind] = Registered(
     "frazil.envelopes",
@@ -85,7 +103,7 @@ ENVELOPES: Registered[EnvelopeKind] = Registered(
                     "heartbeat": "heartbeat",
                     **_SCHEMA_CHANGES,
                 },
-                is_partial=True,
+                before_has="changed",
                 metadata={
                     "source_ts": ("ts", "s"),
                     "transaction_id": ("xid", "number"),
@@ -96,6 +114,63 @@ ENVELOPES: Registered[EnvelopeKind] = Registered(
             metadata=("source_schema",),
         ),
         "canal": EnvelopeKind(None, metadata=("source_ts", "connector_ts", *_PLACES, "unavailable")),
+        "dms": EnvelopeKind(
+            Members(
+                operation="metadata.operation",
+                operations={"load": "r", "insert": "c", "update": "u", "delete": "d"},
+                after="data",
+                before="before-image",
+                ignored=dict.fromkeys(_CONTROL_OPERATIONS, "schema_change"),
+                before_has="some",
+                metadata={
+                    "source_ts": ("metadata.commit-timestamp", "timestamp"),
+                    "connector_ts": ("metadata.timestamp", "timestamp"),
+                    "transaction_id": ("metadata.transaction-id", "number"),
+                    "total_order": ("metadata.transaction-record-id", "number"),
+                    "source_schema": ("metadata.schema-name", "text"),
+                    "source_table": ("metadata.table-name", "text"),
+                },
+            ),
+            has_key_fields=False,
+        ),
+        "cloudevents": EnvelopeKind(
+            Members(
+                operation="specversion",
+                operations={"1.0": "c"},
+                after="data",
+                required=("id", "source", "type"),
+                metadata={
+                    "ce_id": ("id", "text"),
+                    "ce_source": ("source", "text"),
+                    "ce_type": ("type", "text"),
+                    "ce_time": ("time", "timestamp"),
+                    "ce_subject": ("subject", "text"),
+                    "ce_dataschema": ("dataschema", "text"),
+                    "ce_datacontenttype": ("datacontenttype", "text"),
+                },
+            ),
+            metadata=("ce_extensions",),
+            columns=("ce_id", "ce_source", "ce_type", "ce_time", "ce_subject"),
+            has_key_fields=False,
+        ),
+        "outbox": EnvelopeKind(
+            Members(
+                operation="op",
+                operations={"c": "c", "r": "r"},
+                after="after.payload",
+                before="before",
+                ignored={"d": "delete"},
+                required=("after.id",),
+                metadata={
+                    "event_id": ("after.id", "text"),
+                    "event_type": ("after.type", "text"),
+                    "aggregate_type": ("after.aggregatetype", "text"),
+                    "aggregate_id": ("after.aggregateid", "text"),
+                },
+            ),
+            columns=("event_id", "event_type", "aggregate_type", "aggregate_id"),
+            has_key_fields=False,
+        ),
         "operation": EnvelopeKind(None, _EVERY),
     },
 )  # fmt: skip

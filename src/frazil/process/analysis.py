@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,11 +29,10 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, ids_of, items_of
 from frazil.process.expressions import Expressions, Outside, Path, Value, element_type
-from frazil.process.program import Explode, Expression, Field, Filter, Program, Project, Stage
+from frazil.process.program import Call, Explode, Expression, Field, Filter, Program, Project, Stage
 from frazil.process.refusals import check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
-from frazil.types import FIRST_PLACEHOLDER_ID
 
 #: What a query may name besides the fields of the records; `*` stands for the fields alone.
 METADATA = ("_key", "_headers", "_topic", "_partition", "_offset", "_timestamp")
@@ -54,7 +53,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Query:
-    """What Spark's analysis says of a query."""
+    """What Spark's analysis finds in a query."""
 
     columns: tuple[Column, ...]
     #: The fields of the records that decide which rows there are.
@@ -67,7 +66,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Condition:
-    """What Spark's analysis says of a condition."""
+    """What Spark's analysis finds in a condition."""
 
     #: None where `outside` names an expression.
     stage: Filter | None
@@ -86,7 +85,7 @@ def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
         if name in {one.name for one in fields.fields}:
             remedy = f"leave the field out: `exclude: [{name}]`"
             raise SpecError(f"the records have a field `{name}`, which queries name the metadata by", remedy=remedy)
-    first = max((FIRST_PLACEHOLDER_ID, *(one.field_id for one in fields.fields))) + 1_000_000
+    first = fields.highest_field_id + 1
     header = StructType(
         NestedField(first + 7, "key", StringType(), required=False),
         NestedField(first + 8, "value", BinaryType(), required=False),
@@ -106,9 +105,9 @@ def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
     return Schema(*fields.fields, *metadata)
 
 
-def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", name: str = "where") -> Query:
+def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", steps: str = "") -> Query:
     """Returns what a query makes of records. records: the columns of `records`, with metadata. where: the condition for
-    records that the query takes; empty for all. name: what dropped records are counted as.
+    records that the query takes; empty for all. steps: the query whose result `records` is; empty for the records.
 
     Raises: SpecError for a query that is no single select of `records`, that has a function which is not allowed, that
     Spark refuses, or whose result Iceberg has no types for.
@@ -119,12 +118,15 @@ def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", na
         taken = catalyst.parse_condition(where)
         check_condition(where, taken.condition())
         plans.append(taken)
+    if steps:
+        plans.append(catalyst.parse(steps))
+        check_query(steps, plans[-1])
     analysed = catalyst.analyse([*plans, parsed], records)
-    stages = _read(analysed, records, name)
+    stages = _read(analysed, records, "where")
     columns = stages.select(analysed, star_of(parsed))
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
     outside = stages.expressions.outside
-    program = None if outside else Program(tuple(stages.found), fields)
+    program = None if outside else Program(_pruned(stages.found), fields)
     return Query(columns, frozenset(stages.conditions), program, outside)
 
 
@@ -192,7 +194,9 @@ class _Stages:
         elif kind == "Generate":
             self._explode(node)
         elif kind != "SubqueryAlias":
-            raise SpecError(f"the query needs more than one record for a row ({kind})", remedy=RULES)
+            raise SpecError(
+                f"the query needs more than one record for a row ({kind})", remedy=f"correct the query; {RULES}"
+            )
 
     def _project(self, node: Any) -> None:
         values: dict[int, Value] = {}
@@ -257,6 +261,39 @@ class _Stages:
 def _no_type(name: str, spark: str) -> SpecError:
     remedy = _REMEDIES.get(spark.split()[0], _CAST)
     return SpecError(f"Iceberg has no type for the column `{name}`, whose type is {spark}", remedy=remedy)
+
+
+def _pruned(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Returns the stages without the columns of inner projections that no later stage uses, as Spark's optimizer leaves
+    them out: what is not used is not read from Kafka, and cannot fail.
+    """
+    found = [stages[-1]]
+    used = _names_in(stages[-1])
+    for stage in reversed(stages[:-1]):
+        if isinstance(stage, Project):
+            kept = tuple(column for column in stage.columns if column[0] in used)
+            # One column at least, which has the number of rows.
+            found.append(Project(kept or stage.columns[:1]))
+            used = set()
+        else:
+            found.append(stage)
+        used |= _names_in(found[-1])
+    return tuple(reversed(found))
+
+
+def _names_in(stage: Stage) -> set[str]:
+    """Returns the columns that a stage uses."""
+    if isinstance(stage, Project):
+        return set().union(*(fields_of(expression) for _, expression in stage.columns))
+    return fields_of(stage.condition if isinstance(stage, Filter) else stage.array)
+
+
+def fields_of(expression: Expression) -> set[str]:
+    """Returns the columns that an expression uses."""
+    if isinstance(expression, Field):
+        return {expression.name}
+    arguments = expression.arguments if isinstance(expression, Call) else ()
+    return set().union(*map(fields_of, arguments))
 
 
 _CAST = "cast it to a type that Iceberg has, such as `cast(… as array<string>)`"

@@ -49,6 +49,7 @@ class Catalyst:
             catalyst.catalog.InMemoryCatalog(conf, hadoop), catalyst.analysis.FunctionRegistry.builtin()
         )
         self._parser = catalyst.parser.CatalystSqlParser()
+        self._refusals = jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
         self._analyser = catalyst.analysis.Analyzer(catalog)
 
     def parse(self, query: str) -> Any:
@@ -56,7 +57,7 @@ class Catalyst:
 
         Raises: SpecError for a syntax error.
         """
-        with self._settings(), _explained():
+        with self._settings(), self._explained():
             return self._parser.parsePlan(query)
 
     def parse_condition(self, condition: str) -> Any:
@@ -64,7 +65,7 @@ class Catalyst:
 
         Raises: SpecError for a syntax error.
         """
-        with self._settings(), _explained():
+        with self._settings(), self._explained():
             parsed = self._parser.parseExpression(condition)
             source = self._parser.parsePlan(f"table {RECORDS}")
             return self._sql.catalyst.plans.logical.Filter(parsed, source)
@@ -75,7 +76,7 @@ class Catalyst:
 
         Raises: SpecError where Spark refuses the query.
         """
-        with self._settings(), _explained():
+        with self._settings(), self._explained():
             node = self._relation(records)
             for plan in plans:
                 for parent in reversed(list(chain_of(plan))[:-1]):
@@ -112,6 +113,18 @@ class Catalyst:
         for item in items:
             listed.add(item)
         return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turns Spark's refusal of a query into a SpecError."""
+        try:
+            yield
+        except Exception as error:
+            # PySpark translates Java's exceptions where it has a session.
+            java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+            if java is None or not self._refusals.isInstance(java):
+                raise
+            raise _refusal(java) from None
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
@@ -169,25 +182,6 @@ def place(line: int, column: int) -> str:
     return f"line {line}, column {column} of the query"
 
 
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turns what Spark says of a query into a SpecError."""
-    try:
-        yield
-    except Exception as error:
-        java = _java_exception(error)
-        if java is None or not hasattr(java, "getCondition"):
-            raise
-        raise _refusal(java) from None
-
-
-def _java_exception(error: Exception) -> Any:
-    """Returns Java's exception of an error, which PySpark translates where it has a session; None for another error."""
-    if isinstance(error, Py4JJavaError):
-        return error.java_exception
-    return getattr(error, "_origin", None)
-
-
 def _refusal(java: Any) -> SpecError:
     text = str(java.getMessage())
     found = _POSITION.search(text)
@@ -205,7 +199,7 @@ def _unknown_column(names: dict[str, str], where: str) -> SpecError:
     wanted = names.get("objectName") or names.get("fieldName", "")
     known = [last for last in map(_last_name, (names.get("proposal") or names.get("fields", "")).split(", ")) if last]
     close = nearest(_last_name(wanted), known)
-    remedy = f"did you mean `{close}`?" if close else f"write one of: {', '.join(known)}" if known else RULES
+    remedy = f"did you mean `{close}`?" if close else f"name a field of the records: {', '.join(known)}"
     kind = "field" if "fieldName" in names else "column"
     return UnknownColumn(f"the query names an unknown {kind} {wanted}", remedy=remedy, where=where)
 

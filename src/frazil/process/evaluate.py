@@ -20,7 +20,16 @@ from frazil.decode.json_texts import json_text
 from frazil.errors import InvariantError
 from frazil.process.kernels.conditions import Failed, as_column, merge_failed
 from frazil.process.kernels.table import kernel_of
-from frazil.process.kernels.values import ERRORS, Bools, Column, Kernel, Result, as_array, is_there
+from frazil.process.kernels.values import (
+    ERRORS,
+    Bools,
+    Column,
+    Kernel,
+    Result,
+    as_array,
+    is_there,
+    literal_places,
+)
 from frazil.process.program import Call, Explode, Expression, Field, Filter, Literal, Program, Project
 from frazil.schema.arrow import as_written
 
@@ -209,7 +218,10 @@ class _Batch:
         is_constant = bool(arguments) and all(isinstance(one.values, pa.Scalar) for one in arguments)
         rows = 1 if is_constant else self._rows
         if is_constant:
-            arguments = [Column(as_array(one.values, 1)) for one in arguments]
+            literals = literal_places(kernel, call)
+            arguments = [
+                one if place in literals else Column(as_array(one.values, 1)) for place, one in enumerate(arguments)
+            ]
         made = kernel.choose(call, arguments, rows) if kernel.choose else self._strict(call, kernel, arguments, rows)
         return self._spread(made) if is_constant else made
 

@@ -98,7 +98,7 @@ class Expressions:
             return reader(self, node)
         if kind.startswith("Current"):
             message = f"`{node.sql()}` is another value at every run"
-            raise SpecError(message, remedy="use fields of the record, or `_timestamp`, its time")
+            raise SpecError(message, remedy="use `_timestamp`, the time of the record")
         names = self._names(kind, node)
         if names and names[-1] == "replacement":
             return self.read(node.children().head())

@@ -37,7 +37,7 @@ class Call:
     function: str
     arguments: tuple[Expression, ...]
     type: pa.DataType
-    #: What else the expression says, by Spark's names: `evalMode` (ANSI, TRY), `ordinal`, `timeZoneId`.
+    #: What else the expression has, by Spark's names: `evalMode` (ANSI, TRY), `ordinal`, `timeZoneId`.
     options: tuple[tuple[str, str | int | bool], ...] = ()
     #: The expression as Spark prints it, for messages.
     sql: str = ""

@@ -14,6 +14,8 @@ from frazil.process.catalyst import RECORDS, RULES, chain_of, class_of, items_of
 
 #: The greatest number that a query may give a function that makes text or lists of that length.
 LIMIT_COUNT = 10_000
+#: How deep expressions may be nested.
+LIMIT_DEPTH = 200
 FUNCTIONS: dict[str, frozenset[str]] = {
     group: frozenset(names.split())
     for group, names in {
@@ -52,7 +54,7 @@ FUNCTIONS: dict[str, frozenset[str]] = {
     }.items()
 }
 _ALLOWED = frozenset().union(*FUNCTIONS.values())
-#: Where the count stands among the arguments of a function that makes something of that length.
+#: The place of the count among the arguments of a function that makes something of that length.
 _COUNTS = {"repeat": 1, "lpad": 1, "rpad": 1, "space": 0, "array_repeat": 1}
 # What else a query may not have, by Spark's classes, with the remedy.
 _PLANS = {
@@ -151,11 +153,14 @@ def _check_plan(node: Any) -> None:
         raise SpecError(message, remedy=f"write `from {RECORDS}`, the only relation", where=position_of(node))
 
 
-def _check_expression(node: Any) -> None:
+def _check_expression(node: Any, depth: int = 0) -> None:
     """Refuses sub-queries, windows, and functions that are not allowed, in an expression as it is written.
 
     Raises: SpecError that names what is refused, and where.
     """
+    if depth > LIMIT_DEPTH:
+        remedy = "compute a part of it in a sub-query in FROM"
+        raise SpecError(f"an expression is nested in more than {LIMIT_DEPTH} levels", remedy=remedy)
     kind = class_of(node)
     if kind in _EXPRESSIONS:
         remedy = "use columns, literals and functions alone"
@@ -163,7 +168,7 @@ def _check_expression(node: Any) -> None:
     if kind in ("UnresolvedFunction", "UnresolvedGenerator"):
         _check_function(kind, node)
     for child in items_of(node.children()):
-        _check_expression(child)
+        _check_expression(child, depth + 1)
 
 
 def _check_function(kind: str, node: Any) -> None:
@@ -201,8 +206,7 @@ _INSTEAD = {
     "sequence": "write the list out, `array(1, 2, 3)`",
     "inline": "use `explode`, and select the members of its elements",
     "json_tuple": "use `get_json_object`",
-    "raise_error": "use `expect`",
-    "assert_true": "use `expect`",
+    **dict.fromkeys(("raise_error", "assert_true"), "write the condition after WHERE"),
 }
 
 

@@ -104,8 +104,9 @@ class _Node:
         return self.is_changed or any(part.type is not None or part.has_changed_parts() for part in self.parts)
 
 
-def compile_steps(steps: Steps, fields: Schema) -> Compiled:
-    """Returns the query that applies the steps. fields: of the records, without metadata.
+def compile_steps(steps: Steps, fields: Schema, metadata: Sequence[str] = METADATA) -> Compiled:
+    """Returns the query that applies the steps. fields: of the records, without metadata. metadata: the pieces of metadata
+    that `filter`, or a query over the result, may name.
 
     Raises: SpecError where two fields would have one name, a type is not one of Spark's, or no field is left.
     """
@@ -123,9 +124,9 @@ def compile_steps(steps: Steps, fields: Schema) -> Compiled:
         raise SpecError("the steps leave no field", remedy="keep one with `keep_fields`, or drop fewer")
     if not steps.filter:
         return Compiled(_select([*columns, *added]), tuple(missing))
-    inner = _select([*columns, *added, *(name for name in METADATA if name not in steps.add_fields)])
+    inner = _select([*columns, *added, *(name for name in metadata if name not in steps.add_fields)])
     # On lines of its own, as it may end with a comment.
-    return Compiled(f"select * from ({inner})\nwhere (\n{steps.filter}\n)", tuple(missing))
+    return Compiled(f"select * from ({inner}) as {RECORDS}\nwhere (\n{steps.filter}\n)", tuple(missing))
 
 
 def quoted(name: str) -> str:

@@ -28,6 +28,7 @@ from frazil.decode.connect.schema import (
     convert_logical_types,
     names_connect_type,
     parse_connect_type,
+    scales_of,
     with_keys,
     without_units,
 )
@@ -180,7 +181,7 @@ def _decode_messages(
     if not rows.size:
         return [], every, values
     some, sent = _texts_at(values, rows), None
-    options = replace(options, selection=None, is_rescuing=False, accepts_non_finite=True)
+    options = replace(options, selection=None, is_rescuing=False, is_connect=True)
     for has_canonical_keys in (False, True):
         texts = texts_of(some, options, has_canonical_keys, sent)
         found = find(texts, some)
@@ -270,11 +271,13 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
     kind, envelope = message.schema.kind, reading.envelope
     if envelope is not None and isinstance(kind, StructType):
         kind = read_part(envelope, kind, [one.name for one in fields])
+    logical_types = _paths_of(message.schema)
+    found.texts.options = replace(found.texts.options, scales=scales_of(logical_types))
     struct, columns, dropped = _read(found, message.rows, kind)
     if envelope is not None and is_wrapped(envelope, [one.name for one in struct.fields]):
         dropped = {path for path in dropped if path.startswith(("after.", "before."))}
     conversion = Conversion(reading, "", message.rows.size, found.texts.options.limit)
-    decoded = convert_written(conversion, struct, columns, _paths_of(message.schema), fields)
+    decoded = convert_written(conversion, struct, columns, logical_types, fields)
     return _with_mismatches(found, message.rows, decoded, dropped)
 
 
@@ -306,11 +309,12 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
         return _refused(message, column)
     schema, texts = message.schema, found.texts
     payload = pick_slices(found.payload, message.rows)
+    logical_types = with_keys(_below(name, schema), reading.keys)
+    texts.options = replace(texts.options, scales=scales_of(logical_types))
     array = read_value(texts, payload, schema.kind, Findings("drop"), (name,))
     written = StructType(NestedField(0, name, schema.kind, required=False))
     columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
     table = StructType(*column)
-    logical_types = with_keys(_below(name, schema), reading.keys)
     struct, columns = convert_logical_types(written, columns, logical_types, lambda path: type_at(table, path))
     decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.options.limit), struct, columns, column)
     requested_fields = decoded.requested_fields

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import NestedField
 
 from frazil.cdc.canal.messages import MessageRows, open_canal
-from frazil.cdc.json.envelopes import open_json
+from frazil.cdc.json.envelopes import open_events, open_json
 from frazil.cdc.json.members import json_options
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases
@@ -161,6 +161,8 @@ def decode_json_values(reading: Reading, fields: tuple[NestedField, ...], record
         return decode_records(values, fields, reading, options, lambda rest: decode_json(rest, fields, options))
     if reading.envelope.kind == "operation":
         return decode_records(values, fields, reading, options, lambda rest: open_json(rest, fields, reading, limit))
+    if reading.envelope.has_events:
+        return open_events(records, fields, reading, limit)
     return open_json(values, fields, reading, limit)
 
 

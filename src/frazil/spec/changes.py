@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.document import Scalar, Section
@@ -72,6 +73,8 @@ def _added_metadata(table: TableSpec, kind: str) -> tuple[MetadataField, ...]:
         added = (*_OF_CHANGES, *(name for name in _OF_LOGS if name in sources))
     elif table.mode == "append" and not table.changelog and "unavailable" in sources:
         added = ("unavailable",)
+    if kind != "none":
+        added = (*added, *cast("tuple[MetadataField, ...]", ENVELOPES.get(kind).columns))
     if table.deletes == "soft":
         added = (*added, *_OF_DELETES)
     has_own_keys = table.key_columns or table.envelope is not None or table.key.format not in ("raw", "text")
@@ -154,6 +157,10 @@ def _check_metadata(fields: Fields, table: TableSpec, kind: str) -> None:
 
 
 def _check_keys(fields: Fields, table: TableSpec) -> None:
+    kind = table.envelope.kind if table.envelope else "none"
+    if kind != "none" and not table.key_columns and not ENVELOPES.get(kind).has_key_fields:
+        message = f"the record keys of `envelope: {kind}` do not have the fields that identify a row"
+        fields.refuse_key("envelope", message, "name the table's `key_columns`")
     if table.key.format == "text" and not table.key_columns and table.envelope is not None:
         what = "rows in an envelope are found by the fields of the record's key"
         remedy = "write the format that the keys have, or name the `key_columns`"

@@ -54,8 +54,11 @@ from frazil.spec.units import WINDOW_PATTERN, parse_window
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
     "transaction_id", "total_order", "collection_order", "position", "source_order", "source_database",
-    "source_schema", "source_table", "unavailable", "deleted", "deleted_at",
+    "source_schema", "source_table", "unavailable", "deleted", "deleted_at", "ce_id", "ce_source", "ce_type", "ce_time",
+    "ce_subject", "ce_dataschema", "ce_datacontenttype", "ce_extensions", "event_id", "event_type", "aggregate_type",
+    "aggregate_id",
 ]  # fmt: skip
+_ENVELOPES = ("none", *(name for name in ENVELOPES.built_in if name != "operation"))
 METADATA_COLUMNS: Mapping[MetadataField, str] = {field: f"_{field}" for field in get_args(MetadataField)}
 """The column that each field of `metadata` is written to, unless the file names another."""
 ProtectAction = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
@@ -90,6 +93,7 @@ SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
 SecretStrings = Annotated[dict[str, str], Field(repr=False, exclude=True)]
 
+Constant = str | int | float | bool
 _COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
 _ACTIONS = Form(
     {"type": "array", "items": TEXT.schema, "uniqueItems": True}, None, lambda fields, key: fields.names(key, ACTIONS)
@@ -533,6 +537,22 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     """The key of `protect`, at least 32 bytes, as ${file:PATH} or ${env:NAME}."""
     where: Annotated[str, TEXT] = ""
     """The condition for records that the table takes, in Spark SQL: `type = 'order'`. Others make no row and are counted."""
+    rename: Annotated[tuple[tuple[tuple[str, ...], str], ...], STRINGS] = ()
+    """New names of fields: `{old: new}`, nested ones by their path."""
+    drop_fields: Annotated[tuple[tuple[str, ...], ...], PATHS] = ()
+    """Paths of fields that rows do not have, each with everything in it. Conditions may use them; `exclude` leaves fields
+    unread."""
+    keep_fields: Annotated[tuple[tuple[str, ...], ...], PATHS] = ()
+    """Paths of the fields that rows have, each with everything in it; all unless written."""
+    cast: Annotated[
+        tuple[tuple[tuple[str, ...], SerializeAsAny[IcebergType]], ...],
+        Form({"type": "object", "additionalProperties": TYPE_WORD}),
+    ] = ()
+    """New types of fields, as Spark's `cast` makes them: `{amount: "decimal(12,2)"}`."""
+    add_fields: Annotated[tuple[tuple[str, Constant], ...], STRINGS] = ()
+    """Columns to add: a constant, or a piece of the record's metadata by its name: `{origin: shop, topic: _topic}`."""
+    filter: Annotated[str, TEXT] = ""
+    """The condition for rows that the table takes, in Spark SQL, over what the other steps leave. Others are counted."""
     select: Annotated[str, TEXT] = ""
     """The query that makes the table's rows, in Spark SQL, from one relation, `records`: `select id, lower(email) as
     email from records`."""
@@ -550,13 +570,14 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     envelope: Annotated[
         EnvelopeSpec | None,
         Key(
-            Form({"anyOf": [{"enum": ["none", "debezium", "maxwell", "canal"]}, section("envelope").schema]}),
-            choices=("none", "debezium", "maxwell", "canal"),
+            Form({"anyOf": [{"enum": list(_ENVELOPES)}, section("envelope").schema]}),
+            choices=_ENVELOPES,
             default="none",
             registered=ENVELOPES,
         ),
     ] = None
-    """The envelope of change records: none, debezium, maxwell, canal, or a field that names the operation."""
+    """The envelope of records: none; debezium, maxwell, canal, dms or a field that names the operation, of changes;
+    cloudevents or outbox, of events."""
     mode: Literal["append", "upsert"] = "append"
     """Whether records are appended (append) or replace rows by key (upsert)."""
     #: Empty: those of the record's key.
@@ -598,10 +619,14 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
 
     @property
     def has_query(self) -> bool:
-        """Whether the table's rows are made from the records' fields by a query or by `protect`; otherwise they are the
-        records.
-        """
-        return bool(self.where or self.select or self.protect)
+        """Whether a query, or `protect`, makes the table's rows from the records' fields; otherwise they are the records."""
+        return bool(self.where or self.select or self.has_steps or self.protect)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether fields are renamed, dropped, cast or added, or rows filtered, before the query."""
+        steps = (self.rename, self.drop_fields, self.keep_fields, self.cast, self.add_fields, self.filter)
+        return any(steps)
 
 
 class PipelineSpec(

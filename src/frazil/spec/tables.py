@@ -43,6 +43,7 @@ from frazil.spec.problems import Problems, advice
 from frazil.spec.protect import check_protect, read_protect, read_protect_key
 from frazil.spec.secrets import Secrets, has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
+from frazil.spec.steps import read_added, read_cast, read_rename
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size
 from frazil.store.properties import check_table_properties
@@ -314,6 +315,9 @@ _READERS: Mapping[str, Read] = {
     "atomic": read_atomic,
     "protect": read_protect,
     "properties": lambda fields, key: fields.strings(key, _check_table_property),
+    "rename": read_rename,
+    "cast": read_cast,
+    "add_fields": read_added,
 }
 """Readers of keys that are more than their forms."""
 _CHECKS = (

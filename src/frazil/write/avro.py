@@ -6,7 +6,7 @@ Source: Iceberg specification, appendix A, "Avro".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import fastavro
@@ -18,6 +18,7 @@ from pyiceberg.utils.schema_conversion import ConvertSchemaToAvro
 from frazil.schema.arrow import rows_as_written
 
 _Known = dict[str, pa.DataType]
+_MapForm = Callable[[Iterable[tuple[Any, Any]], pa.MapType], Any]
 _NAMED = ("fixed", "record")
 _PRIMITIVES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
@@ -151,7 +152,7 @@ def _objects(table: pa.Table) -> Iterator[dict[str, Any]]:
     mapped = [field for field in table.schema if _has_map(field.type)]
     for row in table.to_pylist():
         for field in mapped:
-            row[field.name] = _to_avro(row[field.name], field.type)
+            row[field.name] = _with_maps(row[field.name], field.type, _avro_map_of)
         yield row
 
 
@@ -161,7 +162,7 @@ def _rows(block: Any, plain: Any, schema: pa.Schema) -> pa.Table:
     for field in schema:
         if _has_map(field.type):
             for row in rows:
-                row[field.name] = _from_avro(row[field.name], field.type)
+                row[field.name] = _with_maps(row[field.name], field.type, _arrow_map_of)
     return pa.Table.from_pylist(rows, schema)
 
 
@@ -170,23 +171,30 @@ def _has_map(kind: pa.DataType) -> bool:
     return pa.types.is_map(kind) or any(map(_has_map, parts))
 
 
-def _to_avro(value: Any, kind: pa.DataType) -> Any:
+def _with_maps(value: Any, kind: pa.DataType, form: _MapForm) -> Any:
+    """Returns a value with the entries of its maps in another form."""
     if value is None or not _has_map(kind):
         return value
     if pa.types.is_struct(kind):
-        return {part.name: _to_avro(value[part.name], part.type) for part in kind}
+        return {part.name: _with_maps(value[part.name], part.type, form) for part in kind}
     if pa.types.is_list(kind):
-        return [_to_avro(one, kind.value_type) for one in value]
-    pairs = [(_to_avro(key, kind.key_type), _to_avro(one, kind.item_type)) for key, one in value]
+        return [_with_maps(one, kind.value_type, form) for one in value]
+    pairs = (
+        (_with_maps(key, kind.key_type, form), _with_maps(one, kind.item_type, form)) for key, one in _pairs(value)
+    )
+    return form(pairs, kind)
+
+
+def _pairs(entries: Any) -> Iterable[tuple[Any, Any]]:
+    """Returns the entries of a map, in Arrow's form or in one of Avro's."""
+    if isinstance(entries, dict):
+        return entries.items()
+    return ((one["key"], one["value"]) if isinstance(one, dict) else one for one in entries)
+
+
+def _avro_map_of(pairs: Iterable[tuple[Any, Any]], kind: pa.MapType) -> Any:
     return dict(pairs) if pa.types.is_string(kind.key_type) else [{"key": key, "value": one} for key, one in pairs]
 
 
-def _from_avro(value: Any, kind: pa.DataType) -> Any:
-    if value is None or not _has_map(kind):
-        return value
-    if pa.types.is_struct(kind):
-        return {part.name: _from_avro(value[part.name], part.type) for part in kind}
-    if pa.types.is_list(kind):
-        return [_from_avro(one, kind.value_type) for one in value]
-    pairs = value.items() if isinstance(value, dict) else ((one["key"], one["value"]) for one in value)
-    return [(_from_avro(key, kind.key_type), _from_avro(one, kind.item_type)) for key, one in pairs]
+def _arrow_map_of(pairs: Iterable[tuple[Any, Any]], _: pa.MapType) -> Any:
+    return list(pairs)

@@ -219,8 +219,11 @@ class TableTarget:
             return self.source.needs_headers
         readings = [self.reading, *(one for one in (self.key, self.before_key) if one is not None)]
         readings += [self.changes.key] if self.changes is not None else []
-        return any(reading.is_by_header for reading in readings) or bool(
-            self.shaping is not None and self.shaping.headers
+        has_events = self.envelope is not None and self.envelope.has_events
+        return (
+            has_events
+            or any(reading.is_by_header for reading in readings)
+            or bool(self.shaping is not None and self.shaping.headers)
         )
 
     @cached_property
@@ -233,7 +236,7 @@ class TableTarget:
     def metadata_fields(self) -> frozenset[str]:
         """The fields of record metadata that the table needs."""
         own = {"key", "offset"} if self.changes is not None else {"key"} if self.key is not None else set()
-        if self.envelope is not None and self.envelope.needs_keys:
+        if self.envelope is not None and (self.envelope.needs_keys or self.envelope.has_events):
             own.add("key")
         found = frozenset(field for field, _ in self.metadata) | own
         return found if self.source is None else found | self.source.metadata_fields

@@ -54,7 +54,7 @@ def test_a_pipeline_file_takes_the_envelope_of_a_package(example: Install, load:
     assert table.envelope is not None
     assert (table.envelope.kind, table.metadata["position"]) == ("goldengate", "_position")
     choices = json_schema()["$defs"]["table"]["properties"]["envelope"]["anyOf"]
-    assert choices[0]["enum"] == ["none", "debezium", "maxwell", "canal", "goldengate"]
+    assert choices[0]["enum"] == ["none", "debezium", "maxwell", "canal", "dms", "cloudevents", "outbox", "goldengate"]
     error = refuse(with_table("envelope: goldengat"))
     assert (error.message, error.remedy) == ("`envelope` cannot be `goldengat`", "did you mean `goldengate`?")
     error = refuse(with_table("envelope: goldengate, value: {format: text}"))

@@ -17,7 +17,7 @@ from tests.unit.dead_letters.scene import Scene
 KEY = "0123456789abcdef0123456789abcdef"
 EMAIL = "alice@example.com"
 RULES = (ProtectRule(selector="email", action="hash"), ProtectRule(selector="/_phone$/", action="mask"))
-PROTECT = {"protect": RULES, "protect_key": KEY}
+PROTECT: dict[str, Any] = {"protect": RULES, "protect_key": KEY}
 
 
 def _bad(scene: Scene) -> Scene:

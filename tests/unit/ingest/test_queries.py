@@ -5,17 +5,20 @@ fields of their records.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaGateway
+from pyiceberg.types import DecimalType
 
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.runtime.light_jvm import LightJvm
+from frazil.spec.models import KeySpec
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -87,6 +90,29 @@ def test_where_alone_takes_a_part_of_the_topic(scene: Any) -> None:
     assert _progress(made).ignored_records == {"where": 2}
 
 
+def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> None:
+    settings = {
+        "rename": ((("id",), "order_id"),),
+        "drop_fields": (("secret",),),
+        "cast": ((("amount",), DecimalType(12, 2)),),
+        "add_fields": (("origin", "shop"), ("at", "_offset")),
+        "filter": "amount > 1",
+    }
+    made = scene(**settings)
+    made.feed("a", {"id": 1, "amount": "1.5", "secret": "x"}, {"id": 2, "amount": "1", "secret": "y"})
+    made.catch_up()
+    row = {"order_id": 1, "amount": Decimal("1.50"), "origin": "shop", "at": 0}
+    assert made.rows("n.a") == [row]
+    assert _progress(made).ignored_records == {"where": 1}
+
+
+def test_a_query_reads_what_the_steps_leave(scene: Any) -> None:
+    made = scene(rename=((("id",), "n"),), select="select *, n + 1 as next, _offset as at from records")
+    made.feed("a", {"id": 1})
+    made.catch_up()
+    assert made.rows("n.a") == [{"n": 1, "next": 2, "at": 0}]
+
+
 def test_a_row_that_the_query_no_longer_takes_is_deleted(scene: Any) -> None:
     made = scene(
         select="select id as order_id, upper(state) as state from records where state <> 'gone'",
@@ -129,3 +155,48 @@ def test_what_is_no_query_of_records_stops_the_table_with_a_remedy(scene: Any, q
     assert table.status.run_state is RunState.STOPPED
     assert words in table.status.reason, table.status
     assert table.status.remedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "followed"),
+    [
+        (
+            {"select": "select id, initcap(regexp_replace(a, 'x', 'y')) as a from records"},
+            {"select": "select id, a from records"},
+        ),
+        ({"select": "select id, a as b, a as B from records"}, {"select": "select id, a as b, a as c from records"}),
+        (
+            {"select": "select id, cast(n as string) as n from records"},
+            {"select": "select id, cast(cast(n as string) as bigint) as n from records"},
+        ),
+        (
+            {"select": "select id, a, n, id + 1 as next from records", "schema_evolution": "freeze"},
+            {"select": "select id, a from records", "schema_evolution": "freeze"},
+        ),
+        (
+            {"select": "select a from records", "mode": "upsert", "key": KeySpec(format="json"), "format_version": 3},
+            {
+                "select": "select id, a from records",
+                "mode": "upsert",
+                "key": KeySpec(format="json"),
+                "format_version": 3,
+            },
+        ),
+    ],
+)
+def test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed(
+    scene: Any, settings: dict[str, Any], followed: dict[str, Any]
+) -> None:
+    """Another function, another name, a cast, one column less, and the key."""
+    made = scene(select="select id, a, n from records")
+    if settings.get("mode") != "upsert":
+        made.feed("a", {"id": 1, "a": "x", "n": 5})
+        made.catch_up()
+    made.settings = settings
+    made.source.produce("a", 0, b'{"id": 2, "a": "y", "n": 6}', made.clock.now_ms(), key=b'{"id": 2}')
+    table = only(made.catch_up())
+    assert table.status.run_state is RunState.STOPPED, table.status
+    assert table.status.remedy
+    made.settings = followed
+    made.catch_up()
+    assert made.rows("n.a")[-1]["id"] == 2

@@ -446,3 +446,31 @@ def test_declared_columns_of_another_type_stop_the_table_or_widen_it(scenario: S
     assert "`columns` declares `t` as long, and the table has it as a string" in table.problem.message
     widened = plan(scenario, "tables: {s.a: {topic: a, columns: {id: long}}}\n")["s.a"]
     assert (widened.action, columns(widened)) == ("change", [("id", "long", "widened")])
+
+
+def test_records_that_look_like_changes_are_reported_with_their_envelope(scenario: Scenario) -> None:
+    metadata = {"operation": "load", "record-type": "data"}
+    produce(scenario, "a", {"data": {"id": 1}, "metadata": metadata}, {"data": {"id": 2}, "metadata": metadata})
+    planned = plan(
+        scenario, "tables: {s.a: {topic: a}, s.b: {topic: a, envelope: dms, mode: upsert, key_columns: [id]}}\n"
+    )
+    (warning,) = planned["s.a"].warnings
+    assert warning == (
+        "the records look like changes as AWS DMS writes them, and each becomes a row as it is: for rows of the source"
+        " table write `envelope: dms`, and `mode: upsert` for its current state"
+    )
+    assert (planned["s.b"].warnings, columns(planned["s.b"])) == ((), [("id", "long", "inferred")])
+
+
+def test_events_have_columns_of_their_attributes_and_of_their_data(scenario: Scenario) -> None:
+    produce(scenario, "a", {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": {"id": 1}}, {"id": 2})
+    table = plan(scenario, "tables: {s.a: {topic: a, envelope: cloudevents}}\n")["s.a"]
+    assert (table.sampled, table.bad) == (2, 1)
+    assert columns(table) == [
+        ("id", "long", "inferred"),
+        ("_ce_id", "string", "metadata"),
+        ("_ce_source", "string", "metadata"),
+        ("_ce_type", "string", "metadata"),
+        ("_ce_time", "timestamptz", "metadata"),
+        ("_ce_subject", "string", "metadata"),
+    ]

@@ -105,19 +105,33 @@ def test_types_are_those_of_sparks_sql() -> None:
     assert "cast(`addr` as struct<`a`: array<decimal(9,2)>>)" in _sql(Steps(cast={("addr",): kind}))
 
 
+_ALL = (("id",), ("e-mail",), ("addr",), ("tags",))
+
+
 @pytest.mark.parametrize(
-    ("steps", "says"),
+    ("steps", "says", "mended"),
     [
-        (Steps(rename={("e-mail",): "id"}), "`rename` makes two fields `id`"),
-        (Steps(rename={("addr", "city"): "geo"}), "`rename` makes two fields `geo`"),
-        (Steps(add_fields={"id": "x"}), "`add_fields` makes two fields `id`"),
-        (Steps(drop_fields=[("id",), ("e-mail",), ("addr",), ("tags",)]), "the steps leave no field"),
-        (Steps(cast={("id",): UUIDType()}), "a field cannot be cast to uuid"),
+        (Steps(rename={("e-mail",): "id"}), "`rename` makes two fields `id`", Steps(rename={("e-mail",): "email"})),
+        (
+            Steps(rename={("addr", "city"): "geo"}),
+            "`rename` makes two fields `geo`",
+            Steps(rename={("addr", "city"): "town"}),
+        ),
+        (
+            Steps(add_fields={"id": "x"}),
+            "`add_fields` makes two fields `id`",
+            Steps(drop_fields=[("id",)], add_fields={"id": "x"}),
+        ),
+        (Steps(drop_fields=_ALL), "the steps leave no field", Steps(drop_fields=_ALL[1:])),
+        (Steps(cast={("id",): UUIDType()}), "a field cannot be cast to uuid", Steps()),
     ],
 )
-def test_steps_that_contradict_each_other_are_refused(steps: Steps, says: str) -> None:
+def test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done(
+    steps: Steps, says: str, mended: Steps
+) -> None:
     with pytest.raises(SpecError, match=says):
         compile_steps(steps, _FIELDS)
+    assert compile_steps(mended, _FIELDS).missing == ()
 
 
 def test_names_may_be_exchanged() -> None:

@@ -23,7 +23,49 @@ _STORES = "unit/store/test_addresses.py::test_"
 _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
 _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_named"
 
+_QUERIES = "integration/test_queries.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
+_STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
+
 FOLLOWED: Mapping[str, str] = {
+    # Queries before the table.
+    **dict.fromkeys(
+        (
+            "a row is made of one record: leave it out, and aggregate what is in the table",
+            "cast it to another type, or take a member with `get_json_object`",
+            "cast the value to the type that is wanted",
+            "compute a part of it in a sub-query in FROM",
+            "correct the query; the rules of queries are in docs/reference/queries.md",
+            "give it a type: `cast(null as string)`",
+            "name a field of the records: …",
+            "name one of them otherwise: `as NAME`",
+            "select the field as it is, or declare it as string or binary",
+            "take its length as a number: `timestampdiff(second, a, b)`, or `datediff(b, a)` of dates",
+            "use `_timestamp`, the time of the record",
+            "use `_topic`, `_partition` and `_offset`",
+            "use `explode`, and select the members of its elements",
+            "use `get_json_object`",
+            "use a hash of the record, such as `hash(_partition, _offset)`",
+            "use another function; the rules of queries are in docs/reference/queries.md",
+            "use columns, literals and functions alone",
+            "write `from …`, the only relation",
+            "write `select … from …`",
+            "write `… as NAME`",
+            "write a number up to …",
+            "write one `select … from records` in Spark's SQL; a name with other signs needs back-quotes",
+            "write the condition after WHERE",
+            "write the list out, `array(1, 2, 3)`",
+        ),
+        _QUERIES,
+    ),
+    "leave the field out: `exclude: […]`": (
+        "integration/test_queries.py::test_a_field_with_the_name_of_a_piece_of_metadata_is_refused"
+    ),
+    "write an expression, such as `amount > 0`": (
+        "integration/test_queries.py::test_a_refused_condition_is_accepted_once_its_remedy_is_done"
+    ),
+    "choose another name, or drop one of them": _STEPS,
+    "declare the column, `columns: {NAME: {type: …}}`": _STEPS,
+    "keep one with `keep_fields`, or drop fewer": _STEPS,
     # Rights that a service lacks.
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation … --topic …`": (
         f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted"

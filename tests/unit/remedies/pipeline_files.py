@@ -179,6 +179,7 @@ TABLES = [
     tables("dead_letters: {topic: a}", "dead_letters: {topic: b}"),
     tables("mode: appendd", "mode: append"),
     tables("key_columns: [id]", _UPSERT, ""),
+    tables("envelope: dms, mode: upsert", "envelope: dms, mode: upsert, key_columns: [id]"),
     tables("mode: upsert, key_columns: []", _UPSERT, "mode: upsert"),
     tables("mode: upsert, key_columns: [a, a]", "mode: upsert, key_columns: [a]"),
     tables("mode: upsert, order_by: a.b", "mode: upsert, order_by: n, columns: {n: {type: long, field: a.b}}"),

@@ -348,3 +348,49 @@ def test_a_unit_that_the_file_gives_a_column_counts(tmp_path: Path) -> None:
     scenario.source.produce("a", 0, _message(schema, {"ts": 1}))
     scenario.catch_up()
     assert scenario.rows() == [{"ts": dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)}]
+
+
+_DECIMAL = {"type": "bytes", "name": f"{_CONNECT}Decimal", "parameters": {"scale": "2"}, "optional": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("-123.45", "-123.45"), ("12", "12.00"), ("0", "0.00"), ("1.5E1", "15.00"), ("128", "128.00"), ("-1.28", "-1.28"),
+     ('"z8c="', "-123.45"), ("9" * 36 + ".99", "9" * 36 + ".99")],
+)  # fmt: skip
+def test_a_decimal_may_be_a_number(text: str, value: str) -> None:
+    """As the converter writes it with `decimal.format=NUMERIC`."""
+    inner = {"type": "map", "keys": {"type": "string"}, "values": {"type": "array", "items": _DECIMAL}, "field": "m"}
+    schema = _struct({**_DECIMAL, "field": "d"}, inner)
+    payload = f'{{"d":{text},"m":{{"k":[{text},null]}}}}'
+    message = f'{{"schema":{json.dumps(schema)},"payload":{payload}}}'.encode()
+    wanted = Decimal(value)
+    assert _read(message) == (
+        {"d": "decimal(38, 2)", "m": "map<string, list<decimal(38, 2)>>"},
+        [{"d": wanted, "m": [("k", [wanted, None])]}],
+        [],
+    )
+    key = f'{{"schema":{json.dumps(_DECIMAL)},"payload":{text}}}'.encode()
+    found = decode_keys(Reading(), "k", parse_type("decimal(38,2)"), {"key": pa.array([key], pa.binary())}, 1)
+    assert found.columns[0].to_pylist() == [wanted]
+
+
+@pytest.mark.parametrize("text", ["1.234", "1e999999999", "9" * 39, "true", "[1]"])
+def test_a_number_that_its_decimal_cannot_hold_is_a_bad_record(text: str) -> None:
+    message = f'{{"schema":{json.dumps(_struct({**_DECIMAL, "field": "d"}))},"payload":{{"d":{text}}}}}'.encode()
+    _, rows, bad = _read(message, _message(_struct({**_DECIMAL, "field": "d"}), {"d": "AA=="}))
+    assert (rows, [row for row, _ in bad]) == ([{"d": Decimal("0.00")}], [0])
+
+
+def test_a_map_whose_keys_are_structs_is_a_list_of_its_entries() -> None:
+    of_key = _struct({"type": "int32", "field": "k"})
+    schema = _struct(_field("map", "m", keys=of_key, values={**_DECIMAL}))
+    good = [_message(schema, {"m": m}) for m in ([[{"k": 4}, "AA=="], [{"k": 5}, 1.5]], [], None)]
+    bad = [_message(schema, {"m": m}) for m in ([[{"k": 4}]], [[4, 1]], [{"key": 1}, []], {"k": 1})]
+    kinds, rows, mismatches = _read(*good, *bad)
+    assert kinds == {
+        "m": "list<struct<0: key: optional struct<0: k: optional int>, 0: value: optional decimal(38, 2)>>"
+    }
+    entries = [{"key": {"k": 4}, "value": Decimal("0.00")}, {"key": {"k": 5}, "value": Decimal("1.50")}]
+    assert rows == [{"m": entries}, {"m": []}, {"m": None}]
+    assert {row for row, _ in mismatches} == {3, 4, 5, 6}

@@ -44,7 +44,19 @@ def test_an_envelope_whose_schema_is_a_json_schema(load: Load, kind: str) -> Non
         ("envelope: debezium, metadata: {unavailable: gone}", {"unavailable": "gone"}),
         ("envelope: maxwell, changelog: true", {**LOG, "source_ts": "_source_ts"}),
         ("envelope: canal, changelog: true", DEBEZIUM_LOG),
+        (
+            "envelope: dms, changelog: true, metadata: [total_order]",
+            {"total_order": "_total_order", **LOG, "source_ts": "_source_ts", "connector_ts": "_connector_ts"},
+        ),
         ("envelope: canal", {"unavailable": "_unavailable"}),
+        (
+            "envelope: cloudevents, metadata: {ce_id: event}",
+            {name: f"_{name}" for name in ("ce_source", "ce_type", "ce_time", "ce_subject")} | {"ce_id": "event"},
+        ),
+        (
+            "envelope: outbox",
+            {name: f"_{name}" for name in ("event_id", "event_type", "aggregate_type", "aggregate_id")},
+        ),
         ("envelope: {operation: o}, changelog: true, metadata: [op]", LOG),
         ("envelope: {operation: o}", {}),
     ],
@@ -108,6 +120,11 @@ def test_the_columns_that_changes_bring_along(load: Load, settings: str, metadat
             "write the format that the keys have, or name the `key_columns`",
         ),
         (
+            "mode: upsert, envelope: dms",
+            "the record keys of `envelope: dms` do not have the fields that identify a row",
+            "name the table's `key_columns`",
+        ),
+        (
             "metadata: [op]",
             "`op` in `metadata` needs an envelope that the table does not have",
             "write `envelope`, or take it out of `metadata`",
@@ -138,6 +155,11 @@ def test_a_wrong_setting_is_refused_with_its_line(refuse: Refuse, settings: str,
             "envelope: canal, metadata: [source_order]",
             "`source_order` in `metadata` needs an envelope that the table does not have",
         ),
+        (
+            "envelope: debezium, metadata: [ce_id]",
+            "`ce_id` in `metadata` needs an envelope that the table does not have",
+        ),
+        ("value: {format: text}, envelope: cloudevents", "`envelope`: cloudevents is not read from the format text"),
         (
             "envelope: maxwell, metadata: [position]",
             "`position` in `metadata` needs an envelope that the table does not have",

@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StructType
 
-from frazil.cdc.envelope import IGNORED, IMAGES, NO_ENVELOPE, ROW, TOMBSTONE, TRANSACTION
+from frazil.cdc.change_plan import OPERATIONS
+from frazil.cdc.envelope import IGNORED, IMAGES, NO_ENVELOPE, NO_MEMBER, ROW, TOMBSTONE, TRANSACTION, UNKNOWN_OPERATION
 from frazil.cdc.envelope_columns import FLAT, IMAGES_OF, NAMES, RECORD_SHAPES, operation_of
+from frazil.cdc.events import as_objects, extensions_of
 from frazil.cdc.json.members import (
     EnvelopeBatch,
     EnvelopeMembers,
@@ -36,7 +38,7 @@ from frazil.decode.rescue import rescued_column
 from frazil.decode.settings import Reading
 from frazil.plugins.envelopes import ENVELOPES, Members
 from frazil.rows.connect_messages import decode_records
-from frazil.schema.arrow import Bools, arrow_type
+from frazil.schema.arrow import Bools, Records, arrow_type
 
 _IGNORED_KINDS = {name: number for number, name in IGNORED.items()}
 
@@ -48,6 +50,19 @@ def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: 
     if reading.envelope.kind in ("debezium", "none"):
         return decode_records(values, fields, reading, options, lambda rest: _open(rest, fields, reading, options))
     return _open(values, fields, reading, options)
+
+
+def open_events(records: Records, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
+    """Returns the columns `fields` of `cdc.envelope`, one event per record. Bad records raise nothing."""
+    assert reading.envelope is not None
+    objects, kinds = as_objects(reading.envelope.kind, records)
+    decoded = open_json(objects, fields, reading, limit)
+    columns = {field.name: column for field, column in zip(fields, decoded.columns, strict=True)}
+    number = np.where(kinds > 0, kinds, np.asarray(columns["record_kind"]))
+    columns["record_kind"] = pa.array(number.astype(np.int32))
+    if "ce_extensions" in columns:
+        columns["ce_extensions"] = extensions_of(objects)
+    return replace(decoded, columns=list(columns.values()))
 
 
 def _open(
@@ -172,8 +187,7 @@ def _open_others(batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8]
     """Opens envelopes by their declared members, and rows with a field that names the operation."""
     declared = ENVELOPES.get(batch.envelope.kind).members
     if declared is not None:
-        names = tuple(dict.fromkeys(declared.names))
-        members = dict(zip(names, members_under(batch.texts, objects, names, error), strict=True))
+        members = _members_at(batch, objects, declared.names, error)
         envelopes = _declared_members(batch, declared, members)
     else:
         name = batch.envelope.operation
@@ -184,21 +198,47 @@ def _open_others(batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8]
     return _read_changes(batch, envelopes, _faultless(error, batch))
 
 
+def _members_at(
+    batch: EnvelopeBatch, objects: Slices, names: tuple[str, ...], error: NDArray[np.uint8]
+) -> dict[str, Slices]:
+    """Returns the members of these names, of which a dot leads into a member."""
+    inside: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        top, _, inner = name.partition(".")
+        inside.setdefault(top, []).extend([inner] if inner else [])
+    members = dict(zip(inside, members_under(batch.texts, objects, tuple(inside), error), strict=True))
+    for top, inner_names in inside.items():
+        if inner_names:
+            fault = np.zeros(len(objects), np.uint8)
+            found = members_under(batch.texts, members[top].only(OBJECT), inner_names, fault)
+            refuse_objects(batch.texts, members[top], fault, (top,))
+            members |= {f"{top}.{name}": one for name, one in zip(inner_names, found, strict=True)}
+    return members
+
+
 def _declared_members(batch: EnvelopeBatch, declared: Members, members: dict[str, Slices]) -> EnvelopeMembers:
-    operation, after, before = (members[name] for name in (declared.operation, declared.after, declared.before))
+    operation, after = members[declared.operation], members[declared.after]
+    before = members[declared.before] if declared.before else masked(after, np.zeros(len(after), np.bool_))
     kind = read_string(batch, operation, declared.operation)
     codes = pc.index_in(kind, pa.array(list(declared.operations), pa.string()))
     op = pa.array(list(declared.operations.values()), pa.string()).take(codes)
-    record_kind = np.full(len(kind), IMAGES, np.int32)
-    if declared.is_partial:
+    record_kind, is_whole = np.full(len(kind), IMAGES, np.int32), declared.before_has == "all"
+    if not is_whole:
         record_kind[np.asarray(pc.equal(op, "d").fill_null(False))] = ROW
+    if declared.before_has == "some":
+        record_kind[before.kind <= NULL] = ROW
     for text, name in declared.ignored.items():
         record_kind[np.asarray(pc.fill_null(pc.equal(kind, text), False))] = _IGNORED_KINDS[name]
+    is_other = np.asarray(codes.is_null()) & (record_kind <= ROW)
+    record_kind[is_other & np.asarray(pc.is_in(kind, pa.array(OPERATIONS)))] = UNKNOWN_OPERATION
     op = pc.coalesce(op, kind)  # An unknown operation keeps its own name.
-    lacks = (after.kind == ABSENT) & (declared.is_partial | (before.kind == ABSENT))
+    lacks = (after.kind == ABSENT) & ((before.kind == ABSENT) | (not is_whole)) & ~is_other
     record_kind[(operation.kind <= NULL) | (lacks & (record_kind <= ROW))] = NO_ENVELOPE
+    for name in declared.required:
+        record_kind[(members[name].kind <= NULL) & (record_kind <= ROW) & ~is_other] = NO_MEMBER
     members |= {"after": after, "before": before}
-    return EnvelopeMembers(members, record_kind, op, is_overlay=declared.is_partial, declared=declared)
+    is_overlay = declared.before_has == "changed" or (declared.before_has == "some" and not batch.envelope.is_log)
+    return EnvelopeMembers(members, record_kind, op, is_overlay=is_overlay, declared=declared)
 
 
 def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: Bools) -> Decoded:

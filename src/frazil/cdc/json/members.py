@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, LongType, NestedField, StringType
+from pyiceberg.types import IcebergType, LongType, NestedField, StringType, TimestamptzType
 
 from frazil.cdc.envelope import ROW
 from frazil.cdc.positions import NUMBERS, ORIGINS, facts_of, flat_fields, source_fields
@@ -38,7 +38,7 @@ class EnvelopeMembers:
     record_kind: NDArray[np.int32]
     #: The operation of each record.
     op: pa.Array
-    #: Whether `before` has only the changed values.
+    #: Whether values that `before` lacks are those in `after`.
     is_overlay: bool = False
     #: The declared members of the envelope; None where it is opened by other rules.
     declared: Members | None = None
@@ -207,6 +207,8 @@ def _declared_facts(
         slices = kept(envelopes, (name,), is_change)[name]
         if how == "text":
             found[fact] = _text(batch, slices, name)
+        elif how == "timestamp":
+            found[fact] = read_value(batch.texts, slices, TimestamptzType(), Findings(), (name,))
         else:
             array = read_number(batch, slices, name) if how == "number" else times_of(batch, slices, name, how)
             found[fact] = array.cast(arrow_type(kind))

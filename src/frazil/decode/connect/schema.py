@@ -148,6 +148,11 @@ def logical_type_of(name: str, parameters: Any) -> LogicalType:
     return LogicalType(name, scale, min(precision, 38))
 
 
+def scales_of(logical_types: Mapping[Path, LogicalType]) -> dict[Path, int]:
+    """Returns the scales of Connect's decimals, by path."""
+    return {path: one.scale for path, one in logical_types.items() if one.name == _DECIMAL}
+
+
 @functools.lru_cache(maxsize=256)
 def logical_types_of_avro(text: str, references: tuple[str, ...] = ()) -> Mapping[Path, LogicalType]:
     """Returns the logical types that Connect's converter stored in an Avro schema, by path of the value; the texts are

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
+    BinaryType,
     BooleanType,
     DateType,
     DoubleType,
@@ -40,7 +41,7 @@ from frazil.decode.json.as_sent import as_sent
 from frazil.decode.json.extended import non_finite_of, unwrap_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.infer import infer_members, merge_spelling_variants, refuse_objects, refuse_second
-from frazil.decode.json.pairs import read_pairs
+from frazil.decode.json.pairs import read_entries, read_pairs
 from frazil.decode.json.scan import MAX_UNKNOWN, OK
 from frazil.decode.json.slices import (
     Members,
@@ -60,6 +61,7 @@ from frazil.decode.json.text import (
     read_counted,
     read_epochs,
     read_zoned,
+    with_unscaled,
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
@@ -368,8 +370,8 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
-    if (texts.options.accepts_non_finite or texts.options.is_extended) and bad.any():
-        words = slices.only(STRING) if texts.options.accepts_non_finite else non_finite_of(slices)
+    if (texts.options.is_connect or texts.options.is_extended) and bad.any():
+        words = slices.only(STRING) if texts.options.is_connect else non_finite_of(slices)
         _read_non_finite(texts, words, out, valid, bad)
     _refuse(texts, slices, bad, kind, path)
     return _primitive(arrow, valid, pa.py_buffer(out))
@@ -441,7 +443,10 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str,
     unit = texts.options.unit_at.get(path)
     zone = texts.options.zone_at.get(path)
     is_counted = unit is not None and isinstance(kind, DateType | TimeType)
-    column = text_column(texts, slices, numbers=reader.numbers or is_counted)
+    scale = texts.options.scales.get(path) if isinstance(kind, BinaryType) else None
+    column = text_column(texts, slices, numbers=reader.numbers or is_counted or scale is not None)
+    if scale is not None:
+        column = with_unscaled(column, slices.kind, scale)
     if zone is not None:
         array = read_zoned(column, kind, slices.kind, unit, zone)
     elif unit is not None and is_counted:
@@ -485,10 +490,21 @@ def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
     validity, nulls, other = presence(slices, ARRAY)
     _refuse(texts, slices, other, kind, path)
     offsets, elements = elements_of(texts, slices)
+    if texts.options.is_connect and _is_entry(kind.element_type) and (elements.kind == ARRAY).any():
+        array, bad = read_entries(
+            texts, slices, kind.element_type, path, lambda some, of, place: read_value(texts, some, of, findings, place)
+        )
+        _refuse(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
+        return array
     items = read_value(texts, elements, kind.element_type, findings, (*path, "element"))
     if kind.element_required:
         _refuse_null(texts, elements, (*path, "element"))
     return list_array(offsets, items, validity, nulls)
+
+
+def _is_entry(kind: IcebergType) -> TypeGuard[StructType]:
+    """Whether a type is that of the entries of a map whose keys are not primitive."""
+    return isinstance(kind, StructType) and [member.name for member in kind.fields] == ["key", "value"]
 
 
 def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:

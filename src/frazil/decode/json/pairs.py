@@ -1,4 +1,7 @@
-"""Maps whose keys are no texts: Kafka Connect's JsonConverter writes such a map as an array of pairs, [[key, value], …]."""
+"""Maps whose keys are no texts: Kafka Connect's JsonConverter writes such a map as an array of pairs, [[key, value], …].
+
+Where the keys are not primitive either, the column is a list of structs with `key` and `value`.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, MapType
+from pyiceberg.types import IcebergType, MapType, StructType
 
 from frazil.decode.columns import bitmap, filled
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL
 from frazil.decode.json.slices import Slices, Texts, elements_of
 from frazil.decode.memory import I32, U8
-from frazil.schema.arrow import map_array
+from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil.schema.parts import Path
 
 
@@ -73,3 +76,19 @@ def read_pairs(
     keys = read(pairs.keys, kind.key_type, (*path, "key"))
     items = read(pairs.values, kind.value_type, (*path, "value"))
     return map_of(slices, bad, pairs, filled(keys), items), pairs, keys, bad
+
+
+def read_entries(texts: Texts, slices: Slices, kind: StructType, path: Path, read: ReadValue) -> tuple[pa.Array, U8]:
+    """Returns lists of structs with the key and the value of each pair, and which values are no array of pairs. kind: of
+    the structs.
+    """
+    pairs, bad = find_pairs(texts, slices)
+    names = [member.name for member in kind.fields]
+    members = [
+        read(some, member.field_type, (*path, "element", member.name))
+        for some, member in zip((pairs.keys, pairs.values), kind.fields, strict=True)
+    ]
+    there = (slices.kind == ARRAY) & (bad == 0)
+    nulls = int(there.size - np.count_nonzero(there))
+    entries = struct_array(len(pairs.keys), names, members, None, 0)
+    return list_array(pairs.offsets, entries, bitmap(there) if nulls else None, nulls), bad

@@ -136,8 +136,11 @@ class JsonOptions:
     zones: tuple[tuple[Path, str], ...] = ()
     #: Whether text without a column that is always a time becomes a time column.
     infers_times: bool = False
-    #: Whether the texts NaN, Infinity and -Infinity are floats and doubles, as Kafka Connect's converter writes them.
-    accepts_non_finite: bool = False
+    #: Whether values are as Kafka Connect's converter writes them: the texts NaN, Infinity and -Infinity are floats and
+    #: doubles, and a map whose keys are structs is an array of pairs.
+    is_connect: bool = False
+    #: The scales of Kafka Connect's decimals, by path: bytes, or numbers (`decimal.format=NUMERIC`).
+    scales: Mapping[Path, int] = field(default_factory=dict)
 
     @cached_property
     def unit_at(self) -> Mapping[Path, str]:

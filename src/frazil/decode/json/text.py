@@ -4,6 +4,7 @@ fails.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
@@ -45,6 +46,7 @@ from frazil.decode.json.values import NOT_INTEGRAL, OUT_OF_RANGE, UNREADABLE
 from frazil.decode.lossless import days_of, read_uuids, times_of
 from frazil.decode.memory import U8
 
+_MOST_DIGITS = 100
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _WRONG, _PAD = 255, 64
 _SIX_BITS = np.full(256, _WRONG, np.uint8)
@@ -138,6 +140,27 @@ def _number(text: str, shift: int) -> Decimal:
     if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
         exponent = ("-" if exponent.startswith("-") else "") + "9" * _EXPONENT_DIGITS
     return Decimal(f"{mantissa}e{int(exponent or 0) + shift}")
+
+
+def with_unscaled(column: TextColumn, kinds: U8, scale: int) -> TextColumn:
+    """Returns the column with numbers in the form that Kafka Connect's decimals have otherwise: their unscaled integers in
+    base64. A number with more digits than the scale is unreadable.
+    """
+    rows = np.flatnonzero(np.isin(kinds, (INT, DOUBLE)) & (column.bad == 0))
+    if not rows.size:
+        return column
+    texts = [_unscaled(text, scale) for text in column.array.take(pa.array(rows)).to_pylist()]
+    column.bad[rows[[text is None for text in texts]]] = UNREADABLE
+    is_number = np.isin(np.arange(len(column.array)), rows)
+    return replace(column, array=pc.replace_with_mask(column.array, is_number, pa.array(texts, column.array.type)))
+
+
+def _unscaled(text: str, scale: int) -> str | None:
+    number = _number(text, scale)
+    if (number and number.adjusted() > _MOST_DIGITS) or number != number.to_integral_value():
+        return None
+    whole = int(number)
+    return base64.b64encode(whole.to_bytes(whole.bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
 def _floor(number: Decimal) -> int:

@@ -168,4 +168,8 @@ def _objection(call: Call) -> str:
     return f"casts from {kind_of(call.arguments[0].type)} to {kind_of(call.type)} are not proven"
 
 
-KERNELS = {"Cast": Kernel(("any",), _cast, objection=_objection)}
+KERNELS = {
+    "Cast": Kernel(("any",), _cast, objection=_objection),
+    "ParseToDate": Kernel(("text", "timestamp"), _cast),
+    "ParseToTimestamp": Kernel(("text", "date"), _cast),
+}

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.process.kernels.values import Bools, Kernel, Value, by_row, by_value
+from frazil.process.kernels.values import Bools, Kernel, Value, as_array, by_row, by_value, rows_of
 from frazil.process.program import Call
 
 _MOST = 10_000
@@ -66,7 +66,12 @@ def _concat(_: Call, *values: Value) -> pa.Array:
 
 
 def _concat_ws(_: Call, separator: pa.Scalar, *values: Value) -> pa.Array:
-    return pc.binary_join_element_wise(*values, separator, null_handling="skip")
+    """Each value that is not null with a separator before it, without the first of these. (Arrow's own way of skipping
+    nulls returns another row's text where all are null.)
+    """
+    rows = rows_of(*values)
+    parts = [_concat(_, separator, as_array(value, rows)).fill_null("") for value in values]
+    return pc.utf8_slice_codeunits(_concat(_, *parts), len(separator.as_py()))
 
 
 def _trim(trim: Any) -> Any:
@@ -85,7 +90,7 @@ def _pad(call: Call, texts: pa.Array, length: pa.Scalar, pad: pa.Scalar) -> pa.A
     count, fill = max(length.as_py(), 0), pad.as_py()
     is_left = call.function == "StringLPad"
 
-    def padded(text: str) -> str:
+    def padded(text: str) -> Any:
         missing = count - len(text)
         if missing <= 0 or not fill:
             return text[:count]
@@ -168,6 +173,11 @@ def _has_valid_escapes(call: Call) -> str:
     return "its pattern has an escape before another character" if escape in rest or "\0" in pattern else ""
 
 
+def _changes_case_once(call: Call) -> str:
+    inner = getattr(call.arguments[0], "function", "")
+    return f"Spark leaves out {inner}" if inner in ("Lower", "Upper") else ""
+
+
 def _no_zero(call: Call) -> str:
     return "" if _literal(call, 2) else "parts are counted from 1"
 
@@ -181,8 +191,8 @@ def _match(function: Any) -> Kernel:
 
 
 KERNELS = {
-    "Lower": Kernel(("text",), _lower),
-    "Upper": Kernel(("text",), _upper),
+    "Lower": Kernel(("text",), _lower, objection=_changes_case_once),
+    "Upper": Kernel(("text",), _upper, objection=_changes_case_once),
     "Length": Kernel(("text", "binary"), lambda _, value: _length(value)),
     "OctetLength": Kernel(("text", "binary"), lambda _, value: pc.binary_length(value)),
     "Substring": Kernel(("text, int!, int!",), _substring),

@@ -64,16 +64,21 @@ def _is_space(c: int) -> bool:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _trimmed(i: int, end: int) -> tuple[int, int]:
+    while i < end and _is_space(load8(i)):
+        i += 1
+    while end > i and _is_space(load8(end - 1)):
+        end -= 1
+    return i, end
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _read_integers(base: int, offsets: I32, bits: int, there: U8, out: NDArray[np.int64], bad: U8) -> None:
     most = np.uint64(1) << np.uint64(bits)  # The magnitude of the least integer.
     for row in range(offsets.size - 1):
         if there[row] == 0:
             continue
-        i, end = base + offsets[row], base + offsets[row + 1]
-        while i < end and _is_space(load8(i)):
-            i += 1
-        while end > i and _is_space(load8(end - 1)):
-            end -= 1
+        i, end = _trimmed(base + offsets[row], base + offsets[row + 1])
         is_negative = i < end and load8(i) == 0x2D
         if i < end and (load8(i) == 0x2B or load8(i) == 0x2D):
             i += 1
@@ -119,7 +124,7 @@ def _odd_texts(texts: pa.StringArray) -> Bools:
     odd = np.zeros(len(texts), np.uint8)
     base, offsets = _address(texts)
     _find_odd(base, offsets, np.asarray(texts.is_valid()).astype(np.uint8), odd)
-    return odd != 0
+    return np.asarray(odd != 0)
 
 
 def read_doubles(texts: pa.StringArray) -> Result:

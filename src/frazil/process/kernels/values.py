@@ -121,12 +121,23 @@ def matches(pattern: str, call: Call) -> bool:
     """Whether a call has the arguments of a pattern: kinds separated by commas, alternatives by `|`, `any` for every kind,
     `!` behind one that must be a literal other than NULL, and `...` at the end to repeat the last.
     """
-    parts = [part.strip() for part in pattern.split(",")] if pattern else []
-    if parts and parts[-1] == "...":
-        parts[-1:] = [parts[-2]] * max(0, len(call.arguments) - len(parts) + 1)
+    parts = _parts(pattern, call)
     if len(parts) != len(call.arguments):
         return False
     return all(_is(part, argument) for part, argument in zip(parts, call.arguments, strict=True))
+
+
+def _parts(pattern: str, call: Call) -> list[str]:
+    parts = [part.strip() for part in pattern.split(",")]
+    if parts[-1] == "...":
+        parts[-1:] = [parts[-2]] * max(0, len(call.arguments) - len(parts) + 1)
+    return parts
+
+
+def literal_places(kernel: Kernel, call: Call) -> set[int]:
+    """Returns the places of the arguments that a kernel takes as scalars always."""
+    pattern = next(pattern for pattern in kernel.takes if matches(pattern, call))
+    return {place for place, part in enumerate(_parts(pattern, call)) if part.endswith("!")}
 
 
 def _is(part: str, argument: Any) -> bool:

@@ -1,0 +1,211 @@
+"""CloudEvents (Kafka Protocol Binding 1.0.2), and events of an outbox (Debezium's Outbox Event Router), become rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from frazil.cdc.changes import read_envelope
+from frazil.decode.settings import Envelope
+from frazil.spec.models import MetadataField
+from frazil.upsert.changes import Changes
+from tests.unit.cdc.envelope_reference import records_of, target_for
+
+Headers = Mapping[str, bytes]
+COLUMNS = {"id": "long", "name": "string"}
+CE: tuple[MetadataField, ...] = (
+    "ce_id", "ce_source", "ce_type", "ce_time", "ce_subject", "ce_dataschema", "ce_datacontenttype", "ce_extensions",
+)  # fmt: skip
+OUTBOX: tuple[MetadataField, ...] = ("event_id", "event_type", "aggregate_type", "aggregate_id")
+JSON = {"content-type": b"application/json; charset=utf-8"}
+STRUCTURED = {"content-type": b"application/cloudevents+json; charset=UTF-8"}
+ATTRIBUTES = {"specversion": "1.0", "id": "e-1", "source": "/orders", "type": "order.placed"}
+MORE = {
+    "time": "2026-11-22T01:02:03.5+01:00",
+    "subject": "o/1",
+    "dataschema": "https://example.com/s",
+    "traceparent": "00-ab",
+}
+DATA = {"id": 7, "name": "ü"}
+_ROW = (7, "ü")
+
+
+def ce(attributes: Mapping[str, str], **headers: bytes) -> Headers:
+    return {**{f"ce_{name}": text.encode() for name, text in attributes.items()}, **headers}
+
+
+def structured(**more: Any) -> bytes:
+    return json.dumps({**ATTRIBUTES, **more}).encode()
+
+
+def read(
+    kind: str,
+    records: Sequence[tuple[bytes | None, Headers]],
+    metadata: Sequence[MetadataField] = (),
+    keys: Sequence[bytes | None] | None = None,
+) -> Changes:
+    made = records_of([value for value, _ in records], [headers for _, headers in records])
+    made["key"] = pa.array(keys if keys is not None else [None] * len(records), pa.binary())
+    return read_envelope(target_for(Envelope(kind), COLUMNS, metadata), made)
+
+
+def rows(changes: Changes) -> list[tuple[Any, ...]]:
+    own = [array.to_pylist() for array in changes.own.values()]
+    return list(zip(*(column.to_pylist() for column in changes.columns[:2]), *own, strict=True))
+
+
+def bad(changes: Changes) -> dict[int, str]:
+    return {one.row: one.reason for one in reversed(changes.decoded.mismatches)}
+
+
+ALL = (
+    "e-1", "/orders", "order.placed", datetime(2026, 11, 22, 0, 2, 3, 500000, UTC), "o/1", "https://example.com/s",
+)  # fmt: skip
+
+
+def test_both_modes_have_their_attributes_and_the_fields_of_their_data() -> None:
+    value = json.dumps(DATA).encode()
+    found = read(
+        "cloudevents",
+        [
+            (value, {**ce({**ATTRIBUTES, **MORE}), **JSON}),
+            (structured(data=DATA, datacontenttype="application/json", **MORE), STRUCTURED),
+            (value, ce(ATTRIBUTES)),
+            (structured(data=DATA), {}),
+        ],
+        CE,
+    )
+    assert found.decoded.mismatches == []
+    assert rows(found) == [
+        (*_ROW, *ALL, "application/json; charset=utf-8", [("traceparent", "00-ab")]),
+        (*_ROW, *ALL, "application/json", [("traceparent", "00-ab")]),
+        (*_ROW, "e-1", "/orders", "order.placed", None, None, None, None, []),
+        (*_ROW, "e-1", "/orders", "order.placed", None, None, None, None, []),
+    ]
+
+
+def test_extensions_are_texts() -> None:
+    found = read("cloudevents", [(structured(data=DATA, n=1, b=True, t='q"', z=None), STRUCTURED)], ("ce_extensions",))
+    assert rows(found) == [(*_ROW, [("n", "1"), ("b", "true"), ("t", 'q"')])]
+
+
+def test_new_fields_of_data_are_columns_and_attributes_are_not() -> None:
+    found = read("cloudevents", [(structured(data={"id": 1, "more": {"a": 1.5}}, region="eu"), STRUCTURED)])
+    assert {name: str(kind) for name, kind in found.decoded.requested_fields[()].items()} == {
+        "more": "struct<0: a: optional double>"
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "reason"),
+    [
+        (structured(data=DATA, specversion="0.3"), STRUCTURED, 'the envelope has no such operation: "0.3"'),
+        (b'{"id":7}', {}, "the record has none of the fields of the envelope"),
+        (b'{"id":7}', ce({"specversion": "1.0", "id": "1", "source": "s"}), "the record lacks a member"),
+        (structured(data=DATA, id=None), STRUCTURED, "the record lacks a member"),
+        (structured(), STRUCTURED, "the record has none of the fields of the envelope"),
+        (structured(data=None), STRUCTURED, "the operation needs the row after the change"),
+        (structured(data=[1]), STRUCTURED, "the row before or after the change is not an object"),
+        (structured(data_base64="AAE="), STRUCTURED, "the event's data is not JSON"),
+        (b"<a/>", ce(ATTRIBUTES, **{"content-type": b"text/xml"}), "the event's data is not JSON"),
+        (b"[{}]", {"content-type": b"application/cloudevents-batch+json"}, "the record is a batch of CloudEvents"),
+        (b"Obj", {"content-type": b"application/cloudevents+avro"}, "the record is a batch of CloudEvents"),
+        (b'{"id":7}', {**ce(ATTRIBUTES), "ce_x": b"\xff"}, "a header of the event"),
+        (structured(data=DATA, time="soon"), STRUCTURED, 'string "soon"'),
+        (b'{"id":"x"}', ce(ATTRIBUTES), 'string "x" does not fit long'),
+        (b'{"id":1},"more":{"a":1}', ce(ATTRIBUTES), ""),
+        (b"{", ce(ATTRIBUTES), ""),
+        (b"[]", ce(ATTRIBUTES), "the row before or after the change is not an object"),
+        (b'{"id":7}', ce({**ATTRIBUTES, "data": "x"}), "the object has the same key twice"),
+        (b"\xff", STRUCTURED, ""),
+    ],
+)
+def test_what_is_no_event_is_one_bad_record(value: bytes, headers: Headers, reason: str) -> None:
+    good = (structured(data=DATA), STRUCTURED)
+    found = read("cloudevents", [good, (value, headers), good], CE)
+    assert [row[:2] for row in rows(found)] == [_ROW, _ROW]
+    assert list(bad(found)) == [1]
+    assert bad(found)[1].startswith(reason)
+
+
+def test_an_event_without_data_in_binary_mode_is_a_tombstone() -> None:
+    found = read("cloudevents", [(None, ce(ATTRIBUTES)), (None, {})], CE)
+    assert (rows(found), bad(found), found.ignored_records) == ([], {}, {"tombstone": 2})
+
+
+OUTBOX_ROW = {"id": "9f", "aggregatetype": "order", "aggregateid": "7", "type": "OrderPlaced"}
+
+
+def change(op: str, after: Any, before: Any = None, **more: Any) -> bytes:
+    source = {"connector": "postgresql", "table": "outbox"}
+    return json.dumps({"before": before, "after": after, "source": source, "op": op, "ts_ms": 1, **more}).encode()
+
+
+@pytest.mark.parametrize("payload", [DATA, json.dumps(DATA)])
+@pytest.mark.parametrize("has_schema", [False, True])
+def test_rows_of_an_outbox_are_events_whose_payload_has_the_columns(payload: Any, has_schema: bool) -> None:
+    values = [change(op, {**OUTBOX_ROW, "payload": payload}) for op in ("c", "r")]
+    values += [change("d", None, OUTBOX_ROW), change("d", None, {"id": "9f"})]
+    if has_schema:
+        schema = {"type": "struct", "fields": []}
+        values = [json.dumps({"schema": schema, "payload": json.loads(value)}).encode() for value in values]
+    found = read("outbox", [(value, {}) for value in values], OUTBOX)
+    assert rows(found) == [(*_ROW, "9f", "OrderPlaced", "order", "7")] * 2
+    assert (bad(found), found.ignored_records) == ({}, {"delete": 2})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        json.dumps(DATA).encode(),
+        json.dumps(json.dumps(DATA)).encode(),
+        json.dumps({"schema": {"type": "string", "optional": True}, "payload": json.dumps(DATA)}).encode(),
+    ],
+    ids=["object", "text", "text with a schema"],
+)
+@pytest.mark.parametrize("key", [b"7", b'"7"', b'{"schema":{"type":"string"},"payload":"7"}'])
+def test_routed_events_have_their_id_in_a_header_and_their_aggregate_in_the_key(value: bytes, key: bytes) -> None:
+    headers: list[Headers] = [{"id": b"9f"}, {"id": b'"9f"', "eventType": b"OrderPlaced", "aggregateType": b"order"}]
+    found = read("outbox", [(value, one) for one in headers], OUTBOX, [key, key])
+    assert bad(found) == {}
+    assert rows(found) == [(*_ROW, "9f", None, None, "7"), (*_ROW, "9f", "OrderPlaced", "order", "7")]
+
+
+def test_a_payload_with_the_names_of_an_envelope_is_a_payload() -> None:
+    value = b'{"id":7,"name":"x","op":"d","before":{},"after":null}'
+    found = read("outbox", [(value, {"id": b"1"})], ("event_id",))
+    assert rows(found) == [(7, "x", "1")]
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "reason"),
+    [
+        (change("u", {**OUTBOX_ROW, "payload": DATA}), {}, "the envelope has no such operation"),
+        (change("c", {**OUTBOX_ROW, "payload": None}), {}, "the operation needs the row after the change"),
+        (change("c", {**OUTBOX_ROW, "payload": "text"}), {}, ""),
+        (change("c", {**OUTBOX_ROW, "payload": 5}), {}, "the row before or after the change is not an object"),
+        (change("c", {"payload": DATA}), {}, "the record lacks a member"),
+        (change("c", None), {}, "the record lacks a member"),
+        (json.dumps(DATA).encode(), {}, "the record has none of the fields of the envelope"),
+        (b"5", {"id": b"1"}, "the row before or after the change is not an object"),
+        (b"not json", {"id": b"1"}, ""),
+        (b'{"id":7}', {"id": b"\xff"}, "a header of the event"),
+        (b"{}}", {"id": b"1"}, ""),
+    ],
+)
+def test_what_is_no_event_of_an_outbox_is_one_bad_record(value: bytes, headers: Headers, reason: str) -> None:
+    good = (json.dumps(DATA).encode(), {"id": b"1"})
+    found = read("outbox", [good, (value, headers), good], OUTBOX)
+    assert [row[:2] for row in rows(found)] == [_ROW, _ROW]
+    assert list(bad(found)) == [1]
+    assert bad(found)[1].startswith(reason)
+
+
+def test_a_routed_event_without_payload_is_a_tombstone() -> None:
+    found = read("outbox", [(None, {"id": b"1"})], OUTBOX, [b"7"])
+    assert (rows(found), bad(found), found.ignored_records) == ([], {}, {"tombstone": 1})
