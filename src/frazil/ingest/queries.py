@@ -43,7 +43,6 @@ from frazil.schema.parts import Path
 from frazil.spec import TableSpec
 from frazil.types import FIRST_PLACEHOLDER_ID
 
-
 PROTECT_KEY_ID = "protect-key-id"
 """Property of a protected table: the id of the key of its newest rows."""
 

@@ -10,9 +10,10 @@ import pytest
 
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.errors import SpecError
+from frazil.process.protect_key import ProtectKey
 from frazil.rows.protected import HIDDEN
 from frazil.spec.models import LimitsSpec, ProtectRule
-from tests.unit.dead_letters.scene import Scene
+from tests.unit.dead_letters.scene import TABLE, Scene
 
 KEY = "0123456789abcdef0123456789abcdef"
 EMAIL = "alice@example.com"
@@ -112,3 +113,17 @@ def test_keys_and_headers_of_records_are_protected_in_their_columns(tmp_path: Pa
     [row] = scene.rows()
     assert row["_key"].startswith(b"****")
     assert EMAIL not in str(row)
+
+
+def test_the_table_names_its_key_by_an_id_and_an_upsert_table_with_hashed_keys_takes_no_other(tmp_path: Path) -> None:
+    columns = {"id": "int", "email": "string"}
+    scene = Scene(tmp_path, columns, mode="upsert", key_columns=("email",), format_version=3, partitions=1, **PROTECT)
+    scene.feed({"id": 1, "email": EMAIL}, {"id": 2, "email": EMAIL})
+    assert [row["id"] for row in scene.rows()][-1] == 2
+    state = scene.catalog.load(TABLE)
+    assert state is not None
+    assert state.marks["protect-key-id"] == ProtectKey(KEY.encode()).id
+    assert KEY not in str(state.properties)
+    scene.declare(columns, protect_key=KEY[::-1])
+    with pytest.raises(AssertionError, match="the table's keys are hashed with the key"):
+        scene.catch_up()
