@@ -130,6 +130,10 @@ _SECTIONS = {
     ),
     "table": ("tables.&lt;name&gt;", "One table, with its topics in `topic` or `topics`."),
     "flatten": ("tables.&lt;name&gt;.flatten", "How nested records become columns; the short form is `true`."),
+    "protect_rule": (
+        "tables.&lt;name&gt;.protect.&lt;field&gt;",
+        "The long form of a [rule](../how-to/protect.md); the short form is the action alone.",
+    ),
     "envelope": (
         "tables.&lt;name&gt;.envelope",
         "The long form: `operation` names the operation field of the row; `type: debezium` has settings.",

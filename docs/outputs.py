@@ -257,7 +257,8 @@ DEAD_LETTER_CLASS = Document(
 )
 DEAD_LETTER = Document(
     "frazil dead-letters show: tables.&lt;name&gt;[]",
-    "Bytes are an object with `text`, or with `base64` where they are not UTF-8. `replay` prints per table the number"
+    "Bytes are an object with `text`, with `base64` where they are not UTF-8, or with `encrypted`, the id of their key."
+    " `replay` prints per table the number"
     " of dead letters that were `replayed` and of those that are `remaining`; `drop` prints per table the number of"
     " `dead_letters` that it removed or would remove, and whether they are `dropped`.",
     {

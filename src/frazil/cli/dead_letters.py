@@ -33,6 +33,7 @@ from frazil.kafka.reader import KafkaReader
 from frazil.literals import format_moment
 from frazil.ops.dead_letters import DeadLetterClass, classes_of, count_dead_letters, find_tables, newest_dead_letters
 from frazil.ops.reports import plural
+from frazil.process.protect_key import key_id_of
 from frazil.spec import PipelineSpec
 
 TableName = Annotated[
@@ -229,9 +230,13 @@ def dead_letter_document(dead_letter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bytes_document(raw: bytes | None) -> dict[str, str] | None:
-    """Returns bytes as text where they are UTF-8, else in base64; None for no value, which differs from an empty one."""
+    """Returns bytes as text where they are UTF-8, else in base64; None for no value, which differs from an empty one. Of
+    encrypted bytes only the id of their key is returned.
+    """
     if raw is None:
         return None
+    if (key_id := key_id_of(raw)) is not None:
+        return {"encrypted": key_id}
     try:
         return {"text": raw.decode()}
     except UnicodeDecodeError:
@@ -258,6 +263,8 @@ def _shown(raw: bytes | None) -> str:
     if found is None or raw is None:
         return "none"
     [(form, text)] = found.items()
+    if form == "encrypted":
+        return f"encrypted with the key {text} ({len(raw):,} bytes)"
     shown = _plain(text[:_SHOWN]) + (f"… ({len(raw):,} bytes)" if len(text) > _SHOWN else "")
     return f"base64 {shown}" if form == "base64" else shown
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -272,7 +273,7 @@ class Draft:
         readable, crashing, reasons = split_crashing(self.target, dead_letters)
         self.mismatches |= dict(zip(places_of(crashing), reasons, strict=True))
         for batch in crashing.to_batches():
-            self._note_stamps(places_of(batch), records_of(batch))
+            self._note_stamps(places_of(batch), records_of(self.target, batch))
         for topic, batch in by_topic(readable):
             self._take(topic, batch)
 
@@ -294,7 +295,8 @@ class Draft:
         def read(records: Mapping[str, pa.Array]) -> Changes:
             return read_upserts(self.target, topic, records, _ALL)
 
-        for some, records, changes in read_bounded(dead_letters, read, self.target.reading.columns_left, records_of):
+        columns_left, columns_of = self.target.reading.columns_left, partial(records_of, self.target)
+        for some, records, changes in read_bounded(dead_letters, read, columns_left, columns_of):
             self._take_read(topic, some, records, changes)
 
     def _take_read(

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
 from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS, reason_columns
+from frazil.dead_letters.sealing import unsealed
 from frazil.decode.columns import Mismatch
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
@@ -91,12 +92,15 @@ def by_topic(dead_letters: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
             yield topic, batch
 
 
-def records_of(dead_letters: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Returns the records with the columns that the source would send."""
+def records_of(target: TableTarget, dead_letters: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Returns the records with the columns that the source would send. target: the table that they are for.
+
+    Raises: SpecError where they are encrypted with another key than the table's.
+    """
     records = {name: dead_letters.column(name) for name in SOURCE_COLUMNS}
     if FAR_TIME in dead_letters.schema.names:
         records["timestamp"] = undivided_times(records["timestamp"], dead_letters.column(FAR_TIME))
-    return {**records, "headers": as_written(records["headers"], _HEADERS)}
+    return unsealed({**records, "headers": as_written(records["headers"], _HEADERS)}, target.protection)
 
 
 def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
 from frazil import __version__
+from frazil.dead_letters.sealing import sealed
 from frazil.decode.columns import Decoded, Mismatch, as_text
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import guids_of, split_headers
@@ -51,11 +52,13 @@ def dead_letter_rows(
     mismatches: Sequence[Mismatch],
     schema_ids: pa.Array | None = None,
 ) -> pa.Table:
-    """Returns one row per record in the schema of the dead-letter table. records: the source's columns of the bad
-    records alone. mismatches: the mismatch of each record, in the same order.
+    """Returns one row per record in the schema of the dead-letter table; the bytes of a protected table's are encrypted.
+
+    records: the source's columns of the bad records alone. mismatches: the mismatch of each record, in the same order.
     """
     count = len(mismatches)
-    known = {**records, **reason_columns(mismatches), "retries": pa.repeat(pa.scalar(0, pa.int32()), count)}
+    known = {**sealed(records, dead_letters.protection), **reason_columns(mismatches)}
+    known["retries"] = pa.repeat(pa.scalar(0, pa.int32()), count)
     if schema_ids is not None:
         known["schema_id"] = schema_ids
     if "timestamp" in known:

@@ -242,9 +242,9 @@ class _Attempt:
         readable, crashing, reasons = split_crashing(self.target, rows.filter(chosen))
         self._selected += crashing.num_rows
         write_some(self.dead_letter_writer, with_new_reason(crashing, reasons))
-        read = partial(read_records, self.target, limit=_ALL)
+        read, columns_of = partial(read_records, self.target, limit=_ALL), partial(records_of, self.target)
         for batch in readable.to_batches():
-            for dead_letters, records, found in read_bounded(batch, read, columns_left, records_of):
+            for dead_letters, records, found in read_bounded(batch, read, columns_left, columns_of):
                 self._take_read(dead_letters, records, found)
 
     def finish(self, removed: Sequence[str]) -> _Written:

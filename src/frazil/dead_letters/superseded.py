@@ -242,7 +242,7 @@ class RemainingDeadLetters:
                     yield of_keys(keys, found)
 
     def _changes(self, topic: str, dead_letters: pa.RecordBatch) -> Ranked | None:
-        records = records_of(dead_letters)
+        records = records_of(self._target, dead_letters)
         changes, self._target = read_with(self._fetch, self._target, topic, records)
         kept = changes.without_refused()
         if not kept.ops.size:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from frazil.ingest.task import Job, read_all
+from frazil.ingest.task import Job, quoting_no_record, read_all
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget
@@ -145,7 +145,8 @@ def _read(job: Job, records: pa.RecordBatch, folder: Path) -> None:
 
     targets = {topic: here(target) for topic, target in job.targets.items()}
     beside = {topic: tuple(map(here, others)) for topic, others in job.beside.items()}
-    read_all(replace(job, targets=targets, beside=beside), [records])
+    with quoting_no_record(job):
+        read_all(replace(job, targets=targets, beside=beside), [records])
 
 
 def try_in_child(work: Callable[[Path], None], cpu_seconds: float) -> str | None:

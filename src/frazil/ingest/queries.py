@@ -6,8 +6,10 @@ them.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pyiceberg.schema import Schema
@@ -25,14 +27,24 @@ from frazil.ingest.table import (
     metadata_in_query,
     own_columns,
     program_of,
+    protection_of,
     query_columns,
 )
-from frazil.process.analysis import Query, analyse
+from frazil.process.analysis import Column, Query, analyse
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.kernels.table import reason
+from frazil.process.program import Call, Field, Program, Project
+from frazil.process.protect import KEY, Protection, protecting
 from frazil.process.steps import Steps, compile_steps
+from frazil.rows.protected import origins_of
+from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
+from frazil.schema.parts import Path
 from frazil.spec import TableSpec
+from frazil.types import FIRST_PLACEHOLDER_ID
+
+PROTECT_KEY_ID = "protect-key-id"
+"""Property of a protected table: the id of the key of its newest rows."""
 
 
 class Queries(Protocol):
@@ -133,6 +145,7 @@ class QueryTables:
         state = table.state
         assert state is not None
         table.schema.query = None
+        self._note_key(table, state)
         records = table.records.state
         if RECORDS_SCHEMA not in state.marks or records is None:
             return state
@@ -163,10 +176,69 @@ class QueryTables:
         own = own_columns(table.records.spec)
         fields = Schema(*(field for field in records.fields if field.name not in own))
         self._catalog.mark(table.name, RECORDS_SCHEMA, fields.model_dump_json())
-        return loaded(self._catalog, table.name)
+        made = loaded(self._catalog, table.name)
+        self._note_key(table, made)
+        return made
+
+    def _note_key(self, table: Table, state: TableState) -> None:
+        """Keeps the id of the key of `protect` in the table.
+
+        Raises: SpecError for another key where rows are found by a hash.
+        """
+        protection, known = protection_of(table.spec), state.marks.get(PROTECT_KEY_ID)
+        if protection is None or known == protection.key.id:
+            return
+        if known is not None and table.spec.mode == "upsert" and _is_key_hashed(table, protection):
+            raise SpecError(
+                f"the table's keys are hashed with the key {known}, and `protect_key` is the key {protection.key.id}",
+                remedy="give it the old `protect_key`, or the table a new name",
+                where=table.name,
+            )
+        self._catalog.mark(table.name, PROTECT_KEY_ID, protection.key.id)
 
     def _analysed(self, table: Table, records: Schema) -> Query:
+        fields = extend_schema(records, {(): declared_columns(table.records.spec)})
+        protection = protection_of(table.spec)
+        stage = protecting(fields, protection, _origins(table, fields)) if protection and table.spec.protect else None
+        if not (table.spec.select or table.spec.where or table.spec.has_steps):
+            return _unchanged(table, fields, stage)
         if self._queries is None:
             raise SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
-        named = declared_columns(table.records.spec)
-        return self._queries.analyse(table.spec, extend_schema(records, {(): named}))
+        if stage is None:
+            return self._queries.analyse(table.spec, fields)
+        query = self._queries.analyse(table.spec, protected_schema(fields, stage))
+        program = program_of(query)
+        return replace(query, program=replace(program, stages=(stage, *program.stages)))
+
+
+def _is_key_hashed(table: Table, protection: Protection) -> bool:
+    changes = table.target().changes
+    names = changes.key_columns if changes is not None else ()
+    return any(protection.rule_for((name, KEY)) is not None for name in names or (KEY,))
+
+
+def _origins(table: Table, fields: Schema) -> dict[str, Path | None]:
+    source = table.target(fields).source
+    assert source is not None
+    return origins_of(source)
+
+
+def _unchanged(table: Table, fields: Schema, stage: Project | None) -> Query:
+    """Returns the query of a table whose rows are its records, protected by `stage`."""
+    columns = tuple((one.name, Field(one.name, arrow_type(one.field_type))) for one in fields.fields)
+    own = own_columns(table.spec)
+    kept = Project(tuple(one for one in (stage.columns if stage else columns) if one[0] not in own))
+    seen = protected_schema(fields, kept)
+    made = tuple(Column(one.name, one.field_type, False, frozenset(((one.name,),))) for one in seen.fields)
+    output = tuple(Field(name, column.type) for name, column in kept.columns)
+    return Query(made, frozenset(), Program((kept,), output), None)
+
+
+def protected_schema(fields: Schema, stage: Project) -> Schema:
+    """Returns the fields as a query sees them behind `protect`."""
+    ids = itertools.count(fields.highest_field_id + FIRST_PLACEHOLDER_ID)
+    kinds = {
+        name: iceberg_type(column.type, ids) if isinstance(column, Call) else fields.find_type(name)
+        for name, column in stage.columns
+    }
+    return new_schema(kinds.items())

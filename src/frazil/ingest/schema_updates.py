@@ -23,7 +23,7 @@ from frazil.ingest.primary_key_updates import key_updates_in
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder
 from frazil.ingest.state import NoOpChange, find_no_op_change
-from frazil.ingest.table import Planned, Table, layout_of, own_columns, set_key_columns
+from frazil.ingest.table import Planned, Table, declared_columns, layout_of, own_columns, set_key_columns
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import (
@@ -104,6 +104,8 @@ class SchemaUpdates:
 
     def _create_with_query(self, table: Table, records: Schema, key_columns: Sequence[str]) -> TableState:
         """Creates a table with the columns that its query makes of the fields of its records."""
+        declared = declared_columns(table.records.spec)
+        records = Schema(*(field for field in records.fields if field.name not in declared))
         schema = self.queries.first_schema(table, records, key_columns)
         self._made(table, schema)
         return self.queries.remember(table, records)

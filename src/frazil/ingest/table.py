@@ -37,6 +37,8 @@ from frazil.kafka.port import Partition
 from frazil.process.analysis import Query
 from frazil.process.origins import origins_of
 from frazil.process.program import Program
+from frazil.process.protect import Protection, Rule
+from frazil.process.protect_key import ProtectKey
 from frazil.report import TaskReport
 from frazil.rows.query_rows import result_type
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
@@ -272,7 +274,7 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
     return spec.model_copy(
         update={
             **dict.fromkeys(("where", "filter", "select"), ""),
-            **dict.fromkeys(("rename", "drop_fields", "keep_fields", "cast", "add_fields"), ()),
+            **dict.fromkeys(("rename", "drop_fields", "keep_fields", "cast", "add_fields", "protect"), ()),
             "partition_by": None,
             "sort_by": None,
             "metadata": spec.metadata | named,
@@ -380,7 +382,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         shaping=None,
         key=None,
         headers=(),
-        source=_target_of(table.records, schema),
+        source=replace(_target_of(table.records, schema), protection=None),
         program=program_of(query) if query is not None and schema is None else None,
         fails_to_null=table.spec.on_error == "null",
     )
@@ -400,7 +402,7 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         metadata=tuple((name, column) for name, column in table.spec.metadata.items() if column != key_column),
         target_file_size_bytes=target_file_size(table),
         reading=replace(_reading(table), aliases=_aliases(table, known)),
-        dead_letters=plain_target(table.bad_records.dead_letters) if table.bad_records.dead_letters else None,
+        dead_letters=_dead_letters_target(table),
         shaping=shaping_of(table.spec),
         key=_key_reading(table) if key_column else None,
         headers=_header_readings(table),
@@ -419,7 +421,21 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         last_deletes=table.progress.last_deletes,
         before_key=_envelope_key_reading(table) if table.spec.envelope is not None else None,
         tombstones=table.spec.tombstones if table.spec.tombstones != "delete" else "",
+        protection=protection_of(table.spec),
     )
+
+
+def protection_of(spec: TableSpec) -> Protection | None:
+    """Returns what protects the table's records; None without a key."""
+    if spec.protect_key is None:
+        return None
+    rules = tuple(Rule(**rule.model_dump()) for rule in spec.protect)
+    return Protection(rules, ProtectKey(spec.protect_key.encode()))
+
+
+def _dead_letters_target(table: Table) -> TableTarget | None:
+    state = table.bad_records.dead_letters
+    return replace(plain_target(state), protection=protection_of(table.spec)) if state else None
 
 
 def _aliases(table: Table, schema: Schema | None) -> Aliases:

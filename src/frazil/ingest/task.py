@@ -38,6 +38,7 @@ from frazil.report import (
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.project import decode_rows, shape_rows
+from frazil.rows.protected import without_values
 from frazil.rows.query_rows import QueryRows, query_rows
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
 from frazil.runtime.private import release_memory
@@ -50,7 +51,7 @@ from frazil.upsert.changes import Changes
 from frazil.upsert.query_changes import query_changes, read_upserts
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.read_changes import IncompleteUpdates, rows_of, with_topic
-from frazil.upsert.records.tombstones import LastDeletes
+from frazil.upsert.records.tombstones import LastDeletes, secret_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
@@ -135,8 +136,21 @@ def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.Record
 
 
 def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with limited_memory():
+    with limited_memory(), quoting_no_record(job):
         yield from run_task(job, _each_in_time(batches))
+
+
+@contextmanager
+def quoting_no_record(job: Job) -> Iterator[None]:
+    """Raises, for an exception in its block that may quote a record of a protected table, one that does not."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if all(target.protection is None for target in job.all_targets):
+            raise
+        raise RuntimeError(f"{type(error).__name__}, not quoted because a table protects fields") from None
 
 
 def _each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -220,10 +234,10 @@ def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATC
     else:
         found = _process(target, read_records(target.source, records, limit), records, limit)
     near = refuse_far_times(target, records, found.decoded, limit)
-    if near is found.decoded:
-        return found
-    changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
-    return replace(found, decoded=near, changes=changes)
+    if near is not found.decoded:
+        changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
+        found = replace(found, decoded=near, changes=changes)
+    return replace(found, decoded=without_values(target, found.decoded)) if target.protection is not None else found
 
 
 def _process(target: TableTarget, found: ReadRecords, records: Records, limit: int) -> ReadRecords:
@@ -302,7 +316,7 @@ class _TableRun:
     def __post_init__(self) -> None:
         self.source = self.target.source or self.target
         self.key_update_parts = IncompleteUpdates(self.target.abandoned, self.target.applied_early)
-        self.last_deletes = LastDeletes(self.target.last_deletes)
+        self.last_deletes = LastDeletes(self.target.last_deletes, secret_of(self.target))
         self.first_tombstones = FirstTombstones(self.target, self.topics)
 
     @property

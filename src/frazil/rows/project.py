@@ -22,6 +22,7 @@ from frazil.decode.settings import Reading
 from frazil.rows.connect_messages import may_be_messages
 from frazil.rows.decoder import decode_values
 from frazil.rows.metadata_columns import decoded_header, own_column
+from frazil.rows.protected import protected_metadata, protected_rescued
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import Bools, Records, arrow_type, as_written, pick
 from frazil.schema.evolve import merge_requested_fields
@@ -184,9 +185,11 @@ def shape_rows(target: TableTarget, decoded: Decoded, records: Records) -> pa.Ta
     headers and key, as far as the table needs them.
     """
     by_name = {field.name: array for field, array in zip(target.fields, decoded.columns, strict=True)}
-    by_name |= {column: records[field] for field, column in target.metadata}
+    by_name |= {
+        column: protected_metadata(target.protection, field, records[field]) for field, column in target.metadata
+    }
     if target.reading.has_rescued_column:
-        rescued = decoded.rescued
+        rescued = protected_rescued(target, decoded.rescued)
         by_name[RESCUED_COLUMN] = rescued if rescued is not None else pa.nulls(len(decoded.refused), pa.string())
     columns = [as_written(by_name[field.name], field.type) for field in target.arrow_schema]
     return pa.Table.from_arrays(columns, schema=target.arrow_schema)

@@ -36,6 +36,7 @@ PYTHON_VARIABLE = "FRAZIL_PYTHON"
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 _ROOTS = (
+    "cryptography",
     "fastavro",
     "numba",
     "numpy",

@@ -49,8 +49,8 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
         "spark": read_spark(fields.get("spark"), secrets, problems),
         "commit": commit,
         "maintenance": maintenance,
-        "defaults": read_defaults(fields.get("defaults"), commit, maintenance, problems),
-        "tables": _read_tables(fields, (commit, maintenance), problems),
+        "defaults": read_defaults(fields.get("defaults"), (commit, maintenance), secrets, problems),
+        "tables": _read_tables(fields, (commit, maintenance), secrets, problems),
     }
     spec = PipelineSpec(**settings, path=path, secrets=frozenset(secrets.found), state_dir=local / "state")
     _check_whole(spec, fields, document, problems)
@@ -67,7 +67,7 @@ def _read_kafka(fields: Fields, secrets: Secrets, problems: Problems) -> dict[st
 
 
 def _read_tables(
-    fields: Fields, inherited: tuple[CommitSpec, MaintenanceSpec], problems: Problems
+    fields: Fields, inherited: tuple[CommitSpec, MaintenanceSpec], secrets: Secrets, problems: Problems
 ) -> tuple[TableSpec, ...]:
     entry, written = fields.get("tables"), fields.get("defaults")
     defaults = written.value if written is not None and isinstance(written.value, Section) else None
@@ -76,7 +76,7 @@ def _read_tables(
     if not isinstance(entry.value, Section) or not entry.value.entries:
         problems.add(entry.line, "`tables` has no tables", "write `<namespace>.<table>: {topic: NAME}` under it")
         return ()
-    return tuple(read_table(table, *inherited, defaults, problems) for table in entry.value.entries)
+    return tuple(read_table(table, inherited, defaults, secrets, problems) for table in entry.value.entries)
 
 
 def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems: Problems) -> None:

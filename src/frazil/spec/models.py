@@ -61,6 +61,8 @@ MetadataField = Literal[
 _ENVELOPES = ("none", *(name for name in ENVELOPES.built_in if name != "operation"))
 METADATA_COLUMNS: Mapping[MetadataField, str] = {field: f"_{field}" for field in get_args(MetadataField)}
 """The column that each field of `metadata` is written to, unless the file names another."""
+ProtectAction = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
+PROTECT_ACTIONS: tuple[str, ...] = get_args(ProtectAction)
 OWNED_REGISTRY_PROPERTIES: Mapping[str, str] = {
     "url": "write it as `registry.url`",
     "basic.auth.user.info": "write `registry.auth: {username: …, password: …}`",
@@ -237,6 +239,23 @@ class AtomicSpec(_Declared, json_schema_extra={"required": ["transaction_topic"]
     #: None: a transaction is whole when the next one has begun.
     transaction_topic: Annotated[str | None, TOPIC] = None
     """The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`."""
+
+
+class ProtectRule(_Declared, json_schema_extra={"required": ["action"]}):
+    """What happens to the fields that a rule of `protect` finds."""
+
+    #: The path of a field, or a regular expression between slashes.
+    selector: Annotated[str, NOT_A_KEY]
+    action: Annotated[ProtectAction, Key(default="hash")] = "hash"
+    """What the field becomes: drop, null, hash, mask, tokenize, truncate or constant."""
+    label: Annotated[str, TEXT] = ""
+    """Of `hash` and `tokenize`: equal values of fields with one label become equal; the field's path unless written."""
+    keep: Annotated[int, count(4)] = 4
+    """Of `mask`: how many characters at the end stay, where the text has at least twice as many."""
+    length: Annotated[int, count(4)] = 4
+    """Of `truncate`: how many characters at the beginning stay."""
+    value: Annotated[str, TEXT] = ""
+    """Of `constant`: the text."""
 
 
 class CommitSpec(_Declared):
@@ -503,6 +522,19 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     """Paths of the fields to take, each with everything in it; all unless written."""
     exclude: Annotated[tuple[tuple[str, ...], ...], PATHS] = ()
     """Paths of the fields to leave out, each with everything in it."""
+    protect: Annotated[
+        tuple[ProtectRule, ...],
+        Form(
+            {
+                "type": "object",
+                "additionalProperties": {"anyOf": [{"enum": list(PROTECT_ACTIONS)}, section("protect_rule").schema]},
+            }
+        ),
+    ] = ()
+    """What happens to fields with personal data before anything is written: path, or /regular expression/, to an action.
+    The first rule that finds a field decides."""
+    protect_key: Annotated[SecretWord, TEXT] = None
+    """The key of `protect`, at least 32 bytes, as ${file:PATH} or ${env:NAME}."""
     where: Annotated[str, TEXT] = ""
     """The condition for records that the table takes, in Spark SQL: `type = 'order'`. Others make no row and are counted."""
     rename: Annotated[tuple[tuple[tuple[str, ...], str], ...], STRINGS] = ()
@@ -587,8 +619,8 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
 
     @property
     def has_query(self) -> bool:
-        """Whether a query makes the table's rows; otherwise they are the records."""
-        return bool(self.where or self.select or self.has_steps)
+        """Whether a query, or `protect`, makes the table's rows from the records' fields; otherwise they are the records."""
+        return bool(self.where or self.select or self.has_steps or self.protect)
 
     @property
     def has_steps(self) -> bool:

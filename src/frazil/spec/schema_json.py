@@ -56,6 +56,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "atomic": models.AtomicSpec,
     "envelope": models.EnvelopeSpec,
     "column": models.ColumnSpec,
+    "protect_rule": models.ProtectRule,
     "table": models.TableSpec,
 }
 

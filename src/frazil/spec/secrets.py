@@ -23,7 +23,7 @@ _WORDS = (
     "authorization", r"(?<![a-z])cookie", r"jaas[.]config", r"oauthbearer[.]config", r"user[.]info", r"keystore[.]key$",
     r"ssl[.]key[.]pem",
     r"(?:account|shared|api|private|en?cryption|sse|signing|master)[._-]?key", r"secret[._-]?access",
-    r"connection[._-]string", r"sas[._-](?:fixed|token)",
+    r"protect[._-]key", r"connection[._-]string", r"sas[._-](?:fixed|token)",
 )  # fmt: skip
 """What the name of a secret's key has in it."""
 _KEY = re.compile("|".join(_WORDS), re.IGNORECASE)

@@ -40,7 +40,8 @@ from frazil.spec.models import (
 )
 from frazil.spec.partitioning import METADATA_TYPES, check_terms
 from frazil.spec.problems import Problems, advice
-from frazil.spec.secrets import has_reference, secrets_of
+from frazil.spec.protect import check_protect, read_protect, read_protect_key
+from frazil.spec.secrets import Secrets, has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
 from frazil.spec.steps import read_added, read_cast, read_rename
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
@@ -71,27 +72,31 @@ _SIZES = (
 
 
 def read_table(
-    entry: Entry, inherited: CommitSpec, maintenance: MaintenanceSpec, defaults: Section | None, problems: Problems
+    entry: Entry,
+    inherited: tuple[CommitSpec, MaintenanceSpec],
+    defaults: Section | None,
+    secrets: Secrets,
+    problems: Problems,
 ) -> TableSpec:
-    """The table that `entry` declares; what it leaves out of `commit` is `inherited`, of `maintenance` taken from
-    `maintenance`, what it leaves out else from `defaults`.
+    """The table that `entry` declares; what it leaves out of `commit` and `maintenance` is `inherited`, what it leaves out
+    else is taken from `defaults`.
     """
     problems.attempt(entry.line, None, table_name, entry.key)
     node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
         fields = Fields(node, TABLE_KEYS, "", problems, owner, _STRANGE_IN_TABLE)
         _check_topics(fields, entry)
-        return _read_settings(entry, fields, (inherited, maintenance))
+        return _read_settings(entry, fields, inherited, secrets)
 
 
 def read_defaults(
-    entry: Entry | None, inherited: CommitSpec, maintenance: MaintenanceSpec, problems: Problems
+    entry: Entry | None, inherited: tuple[CommitSpec, MaintenanceSpec], secrets: Secrets, problems: Problems
 ) -> TableSpec | None:
     """The settings of tables that the file does not declare one by one."""
     if entry is None:
         return None
     fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", _STRANGE_IN_DEFAULTS)
-    return _read_settings(entry, fields, (inherited, maintenance))
+    return _read_settings(entry, fields, inherited, secrets)
 
 
 def _with_defaults(node: Node, defaults: Section | None) -> Node:
@@ -105,10 +110,12 @@ def _with_defaults(node: Node, defaults: Section | None) -> Node:
     return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key in missing)))
 
 
-def _read_settings(entry: Entry, fields: Fields, inherited: tuple[CommitSpec, MaintenanceSpec]) -> TableSpec:
+def _read_settings(
+    entry: Entry, fields: Fields, inherited: tuple[CommitSpec, MaintenanceSpec], secrets: Secrets
+) -> TableSpec:
     commit, maintenance = (fields.get("commit"), inherited[0]), (fields.get("maintenance"), inherited[1])
     declared = TableSpec(
-        **{"topics": (), **fields.values(_READERS)},
+        **{"topics": (), **fields.values({**_READERS, "protect_key": partial(read_protect_key, secrets=secrets)})},
         name=entry.key,
         commit=read_commit(*commit, fields.problems),
         maintenance=read_maintenance(*maintenance, fields.problems, TABLE_MAINTENANCE_KEYS),
@@ -306,6 +313,7 @@ _READERS: Mapping[str, Read] = {
     "key_columns": _read_key_columns,
     "tombstones": read_tombstones,
     "atomic": read_atomic,
+    "protect": read_protect,
     "properties": lambda fields, key: fields.strings(key, _check_table_property),
     "rename": read_rename,
     "cast": read_cast,
@@ -314,5 +322,6 @@ _READERS: Mapping[str, Read] = {
 """Readers of keys that are more than their forms."""
 _CHECKS = (
     _check_sources, check_numbers, check_columns, check_shaping, check_atomic, _check_layout, _check_named_columns,
+    check_protect,
 )  # fmt: skip
 """The rules between the settings of a table."""

@@ -19,6 +19,7 @@ from frazil.decode.columns import Mismatch
 from frazil.process.origins import Origins, origins_of
 from frazil.process.program import Filter, Program
 from frazil.rows.metadata_columns import refuse_far_times
+from frazil.rows.protected import without_values
 from frazil.rows.query_rows import FAILED, input_columns, mismatches_of, run, table_columns
 from frazil.schema.arrow import Bools, Records, Rows, pick
 from frazil.types import add_counts
@@ -38,7 +39,8 @@ def read_upserts(target: TableTarget, topic: str, records: Records, limit: int) 
         changes = read_checked(target, topic, records, limit)
     else:
         changes = query_changes(target, read_upserts(target.source, topic, records, limit), records, limit)
-    return replace(changes, decoded=refuse_far_times(target, records, changes.decoded, limit))
+    near = refuse_far_times(target, records, changes.decoded, limit)
+    return replace(changes, decoded=without_values(target, near))
 
 
 def query_changes(target: TableTarget, changes: Changes, records: Records, limit: int) -> Changes:

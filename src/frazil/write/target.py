@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.process.program import Program
+from frazil.process.protect import Protection
 from frazil.schema.arrow import arrow_field
 from frazil.schema.parts import with_requirement
 from frazil.schema.projection import Layout, Shaping, make_layout
@@ -164,6 +165,8 @@ class TableTarget:
     before_key: Reading | None = None
     #: The handling of records without a value: `ignore`, `dead_letter` or `row`; empty: as the table's mode does.
     tombstones: str = ""
+    #: What protects fields of the records; None where nothing does. Of a dead-letter table: that of its table.
+    protection: Protection | None = None
     #: The records of a table with a query, as the table they would make without it; None where there is no query.
     source: TableTarget | None = None
     #: What makes the rows from the columns of `source`; None while the fields of the records are not known.

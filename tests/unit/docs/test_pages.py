@@ -24,6 +24,7 @@ _ENVIRONMENT = {
     "CATALOG_CLIENT": "x",
     "CATALOG_SECRET": "x",
     "DB_PASSWORD": "x",
+    "PROTECT_KEY": "x" * 32,
     "NESSIE_TOKEN": "x",
     "REGISTRY_PASSWORD": "x",
 }

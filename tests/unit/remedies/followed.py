@@ -41,6 +41,14 @@ FOLLOWED: Mapping[str, str] = {
     "…; or declare its type under `columns`; Frazil looks at further records": (
         "unit/ingest/test_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
     ),
+    # The key of `protect`.
+    **dict.fromkeys(
+        ("write that `protect_key` until they are replayed", "replay with the old `protect_key`"),
+        "unit/dead_letters/test_protected.py::test_a_replay_without_the_key_is_refused_and_changes_nothing",
+    ),
+    "give it the old `protect_key`, or the table a new name": "unit/dead_letters/test_protected.py::"
+    "test_the_table_names_its_key_by_an_id_and_an_upsert_table_with_hashed_keys_takes_no_other",
+    "drop this dead letter": "unit/process/test_protect.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone",
     # Queries before the table.
     **dict.fromkeys(
         (
@@ -273,6 +281,11 @@ _HISTORY = "somebody who knows the table's history has to decide; tests/unit/dea
 _BUG = "it should not happen, and asks for a report"
 
 BY_PEOPLE: Mapping[str, str] = {
+    "make one, such as by `openssl rand -hex 32`, keep it in a file, and write `protect_key: ${file:PATH}`": _FILE,
+    "take it out of `protect`, or order by another column": _FILE,
+    "write `action: …`, or another one": _FILE,
+    "write `hash`: different keys stay different": _FILE,
+    "write `protect: {email: hash}`": _FILE,
     "allow this user to DESCRIBE the cluster": _SERVICE,
     "check ssl.key.location (or ssl.key.pem) and ssl.key.password": _FILE,
     "convert it with `keytool -importkeystore -deststoretype PKCS12`, and write `ssl.keystore.type: PKCS12`": _FILE,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from frazil.process.kernels import arithmetic, casts, compare, conditions, hashes, nested, text, time
+from frazil.process.kernels import arithmetic, casts, compare, conditions, hashes, nested, protect, text, time
 from frazil.process.kernels.values import Kernel, kind_of, matches
 from frazil.process.program import Call, Expression, Filter, Program, Project
 
 KERNELS: dict[str, Kernel] = {
     name: kernel
-    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested)
+    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, protect)
     for name, kernel in family.KERNELS.items()
 }
 """By the name of Spark's class."""

@@ -17,7 +17,7 @@ from frazil.types import add_counts
 from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import Changes
 from frazil.upsert.deduplicate import dump_ranked
-from frazil.upsert.records.tombstones import begins_of_runs, digest_of, is_right_behind
+from frazil.upsert.records.tombstones import begins_of_runs, digest_of, is_right_behind, secret_of
 from frazil.write.target import TableTarget
 
 
@@ -27,6 +27,7 @@ class FirstTombstones:
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
         self._target = target
         self._topics = topics
+        self._secret = secret_of(target)
         changes = target.changes
         # By arrival a tombstone repeats its delete; and a single task knows everything before it in the batch.
         self._is_needed = changes is not None and bool(changes.order_by) and not target.is_single_task
@@ -64,7 +65,7 @@ class FirstTombstones:
     def _keep(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         ranked = rank(self._target, self._topics.index(topic), rows, changes, records)
         for n in range(len(ranked)):
-            key = digest_of(records["key"][n].as_py())
+            key = digest_of(records["key"][n].as_py(), self._secret)
             first = FirstTombstone(topic, int(ranked.partition[n]), int(ranked.offset[n]), key)
             self._kept.append(Touched(dump_ranked(ranked.take(np.array([n]))), change_count=1, first=first))
 

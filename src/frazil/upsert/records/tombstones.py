@@ -97,9 +97,12 @@ records were between.
 
 
 class LastDeletes:
-    """The last deletes of the partitions that a task reads. known: the deletes that earlier batches ended with."""
+    """The last deletes of the partitions that a task reads. known: the deletes that earlier batches ended with. secret: as
+    for `digest_of`.
+    """
 
-    def __init__(self, known: Iterable[LastDelete]) -> None:
+    def __init__(self, known: Iterable[LastDelete], secret: bytes = b"") -> None:
+        self._secret = secret
         self._known = {(one.topic, one.partition): one for one in known}
         self._read: dict[tuple[str, int], LastDelete] = {}
 
@@ -113,7 +116,7 @@ class LastDeletes:
         follows_delete = np.zeros(partitions.size, np.bool_)
         for row in begins_of_runs(partitions).tolist():
             last = self._known.get((topic, int(partitions[row])))
-            follows_delete[row] = last is not None and _is_tombstone_of(last, records, row)
+            follows_delete[row] = last is not None and self._is_tombstone_of(last, records, row)
         return {**records, FOLLOWS_DELETE: pa.array(follows_delete)} if follows_delete.any() else records
 
     def take(self, topic: str, rows: Sequence[int], records: Records) -> None:
@@ -126,12 +129,17 @@ class LastDeletes:
             for known in (self._known, self._read):
                 known.pop(place, None)
             if row in deletes:
-                last = LastDelete(*place, records["offset"][row].as_py(), digest_of(records["key"][row].as_py()))
+                key = digest_of(records["key"][row].as_py(), self._secret)
+                last = LastDelete(*place, records["offset"][row].as_py(), key)
                 self._known[place] = self._read[place] = last
 
     def found(self) -> tuple[LastDelete, ...]:
         """Returns the last deletes that the task itself has read."""
         return tuple(self._read.values())
+
+    def _is_tombstone_of(self, last: LastDelete, records: Records, row: int) -> bool:
+        key = records["key"][row].as_py()
+        return key is not None and is_right_behind(last, records["offset"][row].as_py(), digest_of(key, self._secret))
 
 
 def begins_of_runs(partitions: NDArray[np.int32]) -> Ints:
@@ -160,11 +168,13 @@ def is_right_behind(last: LastDelete, offset: int, key: str) -> bool:
     return 0 < offset - last.offset <= _FURTHEST and key == last.key
 
 
-def digest_of(key: bytes) -> str:
-    """Returns a hash of a record's key, in hexadecimal."""
-    return hashlib.blake2b(key, digest_size=8).hexdigest()
+def digest_of(key: bytes, secret: bytes) -> str:
+    """Returns a hash of a record's key, in hexadecimal: it is in the table's progress, which is for everyone to read.
+    secret: of a protected table; empty for others.
+    """
+    return hashlib.blake2b(key, digest_size=8, key=secret).hexdigest()
 
 
-def _is_tombstone_of(last: LastDelete, records: Records, row: int) -> bool:
-    key = records["key"][row].as_py()
-    return key is not None and is_right_behind(last, records["offset"][row].as_py(), digest_of(key))
+def secret_of(target: TableTarget) -> bytes:
+    """Returns the secret with which record keys of a table are hashed; empty where nothing is protected."""
+    return target.protection.key.derive("record keys") if target.protection is not None else b""

@@ -1,0 +1,199 @@
+"""`protect`: which fields of the records are protected, and how. Pure: from the records' schema to a stage of the program
+that replaces these fields before anything else sees them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Literal, get_args
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from frazil.process.program import Call, Expression, Field, Project
+from frazil.process.program import Literal as Constant
+from frazil.process.protect_key import ProtectKey
+from frazil.schema.arrow import arrow_type
+from frazil.schema.parts import Path
+
+Action = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+PROTECT, PROTECT_HEADERS = "Protect", "ProtectHeaders"
+"""The functions of the stage: they take a column and the key; the option `actions` names what happens inside it."""
+KEY, HEADERS = "_key", "_headers"
+"""How rules name the record's key, and a header: `_headers.NAME`."""
+_STEPS = ("element", "value")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What happens to the fields that a selector finds."""
+
+    #: The path of a field, names joined by dots, or a `/regular expression/` that is searched for in such paths.
+    selector: str
+    action: Action
+    #: Separates hashes and tokens of fields; empty: the field's path does.
+    label: str = ""
+    #: Of `mask`, the characters at the end that stay.
+    keep: int = 4
+    #: Of `truncate`, the characters at the beginning that stay.
+    length: int = 4
+    #: Of `constant`, the text.
+    value: str = ""
+
+    def matches(self, paths: Iterable[str]) -> bool:
+        """Whether the selector finds a field that has these paths."""
+        if self._pattern is None:
+            return self.selector in paths
+        return any(self._pattern.search(path) for path in paths)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        return re.compile(self.selector[1:-1]) if self.selector.startswith("/") else None
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What protects the records of one table. `repr` does not show the key."""
+
+    #: The first rule that finds a field decides.
+    rules: tuple[Rule, ...]
+    key: ProtectKey
+
+    def rule_for(self, paths: Iterable[str]) -> Rule | None:
+        """Returns the rule of a field that has these paths; None without one."""
+        known = tuple(paths)
+        return next((rule for rule in self.rules if rule.matches(known)), None)
+
+    def is_above(self, path: str) -> bool:
+        """Whether a rule names a field inside the field at `path`."""
+        return any(rule.selector.startswith(f"{path}.") for rule in self.rules)
+
+
+#: The path inside a column, as `schema.parts.Path`, also with `key` for the keys of a map, and the rule of that part.
+Parts = list[tuple[Path, Rule]]
+
+
+def protecting(
+    records: Schema, protection: Protection, origins: Mapping[str, Path | None] | None = None
+) -> Project | None:
+    """Returns the stage that protects records of this schema; None where no rule finds a field.
+
+    origins: the field or the part of the record that feeds a column, where it has another name; None for a column that no
+    rule is for, such as the record's offset.
+    """
+    names = origins or {}
+    columns = []
+    is_changed = False
+    for field in records.fields:
+        kind, origin = arrow_type(field.field_type), names.get(field.name, (field.name,))
+        column: Expression | None = Field(field.name, kind)
+        if origin == (HEADERS,):
+            column = _headers(protection, Field(field.name, kind))
+        elif origin is not None:
+            column = _protected(protection, Field(field.name, kind), frozenset((field.name, ".".join(origin))))
+        is_changed |= not isinstance(column, Field)
+        if column is not None:
+            columns.append((field.name, column))
+    return Project(tuple(columns)) if is_changed else None
+
+
+def protected_paths(
+    records: Schema, protection: Protection, origins: Mapping[str, Path | None] | None = None
+) -> dict[str, Rule]:
+    """Returns the rules of the protected fields of records of this schema, by each of the paths that a field has."""
+    found: dict[str, Rule] = {}
+    for field in records.fields:
+        origin = (origins or {}).get(field.name, (field.name,))
+        if origin is not None:
+            paths = frozenset((field.name, ".".join(origin)))
+            for inside, rule in _parts(protection, arrow_type(field.field_type), (), paths, None):
+                found |= dict.fromkeys((name for path in paths for name in spelled(".".join((path, *inside)))), rule)
+    return found
+
+
+def spelled(path: str) -> frozenset[str]:
+    """Returns the path, and the path without the steps into lists and maps."""
+    return frozenset((path, ".".join(part for part in path.split(".") if part not in _STEPS)))
+
+
+def _protected(protection: Protection, field: Field, paths: frozenset[str]) -> Expression | None:
+    """Returns the column as the table may have it; None where it is dropped."""
+    parts = list(_parts(protection, field.type, (), paths, None))
+    if not parts:
+        return field
+    kind = protected_type(field.type, dict(parts))
+    if kind is None:
+        return None
+    return _call(PROTECT, protection, field, kind, (("actions", dump_parts(parts)),))
+
+
+def _headers(protection: Protection, field: Field) -> Expression:
+    """Returns the column of headers: their names, known only when they are read, decide."""
+    mine = [rule for rule in protection.rules if rule.selector.startswith(("/", f"{HEADERS}."))]
+    mine += [rule for rule in protection.rules if rule.selector == HEADERS]
+    if not mine:
+        return field
+    return _call(PROTECT_HEADERS, protection, field, field.type, (("actions", dump_parts([((), r) for r in mine])),))
+
+
+def _call(name: str, protection: Protection, field: Field, kind: pa.DataType, options: tuple[tuple[str, str]]) -> Call:
+    return Call(name, (field, Constant(protection.key, pa.binary())), kind, options, f"{name.lower()}({field.name})")
+
+
+def _parts(
+    protection: Protection, kind: pa.DataType, path: Path, paths: frozenset[str], around: Rule | None
+) -> Iterator[tuple[Path, Rule]]:
+    """Yields the parts of a column that are replaced. paths: how rules may name the part. around: the rule of what the part
+    is in. Keys of maps are hashed, whatever the action, so that they stay distinct.
+    """
+    rule = protection.rule_for(paths) or around
+    if rule is not None and (rule.action in ("drop", "null") or not pa.types.is_nested(kind)):
+        action: Action = "hash" if path[-1:] == ("key",) else rule.action
+        yield path, replace(rule, action=action, label=rule.label or min(paths, key=lambda one: (len(one), one)))
+        return
+    for name, inner in inner_types(kind):
+        found = {f"{one}.{name}" for one in paths}
+        if not pa.types.is_struct(kind) and name != "key":
+            found |= paths  # `phones.number` names the member of a list's elements, as `phones.element.number` does.
+        yield from _parts(protection, inner, (*path, name), frozenset(found), rule)
+
+
+def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """Returns the parts of a nested type, with their names in paths."""
+    if pa.types.is_struct(kind):
+        return [(kind.field(n).name, kind.field(n).type) for n in range(kind.num_fields)]
+    if pa.types.is_map(kind):
+        return [("key", kind.key_type), ("value", kind.item_type)]
+    return [("element", kind.value_type)] if pa.types.is_list(kind) else []
+
+
+def protected_type(kind: pa.DataType, parts: Mapping[Path, Rule], path: Path = ()) -> pa.DataType | None:
+    """Returns the type of protected values; None where nothing is left of them."""
+    rule = parts.get(path)
+    if rule is not None:
+        return {"drop": None, "null": kind}.get(rule.action, pa.string())
+    inner = [(name, protected_type(of, parts, (*path, name))) for name, of in inner_types(kind)]
+    left = [(name, of) for name, of in inner if of is not None]
+    if not inner:
+        return kind
+    if pa.types.is_struct(kind):
+        members = [pa.field(name, of) for name, of in left]
+        return pa.struct(members) if members else None
+    if len(left) < len(inner):
+        return None
+    return pa.map_(left[0][1], left[1][1]) if pa.types.is_map(kind) else pa.list_(left[0][1])
+
+
+def dump_parts(parts: Parts) -> str:
+    """Returns the parts as text, for the option `actions`."""
+    return json.dumps([[path, asdict(rule)] for path, rule in parts], ensure_ascii=False)
+
+
+def load_parts(text: str) -> Parts:
+    """Returns the parts that `dump_parts` wrote."""
+    return [(tuple(path), Rule(**rule)) for path, rule in json.loads(text)]

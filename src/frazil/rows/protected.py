@@ -1,0 +1,157 @@
+"""What a record leaves beside its columns, in a protected table: reasons why it is refused, rescued values, its key and its
+headers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
+
+import pyarrow as pa
+
+from frazil.decode.columns import Decoded, as_text
+from frazil.decode.rescue import UNKNOWN_FIELD
+from frazil.process.kernels.protect import protect_headers, protected_values
+from frazil.process.protect import HEADERS, KEY, Protection, Rule, protected_paths, spelled
+from frazil.schema.parts import Path
+from frazil.types import RESCUED_COLUMN
+from frazil.write.target import TableTarget
+
+HIDDEN = "the value does not fit; it is not shown, because the table protects fields"
+"""The reason of every refused value of a protected table: most reasons quote the record."""
+_QUOTES_NOTHING = frozenset(
+    ("tombstone", "too_large", "no_key", "missing_value", "no_schema_id", "unknown_schema_id", "wrong_schema",
+     "no_wire_format", "incomplete_primary_key_update"),
+)  # fmt: skip
+"""Classes of errors whose reasons have no part of a record."""
+_AGAIN = re.compile(r"#[0-9]+$")
+_DROPPED = object()
+
+
+def without_values(target: TableTarget, decoded: Decoded) -> Decoded:
+    """Returns the result without any part of a record in its reasons; unchanged where nothing is protected."""
+    if target.protection is None:
+        return decoded
+    names = _known_names(target) | (_known_names(target.source) if target.source is not None else frozenset())
+    mismatches = [
+        replace(
+            one,
+            path=".".join(_known_part(one.path, names)),
+            reason=one.reason if one.kind in _QUOTES_NOTHING else HIDDEN,
+        )
+        for one in decoded.mismatches
+    ]
+    return replace(decoded, mismatches=mismatches)
+
+
+def protected_rescued(target: TableTarget, rescued: pa.Array | None) -> pa.Array | None:
+    """Returns the column of rescued values protected; unchanged where nothing is protected."""
+    protection, source = target.protection, target.source or target
+    if protection is None or rescued is None:
+        return rescued
+    known = protected_paths(source.schema, protection, origins_of(source))
+    texts = (None if text is None else _rescued(protection, known, text) for text in rescued.to_pylist())
+    return pa.array(texts, pa.string())
+
+
+def origins_of(target: TableTarget) -> dict[str, Path | None]:
+    """Returns what feeds the columns of records that are not named after their field, as `protecting` needs it."""
+    found: dict[str, Path | None] = {}
+    if target.shaping is not None:
+        found |= target.layout.paths
+        found |= {column: (HEADERS, name) for column, name in target.shaping.headers}
+        found |= dict.fromkeys(target.shaping.own)
+        if target.shaping.key:
+            found[target.shaping.key] = (KEY,)
+    own: dict[str, Path] = {"key": (KEY,), "headers": (HEADERS,)}
+    return {**found, RESCUED_COLUMN: None, **{column: own.get(field) for field, column in target.metadata}}
+
+
+def protected_metadata(protection: Protection | None, field: str, values: pa.Array) -> pa.Array:
+    """Returns a column of record metadata with keys and headers protected, in the type that it has: `null` for a key that is
+    dropped.
+    """
+    if protection is None or field not in ("key", "headers"):
+        return values
+    if field == "headers":
+        return protect_headers(values, protection)
+    rule = protection.rule_for((KEY,))
+    if rule is None:
+        return values
+    rule = replace(rule, action="null" if rule.action == "drop" else rule.action, label=rule.label or KEY)
+    return protected_values(values, rule, protection.key).cast(values.type)
+
+
+def _known_names(target: TableTarget) -> frozenset[str]:
+    """Returns the names of all fields that the records are known to have."""
+    return frozenset(part for path in target.schema.column_names for part in path.split("."))
+
+
+def _known_part(path: str, names: frozenset[str]) -> Iterable[str]:
+    """Returns the beginning of a path that has no name which only the record has."""
+    return takewhile(names.__contains__, path.split("."))
+
+
+class _Digits(str):
+    """A number of JSON as it is written."""
+
+
+class _Object(tuple[tuple[str, Any], ...]):
+    """The members of an object of JSON, in order; a name may be there twice."""
+
+
+def _rescued(protection: Protection, known: Mapping[str, Rule], text: str) -> str | None:
+    """Returns the rescued values of one record protected. known: the rules of fields that the records are known to have."""
+    found = []
+    for name, member in json.loads(text, parse_float=_Digits, parse_int=_Digits, object_pairs_hook=_Object):
+        path, parts = _AGAIN.sub("", name), dict(member)
+        value = _protected(protection, known, spelled(path), parts["value"], None)
+        if value is not _DROPPED:
+            reason = parts["reason"] if parts["reason"] == UNKNOWN_FIELD else HIDDEN
+            found.append((name, _Object((("value", value), ("reason", reason)))))
+    return as_text(_written(_Object(found))) if found else None
+
+
+def _protected(
+    protection: Protection, known: Mapping[str, Rule], paths: frozenset[str], value: Any, around: Rule | None
+) -> Any:
+    """Returns a value of JSON protected; _DROPPED where it is dropped. around: the rule of what the value is in.
+
+    A value that is no object is hashed where a rule is for a field inside it.
+    """
+    rule = protection.rule_for(paths) or next((known[path] for path in paths if path in known), around)
+    if rule is not None and rule.action == "drop":
+        return _DROPPED
+    if isinstance(value, _Object):
+        inner = [
+            (name, _protected(protection, known, frozenset(f"{path}.{name}" for path in paths), member, rule))
+            for name, member in value
+        ]
+        return _Object((name, member) for name, member in inner if member is not _DROPPED)
+    if isinstance(value, list):
+        return [_protected(protection, known, paths, element, rule) for element in value]
+    if rule is None and any(_is_above(protection, known, path) for path in paths):
+        rule = Rule("", "hash")
+    if rule is None or value is None:
+        return value
+    text = value if isinstance(value, str) else _written(value)
+    rule = replace(rule, label=rule.label or min(paths, key=lambda path: (len(path), path)))
+    return protected_values(pa.array([as_text(text)], pa.string()), rule, protection.key)[0].as_py()
+
+
+def _is_above(protection: Protection, known: Mapping[str, Rule], path: str) -> bool:
+    return protection.is_above(path) or any(name.startswith(f"{path}.") for name in known)
+
+
+def _written(value: Any) -> str:
+    """Returns a value of JSON as text, numbers as they were written."""
+    if isinstance(value, _Object):
+        members = (f"{json.dumps(name, ensure_ascii=False)}:{_written(member)}" for name, member in value)
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_written, value))}]"
+    return str(value) if isinstance(value, _Digits) else json.dumps(value, ensure_ascii=False)
