@@ -20,6 +20,7 @@ from frazil.ingest.state import FEWEST_TO_JUDGE, NoOpChange, RunState
 from frazil.ingest.table import Planned
 from frazil.ingest.task import OVERSIZED_BYTES
 from frazil.report import TaskReport
+from frazil.schema.routes import Router
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
 from frazil.types import Resolved, advance
@@ -149,6 +150,33 @@ class RejectedFields:
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         planned.table.schema.rejected |= self.fields
+
+
+@dataclass(frozen=True)
+class NewTables:
+    """Records of a route have values that get a table of their own. The table of the rest, read again without these records,
+    names the new tables in its commit, with the offsets that they begin at.
+    """
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        assert table.spec.route is not None
+        router = Router(table.spec.route, table.routed)
+        known = len(router.tables)
+        for values in report.routed.new_values:
+            if router.refuse(values) is None:
+                router.add(values, planned.position)
+        found = router.tables[known:]
+        table.found_tables += found
+        log.info("routed_tables_found", table=table.name, tables=[one.name for one in found])
+        if not router.free:
+            log.warning(
+                "route_limit_reached",
+                table=table.name,
+                limit=table.spec.route.limit,
+                remedy="raise `limit` of the route",
+            )
 
 
 @dataclass(frozen=True)

@@ -247,6 +247,7 @@ class Service:
     ) -> None:
         table.schedule.in_flight = False
         log_recreated(before, table)
+        self._discovery.add_routed(table)
         error = future.exception()
         if isinstance(error, UnavailableError):
             back_off(table, error, self._clock.monotonic_s())
@@ -478,6 +479,7 @@ class Service:
                 note_read(table, outcome, self._clock.monotonic_s())
                 self._suspects.clear(table.name)
                 note_committed(planned, outcome, self._planner, self._services)
+                self._discovery.add_routed(table)
             case Replan(report=report, findings=findings):
                 note_read(table, outcome, self._clock.monotonic_s())
                 table.schedule.next_due_s, table.schema.no_op_change = 0.0, None

@@ -39,7 +39,7 @@ from frazil.schema.names import PROPERTY, Aliases, Spellings, aliases_of
 from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
 from frazil.spec.models import ValueSpec
-from frazil.types import RESCUED_COLUMN, Batch, Offsets, Progress
+from frazil.types import RESCUED_COLUMN, Batch, Offsets, Progress, RoutedTable
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading, TableTarget, metadata_columns
 
@@ -70,6 +70,8 @@ class Table:
     bad_records: BadRecordState = field(default_factory=BadRecordState)
     #: Primary-key updates.
     key_updates: KeyUpdateState = field(default_factory=KeyUpdateState)
+    #: Tables that the next commit of the table of the rest is to name.
+    found_tables: tuple[RoutedTable, ...] = ()
 
     @property
     def name(self) -> str:
@@ -80,6 +82,14 @@ class Table:
     def progress(self) -> Progress:
         """The newest known progress."""
         return self.state.progress if self.state else Progress()
+
+    @property
+    def routed(self) -> tuple[RoutedTable, ...]:
+        """The tables that the route has made, of the table of the rest, without those that the pipeline file has now."""
+        route = self.spec.route
+        if route is None or self.spec.route_values:
+            return ()
+        return tuple(one for one in (*self.progress.routed, *self.found_tables) if one.name not in route.taken)
 
     @property
     def is_first(self) -> bool:
@@ -102,6 +112,7 @@ class Table:
     def end_batch(self) -> None:
         """Forgets the findings about a batch that is committed now."""
         self.offsets.waiting, self.schema.no_op_change = None, None
+        self.found_tables = ()
         self.bad_records.crashing, self.bad_records.searches = frozenset(), 0
         self.key_updates.end_batch()
 
@@ -309,6 +320,9 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         older_specs=state.older_specs if state else (),
         max_partitions=table.spec.limits.partitions,
         changes=changes,
+        route=table.spec.route,
+        route_values=table.spec.route_values,
+        routed=table.routed,
         envelope=envelope_of(table.spec, changes.paths if changes else ()),
         is_single_task=table.key_updates.is_single_task,
         unpaired=tuple(sorted(table.key_updates.unpaired)),

@@ -23,12 +23,14 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.decode.settings import OWN_TYPES
 from frazil.failpoints import hit
+from frazil.ingest.shares import OVERSIZED_PARTITION, Share, shares_of
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.report import (
     MOST_BAD,
     BadRecords,
     ChangeReport,
     Counts,
+    RouteReport,
     SchemaRequests,
     TaskReport,
     Touched,
@@ -57,12 +59,9 @@ Records = Mapping[str, pa.Array]
 
 REPORT_SCHEMA = "report string"
 _EVERY_MISMATCH = 2**31
-_NEVER = 2**63 - 1
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
 # A batch of small records leaves out larger records than this, so that the twenty thousand of one Arrow batch have a bound.
 OVERSIZED_BYTES = 8192
-OVERSIZED_PARTITION = -1
-"""The partition of an oversized record that was left out of a batch of small records."""
 
 
 @dataclass(frozen=True)
@@ -159,15 +158,12 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
         for batch in batches:
             hit("task.batch")
             for topic, records in _by_topic(job, batch):
-                for target in job.targets_of(topic):
-                    run = runs.get(target.name)
+                for share in shares_of(job.targets_of(topic), topic, records, job.starts):
+                    name = share.target.name
+                    run = runs.get(name)
                     if run is None:
-                        topics = job.topics_of(target.name)
-                        run = runs[target.name] = _TableRun(target, target.name in job.trials, topics)
-                    starts = job.starts.get(target.name)
-                    own = records if starts is None else _from(records, starts[topic])
-                    if own.num_rows:
-                        run.take(topic, own)
+                        run = runs[name] = _TableRun(share.target, name in job.trials, job.topics_of(name))
+                    run.take_share(topic, share, records)
         return [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
@@ -275,6 +271,8 @@ class _TableRun:
     scattered: tuple[str, ...] = ()
     #: Whether there are primary-key updates that one task must read.
     has_key_updates: bool = False
+    #: The records of other tables of the route so far.
+    routed: RouteReport = field(default_factory=RouteReport)
 
     def __post_init__(self) -> None:
         self.key_update_parts = IncompleteUpdates(self.target.abandoned, self.target.applied_early)
@@ -286,7 +284,7 @@ class _TableRun:
         """Whether rows are written: not once something must change before the batch can be committed."""
         asked = self.requests
         needs = asked.requested_fields or asked.made_optional or asked.missing or asked.key_columns
-        is_refused = self.is_trial or self.counts.has_oversized or self.has_key_updates
+        is_refused = self.is_trial or self.counts.has_oversized or self.has_key_updates or self.routed.new_values
         is_lost = self.bad.count > 0 and not self._has_place_for_bad
         return not (is_refused or needs or is_lost or self.scattered or self.unplaced)
 
@@ -299,6 +297,16 @@ class _TableRun:
     def _has_place_for_bad(self) -> bool:
         on_bad = self.target.reading.on_bad
         return on_bad == "skip" or (on_bad == "dead_letter" and self.target.dead_letters is not None)
+
+    def take_share(self, topic: str, share: Share, read: pa.RecordBatch) -> None:
+        """Takes the table's own records of those that were read; of the others it notes how far they go."""
+        if self.target.route is not None:
+            latest = {topic: _latest(plain_columns(read))}
+            self.counts = Counts.merge([self.counts, Counts(latest_ms=latest)])
+            self.routed = RouteReport.merge([self.routed, share.routed])
+            self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=share.missing)])
+        if share.records.num_rows:
+            self.take(topic, share.records)
 
     def take(self, topic: str, records: pa.RecordBatch) -> None:
         """Decodes, shapes and writes the records of one topic."""
@@ -458,6 +466,7 @@ class _TableRun:
                 unplaced=self.unplaced,
                 last_deletes=self.last_deletes.found(),
             ),
+            routed=self.routed,
         )
 
     def abandon(self) -> None:
@@ -510,18 +519,6 @@ def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordB
     starts = np.flatnonzero(np.r_[True, indices[1:] != indices[:-1]])
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), batch.num_rows], strict=True):
         yield codes.dictionary[int(indices[start])].as_py(), batch.slice(start, end - start)
-
-
-def _from(records: pa.RecordBatch, starts: Mapping[int, int]) -> pa.RecordBatch:
-    """Returns the records of a topic that belong to one table."""
-    partitions, codes = np.unique(np.asarray(records.column("partition")), return_inverse=True)
-    known = {
-        OVERSIZED_PARTITION: 0,
-        **starts,
-    }  # An oversized record has no partition: it counts for all tables.
-    first = np.array([known.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
-    is_own = np.asarray(records.column("offset")) >= first[codes]
-    return records if is_own.all() else records.filter(pa.array(is_own))
 
 
 def _latest(columns: dict[str, pa.Array]) -> dict[int, int]:
