@@ -42,6 +42,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     maintenance = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
     if fields.get("pipeline") is None:
         problems.add(1, "`pipeline` is missing", "give the pipeline a name, such as `pipeline: shop`")
+    shared = read_defaults(fields.get("defaults"), commit, maintenance, problems)
     tables, routes = _read_tables(fields, (commit, maintenance), problems)
     catalog = read_catalog(fields.get("catalog"), local, secrets, problems)
     settings: dict[str, Any] = {
@@ -53,7 +54,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
         "spark": read_spark(fields.get("spark"), secrets, problems),
         "commit": commit,
         "maintenance": maintenance,
-        "defaults": read_defaults(fields.get("defaults"), commit, maintenance, problems),
+        "defaults": shared,
         "tables": (*tables, *rest_tables(routes, tables, catalog.kind)),
         "routes": routes,
     }

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from frazil.plugins.catalogs import CatalogKind
 from frazil.routing import Route, parse_template
 from frazil.spec.changes import added_metadata
-from frazil.spec.document import Entry, Section
+from frazil.spec.document import Entry, Section, lines_of
 from frazil.spec.keys import Fields, read_items
 from frazil.spec.models import (
     METADATA_COLUMNS,
@@ -37,16 +37,16 @@ def read_routes(
     items = read_items(entry.value, "routes", problems) if entry is not None else ()
     found = []
     for node in items:
-        fields = Fields(with_defaults(node, defaults), ROUTE_KEYS, "", problems, "a route", STRANGE_IN_TABLE)
-        to = fields.text("to") if fields.get("to") is not None else None
-        if to is None:
-            problems.add(node.line, "a route does not say `to` which tables", 'write `to: "shop.${type}"`')
-            continue
-        named = Entry(fields.text("rest") or to if fields.get("rest") else to, node.line, node)
-        check_topics(fields, named)
-        if (fields.get("topic") or fields.get("topics")) and fields.parsed("to", parse_template):
-            found.append(read_settings(named, fields, inherited, RouteSpec))
-            _check_route(fields, found[-1])
+        with problems.in_part(lines_of(defaults), "a route has it from `defaults`"):
+            fields = Fields(with_defaults(node, defaults), ROUTE_KEYS, "", problems, "a route", STRANGE_IN_TABLE)
+            if fields.get("to") is None:
+                problems.add(node.line, "a route does not say `to` which tables", 'write `to: "shop.${type}"`')
+                continue
+            named = Entry(fields.text("rest") or fields.text("to") or "", node.line, node)
+            check_topics(fields, named)
+            if (fields.get("topic") or fields.get("topics")) and fields.parsed("to", parse_template):
+                found.append(read_settings(named, fields, inherited, RouteSpec))
+                _check_route(fields, found[-1])
     return tuple(found)
 
 
