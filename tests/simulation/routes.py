@@ -24,11 +24,14 @@ VALUES = ["a", "b", "B", "c", "d", "e", "f", None, "", "no name", "x" * 300]
 
 
 class RouteHistory(Scene):
-    """The topics `t` and `u` and a route by the field `kind`, in half of the histories with room for fewer tables than values."""
+    """The topics `t` and `u` and a route by the field `kind`. In half of the histories the values compete: for places under
+    the limit, and for a name.
+    """
 
     def __init__(self, seed: int, root: Path) -> None:
         super().__init__(Fate(seed), root)
         self.limit = LIMIT if self.fate.maybe(0.5) else 200
+        self.values = [value for value in VALUES if value != "B" or self.limit == LIMIT]
         self.spec = _spec(root, self.limit)
         self.produced: dict[Place, dict[str, Any]] = {}
         for topic in "tu":
@@ -41,7 +44,7 @@ class RouteHistory(Scene):
                 continue
             if self.fate.maybe(0.02):
                 self.catalog.append_foreign(table)
-            # A table of the rest that is rolled back may give the places under its limit to other values than before.
+            # A table of the rest that is rolled back may give a place or a name to another value than before.
             if self.fate.maybe(0.01) and (table != REST or self.limit > LIMIT):
                 self._roll_back(table)
             if table != REST and self.fate.maybe(0.01):
@@ -53,8 +56,8 @@ class RouteHistory(Scene):
             partition = self.fate.pick(0, len(self.source.by_name[topic].partitions) - 1)
             number = len(self.produced)
             # Values appear one after another.
-            known = min(len(VALUES), 1 + number // 12)
-            value = {"id": number, "kind": VALUES[self.fate.pick(0, known - 1)]}
+            known = min(len(self.values), 1 + number // 12)
+            value = {"id": number, "kind": self.values[self.fate.pick(0, known - 1)]}
             if value["kind"] is None and self.fate.maybe(0.5):
                 del value["kind"]
             now_ms = self.clock.now_ms() - self.fate.pick(0, 50)

@@ -20,7 +20,7 @@ from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
 from frazil.spec.topics import select_topics, topic_filter
-from frazil.types import OffsetRange
+from frazil.types import OffsetRange, RoutedTable
 
 log = structlog.get_logger("frazil")
 _NAME_REMEDY = "leave its topic out of `topics`, and give it a table under `tables`"
@@ -82,7 +82,23 @@ class Discovery:
 
     def add_routed(self, rest: Table) -> None:
         """Adds the tables that a route has made, as the progress of its table of the rest names them."""
-        for routed in rest.progress.routed:
+        self._add_tables(rest, rest.progress.routed)
+
+    def add_found(self, rest: Table) -> None:
+        """Adds the tables that a route makes of records that were read."""
+        self._add_tables(rest, rest.found_tables)
+
+    def load_routes(self) -> None:
+        """Adds the tables that routes have made, as the catalog has them, for commands that run no table.
+
+        Raises: the errors of `Catalog.load`.
+        """
+        for table in [one for one in self.tables.values() if one.spec.route is not None]:
+            table.state = self._catalog.load(table.name)
+            self.add_routed(table)
+
+    def _add_tables(self, rest: Table, tables: Iterable[RoutedTable]) -> None:
+        for routed in tables:
             if routed.name not in self.tables:
                 self._add(self._spec.routed_table(rest.spec, routed))
                 self._match(self.tables[routed.name], self._found)

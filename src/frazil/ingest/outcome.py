@@ -20,7 +20,6 @@ from frazil.ingest.state import FEWEST_TO_JUDGE, NoOpChange, RunState
 from frazil.ingest.table import Planned
 from frazil.ingest.task import OVERSIZED_BYTES
 from frazil.report import TaskReport
-from frazil.schema.routes import Router
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
 from frazil.types import Resolved, advance
@@ -161,22 +160,13 @@ class NewTables:
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         table = planned.table
-        assert table.spec.route is not None
-        router = Router(table.spec.route, table.routed)
-        known = len(router.tables)
-        for values in report.routed.new_values:
-            if router.refuse(values) is None:
-                router.add(values, planned.position)
-        found = router.tables[known:]
-        table.found_tables += found
+        route = table.spec.route
+        assert route is not None
+        found = table.find_tables(report.routed.new_values, planned.position)
         log.info("routed_tables_found", table=table.name, tables=[one.name for one in found])
-        if not router.free:
-            log.warning(
-                "route_limit_reached",
-                table=table.name,
-                limit=table.spec.route.limit,
-                remedy="raise `limit` of the route",
-            )
+        if len(table.routed) >= route.limit:
+            remedy = "raise `limit` of the route, or route by a value of which there are fewer"
+            log.warning("route_limit_reached", table=table.name, limit=route.limit, remedy=remedy)
 
 
 @dataclass(frozen=True)

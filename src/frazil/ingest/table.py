@@ -5,7 +5,7 @@ description of it that tasks receive.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -37,6 +37,7 @@ from frazil.report import TaskReport
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, Spellings, aliases_of
 from frazil.schema.projection import Shaping, counted_in
+from frazil.schema.routes import Router
 from frazil.spec import TableSpec
 from frazil.spec.models import ValueSpec
 from frazil.types import RESCUED_COLUMN, Batch, Offsets, Progress, RoutedTable
@@ -90,6 +91,20 @@ class Table:
         if route is None or self.spec.route_values:
             return ()
         return tuple(one for one in (*self.progress.routed, *self.found_tables) if one.name not in route.taken)
+
+    def find_tables(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[RoutedTable, ...]:
+        """Gives some values tables, which the next commit of the table of the rest names; returns those that got one.
+        start: where the records of the tables begin.
+        """
+        assert self.spec.route is not None
+        router = Router(self.spec.route, self.routed)
+        known = len(router.tables)
+        for one in values:
+            if router.refuse(one) is None:
+                router.add(one, start)
+        found = router.tables[known:]
+        self.found_tables += found
+        return found
 
     @property
     def is_first(self) -> bool:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from frazil.spec import PipelineSpec, load_spec
-from frazil.testing import FakeClock
-from tests.unit.ingest.service_scene import Scene, turn_until
+from tests.unit.ingest.service_scene import Scene
 
 ROUTE = '{topic: t, by: type, to: "n.${type}", rest: n.rest}'
 
