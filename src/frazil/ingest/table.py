@@ -71,8 +71,9 @@ class Table:
     bad_records: BadRecordState = field(default_factory=BadRecordState)
     #: Primary-key updates.
     key_updates: KeyUpdateState = field(default_factory=KeyUpdateState)
-    #: Tables that the next commit of the table of the rest is to name.
+    #: Tables that the next commit of the table of the rest is to name, and the commit behind which they were found.
     found_tables: tuple[RoutedTable, ...] = ()
+    found_after: str = ""
 
     @property
     def name(self) -> str:
@@ -90,7 +91,12 @@ class Table:
         route = self.spec.route
         if route is None or self.spec.route_values:
             return ()
-        return tuple(one for one in (*self.progress.routed, *self.found_tables) if one.name not in route.taken)
+        return tuple(one for one in (*self.progress.routed, *self._found_now) if one.name not in route.taken)
+
+    @property
+    def _found_now(self) -> tuple[RoutedTable, ...]:
+        """The tables found behind the newest commit; those of an older one may have got other names or places in it."""
+        return self.found_tables if self.found_after == self.progress.commit_id else ()
 
     def find_tables(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[RoutedTable, ...]:
         """Gives some values tables, which the next commit of the table of the rest names; returns those that got one.
@@ -103,7 +109,8 @@ class Table:
             if router.refuse(one) is None:
                 router.add(one, start)
         found = router.tables[known:]
-        self.found_tables += found
+        self.found_tables = (*self._found_now, *found)
+        self.found_after = self.progress.commit_id
         return found
 
     @property
@@ -127,7 +134,6 @@ class Table:
     def end_batch(self) -> None:
         """Forgets the findings about a batch that is committed now."""
         self.offsets.waiting, self.schema.no_op_change = None, None
-        self.found_tables = ()
         self.bad_records.crashing, self.bad_records.searches = frozenset(), 0
         self.key_updates.end_batch()
 

@@ -78,7 +78,6 @@ def forget_batch(table: Table) -> None:
     """Makes the next plan start from the table's progress, after a batch without result."""
     table.offsets.needs_check = True
     table.offsets.read_to = None
-    table.found_tables = ()
 
 
 def back_off(table: Table, error: FrazilError, now_s: float) -> None:
