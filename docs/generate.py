@@ -120,6 +120,10 @@ _SECTIONS = {
         "tables.&lt;name&gt;.maintenance",
         "Missing keys are taken from the top-level `maintenance`.",
     ),
+    "route": (
+        "routes",
+        "A list; each entry has `by`, `to`, `limit`, `rest`, and the settings of its [tables](../how-to/route.md).",
+    ),
     "snapshots": ("maintenance.snapshots", "Snapshots beyond either limit are expired."),
     "orphans": ("maintenance.orphans", ""),
     "defaults": (

@@ -60,6 +60,9 @@ Records = Mapping[str, pa.Array]
 REPORT_SCHEMA = "report string"
 _EVERY_MISMATCH = 2**31
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
+# A read of so many records costs little more for each than one of a whole Arrow batch.
+_MANY_RECORDS = 8192
+_MOST_HELD_BYTES = 64 * 1024 * 1024
 # A batch of small records leaves out larger records than this, so that the twenty thousand of one Arrow batch have a bound.
 OVERSIZED_BYTES = 8192
 
@@ -157,18 +160,27 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
     try:
         for batch in batches:
             hit("task.batch")
-            for topic, records in _by_topic(job, batch):
-                for share in shares_of(job.targets_of(topic), topic, records, job.starts):
-                    name = share.target.name
-                    run = runs.get(name)
-                    if run is None:
-                        run = runs[name] = _TableRun(share.target, name in job.trials, job.topics_of(name))
-                    run.take_share(topic, share, records)
+            _take_batch(job, batch, runs)
+        for run in runs.values():
+            run.take_held()
         return [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
             run.abandon()
         raise
+
+
+def _take_batch(job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun]) -> None:
+    """Hands each table its records, and holds no more of them than there is memory for."""
+    for topic, records in _by_topic(job, batch):
+        for share in shares_of(job.targets_of(topic), topic, records, job.starts):
+            name = share.target.name
+            if name not in runs:
+                runs[name] = _TableRun(share.target, name in job.trials, job.topics_of(name))
+            runs[name].take_share(topic, share, records)
+    if sum(run.held_bytes for run in runs.values()) > _MOST_HELD_BYTES:
+        for run in runs.values():
+            run.take_held()
 
 
 @dataclass(frozen=True)
@@ -271,6 +283,8 @@ class _TableRun:
     scattered: tuple[str, ...] = ()
     #: Whether there are primary-key updates that one task must read.
     has_key_updates: bool = False
+    #: Records that wait for more, by topic, of a table of a route.
+    held: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     #: The records of other tables of the route so far.
     routed: RouteReport = field(default_factory=RouteReport)
 
@@ -305,8 +319,25 @@ class _TableRun:
             self.counts = Counts.merge([self.counts, Counts(latest_ms=latest)])
             self.routed = RouteReport.merge([self.routed, share.routed])
             self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=share.missing)])
-        if share.records.num_rows:
+            self.held.setdefault(topic, []).append(share.records)
+            if sum(some.num_rows for some in self.held[topic]) >= _MANY_RECORDS:
+                self.take_held()
+        elif share.records.num_rows:
             self.take(topic, share.records)
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the records that wait for more."""
+        return sum(some.nbytes for many in self.held.values() for some in many)
+
+    def take_held(self) -> None:
+        """Takes the records that wait for more: of a route with many tables, few records of a batch are one table's, and
+        each read of some has a price of its own.
+        """
+        held, self.held = self.held, {}
+        for topic, many in held.items():
+            for records in pa.Table.from_batches(many).combine_chunks().to_batches():
+                self.take(topic, records)
 
     def take(self, topic: str, records: pa.RecordBatch) -> None:
         """Decodes, shapes and writes the records of one topic."""

@@ -571,9 +571,10 @@ class RouteSpec(
 ):
     """How records of some topics are divided among many tables, which all have the same settings."""
 
-    by: Annotated[ValueSource, parsed_text(text_like("type", "header.kind", "source.table"), parse_source)] = (
-        ValueSource("topic")
-    )
+    by: Annotated[
+        ValueSource,
+        Key(parsed_text(text_like("type", "header.kind", "source.table"), parse_source), default="topic"),
+    ] = ValueSource("topic")
     """The value that says to which table a record goes: a field, `header.NAME`, a change event's `source.table`, or
     topic."""
     to: Annotated[Template, parsed_text(text_like("shop.${type}", "sales.$1"), parse_template)]

@@ -148,6 +148,16 @@ def test_ten_thousand_values_make_as_many_tables_as_the_limit_allows(tmp_path: P
     assert (reached["limit"], reached["table"]) == (3, "n.rest")
 
 
+def test_values_beyond_the_limit_get_tables_once_it_is_raised(tmp_path: Path) -> None:
+    scene = Routed(tmp_path, '{topic: t, by: type, to: "n.${type}", rest: n.rest, limit: 1}')
+    scene.feed("t", {"type": "a", "n": 1}, {"type": "b", "n": 2})
+    scene.catch_up()
+    scene.route = scene.route.replace("limit: 1", "limit: 2")
+    scene.feed("t", {"type": "b", "n": 3})
+    scene.catch_up()
+    assert [scene.numbers(table) for table in ("n.a", "n.b", "n.rest")] == [[1], [3], [2]]
+
+
 def test_a_record_that_cannot_be_read_is_a_dead_letter_of_the_rest(tmp_path: Path) -> None:
     scene = Routed(tmp_path)
     scene.feed("t", {"type": "a", "n": 1}, {"n": 2}, b'{"type": "a", ')
