@@ -78,6 +78,16 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Of an upsert table that reads tombstones: partitions whose last record is a delete, with a hash of its key. A"
         " tombstone of the same key that follows the delete changes nothing. Absent when there are none.",
     ),
+    "routed-tables": (
+        "JSON: list of from, tables",
+        "Of the table of the rest of a [route](../how-to/route.md): the tables that the route has made, each with the"
+        " values of its records, and the offsets from which on it takes them. Absent when there are none.",
+    ),
+    "rest-records": (
+        "JSON: reason → number",
+        "Of the table of the rest of a route: records since the table was created that no other table took. Absent when"
+        " there were none.",
+    ),
 }
 
 REPLAY_KEYS: dict[str, tuple[str, str]] = {
@@ -169,6 +179,10 @@ LOG_EVENTS: dict[str, str] = {
     "required_values_missing": "Rows of an upsert table have no value for a required column: the value was not sent,"
     " and no existing row has it. The table's policy forbids making the column optional, so the batch is planned"
     " again, and `dead_letters` records become dead letters.",
+    "route_limit_reached": "A [route](../how-to/route.md) has as many tables as its `limit` allows: records of further"
+    " values go to the table of the rest.",
+    "routed_tables_found": "Records of a [route](../how-to/route.md) have new values: the next commit of the table of the"
+    " rest names their tables.",
     "sample_failed": "A task failed that read a sample of the records behind a table's first batch: these records do"
     " not influence the first columns. Frazil searches for the crashing record when its batch is read.",
     "schema_change_refused": "Records need a schema change that the table cannot make, or that its `schema_evolution`"

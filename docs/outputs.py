@@ -82,6 +82,10 @@ TABLE = Document(
         "bad_skipped": ("number", "Bad records that `on_bad_record: skip` has skipped since the table was created."),
         "skipped_offsets": ("number", "Offsets that the process has skipped because Kafka had deleted their records."),
         "ignored_records": ("object: kind → number", "Records that change no row, by kind."),
+        "rest_records": (
+            "object: reason → number",
+            "Records that no other table of the [route](../how-to/route.md) takes, of the table of the rest.",
+        ),
         "refused_changes": (
             "list",
             "Schema changes that the policy of the table forbids: `change`, `schemas`, `remedy`.",
@@ -127,7 +131,8 @@ LAST_UPSERT = Document(
 )
 _SHARED = (
     "state", "reason", "remedy", "where", "topics", "lag_records", "watermark_ms", "last_commit_ms", "dropped_fields",
-    "dead_letters", "bad_skipped", "skipped_offsets", "ignored_records", "last_upsert",
+    "dead_letters", "bad_skipped", "skipped_offsets", "ignored_records", "rest_records",
+    "last_upsert",
 )  # fmt: skip
 RUN = Document(
     "frazil run: tables.&lt;name&gt;",

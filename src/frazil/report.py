@@ -219,6 +219,27 @@ class ChangeReport:
 
 
 @dataclass(frozen=True)
+class RouteReport:
+    """The records that other tables of a route take, and those that no other table takes."""
+
+    #: Values of records that are to get a table first, of the table of the rest.
+    new_values: tuple[tuple[str, ...], ...] = ()
+    #: The number of records that go to the table of the rest, by reason.
+    rest_records: Mapping[str, int] = field(default_factory=dict)
+    #: The number of records that other tables take.
+    others: int = 0
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self]) -> Self:
+        """Returns the sums over the tasks of a batch."""
+        return cls(
+            new_values=tuple(sorted({values for part in parts for values in part.new_values})),
+            rest_records=add_counts(*(part.rest_records for part in parts)),
+            others=sum(part.others for part in parts),
+        )
+
+
+@dataclass(frozen=True)
 class TaskReport:
     """The results of a task, or of all tasks of a batch after `merge_reports`, for one table's ranges."""
 
@@ -234,6 +255,13 @@ class TaskReport:
     bad_records: BadRecords = field(default_factory=BadRecords)
     #: The changes of an upsert table.
     changes: ChangeReport = field(default_factory=ChangeReport)
+    #: The records of other tables, of a table of a route.
+    routed: RouteReport = field(default_factory=RouteReport)
+
+    @property
+    def read_count(self) -> int:
+        """The number of records that were read, for this table and for others of its route."""
+        return self.counts.record_count + self.routed.others
 
 
 def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_BAD) -> TaskReport:
@@ -246,6 +274,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_B
         SchemaRequests.merge([report.schema for report in mine]),
         BadRecords.merge([report.bad_records for report in mine], limit),
         ChangeReport.merge([report.changes for report in mine]),
+        RouteReport.merge([report.routed for report in mine]),
     )
 
 

@@ -127,6 +127,18 @@ class PendingDeadLetters:
 
 
 @dataclass(frozen=True)
+class RoutedTable:
+    """A table that a route made, of the records with some values."""
+
+    #: `namespace.table`.
+    name: str
+    #: The values.
+    values: tuple[str, ...]
+    #: The offsets from which on the table takes the records with these values, by topic and partition.
+    start: Offsets = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
 class Progress:
     """The progress that a table's newest ingest snapshot records in its summary."""
 
@@ -161,6 +173,10 @@ class Progress:
     emptied: str = ""
     #: The records that ended the table's batches where they are deletes, of an upsert table that accepts tombstones.
     last_deletes: tuple[LastDelete, ...] = ()
+    #: The tables that take their records from this one, of the table for the rest of a route.
+    routed: tuple[RoutedTable, ...] = ()
+    #: The number of records since the table was created that no other table of the route took, by reason.
+    rest_records: Mapping[str, int] = field(default_factory=dict)
     #: Id of the snapshot; None before the first commit, together with empty offsets.
     snapshot_id: int | None = None
     #: The time of the snapshot; None before the first commit.
@@ -188,6 +204,8 @@ class Batch:
     #: Whether the batch shares no read with other tables of its topics, as it must end at a fixed offset or be read by
     #: one task.
     is_apart: bool = False
+    #: The table of the rest, of a table of a route; empty for other tables.
+    route: str = ""
     #: Whether the table has no commit yet, so that no commit of it can be late.
     is_new: bool = False
 

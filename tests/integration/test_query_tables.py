@@ -131,8 +131,8 @@ def test_a_dead_letter_of_an_expression_becomes_a_row_when_the_query_is_correcte
     _, shown = scene.command("dead-letters", "show", "s.orders")
     [dead_letter] = shown["tables"]["s.orders"]
     assert dead_letter["error_class"] == "failed_expression"
-    assert "CAST_INVALID_INPUT" in dead_letter["error_message"]
-    assert "1,5" in dead_letter["error_message"]
+    assert "CAST_INVALID_INPUT" in dead_letter["message"]
+    assert "1,5" in dead_letter["message"]
     scene.document["tables"]["s.orders"]["select"] = SELECT.format(amount=LENIENT)
     scene.pipeline.file.write_text(yaml.safe_dump(scene.document))
     assert scene.command("dead-letters", "replay", "s.orders")[0] == 0

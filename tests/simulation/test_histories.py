@@ -15,6 +15,7 @@ from tests.simulation.databases import DatabaseHistory, DividedHistory, WornData
 from tests.simulation.history import History
 from tests.simulation.late import LateReplay
 from tests.simulation.replay import Replay
+from tests.simulation.routes import RouteHistory
 from tests.simulation.upserts import (
     ChangingUpserts,
     DividedUpserts,
@@ -52,6 +53,11 @@ def _silence() -> Iterator[None]:
 @pytest.mark.parametrize("seed", _SLICE)
 def test_rows_are_exactly_the_records_before_the_offsets(seed: int, tmp_path: Path) -> None:
     History(seed, tmp_path).play(rounds=60)
+
+
+@pytest.mark.parametrize("seed", _CHANGING_SLICE)
+def test_a_record_is_in_the_table_of_its_value_or_in_that_of_the_rest(seed: int, tmp_path: Path) -> None:
+    RouteHistory(seed, tmp_path).play(rounds=60)
 
 
 @pytest.mark.parametrize("seed", _SLICE)

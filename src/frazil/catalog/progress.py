@@ -10,7 +10,16 @@ from dataclasses import asdict, dataclass
 
 from pydantic import TypeAdapter
 
-from frazil.types import LastDelete, PendingDeadLetters, Progress, Watermark, as_json, dump_offsets, load_offsets
+from frazil.types import (
+    LastDelete,
+    PendingDeadLetters,
+    Progress,
+    RoutedTable,
+    Watermark,
+    as_json,
+    dump_offsets,
+    load_offsets,
+)
 
 COMMITTED_AT = "committed-at"
 """Summary key of a snapshot that repeats progress: when that progress was first committed, in milliseconds."""
@@ -74,8 +83,13 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         parts["dead-letters"] = as_json(asdict(progress.dead_letters))
     if progress.watermark.complete_to_ms is not None:
         parts["watermark"] = str(progress.watermark.complete_to_ms)
-    of_upserts = {"last-truncate": progress.emptied, "last-deletes": _dump_last_deletes(progress.last_deletes)}
-    parts |= {name: text for name, text in of_upserts.items() if text}
+    of_some_tables = {
+        "last-truncate": progress.emptied,
+        "last-deletes": _dump_last_deletes(progress.last_deletes),
+        "routed-tables": _dump_routed(progress.routed),
+        "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
+    }
+    parts |= {name: text for name, text in of_some_tables.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
 
 
@@ -106,6 +120,8 @@ def from_summary(
         places=_PLACES.validate_json(summary.get(key(pipeline, "source-positions"), "{}")),
         emptied=summary.get(key(pipeline, "last-truncate"), ""),
         last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
+        routed=_load_routed(summary.get(key(pipeline, "routed-tables"), "[]")),
+        rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )
@@ -121,6 +137,23 @@ def _dump_last_deletes(last_deletes: Iterable[LastDelete]) -> str:
 def _load_last_deletes(text: str) -> tuple[LastDelete, ...]:
     topics = _LAST_DELETES.validate_json(text)
     return tuple(LastDelete(topic, p, *last) for topic, partitions in topics.items() for p, last in partitions.items())
+
+
+def _dump_routed(tables: Iterable[RoutedTable]) -> str:
+    """Returns the tables as JSON, those that begin at the same offsets together: the offsets are the longest part."""
+    by_start: dict[str, dict[str, tuple[str, ...]]] = {}
+    for table in tables:
+        by_start.setdefault(dump_offsets(table.start), {})[table.name] = table.values
+    found = [{"from": json.loads(start), "tables": values} for start, values in by_start.items()]
+    return as_json(found) if found else ""
+
+
+def _load_routed(text: str) -> tuple[RoutedTable, ...]:
+    return tuple(
+        RoutedTable(name, tuple(values), load_offsets(as_json(together["from"])))
+        for together in json.loads(text)
+        for name, values in together["tables"].items()
+    )
 
 
 @dataclass(frozen=True)

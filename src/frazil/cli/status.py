@@ -181,6 +181,9 @@ def _about_records(table: TableReport) -> Iterator[Text]:
     if table.skipped_offsets:
         offsets = plural(table.skipped_offsets, "offset")
         yield Text(f"\n{table.name} has skipped {offsets} whose records Kafka had deleted: `on_data_loss: skip`")
+    if table.rest_records:
+        reasons = ", ".join(f"{count(number)} {what}" for what, number in sorted(table.rest_records.items()))
+        yield Text(f"\n{table.name} has records that no other table of its route takes: {reasons}")
     if table.ignored_records:
         kinds = ", ".join(f"{count(number)} {what}" for what, number in sorted(table.ignored_records.items()))
         yield Text(f"\n{table.name} has ignored records that change no row: {kinds}", style="dim")

@@ -20,7 +20,7 @@ from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
 from frazil.spec.topics import select_topics, topic_filter
-from frazil.types import OffsetRange
+from frazil.types import OffsetRange, RoutedTable
 
 log = structlog.get_logger("frazil")
 _NAME_REMEDY = "leave its topic out of `topics`, and give it a table under `tables`"
@@ -57,7 +57,8 @@ class Discovery:
 
     def find_topics(self) -> dict[str, TopicDescription]:
         """Returns the topics that match the pipeline file. It changes nothing, so that any thread may call it."""
-        selectors = [*self._spec.topics, *(s for table in [*self.tables.values()] for s in table.spec.topics)]
+        routes = (selector for route in self._spec.routes for selector in route.topics)
+        selectors = [*self._spec.topics, *routes, *(s for table in [*self.tables.values()] for s in table.spec.topics)]
         return self._source.topics(topic_filter(selectors))
 
     def set_topics(self, found: dict[str, TopicDescription]) -> None:
@@ -65,6 +66,10 @@ class Discovery:
         for name in select_topics(self._spec.topics, found):
             if f"{self._spec.namespace}.{name}" not in self.tables:
                 self._add(self._spec.table_for(name))
+        for made in self._spec.tables_by_topic(found):
+            if made.name not in self.tables:
+                self._add(made)
+            self.tables[made.name].spec = made
         self._found, self.outage = found, None
         for known in self.tables.values():
             if known.schedule.in_flight:
@@ -74,6 +79,29 @@ class Discovery:
         self._has_topics = True
         writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
+
+    def add_routed(self, rest: Table) -> None:
+        """Adds the tables that a route has made, as the progress of its table of the rest names them."""
+        self._add_tables(rest, rest.progress.routed)
+
+    def add_found(self, rest: Table) -> None:
+        """Adds the tables that a route makes of records that were read."""
+        self._add_tables(rest, rest.found_tables)
+
+    def load_routes(self) -> None:
+        """Adds the tables that routes have made, as the catalog has them, for commands that run no table.
+
+        Raises: the errors of `Catalog.load`.
+        """
+        for table in [one for one in self.tables.values() if one.spec.route is not None]:
+            table.state = self._catalog.load(table.name)
+            self.add_routed(table)
+
+    def _add_tables(self, rest: Table, tables: Iterable[RoutedTable]) -> None:
+        for routed in tables:
+            if routed.name not in self.tables:
+                self._add(self._spec.routed_table(rest.spec, routed))
+                self._match(self.tables[routed.name], self._found)
 
     def warn_of_empty_patterns(self) -> None:
         """Logs each regular expression that matches no topic yet.
@@ -395,7 +423,8 @@ def empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:
 
 def _selectors(spec: PipelineSpec) -> list[TopicSelector]:
     """Returns all selectors of topics in the pipeline file."""
-    return [*spec.topics, *(selector for table in spec.tables for selector in table.topics)]
+    by_topic = (selector for route in spec.routes if route.is_by_topic for selector in route.topics)
+    return [*spec.topics, *by_topic, *(selector for table in spec.tables for selector in table.topics)]
 
 
 def _empty_pattern(spec: PipelineSpec, pattern: str, source: Source) -> SpecError:

@@ -17,10 +17,10 @@ from frazil.errors import UnavailableError
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
 from frazil.ingest.plan import own_starts, read_once
+from frazil.ingest.shares import OVERSIZED_PARTITION
 from frazil.ingest.table import Planned
 from frazil.ingest.task import (
     OVERSIZED_BYTES,
-    OVERSIZED_PARTITION,
     REPORT_SCHEMA,
     Job,
     has_few_headers,

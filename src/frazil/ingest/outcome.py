@@ -152,6 +152,24 @@ class RejectedFields:
 
 
 @dataclass(frozen=True)
+class NewTables:
+    """Records of a route have values that get a table of their own. The table of the rest, read again without these records,
+    names the new tables in its commit, with the offsets that they begin at.
+    """
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        route = table.spec.route
+        assert route is not None
+        found = table.find_tables(report.routed.new_values, planned.position)
+        log.info("routed_tables_found", table=table.name, tables=[one.name for one in found])
+        if len(table.routed) >= route.limit:
+            remedy = "raise `limit` of the route, or route by a value of which there are fewer"
+            log.warning("route_limit_reached", table=table.name, limit=route.limit, remedy=remedy)
+
+
+@dataclass(frozen=True)
 class NoColumns:
     """No record has a column for a table that declares none: the next plan reads further, at once, or later where there
     are no more records.

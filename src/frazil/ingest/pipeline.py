@@ -26,6 +26,7 @@ from frazil.ingest.outcome import (
     FirstBadRecord,
     MissingRequired,
     NewSchemas,
+    NewTables,
     Outcome,
     OversizedRecords,
     Replan,
@@ -102,6 +103,8 @@ class Pipeline:
             return partial(Replan, table.state, report, (OversizedRecords(),))
         if report.schema.missing:
             return partial(self._fetch_schemas, planned, report)
+        if report.routed.new_values:
+            return partial(Replan, table.state, report, (NewTables(),))
         if report.bad_records.count and table.spec.on_bad_record == "stop":
             return partial(self._stop, planned)
         if report.schema.requested_fields or report.schema.made_optional or report.schema.key_columns or table.is_trial:
@@ -235,6 +238,8 @@ class Pipeline:
             places=planned.places or {},
             emptied=max(before.emptied, report.changes.emptied),
             last_deletes=still_last(before, report, offsets),
+            routed=table.routed,
+            rest_records=add_counts(before.rest_records, report.routed.rest_records),
         )
         commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
         try:

@@ -184,7 +184,7 @@ def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
         or written < LEAST_TYPICAL_BYTES * len(report.written.data)
     ):
         return known
-    found = written / report.counts.record_count
+    found = written / report.read_count
     return found if known is None else (known + found) / 2
 
 
@@ -240,10 +240,15 @@ def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple
 
 
 def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
-    if len(group) >= _most_tables(group, batch) or batch.table in alone or group[0].table in alone:
+    if batch.table in alone or group[0].table in alone:
+        return False
+    if batch.route and batch.route in {one.route for one in group}:
+        return True  # However many they are, they share the records of one.
+    count = len({one.route or one.table for one in group})
+    if count >= _most_tables(group, batch):
         return False
     is_small = batch.span <= CATCH_UP_RECORDS
-    return is_small or (len(group) < MAX_CATCH_UPS_PER_JOB and not batch.topics.isdisjoint(group[0].topics))
+    return is_small or (count < MAX_CATCH_UPS_PER_JOB and not batch.topics.isdisjoint(group[0].topics))
 
 
 def _most_tables(group: list[Batch], batch: Batch) -> int:

@@ -217,8 +217,11 @@ class Service:
 
     def _load_all(self) -> None:
         """Loads every table for the first time, except those of a service that hangs."""
-        answered_s, left = float("inf"), deque(self.tables)
+        answered_s, left, known = float("inf"), deque[Table](), set[str]()
         while not self._is_ending and self._clock.monotonic_s() < answered_s + FIRST_LOADS_S:
+            if len(self._discovery.tables) > len(known):  # A table of the rest names others, once it is loaded.
+                left += [table for table in self.tables if table.name not in known]
+                known.update(self._discovery.tables)
             while left and self._workers.is_free(pool_of("load", left[0])):
                 self._load(left.popleft())
             if not left and self._workers.is_idle:
@@ -247,6 +250,7 @@ class Service:
     ) -> None:
         table.schedule.in_flight = False
         log_recreated(before, table)
+        self._discovery.add_routed(table)
         error = future.exception()
         if isinstance(error, UnavailableError):
             back_off(table, error, self._clock.monotonic_s())
@@ -478,6 +482,7 @@ class Service:
                 note_read(table, outcome, self._clock.monotonic_s())
                 self._suspects.clear(table.name)
                 note_committed(planned, outcome, self._planner, self._services)
+                self._discovery.add_routed(table)
             case Replan(report=report, findings=findings):
                 note_read(table, outcome, self._clock.monotonic_s())
                 table.schedule.next_due_s, table.schema.no_op_change = 0.0, None

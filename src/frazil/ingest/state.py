@@ -207,7 +207,7 @@ class Sizes:
         if report.counts.has_oversized:
             self.largest_bytes = OVERSIZED_BYTES + 1
         elif report.counts.record_count:
-            self.record_bytes = report.counts.value_bytes / report.counts.record_count
+            self.record_bytes = report.counts.value_bytes / report.read_count
             self.largest_bytes = max(self.largest_bytes or 0, report.counts.largest_bytes)
             self.row_bytes = learn_row_bytes(self.row_bytes, report)
             self.is_scattered = len(report.written.data) >= MANY_FILES and report.counts.record_count < _FEW_ROWS * len(

@@ -45,9 +45,10 @@ from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.evolve import extend_schema
 from frazil.schema.names import PROPERTY, Aliases, Spellings, aliases_of
 from frazil.schema.projection import Shaping, counted_in
+from frazil.schema.routes import Router
 from frazil.spec import TableSpec
 from frazil.spec.models import METADATA_COLUMNS, MetadataField, ValueSpec
-from frazil.types import RESCUED_COLUMN, Batch, Offsets, Progress
+from frazil.types import RESCUED_COLUMN, Batch, Offsets, Progress, RoutedTable
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading, TableTarget, metadata_columns
 
@@ -80,6 +81,9 @@ class Table:
     bad_records: BadRecordState = field(default_factory=BadRecordState)
     #: Primary-key updates.
     key_updates: KeyUpdateState = field(default_factory=KeyUpdateState)
+    #: Tables that the next commit of the table of the rest is to name, and the commit behind which they were found.
+    found_tables: tuple[RoutedTable, ...] = ()
+    found_after: str = ""
 
     @property
     def name(self) -> str:
@@ -90,6 +94,34 @@ class Table:
     def progress(self) -> Progress:
         """The newest known progress."""
         return self.state.progress if self.state else Progress()
+
+    @property
+    def routed(self) -> tuple[RoutedTable, ...]:
+        """The tables that the route has made, of the table of the rest, without those that the pipeline file has now."""
+        route = self.spec.route
+        if route is None or self.spec.route_values:
+            return ()
+        return tuple(one for one in (*self.progress.routed, *self._found_now) if one.name not in route.taken)
+
+    @property
+    def _found_now(self) -> tuple[RoutedTable, ...]:
+        """The tables found behind the newest commit; those of an older one may have got other names or places in it."""
+        return self.found_tables if self.found_after == self.progress.commit_id else ()
+
+    def find_tables(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[RoutedTable, ...]:
+        """Gives some values tables, which the next commit of the table of the rest names; returns those that got one.
+        start: where the records of the tables begin.
+        """
+        assert self.spec.route is not None
+        router = Router(self.spec.route, self.routed)
+        known = len(router.tables)
+        for one in values:
+            if router.refuse(one) is None:
+                router.add(one, start)
+        found = router.tables[known:]
+        self.found_tables = (*self._found_now, *found)
+        self.found_after = self.progress.commit_id
+        return found
 
     @property
     def is_first(self) -> bool:
@@ -271,10 +303,9 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
     def field_of(column: str) -> str:
         return next(iter(origins.get(column, (column,))), column)
 
-    return spec.model_copy(
+    return spec.without_query().model_copy(
         update={
-            **dict.fromkeys(("where", "filter", "select"), ""),
-            **dict.fromkeys(("rename", "drop_fields", "keep_fields", "cast", "add_fields", "protect"), ()),
+            "protect": (),
             "partition_by": None,
             "sort_by": None,
             "metadata": spec.metadata | named,
@@ -411,6 +442,9 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         older_specs=state.older_specs if state else (),
         max_partitions=table.spec.limits.partitions,
         changes=changes,
+        route=table.spec.route,
+        route_values=table.spec.route_values,
+        routed=table.routed,
         envelope=envelope_of(table.spec, changes.paths if changes else ()),
         is_single_task=table.key_updates.is_single_task,
         unpaired=tuple(sorted(table.key_updates.unpaired)),

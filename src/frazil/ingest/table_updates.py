@@ -63,7 +63,7 @@ def note_committed(planned: Planned, outcome: Committed, planner: Planner, servi
     _count_ignored(table, report)
     table.offsets.lag_records = lag_records(table.position(), planner.ends)
     table.status.set(RunState.RUNNING if table.offsets.lag_records else RunState.WAITING, None)
-    table.sizes.records_per_s = report.counts.record_count / max(took_s, 1e-3)
+    table.sizes.records_per_s = report.read_count / max(took_s, 1e-3)
     with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
         table.catalog.size = services.catalog.size(table.name)
         if report.written.dead_letter_count:

@@ -23,12 +23,14 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.decode.settings import OWN_TYPES
 from frazil.failpoints import hit
+from frazil.ingest.shares import OVERSIZED_PARTITION, Share, shares_of
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.report import (
     MOST_BAD,
     BadRecords,
     ChangeReport,
     Counts,
+    RouteReport,
     SchemaRequests,
     TaskReport,
     Touched,
@@ -60,12 +62,12 @@ Records = Mapping[str, pa.Array]
 
 REPORT_SCHEMA = "report string"
 _EVERY_MISMATCH = 2**31
-_NEVER = 2**63 - 1
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
+# A read of so many records costs little more for each than one of a whole Arrow batch.
+_MANY_RECORDS = 8192
+_MOST_HELD_BYTES = 64 * 1024 * 1024
 # A batch of small records leaves out larger records than this, so that the twenty thousand of one Arrow batch have a bound.
 OVERSIZED_BYTES = 8192
-OVERSIZED_PARTITION = -1
-"""The partition of an oversized record that was left out of a batch of small records."""
 
 
 @dataclass(frozen=True)
@@ -174,21 +176,27 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
     try:
         for batch in batches:
             hit("task.batch")
-            for topic, records in _by_topic(job, batch):
-                for target in job.targets_of(topic):
-                    run = runs.get(target.name)
-                    if run is None:
-                        topics = job.topics_of(target.name)
-                        run = runs[target.name] = _TableRun(target, target.name in job.trials, topics)
-                    starts = job.starts.get(target.name)
-                    own = records if starts is None else _from(records, starts[topic])
-                    if own.num_rows:
-                        run.take(topic, own)
+            _take_batch(job, batch, runs)
+        for run in runs.values():
+            run.take_held()
         return [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
             run.abandon()
         raise
+
+
+def _take_batch(job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun]) -> None:
+    """Hands each table its records, and holds no more of them than there is memory for."""
+    for topic, records in _by_topic(job, batch):
+        for share in shares_of(job.targets_of(topic), topic, records, job.starts):
+            name = share.target.name
+            if name not in runs:
+                runs[name] = _TableRun(share.target, name in job.trials, job.topics_of(name))
+            runs[name].take_share(topic, share, records)
+    if sum(run.held_bytes for run in runs.values()) > _MOST_HELD_BYTES:
+        for run in runs.values():
+            run.take_held()
 
 
 @dataclass(frozen=True)
@@ -312,6 +320,10 @@ class _TableRun:
     scattered: tuple[str, ...] = ()
     #: Whether there are primary-key updates that one task must read.
     has_key_updates: bool = False
+    #: Records that wait for more, by topic, of a table of a route.
+    held: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    #: The records of other tables of the route so far.
+    routed: RouteReport = field(default_factory=RouteReport)
 
     def __post_init__(self) -> None:
         self.source = self.target.source or self.target
@@ -324,7 +336,7 @@ class _TableRun:
         """Whether rows are written: not once something must change before the batch can be committed."""
         asked = self.requests
         needs = asked.requested_fields or asked.made_optional or asked.missing or asked.key_columns
-        is_refused = self.is_trial or self.counts.has_oversized or self.has_key_updates
+        is_refused = self.is_trial or self.counts.has_oversized or self.has_key_updates or self.routed.new_values
         is_lost = self.bad.count > 0 and not self._has_place_for_bad
         return not (is_refused or needs or is_lost or self.scattered or self.unplaced)
 
@@ -337,6 +349,33 @@ class _TableRun:
     def _has_place_for_bad(self) -> bool:
         on_bad = self.target.reading.on_bad
         return on_bad == "skip" or (on_bad == "dead_letter" and self.target.dead_letters is not None)
+
+    def take_share(self, topic: str, share: Share, read: pa.RecordBatch) -> None:
+        """Takes the table's own records of those that were read; of the others it notes how far they go."""
+        if self.target.route is not None:
+            latest = {topic: _latest(plain_columns(read))}
+            self.counts = Counts.merge([self.counts, Counts(latest_ms=latest)])
+            self.routed = RouteReport.merge([self.routed, share.routed])
+            self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=share.missing)])
+            self.held.setdefault(topic, []).append(share.records)
+            if sum(some.num_rows for some in self.held[topic]) >= _MANY_RECORDS:
+                self.take_held()
+        elif share.records.num_rows:
+            self.take(topic, share.records)
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the records that wait for more."""
+        return sum(some.nbytes for many in self.held.values() for some in many)
+
+    def take_held(self) -> None:
+        """Takes the records that wait for more: of a route with many tables, few records of a batch are one table's, and
+        each read of some has a price of its own.
+        """
+        held, self.held = self.held, {}
+        for topic, many in held.items():
+            for records in pa.Table.from_batches(many).combine_chunks().to_batches():
+                self.take(topic, records)
 
     def take(self, topic: str, records: pa.RecordBatch) -> None:
         """Decodes, shapes and writes the records of one topic."""
@@ -499,6 +538,7 @@ class _TableRun:
                 unplaced=self.unplaced,
                 last_deletes=self.last_deletes.found(),
             ),
+            routed=self.routed,
         )
 
     def abandon(self) -> None:
@@ -551,18 +591,6 @@ def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordB
     starts = np.flatnonzero(np.r_[True, indices[1:] != indices[:-1]])
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), batch.num_rows], strict=True):
         yield codes.dictionary[int(indices[start])].as_py(), batch.slice(start, end - start)
-
-
-def _from(records: pa.RecordBatch, starts: Mapping[int, int]) -> pa.RecordBatch:
-    """Returns the records of a topic that belong to one table."""
-    partitions, codes = np.unique(np.asarray(records.column("partition")), return_inverse=True)
-    known = {
-        OVERSIZED_PARTITION: 0,
-        **starts,
-    }  # An oversized record has no partition: it counts for all tables.
-    first = np.array([known.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
-    is_own = np.asarray(records.column("offset")) >= first[codes]
-    return records if is_own.all() else records.filter(pa.array(is_own))
 
 
 def _latest(columns: dict[str, pa.Array]) -> dict[int, int]:

@@ -33,7 +33,7 @@ from frazil.ingest.table import Table, declared_columns, key_column_of, own_colu
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural
-from frazil.ops.sampling import decode_sample, propose_times
+from frazil.ops.sampling import decode_sample, propose_times, routed_sample
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
@@ -152,6 +152,7 @@ def plan_tables(
     discovery = Discovery(spec, source, catalog)
     cluster_id = source.cluster_id()
     discovery.refresh_topics()
+    discovery.load_routes()
     tables = discovery.tables
     refuse_empty_patterns(spec, source)
     missing: dict[str, str] = {table.name: topic for table, topic in missing_topics(tables.values())}
@@ -162,17 +163,18 @@ def plan_tables(
             missing[name] = selector.literal
     ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
     planned = []
-    sample_reader, advice = (
-        _SampleReader(read_sample, schemas, spec.path, catalog, QueryTables(catalog, queries)),
-        MissingTopics(source),
-    )
-    for name in sorted(tables):
-        plan = PlannedTable(name)
-        if name in missing:
-            plan.problem = advice.problem(missing[name])
-        _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
-        planned.append(plan)
-    return planned
+    sample_reader = _SampleReader(read_sample, schemas, spec.path, catalog, QueryTables(catalog, queries))
+    advice = MissingTopics(source)
+    left = sorted(tables)
+    while left:
+        for name in left:
+            plan = PlannedTable(name)
+            if name in missing:
+                plan.problem = advice.problem(missing[name])
+            _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
+            planned.append(plan)
+        left = sorted(tables.keys() - {plan.name for plan in planned})  # Those that routes make of the sample.
+    return sorted(planned, key=lambda plan: plan.name)
 
 
 def _plan_table(
@@ -192,6 +194,9 @@ def _plan_table(
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
         records = sample_reader.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS))
+        if table.spec.route is not None:
+            records = routed_sample(table, records, sample_reader.schemas)
+            discovery.add_found(table)
         add = _add_query_columns if table.spec.has_query else _add_columns
         add(table, plan, records, sample_reader)
         plan.action = action_of(table, plan, ends, committed)

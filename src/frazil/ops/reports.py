@@ -92,6 +92,8 @@ class TableReport:
     skipped_offsets: int | None = None
     #: The number of records that are no change of a row, by kind.
     ignored_records: Mapping[str, int] | None = None
+    #: The number of records that no other table of the route takes, by reason, of a route's table of the rest.
+    rest_records: Mapping[str, int] | None = None
     #: Schema changes that the table's policy forbids, met by the running process.
     refused_changes: tuple[RefusedChange, ...] = ()
     #: Figures of its last batch of changes: keys, rows deleted, files in the table and files searched.

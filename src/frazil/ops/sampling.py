@@ -24,6 +24,7 @@ from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
 from frazil.ingest.schemas import Schemas
+from frazil.ingest.shares import shares_of
 from frazil.ingest.table import Table
 from frazil.ingest.task import read_records
 from frazil.kafka.port import ReadRecord
@@ -44,6 +45,41 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
 
     Raises: UnavailableError where the registry does not answer.
     """
+    batch = _batch_of(records)
+    topic = min(table.offsets.topics, default="")
+    for _ in range(_ROUNDS):
+        target = table.target(schema)
+        pieces = read_bounded(batch, partial(_read, target, topic), target.reading.columns_left)
+        decoded = _together([read for _, _, read in pieces])
+        if not decoded.missing or schemas is None:
+            break
+        table.schema.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
+    return decoded
+
+
+def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas | None) -> list[ReadRecord]:
+    """Returns those of the records that a table of a route takes. Of a table of the rest it notes the tables that a run
+    would make of the others.
+
+    Raises: UnavailableError where the registry does not answer.
+    """
+    found: list[ReadRecord] = []
+    for topic in sorted({record.topic for record in records}):
+        mine = [record for record in records if record.topic == topic]
+        for _ in range(_ROUNDS):
+            (share,) = shares_of([table.target()], topic, _batch_of(mine), {})
+            if not share.missing or schemas is None:
+                break
+            table.schema.schemas |= schemas.fetch_for(table.spec, share.missing, topic)
+        if share.routed.new_values:
+            table.find_tables(share.routed.new_values, table.position())
+        own = share.records
+        places = set(zip(own.column("partition").to_pylist(), own.column("offset").to_pylist(), strict=True))
+        found += [record for record in mine if (record.partition, record.offset) in places]
+    return found
+
+
+def _batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
     columns: dict[str, pa.Array] = {
         "value": pa.array([record.value for record in records], pa.binary()),
         "key": pa.array([record.key for record in records], pa.binary()),
@@ -55,16 +91,7 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
         "offset": pa.array([record.offset for record in records], pa.int64()),
         "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
     }
-    batch = pa.RecordBatch.from_pydict(columns)
-    topic = min(table.offsets.topics, default="")
-    for _ in range(_ROUNDS):
-        target = table.target(schema)
-        pieces = read_bounded(batch, partial(_read, target, topic), target.reading.columns_left)
-        decoded = _together([read for _, _, read in pieces])
-        if not decoded.missing or schemas is None:
-            break
-        table.schema.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
-    return decoded
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> Decoded:

@@ -149,6 +149,9 @@ def _collect(
         discovery = Discovery(spec, source, opened or MemoryCatalog(spec.state_dir, spec.pipeline))
         cluster_id = _ask_for_topics(source, discovery, problems)
         _add_remembered(spec, discovery, known_state)
+        if opened is not None:
+            with suppress(FrazilError):  # What is wrong with a table is reported of the table.
+                discovery.load_routes()
         found = {name: _Found(table) for name, table in discovery.tables.items()}
         if opened is not None:
             _load_all(discovery, opened, found, cluster_id)
@@ -197,6 +200,9 @@ def _add_remembered(spec: PipelineSpec, discovery: Discovery, known_state: Mappi
         topic = name.removeprefix(prefix)
         if topic != name and any(selector.matches(topic) for selector in spec.topics):
             discovery.tables.setdefault(name, Table(spec.table_for(topic)))
+        route = next((one for one in spec.routes if one.to.may_make(name)), None)
+        if route is not None:
+            discovery.tables.setdefault(name, Table(route.as_table(name=name, line=0)))
 
 
 def known_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, Any]) -> list[Table]:
@@ -315,6 +321,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         skipped_offsets=known_state.get("skipped_offsets"),
         ignored_records=progress.ignored_records if found.is_reached else known_state.get("ignored_records"),
         refused_changes=tuple(refused_changes(known_state.get("refused_changes", ()))),
+        rest_records=progress.rest_records if found.is_reached else known_state.get("rest_records"),
         last_upsert=known_state.get("last_upsert"),
         maintenance=found.maintenance,
         partition_spec=partition_terms(stored.partitioning, stored.schema) if stored is not None else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import TypeVar, cast
 
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.document import Scalar, Section
@@ -19,6 +19,7 @@ _OF_ANY = frozenset(
     (*_OF_CHANGES, *_OF_DELETES, *(name for one in ENVELOPES.built_in.values() for name in one.all_metadata))
 )
 _UPSERT_VERSION = 3
+_Spec = TypeVar("_Spec", bound=TableSpec)
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
 _NO_ORDERS: Mapping[MetadataField, str] = {
     "total_order": "counts the changes of one transaction and restarts with the next",
@@ -34,7 +35,7 @@ def read_tombstones(fields: Fields, key: str) -> str | None:
     return str(word) if isinstance(node, Scalar) and node.text == word else None
 
 
-def complete_changes(fields: Fields, table: TableSpec) -> TableSpec:
+def complete_changes(fields: Fields, table: _Spec) -> _Spec:
     """The table with the format version and the metadata columns that its way to take changes brings about. Notes settings
     of changes that contradict each other.
     """
@@ -51,7 +52,7 @@ def complete_changes(fields: Fields, table: TableSpec) -> TableSpec:
         for key in filter(fields.get, ("key_columns", "order_by")):
             message = f"`{key}` has no effect with `mode: append`"
             fields.refuse_key(key, message, "write `mode: upsert`, or remove it")
-    metadata = {name: METADATA_COLUMNS[name] for name in _added_metadata(table, kind) if name not in table.metadata}
+    metadata = {name: METADATA_COLUMNS[name] for name in added_metadata(table, kind) if name not in table.metadata}
     has_version = not is_upsert or fields.get("format_version") is not None
     version = table.format_version if has_version else _UPSERT_VERSION
     whole = table.model_copy(update={"metadata": table.metadata | metadata, "format_version": version})
@@ -65,7 +66,7 @@ def _metadata_of(kind: str) -> tuple[str, ...]:
     return ENVELOPES.get(kind).all_metadata if kind != "none" else ()
 
 
-def _added_metadata(table: TableSpec, kind: str) -> tuple[MetadataField, ...]:
+def added_metadata(table: TableSpec, kind: str) -> tuple[MetadataField, ...]:
     """The metadata columns that the table has unasked."""
     added: tuple[MetadataField, ...] = ()
     sources = _metadata_of(kind)

@@ -14,9 +14,11 @@ from frazil.spec.models import (
     CommitSpec,
     MaintenanceSpec,
     PipelineSpec,
+    RouteSpec,
     TableSpec,
 )
 from frazil.spec.problems import Problems
+from frazil.spec.routes import check_routes, read_routes, rest_tables
 from frazil.spec.secrets import Secrets
 from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_maintenance, read_registry, read_spark
 from frazil.spec.tables import read_defaults, read_table
@@ -40,17 +42,21 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     maintenance = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
     if fields.get("pipeline") is None:
         problems.add(1, "`pipeline` is missing", "give the pipeline a name, such as `pipeline: shop`")
+    shared = read_defaults(fields.get("defaults"), (commit, maintenance), secrets, problems)
+    tables, routes = _read_tables(fields, (commit, maintenance), secrets, problems)
+    catalog = read_catalog(fields.get("catalog"), local, secrets, problems)
     settings: dict[str, Any] = {
         "pipeline": "",
         **fields.values(),
         "kafka": _read_kafka(fields, secrets, problems),
         "registry": read_registry(fields.get("registry"), secrets, problems),
-        "catalog": read_catalog(fields.get("catalog"), local, secrets, problems),
+        "catalog": catalog,
         "spark": read_spark(fields.get("spark"), secrets, problems),
         "commit": commit,
         "maintenance": maintenance,
-        "defaults": read_defaults(fields.get("defaults"), (commit, maintenance), secrets, problems),
-        "tables": _read_tables(fields, (commit, maintenance), secrets, problems),
+        "defaults": shared,
+        "tables": (*tables, *rest_tables(routes, tables, catalog.kind)),
+        "routes": routes,
     }
     spec = PipelineSpec(**settings, path=path, secrets=frozenset(secrets.found), state_dir=local / "state")
     _check_whole(spec, fields, document, problems)
@@ -68,15 +74,17 @@ def _read_kafka(fields: Fields, secrets: Secrets, problems: Problems) -> dict[st
 
 def _read_tables(
     fields: Fields, inherited: tuple[CommitSpec, MaintenanceSpec], secrets: Secrets, problems: Problems
-) -> tuple[TableSpec, ...]:
+) -> tuple[tuple[TableSpec, ...], tuple[RouteSpec, ...]]:
     entry, written = fields.get("tables"), fields.get("defaults")
     defaults = written.value if written is not None and isinstance(written.value, Section) else None
+    routes = read_routes(fields.get("routes"), inherited, defaults, secrets, problems)
     if entry is None:
-        return ()
+        return (), routes
     if not isinstance(entry.value, Section) or not entry.value.entries:
         problems.add(entry.line, "`tables` has no tables", "write `<namespace>.<table>: {topic: NAME}` under it")
-        return ()
-    return tuple(read_table(table, inherited, defaults, secrets, problems) for table in entry.value.entries)
+        return (), routes
+    tables = (read_table(table, inherited, defaults, secrets, problems) for table in entry.value.entries)
+    return tuple(tables), routes
 
 
 def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems: Problems) -> None:
@@ -86,7 +94,8 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
     _check_names(spec, problems)
     _check_dead_letter_topics(spec, problems)
     _check_dead_letter_tables(spec, topics.line if topics else 1, problems)
-    if tables is None and topics is None:
+    check_routes(spec, problems)
+    if tables is None and topics is None and fields.get("routes") is None:
         problems.add(document.line, "the file has neither `tables` nor `topics`", "write one of them")
     if topics and not namespace:
         problems.add(topics.line, "`topics` needs a `namespace` for its tables", "write `namespace: NAME`")

@@ -6,10 +6,11 @@ nor serialised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
@@ -19,6 +20,7 @@ from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.plugins.services import Service, service_at
+from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
 from frazil.spec.forms import (
     ADDRESSES,
     CONTEXT,
@@ -45,11 +47,12 @@ from frazil.spec.forms import (
 from frazil.spec.keys import NOT_A_KEY, Form, Key, keys_of, section
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.secrets import redact
-from frazil.spec.topics import SELECTORS, START, TOPIC, namespace_name, pipeline_name, table_name
+from frazil.spec.topics import SELECTORS, START, TOPIC, namespace_name, pipeline_name, select_topics, table_name
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
 from frazil.spec.types import parse_numbers
 from frazil.spec.units import WINDOW_PATTERN, parse_window
+from frazil.types import RoutedTable
 
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
@@ -614,6 +617,10 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     dead-letter table is beside it, in the folder `<location>__dead_letters`."""
     properties: Annotated[dict[str, str], STRINGS] = {}
     """Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own."""
+    #: The route that feeds the table; None where the table takes all records of its topics.
+    route: Annotated[Route | None, NOT_A_KEY] = None
+    #: The values of the table's records, of a table that the route made.
+    route_values: Annotated[tuple[str, ...], NOT_A_KEY] = ()
     #: Where the file declares it; 0 if it does not.
     line: Annotated[int, NOT_A_KEY] = 0
 
@@ -622,6 +629,11 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
         """Whether a query, or `protect`, makes the table's rows from the records' fields; otherwise they are the records."""
         return bool(self.where or self.select or self.has_steps or self.protect)
 
+    def without_query(self) -> Self:
+        """Returns the settings without those that change records before the table, except for `protect`."""
+        texts, lists = ("where", "filter", "select"), ("rename", "drop_fields", "keep_fields", "cast", "add_fields")
+        return self.model_copy(update={**dict.fromkeys(texts, ""), **dict.fromkeys(lists, ())})
+
     @property
     def has_steps(self) -> bool:
         """Whether fields are renamed, dropped, cast or added, or rows filtered, before the query."""
@@ -629,11 +641,55 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
         return any(steps)
 
 
+class RouteSpec(
+    TableSpec,
+    json_schema_extra={"required": ["to"], "oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]},
+):
+    """How records of some topics are divided among many tables, which all have the same settings."""
+
+    by: Annotated[
+        ValueSource,
+        Key(parsed_text(text_like("type", "header.kind", "source.table"), parse_source), default="topic"),
+    ] = ValueSource("topic")
+    """The value that says to which table a record goes: a field, `header.NAME`, a change event's `source.table`, or
+    topic."""
+    to: Annotated[Template, parsed_text(text_like("shop.${type}", "sales.$1"), parse_template)]
+    """The name of the tables, with values of the record as `${…}`, or groups of the topic's expression as $1."""
+    limit: Annotated[int, count(200)] = 200
+    """How many tables the route makes at most; records of further values go to `rest`."""
+    rest: Annotated[str | None, parsed_text(TEXT.schema, table_name)] = None
+    """The table of records that no other table of the route takes."""
+
+    @property
+    def is_by_topic(self) -> bool:
+        """Whether all records of a topic go to one table."""
+        return self.by.kind == "topic"
+
+    @property
+    def text(self) -> str:
+        """The names of the tables, for messages."""
+        return self.to.fill(["…"] * len(self.to.sources))
+
+    def as_table(self, **settings: Any) -> TableSpec:
+        """A table with the settings of the route, and with these."""
+        return TableSpec(**{**{name: getattr(self, name) for name in TableSpec.model_fields}, **settings})
+
+    def table_of(self, topic: str) -> str:
+        """The table of a topic, of a route by topic."""
+        selector = next(one for one in self.topics if one.matches(topic))
+        found = re.search(selector.pattern, topic) if selector.pattern is not None else None
+        values = [
+            (found.group(int(source.path[0])) or "" if found is not None else "") if source.kind == "capture" else topic
+            for source in self.to.sources
+        ]
+        return self.to.fill(values)
+
+
 class PipelineSpec(
     _Declared,
     json_schema_extra={
         "required": ["pipeline", "kafka"],
-        "anyOf": [{"required": ["tables"]}, {"required": ["topics"]}],
+        "anyOf": [{"required": ["tables"]}, {"required": ["topics"]}, {"required": ["routes"]}],
         "dependentRequired": {"topics": ["namespace"], "namespace": ["topics"]},
     },
 ):
@@ -665,6 +721,10 @@ class PipelineSpec(
     """The namespace of the tables that `topics` get."""
     topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
     """Topics, or /regular expressions/, that get a table each: `<namespace>.<topic>`."""
+    routes: Annotated[
+        tuple[RouteSpec, ...], Form({"type": "array", "minItems": 1, "items": section("route").schema})
+    ] = ()
+    """Topics whose records are divided among many tables, which are created as their values appear."""
     #: Also those of the tables of `topics`.
     defaults: Annotated[TableSpec | None, section("defaults")] = None
     """Settings of every table that does not have them itself."""
@@ -687,12 +747,27 @@ class PipelineSpec(
             return self.defaults.model_copy(update=chosen)
         return TableSpec.model_validate({**chosen, "commit": self.commit, "maintenance": self.maintenance})
 
+    def routed_table(self, rest: TableSpec, routed: RoutedTable) -> TableSpec:
+        """The table of a route that takes the records with some values. rest: the route's table of the rest."""
+        route = next(one for one in self.routes if one.rest == rest.name)
+        start = Start(kind="offsets", offsets=dict(routed.start))
+        return route.as_table(name=routed.name, start=start, route=rest.route, route_values=routed.values, line=0)
+
+    def tables_by_topic(self, topics: Collection[str]) -> list[TableSpec]:
+        """The tables of those of the topics that routes by topic select, each with all topics of its name."""
+        fed: dict[str, tuple[RouteSpec, list[TopicSelector]]] = {}
+        for route in self.routes:
+            for topic in sorted(select_topics(route.topics, topics)) if route.is_by_topic else ():
+                fed.setdefault(route.table_of(topic), (route, []))[1].append(TopicSelector(literal=topic))
+        return [route.as_table(name=name, topics=tuple(own), line=0) for name, (route, own) in fed.items()]
+
 
 OF_ONE_TABLE = ("topic", "topics", "start", "location")
 """Keys of a table that are no defaults for others."""
 OF_ALL_TABLES = ("cores", "window")
 """Keys of `maintenance` that a table does not have for itself."""
 TABLE_KEYS = keys_of(TableSpec)
+ROUTE_KEYS = {name: key for name, key in keys_of(RouteSpec).items() if name != "location"}
 DEFAULTS_KEYS = {name: key for name, key in TABLE_KEYS.items() if name not in OF_ONE_TABLE}
 MAINTENANCE_KEYS = keys_of(MaintenanceSpec)
 TABLE_MAINTENANCE_KEYS = {name: key for name, key in MAINTENANCE_KEYS.items() if name not in OF_ALL_TABLES}

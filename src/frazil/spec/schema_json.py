@@ -74,6 +74,7 @@ def json_schema() -> dict[str, Any]:
             "snapshots": _object(keys_of(models.MaintenanceSpec, "snapshots")),
             "orphans": _object(keys_of(models.MaintenanceSpec, "orphans")),
             "infer": _object(keys_of(models.TableSpec, "infer")),
+            "route": _schema_of(models.RouteSpec, models.ROUTE_KEYS),
             "defaults": _object(models.DEFAULTS_KEYS),
         },
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 from frazil.errors import SpecError
 from frazil.spec.changes import check_atomic, complete_changes, read_atomic, read_envelope, read_tombstones
@@ -49,20 +49,21 @@ from frazil.spec.units import parse_size
 from frazil.store.properties import check_table_properties
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
-_STRANGE_IN_TABLE: Mapping[str, str] = {
+STRANGE_IN_TABLE: Mapping[str, str] = {
     **dict.fromkeys(keys_of(PipelineSpec), "write it at the top of the file"),
     **dict.fromkeys(keys_of(CommitSpec), "write it under `commit`"),
     **dict.fromkeys(keys_of(ValueSpec), "write it under `value`, or under `key`"),
 }
 """Keys of other places that are easily written into a table, and what to do about them."""
 _STRANGE_IN_DEFAULTS: Mapping[str, str] = {
-    **_STRANGE_IN_TABLE,
+    **STRANGE_IN_TABLE,
     **dict.fromkeys(OF_ONE_TABLE, "write it in each table: it is no default for others"),
 }
 _OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes")
 """Settings of upsert tables, which a table with its own `mode: append`, such as a changelog table, does not take from
 `defaults`.
 """
+_Spec = TypeVar("_Spec", bound=TableSpec)
 _FORMATS = ("write.format.default", "write.delete.format.default")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "uncompressed")
@@ -82,11 +83,11 @@ def read_table(
     else is taken from `defaults`.
     """
     problems.attempt(entry.line, None, table_name, entry.key)
-    node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
+    node, owner = with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
-        fields = Fields(node, TABLE_KEYS, "", problems, owner, _STRANGE_IN_TABLE)
-        _check_topics(fields, entry)
-        return _read_settings(entry, fields, inherited, secrets)
+        fields = Fields(node, TABLE_KEYS, "", problems, owner, STRANGE_IN_TABLE)
+        check_topics(fields, entry)
+        return read_settings(entry, fields, inherited, secrets, TableSpec)
 
 
 def read_defaults(
@@ -96,10 +97,11 @@ def read_defaults(
     if entry is None:
         return None
     fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", _STRANGE_IN_DEFAULTS)
-    return _read_settings(entry, fields, inherited, secrets)
+    return read_settings(entry, fields, inherited, secrets, TableSpec)
 
 
-def _with_defaults(node: Node, defaults: Section | None) -> Node:
+def with_defaults(node: Node, defaults: Section | None) -> Node:
+    """The settings of a table, with those of `defaults` that it does not have itself."""
     if defaults is None or not isinstance(node, Section):
         return node
     own = {entry.key: entry.value for entry in node.entries}
@@ -110,12 +112,18 @@ def _with_defaults(node: Node, defaults: Section | None) -> Node:
     return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key in missing)))
 
 
-def _read_settings(
-    entry: Entry, fields: Fields, inherited: tuple[CommitSpec, MaintenanceSpec], secrets: Secrets
-) -> TableSpec:
+def read_settings(
+    entry: Entry,
+    fields: Fields,
+    inherited: tuple[CommitSpec, MaintenanceSpec],
+    secrets: Secrets,
+    model: type[_Spec],
+) -> _Spec:
+    """The settings under `entry`, for `model`, with the rules between them."""
     commit, maintenance = (fields.get("commit"), inherited[0]), (fields.get("maintenance"), inherited[1])
-    declared = TableSpec(
-        **{"topics": (), **fields.values({**_READERS, "protect_key": partial(read_protect_key, secrets=secrets)})},
+    readers: Mapping[str, Read] = {**_READERS, "protect_key": partial(read_protect_key, secrets=secrets)}
+    declared = model(
+        **{"topics": (), **fields.values(readers)},
         name=entry.key,
         commit=read_commit(*commit, fields.problems),
         maintenance=read_maintenance(*maintenance, fields.problems, TABLE_MAINTENANCE_KEYS),
@@ -157,7 +165,8 @@ def _check_layout(fields: Fields, table: TableSpec) -> None:
         fields.problems.add(line, f"table `{table.name}`: {error.message}", error.remedy)
 
 
-def _check_topics(fields: Fields, table: Entry) -> None:
+def check_topics(fields: Fields, table: Entry) -> None:
+    """Notes a table or a route that names no topic, or names it twice."""
     one, many = fields.get("topic"), fields.get("topics")
     if one and many:
         line = max(one.line, many.line)

@@ -31,11 +31,12 @@ from pyiceberg.types import (
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
 from frazil.process.program import Program
 from frazil.process.protect import Protection
+from frazil.routing import Route
 from frazil.schema.arrow import arrow_field
 from frazil.schema.parts import with_requirement
 from frazil.schema.projection import Layout, Shaping, make_layout
 from frazil.schema.selection import Path
-from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete
+from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete, RoutedTable
 
 if TYPE_CHECKING:
     from frazil.spec.models import MetadataField
@@ -149,6 +150,12 @@ class TableTarget:
     #: Whether one task reads the batch and keeps every change until it has seen the last, to find the old rows of
     #: primary-key updates.
     is_single_task: bool = False
+    #: The route that feeds the table; None where it takes all records of its topics.
+    route: Route | None = None
+    #: The values of the table's records, of a table that the route made; empty for the table of the rest.
+    route_values: tuple[str, ...] = ()
+    #: The tables that the route has made, of the table of the rest.
+    routed: tuple[RoutedTable, ...] = ()
     #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
     unpaired: tuple[tuple[str, int, int], ...] = ()
     #: Topic, partition and offset of records that lack a value for a required column, which no old row had either.
@@ -212,6 +219,11 @@ class TableTarget:
             found |= {path[:cut] for cut in range(1, len(path) + 1)}
         return frozenset(found)
 
+    @property
+    def needs_route_header(self) -> bool:
+        """Whether a header decides which records the table takes."""
+        return self.route is not None and any(one.kind == "header" for one in self.route.to.sources)
+
     @cached_property
     def needs_headers(self) -> bool:
         """Whether all headers of a record are needed, for its schema or for a column."""
@@ -222,6 +234,7 @@ class TableTarget:
         has_events = self.envelope is not None and self.envelope.has_events
         return (
             has_events
+            or self.needs_route_header
             or any(reading.is_by_header for reading in readings)
             or bool(self.shaping is not None and self.shaping.headers)
         )

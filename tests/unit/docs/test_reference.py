@@ -29,7 +29,7 @@ from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, as_document
 from frazil.ops.state_file import describe
 from frazil.spec import TableSpec, json_schema
-from frazil.types import LastDelete, PendingDeadLetters, Progress, Resolved, Watermark
+from frazil.types import LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
 
 
 def test_the_generated_pages_are_fresh() -> None:
@@ -42,6 +42,8 @@ def test_every_summary_key_has_a_meaning() -> None:
         watermark=Watermark({"a": {0: 1}}, 1),
         bad_skipped=1,
         ignored_records={"delete": 1},
+        routed=(RoutedTable("shop.order", ("order",), {"t": {0: 0}}),),
+        rest_records={"limit": 1},
         dead_letters=PendingDeadLetters("a.b", ()),
         places={"a": {0: "b"}},
         emptied="b",

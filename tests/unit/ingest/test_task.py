@@ -15,7 +15,8 @@ from pyiceberg.types import LongType
 from frazil import __version__, failpoints
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading
-from frazil.ingest.task import OVERSIZED_PARTITION, Job, run_task, source_columns
+from frazil.ingest.shares import OVERSIZED_PARTITION
+from frazil.ingest.task import Job, run_task, source_columns
 from frazil.report import TaskReport
 from frazil.schema.evolve import load_requested_fields, new_schema
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec

@@ -249,6 +249,12 @@ FOLLOWED: Mapping[str, str] = {
         "unit/contributing/test_format.py::test_a_package_without_recorded_files_is_not_sent"
     ),
     "begin it with …": _FILES,
+    'name its tables with values in `${…}`, such as `to: "shop.${type}"`': _FILES,
+    "write `to: <namespace>.…`": _FILES,
+    "write the path of a field, `header.NAME` or `topic`": _FILES,
+    "raise `limit` of the route, or route by a value of which there are fewer": (
+        "unit/ingest/test_routes.py::test_values_beyond_the_limit_get_tables_once_it_is_raised"
+    ),
     "write `type: jdbc`, or set `lock-impl` under `catalog.properties` to a lock that all writers use, such as"
     " org.apache.iceberg.aws.dynamodb.DynamoDbLockManager with `lock.table`": _FILES,
     "name the table, such as `….…`, under `tables`": (

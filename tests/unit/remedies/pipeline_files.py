@@ -46,7 +46,13 @@ def files(broken: str, *fixed: str) -> Mended:
     return Mended(broken, fixed)
 
 
+def routes(broken: str, *fixed: str) -> Mended:
+    """A route of the topic `c`."""
+    return wholes(*(f"routes:\n  - {{topic: c, {text}}}\n" for text in (broken, *fixed)))
+
+
 _PLAIN = with_section("")
+_BY = "by: k, rest: a.r"
 _TABLE = "tables: {a.b: {topic: c}}\n"
 _BROKERS = "kafka: {bootstrap.servers: 'b:1'}\n"
 _UPSERT = "mode: upsert, key_columns: [id]"
@@ -497,4 +503,51 @@ SECTIONS = [
     ),
 ]
 
-MENDED = [*DOCUMENTS, *TABLES, *COLUMNS, *PARTITIONS, *SECTIONS]
+ROUTES = [
+    routes(f"{_BY}, to: 'a.x'", f"{_BY}, to: 'a.${{k}}'"),
+    routes(f"{_BY}, to: 'a.$k${{k}}'", f"{_BY}, to: 'a.${{k}}'"),
+    routes(f"{_BY}, to: '${{k}}'", f"{_BY}, to: 'a.${{k}}'"),
+    routes(
+        "rest: a.r, by: 'k..', to: 'a.${k}'", f"{_BY}, to: 'a.${{k}}'", "rest: a.r, by: header.k, to: 'a.${header.k}'"
+    ),
+    routes(_BY, f"{_BY}, to: 'a.${{k}}'"),
+    routes("by: k, to: 'a.${k}'", "by: k, to: 'a.${k}', rest: a.r"),
+    routes(f"{_BY}, to: 'a.${{j}}'", f"{_BY}, to: 'a.${{k}}_${{j}}'"),
+    routes("to: 'a.${k}'", f"{_BY}, to: 'a.${{k}}'"),
+    routes("to: 'a.${topic}', limit: 3", "to: 'a.${topic}'", f"{_BY}, to: 'a.${{k}}', limit: 3"),
+    routes("to: 'a.$1'", "to: 'a.${topic}'"),
+    routes(f"{_BY}, to: 'a.${{k}}$1'", f"{_BY}, to: 'a.${{k}}${{topic}}'"),
+    routes(
+        f"{_BY}, to: 'a.${{k}}', value: {{format: text}}",
+        "by: header.k, rest: a.r, to: 'a.${header.k}', value: {format: text}",
+        "by: topic, to: 'a.${topic}', value: {format: text}",
+    ),
+    routes(
+        f"{_BY}, to: 'a.${{k}}', envelope: debezium",
+        "by: source.table, rest: a.r, to: 'a.${source.table}', envelope: debezium",
+        "by: header.k, rest: a.r, to: 'a.${header.k}', envelope: debezium",
+    ),
+    routes(
+        f"{_BY}, to: 'a.${{k}}', {_UPSERT}",
+        f"by: header.k, rest: a.r, to: 'a.${{header.k}}', {_UPSERT}",
+        f"{_BY}, to: 'a.${{k}}', {_UPSERT}, tombstones: ignore",
+    ),
+    routes(f"{_BY}, to: 'a.${{k}}', dead_letters: {{table: a.d}}", f"{_BY}, to: 'a.${{k}}'"),
+    wholes(
+        "routes: [{topic: c, by: source.table, rest: a.r, to: 'a.${source.table}', envelope: debezium,"
+        " atomic: transaction}]\n",
+        "tables: {a.b: {topic: c, envelope: debezium, atomic: transaction}}\n",
+    ),
+    wholes(
+        "routes: [{topic: c, to: 'a.${topic}'}, {topic: d, to: 'a.x${topic}'}]\n",
+        "routes: [{topic: c, to: 'a.${topic}'}, {topic: d, to: 'b.x${topic}'}]\n",
+        "routes: [{topic: c, to: 'a.y${topic}'}, {topic: d, to: 'a.x${topic}'}]\n",
+    ),
+    wholes(
+        "tables: {a.b: {topic: c}}\nroutes: [{topic: d, to: 'a.${topic}'}]\n",
+        "tables: {b.b: {topic: c}}\nroutes: [{topic: d, to: 'a.${topic}'}]\n",
+        "tables: {a.b: {topic: c}}\nroutes: [{topic: d, to: 'a.x${topic}'}]\n",
+    ),
+]
+
+MENDED = [*DOCUMENTS, *TABLES, *COLUMNS, *PARTITIONS, *SECTIONS, *ROUTES]

@@ -27,6 +27,7 @@ from frazil.spec.models import (
     MaintenanceSpec,
     PipelineSpec,
     RegistrySpec,
+    RouteSpec,
     SparkSpec,
     TableSpec,
     TlsSpec,
@@ -230,6 +231,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "atomic": set(keys_of(AtomicSpec)),
         "infer": {"timestamps"},
         "table": set(keys_of(TableSpec)),
+        "route": set(keys_of(RouteSpec)) - {"location"},
         "defaults": set(keys_of(TableSpec)) - {*OF_ONE_TABLE},
     }
     assert set(schema["properties"]) == set(keys_of(PipelineSpec))

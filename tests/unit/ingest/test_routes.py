@@ -1,0 +1,186 @@
+"""Routes in a running service: one topic to many tables, which appear with their values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from frazil.spec import PipelineSpec, load_spec
+from tests.unit.ingest.service_scene import Scene, turn_until
+from tests.unit.ingest.test_shared_reads import NotedJobs
+
+ROUTE = '{topic: t, by: type, to: "n.${type}", rest: n.rest}'
+
+
+class Routed(Scene):
+    """A pipeline file with one route."""
+
+    def __init__(self, root: Path, route: str = ROUTE, *topics: str) -> None:
+        super().__init__(root, *(topics or ("t",)))
+        self.route = route
+
+    def spec(self, *topics: str) -> PipelineSpec:  # noqa: ARG002
+        path = self.root / "frazil.yaml"
+        path.write_text(f'pipeline: p\nkafka: {{bootstrap.servers: "b:9092"}}\nroutes:\n  - {self.route}\n')
+        return load_spec(path)
+
+    def numbers(self, table: str) -> list[int]:
+        """The numbers of the rows of a table; none where it does not exist."""
+        return sorted(row["n"] for row in self.rows(table)) if self.catalog.load(table) is not None else []
+
+
+def test_records_go_to_the_table_of_their_value_and_tables_appear_with_values(tmp_path: Path) -> None:
+    scene = Routed(tmp_path)
+    scene.feed("t", {"type": "a", "n": 1}, {"type": "b", "n": 2, "word": "x"}, {"n": 3}, {"type": "a", "n": 4})
+    scene.catch_up()
+    assert [scene.numbers(table) for table in ("n.a", "n.b", "n.rest")] == [[1, 4], [2], [3]]
+    scene.feed("t", {"type": "c", "n": 5}, {"type": "b", "n": 6}, {"type": None, "n": 7})
+    tables = scene.catch_up()
+    assert [scene.numbers(table) for table in ("n.a", "n.b", "n.c", "n.rest")] == [[1, 4], [2, 6], [5], [3, 7]]
+    assert [table.name for table in tables] == ["n.a", "n.b", "n.c", "n.rest"]
+    rest = scene.catalog.load("n.rest")
+    assert rest is not None
+    assert rest.progress.rest_records == {"no value": 2}
+    assert {one.name: one.start for one in rest.progress.routed} == {
+        "n.a": {"t": {0: 0}},
+        "n.b": {"t": {0: 0}},
+        "n.c": {"t": {0: 4}},
+    }
+
+
+def test_a_table_that_appears_while_the_process_runs_is_read_with_the_others(tmp_path: Path) -> None:
+    scene = Routed(tmp_path)
+    scene.feed("t", {"type": "a", "n": 1})
+    service = scene.start()
+    assert turn_until(service, lambda: scene.numbers("n.a") == [1])
+    scene.feed("t", {"type": "b", "n": 2}, {"type": "a", "n": 3})
+    assert turn_until(service, lambda: (scene.numbers("n.a"), scene.numbers("n.b")) == ([1, 3], [2]))
+    assert {table.name: table.position()["t"][0] for table in service.tables} == {"n.a": 3, "n.b": 3, "n.rest": 3}
+
+
+def test_a_header_names_the_table(tmp_path: Path) -> None:
+    scene = Routed(tmp_path, '{topic: t, by: header.kind, to: "n.${header.kind}", rest: n.rest}')
+    scene.source.produce("t", 0, b'{"n": 1}', 5, headers=[("kind", b"x"), ("kind", b"a")])
+    scene.source.produce("t", 0, b'{"n": 2}', 5, headers=[("kind", b"\xff")])
+    scene.feed("t", {"n": 3})
+    scene.catch_up()
+    assert [scene.numbers(table) for table in ("n.a", "n.rest")] == [[1], [2, 3]]
+
+
+def test_changes_go_to_the_table_of_their_source_and_deletes_too(tmp_path: Path) -> None:
+    route = (
+        '{topic: t, by: source.table, to: "n.${source.db}_${source.table}", rest: n.rest, envelope: debezium,'
+        " mode: upsert, key_columns: [id]}"
+    )
+    scene = Routed(tmp_path, route)
+
+    def change(op: str, table: str, key: int, word: str | None) -> dict[str, object]:
+        row = {"id": key, "word": word}
+        images = {"before": None if op == "c" else row, "after": None if op == "d" else row}
+        return {"op": op, "source": {"db": "shop", "table": table}, **images}
+
+    scene.feed("t", change("c", "orders", 1, "a"), change("c", "users", 1, "u"), change("c", "orders", 2, "b"))
+    scene.feed(
+        "t", change("u", "orders", 1, "c"), change("d", "orders", 2, None), None, change("c", "no table", 7, "x")
+    )
+    scene.catch_up()
+    assert [(row["id"], row["word"]) for row in scene.rows("n.shop_orders")] == [(1, "c")]
+    assert [(row["id"], row["word"]) for row in scene.rows("n.shop_users")] == [(1, "u")]
+    assert [(row["id"], row["_op"]) for row in scene.rows("n.rest")] == [(7, "c")]
+    rest = scene.catalog.load("n.rest")
+    assert rest is not None
+    assert rest.progress.rest_records == {"no table name": 1, "no value": 1}
+
+
+def test_topics_go_to_the_table_that_their_pattern_names_and_several_to_one(tmp_path: Path) -> None:
+    scene = Routed(tmp_path, "{topics: /^(eu|us)\\.(.*)$/, to: n.$2}", "eu.orders", "us.orders", "eu.users", "other")
+    scene.feed("eu.orders", {"n": 1})
+    scene.feed("us.orders", {"n": 2})
+    scene.feed("eu.users", {"n": 3})
+    scene.feed("other", {"n": 4})
+    assert [table.name for table in scene.catch_up()] == ["n.orders", "n.users"]
+    assert [scene.numbers(table) for table in ("n.orders", "n.users")] == [[1, 2], [3]]
+    scene.source.create("us.users")
+    scene.feed("us.users", {"n": 5})
+    scene.catch_up()
+    assert scene.numbers("n.users") == [3, 5]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "no value"),
+        ({"deep": 1}, "no table name"),
+        ("", "no table name"),
+        ("a b", "no table name"),
+        ("../x", "no table name"),
+        ("x..y", "no table name"),
+        ("x\x00", "no table name"),
+        ("x" * 201, "no table name"),
+        ("x__dead_letters", "no table name"),
+        ("A", "name of another table"),
+        ("REST", "name of another table"),
+    ],
+)
+def test_a_value_that_makes_no_table_of_its_own_goes_to_the_rest_and_is_counted(
+    tmp_path: Path, value: object, reason: str
+) -> None:
+    scene = Routed(tmp_path)
+    scene.feed("t", {"type": "a", "n": 1}, {"type": "a", "n": 2})
+    scene.catch_up()
+    scene.feed("t", {"type": value, "n": 3})
+    assert [table.name for table in scene.catch_up()] == ["n.a", "n.rest"]
+    assert scene.numbers("n.rest") == [3]
+    rest = scene.catalog.load("n.rest")
+    assert rest is not None
+    assert rest.progress.rest_records == {reason: 1}
+
+
+def test_ten_thousand_values_make_as_many_tables_as_the_limit_allows(tmp_path: Path) -> None:
+    scene = Routed(tmp_path, '{topic: t, by: type, to: "n.v${type}", rest: n.rest, limit: 3}')
+    scene.feed("t", *({"type": n, "n": n} for n in range(10_000)))
+    with capture_logs() as logs:
+        assert len(scene.catch_up()) == 4
+    assert len(scene.numbers("n.rest")) == 9_997
+    (reached,) = [one for one in logs if one["event"] == "route_limit_reached"]
+    assert (reached["limit"], reached["table"]) == (3, "n.rest")
+
+
+def test_values_beyond_the_limit_get_tables_once_it_is_raised(tmp_path: Path) -> None:
+    scene = Routed(tmp_path, '{topic: t, by: type, to: "n.${type}", rest: n.rest, limit: 1}')
+    scene.feed("t", {"type": "a", "n": 1}, {"type": "b", "n": 2})
+    scene.catch_up()
+    scene.route = scene.route.replace("limit: 1", "limit: 2")
+    scene.feed("t", {"type": "b", "n": 3})
+    scene.catch_up()
+    assert [scene.numbers(table) for table in ("n.a", "n.b", "n.rest")] == [[1], [3], [2]]
+
+
+def test_a_record_that_cannot_be_read_is_a_dead_letter_of_the_rest(tmp_path: Path) -> None:
+    scene = Routed(tmp_path)
+    scene.feed("t", {"type": "a", "n": 1}, {"n": 2}, b'{"type": "a", ')
+    scene.catch_up()
+    assert (scene.numbers("n.a"), scene.numbers("n.rest")) == ([1], [2])
+    assert scene.dead_letters("n.rest") == [("t", 0, 2)]
+
+
+def test_a_table_that_is_dropped_is_loaded_again_from_where_its_first_record_was(tmp_path: Path) -> None:
+    scene = Routed(tmp_path)
+    scene.feed("t", {"type": "a", "n": 1}, {"type": "b", "n": 2}, {"type": "a", "n": 3})
+    scene.catch_up()
+    scene.catalog.drop("n.a")
+    scene.catch_up()
+    assert [scene.numbers(table) for table in ("n.a", "n.b")] == [[1, 3], [2]]
+
+
+def test_tables_of_a_route_are_read_once_however_many_they_are(tmp_path: Path) -> None:
+    scene = Routed(tmp_path)
+    scene.feed("t", *({"type": f"v{n % 30}", "n": n} for n in range(90)))
+    scene.catch_up()
+    jobs = scene.jobs = NotedJobs(scene.source, scene.clock)
+    scene.feed("t", *({"type": f"v{n % 30}", "n": n} for n in range(90, 180)))
+    service = scene.start()
+    assert turn_until(service, lambda: all(table.position()["t"][0] == 180 for table in service.tables))
+    assert [len(one) for one in jobs.noted] == [31]
