@@ -20,8 +20,6 @@ from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_writt
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import METADATA_TYPES, TableTarget
 
-FAILED = "failed_expression"
-"""The class of error of a record for which an expression of the query fails."""
 _BY_NAME = Reading(unknown_fields="drop", may_widen=False)
 
 
@@ -77,7 +75,7 @@ def run(target: TableTarget, program: Program, columns: Records, count: int) -> 
 def mismatches_of(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:
     """Returns the failures as mismatches of their records. records: the index of each row's record."""
     return [
-        Mismatch(int(records[failure.row]), failure.column, FAILED, _reason(failure))
+        Mismatch(int(records[failure.row]), failure.column, "failed_expression", _reason(failure))
         for failure in sorted(failures, key=lambda failure: failure.row)[:limit]
     ]
 

@@ -20,7 +20,7 @@ from frazil.process.origins import Origins, origins_of
 from frazil.process.program import Filter, Program
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.protected import without_values
-from frazil.rows.query_rows import FAILED, input_columns, mismatches_of, run, table_columns
+from frazil.rows.query_rows import input_columns, mismatches_of, run, table_columns
 from frazil.schema.arrow import Bools, Records, Rows, pick
 from frazil.types import add_counts
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
@@ -126,7 +126,7 @@ def _refuse_unsent(origins: Origins, unsent: Mapping[str, Bools], changes: Chang
             lacks &= ~np.logical_and.reduce(masks)
         first = min(name for name in names if name in unsent)
         reason = _NOT_SENT.format(first, f"the column {column}" if column else "the query's condition")
-        found += [Mismatch(row, column, FAILED, reason) for row in changes.records[lacks].tolist()]
+        found += [Mismatch(row, column, "failed_expression", reason) for row in changes.records[lacks].tolist()]
     return found
 
 

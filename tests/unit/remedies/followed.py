@@ -287,6 +287,7 @@ _HISTORY = "somebody who knows the table's history has to decide; tests/unit/dea
 _BUG = "it should not happen, and asks for a report"
 
 BY_PEOPLE: Mapping[str, str] = {
+    "route by another field, or take this one out of `protect`": _FILE,
     "make one, such as by `openssl rand -hex 32`, keep it in a file, and write `protect_key: ${file:PATH}`": _FILE,
     "take it out of `protect`, or order by another column": _FILE,
     "write `action: …`, or another one": _FILE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.spec.schema_json import json_schema
-from tests.unit.spec.pipeline_file import Load, Refuse, with_table
+from tests.unit.spec.pipeline_file import Load, Refuse, with_section, with_table
 
 KEY = "0123456789abcdef0123456789abcdef"
 ENVIRONMENT = {"KEY": KEY, "SHORT": "0123456789"}
@@ -54,3 +54,9 @@ def test_rules_that_cannot_be_are_refused_without_the_key(refuse: Refuse, settin
 
 def test_the_schema_of_the_file_has_the_rules() -> None:
     assert "hash" in json_schema()["$defs"]["protect_rule"]["properties"]["action"]["enum"]
+
+
+def test_tables_are_not_named_after_a_protected_field(refuse: Refuse) -> None:
+    route = f"topic: c, by: user.ssn, to: 'a.${{user.ssn}}', rest: a.r, protect: {{/ssn$/: drop}}, {WITH_KEY}"
+    refused = refuse(with_section(f"routes:\n  - {{{route}}}\n"), ENVIRONMENT)
+    assert "named after values of a field that `protect` protects" in str(refused)
