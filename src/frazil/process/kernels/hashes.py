@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def _each(array: pa.Array, kind: pa.DataType, function: Callable[[Any], Any]) ->
 
 def _digest(algorithm: Callable[..., Any]) -> Callable[..., pa.Array]:
     def run(_: Call, values: pa.Array, *__: Any) -> pa.Array:
-        return _each(values, pa.string(), lambda value: algorithm(value, usedforsecurity=False).hexdigest())
+        return _each(values, pa.string(), lambda value: algorithm(value).hexdigest())
 
     return run
 
@@ -64,8 +65,8 @@ def _base64(_: Call, values: pa.Array) -> pa.Array:
 
 
 KERNELS = {
-    "Md5": Kernel(("binary",), _digest(hashlib.md5)),
-    "Sha1": Kernel(("binary",), _digest(hashlib.sha1)),
+    "Md5": Kernel(("binary",), _digest(partial(hashlib.md5, usedforsecurity=False))),
+    "Sha1": Kernel(("binary",), _digest(partial(hashlib.sha1, usedforsecurity=False))),
     "Sha2": Kernel(("binary, int!",), _sha2),
     "Crc32": Kernel(("binary",), lambda _, values: _each(values, pa.int64(), zlib.crc32)),
     "Hex": Kernel(("binary", "text", "long"), _hex),
