@@ -20,6 +20,7 @@ from bench import (
     metadata,
     new_schema,
     new_topics,
+    process,
     report,
     start,
     throughput,
@@ -41,6 +42,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "scattered": upsert.measure_scattered,
     "metadata": metadata.measure,
     "lakes": lakes.measure,
+    "process": process.measure,
     "maintenance": maintenance.measure,
 }
 

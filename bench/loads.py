@@ -38,8 +38,8 @@ class Load:
     """A topic to be read from its beginning.
 
     total: records in the topic. warm: so many of them, at the least, are committed before counting begins. expected: what
-    the table must hold. dead_letters: how many of the records must be in the dead-letter table instead. table, pipeline:
-    further settings of each.
+    the table must hold. dead_letters: how many of the records must be in the dead-letter table instead. dropped: how
+    many a query leaves out. table, pipeline: further settings of each.
     """
 
     topic: str
@@ -47,13 +47,14 @@ class Load:
     warm: int
     expected: Totals | dict[str, int]
     dead_letters: int = 0
+    dropped: int = 0
     table: Mapping[str, object] = dataclasses.field(default_factory=dict)
     pipeline: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         """Rows of the table in the end."""
-        return self.total - self.dead_letters
+        return self.total - self.dead_letters - self.dropped
 
     def found(self, table: Table) -> Totals | dict[str, int]:
         """What the table holds, for comparison with `expected`."""

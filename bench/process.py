@@ -1,0 +1,89 @@
+"""What a query costs: the records of `running` into a table as they are, and through a query that keeps half of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from bench import subjects
+from bench.arithmetic import prefix_total
+from bench.loads import Load, json_load
+from bench.place import Place, Run, say
+from bench.records import SCHEMA, Pool
+from bench.throughput import DEBUG_LOG, one_run
+from bench.wide import weight
+
+_USERS = 500_000  # Half of them.
+QUERY = f"""
+select id, sha2(cast(user_id as string), 256) as user, page_url, action, cast(amount as int) as amount, ok, ts, ua
+from records where user_id < {_USERS}
+"""
+"""Half of the records, two casts, one hash."""
+
+
+def measure(place: Place) -> None:
+    """Both, in turn: the machine is not the same from one minute to the next."""
+    if "frazil" not in place.settings.subjects:
+        return
+    with place.attempt("what a query costs"):
+        loads = loads_of(place)
+        runs: dict[str, list[Run]] = {variant: [] for variant in loads}
+        for _ in range(place.settings.runs_of("frazil")):
+            for variant, load in loads.items():
+                runs[variant].append(_one_run(place, load))
+                say(f"{variant}: {json.dumps(runs[variant][-1])}")
+        for variant, found in runs.items():
+            place.write_result("process", "frazil", variant, found, query=QUERY.strip())
+
+
+def loads_of(place: Place) -> Mapping[str, Load]:
+    """What is read, by names in results: the same topic, with the columns of its records declared."""
+    plain = dataclasses.replace(json_load(place, "running"), table={"columns": SCHEMA})
+    expected = _expected(place.pool, plain.total)
+    query = dataclasses.replace(
+        plain,
+        expected=expected,
+        dropped=plain.total - expected["(rows)"],
+        table={**plain.table, "select": QUERY},
+    )
+    return {"plain": plain, "query": query}
+
+
+def _one_run(place: Place, load: Load) -> Run:
+    settings, folder = place.settings, place.run_folder("process")
+    pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, settings.catch_up_interval)
+    return one_run(
+        place,
+        subjects.frazil_table_command(
+            settings.frazil, folder, pipeline, load.topic, load.table, "--until-caught-up", *DEBUG_LOG
+        ),
+        load,
+    )
+
+
+def _expected(pool: Pool, count: int) -> dict[str, int]:
+    """What the query makes of the records 0 to `count` (exclusive): rows, different ids, and each field's sum."""
+    rows = [_row(json.loads(pool.value(index))) for index in range(len(pool.tails))]
+    kept = numpy.array([row is not None for row in rows])
+    ids = numpy.arange(count)
+    ids = ids[kept[ids % len(rows)]]
+    names = next(row for row in rows if row is not None)
+    sums = {name: _as_long(prefix_total([weight(row[name]) if row else 0 for row in rows], count)) for name in names}
+    return {"(rows)": len(ids), "(different ids)": len(ids), **sums, "id": int(ids.sum())}
+
+
+def _row(record: Mapping[str, Any]) -> dict[str, object] | None:
+    """What the query makes of a record."""
+    if record["user_id"] >= _USERS:
+        return None
+    as_it_is = {name: value for name, value in record.items() if name != "user_id"}
+    return {**as_it_is, "user": "0" * 64, "amount": int(record["amount"])}
+
+
+def _as_long(total: int) -> int:
+    """A sum as the table's reader has it, in 64 bits."""
+    return (total + 2**63) % 2**64 - 2**63
