@@ -22,13 +22,14 @@ from tests.acceptance.catalogs import GlueLake, HiveLake, LocalLake, PostgresLak
 from tests.acceptance.lakes import Lake, RemoteLake
 from tests.acceptance.ledger import Feed, Ledger, events
 from tests.acceptance.pipelines import Pipeline, opened
-from tests.acceptance.proxy import GlueDialect, LossyRelay, Proxy, Way
+from tests.acceptance.proxy import LossyRelay, Proxy, Way
 from tests.acceptance.running import Run
 from tests.acceptance.soaking import soak_s
 from tests.acceptance.upsert_tables import UpsertTable
 from tests.acceptance.verifier import metadata_locations, open_table
 from tests.fixtures.background import repeated
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.glue_proxy import GlueProxy
 from tests.fixtures.store_proxy import StoreProxy
 from tests.fixtures.waiting import PATIENCE_S
 from tests.integration.servers import HOST, RestCatalogServer
@@ -111,7 +112,7 @@ def glue(folder: Path) -> Iterator[tuple[Lake, Way, Section]]:
     """Amazon's Glue; its store is reached directly."""
     with running_lake("glue", folder) as lake:
         assert isinstance(lake, GlueLake)
-        way, section = Proxy(lake.server.port, GlueDialect()), lake.section()
+        way, section = GlueProxy(lake.server.port), lake.section()
         waits = {"http-client.apache.socket-timeout-ms": str(1000 * ATTEMPT_S)}
         section["properties"] |= {"glue.endpoint": way.url, **waits}
         yield lake, way, {"catalog": section}
