@@ -84,8 +84,9 @@ class _Writer:
             producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata(), _TIMEOUT_S)
             hit("outbox.before")
             producer.commit_transaction(_TIMEOUT_S)
-        except KafkaException:
-            producer.flush(_REPORTS_S)  # Calls `_note`; the reports may come after the transaction's own error.
+        except KafkaException as error:
+            if not error.args[0].fatal():  # A fenced producer has nothing to report.
+                producer.flush(_REPORTS_S)  # Calls `_note`; the reports may come after the transaction's own error.
             if self._denial is not None:
                 raise KafkaException(self._denial) from None
             raise
