@@ -194,6 +194,14 @@ CHECK = Document(
         "where": ("text", "The place of the problem."),
     },
 )
+LINEAGE = Document(
+    "frazil lineage: tables.&lt;name&gt;",
+    "The document also has `pipeline`.",
+    {
+        "columns": ("list", "Each column with its `name`, and in `fields` the fields that it is made of."),
+        "conditions": ("list of texts", "The fields that decide which records make rows."),
+    },
+)
 MAINTAIN = Document(
     "frazil maintain: tables.&lt;name&gt;",
     "The document also has `dry_run`. Dead-letter tables are among the tables.",
@@ -290,7 +298,8 @@ DEAD_LETTER = Document(
     },
 )
 DOCUMENTS = (
-    STATUS, PROCESS, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK, MAINTAIN, ACTION, HEALTH,
+    STATUS, PROCESS, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK,
+    LINEAGE, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\

@@ -579,7 +579,7 @@ def test_steps_are_a_query_that_spark_takes(catalyst: Catalyst) -> None:
         add_fields={"origin": "it's \\ `here`", "topic": "_topic", "level": 3},
         filter="`full name` is not null and _offset > 5",
     )
-    found = analyse(catalyst, compile_steps(steps, _FIELDS).sql, RECORDS, "filter")
+    found = analyse(catalyst, "select * from records", RECORDS, steps=compile_steps(steps, _FIELDS).sql)
     assert {one.name: str(one.type) for one in found.columns} == {
         "id": "long",
         "full name": "string",
@@ -593,7 +593,7 @@ def test_steps_are_a_query_that_spark_takes(catalyst: Catalyst) -> None:
     assert found.conditions == {("name",), ("_offset",)}
     assert _columns(found)["origin"] == "origin"
     assert found.program is not None
-    assert [getattr(stage, "name", "") for stage in found.program.stages] == ["", "filter", ""]
+    assert [getattr(stage, "name", "") for stage in found.program.stages] == ["", "filter", "", ""]
 
 
 def test_a_field_with_the_name_of_a_piece_of_metadata_is_refused() -> None:

@@ -127,6 +127,20 @@ def test_changes_keep_what_the_query_takes_of_the_current_rows(scene: Scene) -> 
     assert rows(scene.folder, "people") == [{"person": 1, "name": "ANNA"}]
 
 
+def test_lineage_names_the_fields_of_each_column(scene: Scene) -> None:
+    code, found = scene.command("lineage")
+    assert code == 0
+    orders = found["tables"]["s.orders"]
+    assert {one["name"]: one["fields"] for one in orders["columns"]} == {
+        "id": ["id"],
+        "email": ["email"],
+        "amount": ["amount"],
+        "at": ["_offset"],
+    }
+    assert orders["conditions"] == ["kind"]
+    assert found["tables"]["s.visits"]["columns"][1] == {"name": "origin", "fields": []}
+
+
 def test_a_dead_letter_of_an_expression_becomes_a_row_when_the_query_is_corrected(scene: Scene) -> None:
     _, shown = scene.command("dead-letters", "show", "s.orders")
     [dead_letter] = shown["tables"]["s.orders"]

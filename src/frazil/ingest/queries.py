@@ -136,6 +136,16 @@ class QueryTables:
             return schema
         return with_identifiers(schema, table.spec.key_columns or columns_of_keys(query, key_columns))
 
+    def known(self, table: Table) -> Query | None:
+        """Returns the query of a loaded table for the known fields of its records; None where none are known yet.
+
+        Raises: as `Queries.analyse`.
+        """
+        records = table.records.state
+        if records is None or RECORDS_SCHEMA not in records.marks:
+            return None
+        return self._analysed(table, records.schema)
+
     def load(self, table: Table) -> TableState:
         """Analyses the query of a loaded table for the known fields of its records, and adds the columns that the table
         lacks; returns the table.

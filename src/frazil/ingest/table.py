@@ -40,7 +40,6 @@ from frazil.process.program import Program
 from frazil.process.protect import Protection, Rule
 from frazil.process.protect_key import ProtectKey
 from frazil.report import TaskReport
-from frazil.rows.query_rows import result_type
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.evolve import extend_schema
 from frazil.schema.names import PROPERTY, Aliases, Spellings, aliases_of
@@ -331,7 +330,7 @@ def program_of(query: Query) -> Program:
 
 def query_columns(query: Query) -> dict[str, IcebergType]:
     """Returns the columns that a query makes."""
-    return {field.name: field.field_type for field in result_type(program_of(query)).fields}
+    return {column.name: column.type for column in query.columns}
 
 
 def own_columns(spec: TableSpec) -> dict[str, IcebergType]:

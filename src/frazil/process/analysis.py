@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,20 +109,24 @@ def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", st
     """Returns what a query makes of records. records: the columns of `records`, with metadata. where: the condition for
     records that the query takes; empty for all. steps: the query whose result `records` is; empty for the records.
 
+    Dropped records are counted as `where`, and as `filter` where the steps drop them.
+
     Raises: SpecError for a query that is no single select of `records`, that has a function which is not allowed, that
     Spark refuses, or whose result Iceberg has no types for.
     """
-    parsed, plans = catalyst.parse(query), []
+    parsed, plans, names = catalyst.parse(query), [], []
     check_query(query, parsed)
     if where:
         taken = catalyst.parse_condition(where)
         check_condition(where, taken.condition())
         plans.append(taken)
+        names.append("where")
     if steps:
         plans.append(catalyst.parse(steps))
         check_query(steps, plans[-1])
+        names += ["filter" for node in chain_of(plans[-1]) if class_of(node) == "Filter"]
     analysed = catalyst.analyse([*plans, parsed], records)
-    stages = _read(analysed, records, "where")
+    stages = _read(analysed, records, itertools.chain(names, itertools.repeat("where")))
     columns = stages.select(analysed, star_of(parsed))
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
     outside = stages.expressions.outside
@@ -137,7 +141,7 @@ def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name:
     """
     parsed = catalyst.parse_condition(condition)
     check_condition(condition, parsed.condition())
-    stages = _read(catalyst.analyse([parsed], records), records, name)
+    stages = _read(catalyst.analyse([parsed], records), records, itertools.repeat(name))
     (stage,) = stages.found
     outside = stages.expressions.outside
     return Condition(
@@ -145,9 +149,9 @@ def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name:
     )
 
 
-def _read(analysed: Any, records: Schema, name: str) -> _Stages:
+def _read(analysed: Any, records: Schema, names: Iterator[str]) -> _Stages:
     source, *above = reversed(list(chain_of(analysed)))
-    stages = _Stages(source, records, name)
+    stages = _Stages(source, records, names)
     for node in above:
         stages.add(node)
     return stages
@@ -156,13 +160,13 @@ def _read(analysed: Any, records: Schema, name: str) -> _Stages:
 class _Stages:
     """The stages of a query, read from the source to the result."""
 
-    def __init__(self, source: Any, records: Schema, name: str) -> None:
-        """source: the relation. records: its columns. name: what dropped records are counted as."""
+    def __init__(self, source: Any, records: Schema, names: Iterator[str]) -> None:
+        """source: the relation. records: its columns. names: by filter, what the records are counted as that it drops."""
         self.expressions = Expressions()
         self.found: list[Stage] = []
         #: The fields of the records that decide which rows there are.
         self.conditions: set[Path] = set()
-        self._name = name
+        self._names = names
         self._metadata: set[int] = set()
         for column_id, column in zip(ids_of(source.output()), records.fields, strict=True):
             name, kind = column.name, column.field_type
@@ -188,7 +192,7 @@ class _Stages:
         if kind == "Filter":
             condition = self.expressions.read(node.condition())
             self.conditions |= condition.sources
-            self.found.append(Filter(condition.expression, self._name))
+            self.found.append(Filter(condition.expression, next(self._names)))
         elif kind == "Project":
             self._project(node)
         elif kind == "Generate":

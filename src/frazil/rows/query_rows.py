@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
 from frazil.decode.cast import Conversion, Place, convert_struct
@@ -109,13 +110,21 @@ def table_columns(
     """
     conversion = Conversion(_BY_NAME, "", count, limit)
     place = Place((), np.arange(count, dtype=np.int32), np.ones(count, np.bool_))
-    return convert_struct(conversion, result_type(program), made, target.fields, place), conversion
+    written = _result_type(program, target.schema_json)
+    return convert_struct(conversion, written, made, target.fields, place), conversion
 
 
 @cache
-def result_type(program: Program) -> StructType:
-    """Returns the columns of a query's result as Iceberg's fields, with placeholders for ids."""
+def _result_type(program: Program, schema_json: str) -> StructType:
+    """Returns the columns of a query's result as Iceberg's fields, with placeholders for ids. schema_json: of the table; a
+    column that has the same Arrow type there has its Iceberg type: Arrow has no type of its own for a UUID.
+    """
+    table = {field.name: field.field_type for field in Schema.model_validate_json(schema_json).fields}
     ids = itertools.count(FIRST_PLACEHOLDER_ID)
-    return StructType(
-        *(NestedField(next(ids), field.name, iceberg_type(field.type, ids), required=False) for field in program.output)
-    )
+    fields = []
+    for column in program.output:
+        known = table.get(column.name)
+        is_same = known is not None and arrow_type(known) == column.type
+        kind = known if known is not None and is_same else iceberg_type(column.type, ids)
+        fields.append(NestedField(next(ids), column.name, kind, required=False))
+    return StructType(*fields)

@@ -17,6 +17,7 @@ from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
 from frazil.cli.dead_letters import class_document, dead_letter_document
+from frazil.cli.lineage import lineage_document
 from frazil.cli.maintain import TableRound, document_of
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.ingest.table import Table
@@ -25,6 +26,7 @@ from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
 from frazil.ops.dead_letters import DeadLetterClass
+from frazil.ops.lineage import TableLineage
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, as_document
 from frazil.ops.state_file import describe
@@ -87,6 +89,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
+        outputs.LINEAGE: lineage_document(TableLineage("a.b", ())),
         outputs.MAINTAIN: rounds,
         outputs.ACTION: rounds["actions"][0],
         outputs.HEALTH: rounds["health"],

@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from py4j.java_gateway import JavaGateway
-from pyiceberg.types import DecimalType
+from pyiceberg.types import DecimalType, UUIDType
 
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.runtime.light_jvm import LightJvm
-from frazil.spec.models import KeySpec
+from frazil.spec.models import ColumnSpec, KeySpec
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -103,7 +104,7 @@ def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> No
     made.catch_up()
     row = {"order_id": 1, "amount": Decimal("1.50"), "origin": "shop", "at": 0}
     assert made.rows("n.a") == [row]
-    assert _progress(made).ignored_records == {"where": 1}
+    assert _progress(made).ignored_records == {"filter": 1}
 
 
 def test_a_query_reads_what_the_steps_leave(scene: Any) -> None:
@@ -242,3 +243,13 @@ def test_a_row_for_each_element_and_none_of_a_record_of_which_one_fails(scene: A
     assert made.rows("n.a") == [{"id": 1, "one": 1}, {"id": 1, "one": 2}]
     assert made.dead_letters("n.a") == [("a", 0, 1)]
     assert _progress(made).ignored_records == {"explode": 1}
+
+
+def test_a_type_that_spark_lacks_is_kept_where_its_column_is_selected_as_it_is(scene: Any) -> None:
+    made = scene(select="select id, n + 1 as n from records", columns=(ColumnSpec(name="id", type=UUIDType()),))
+    made.feed("a", {"id": "00000000-0000-0000-0000-000000000001", "n": 1})
+    made.catch_up()
+    assert made.rows("n.a") == [{"id": UUID(int=1).bytes, "n": 2}]
+    state = made.catalog.load("n.a")
+    assert state is not None
+    assert state.schema.find_type("id") == UUIDType()

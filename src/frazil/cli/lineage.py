@@ -1,0 +1,54 @@
+"""`frazil lineage`: which fields each column comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
+from frazil.cli.wiring import catalog_for_reading, known_state, open_queries, read_spec, topics_for_reading
+from frazil.ingest.queries import QueryTables
+from frazil.ops.dead_letters import find_tables
+from frazil.ops.lineage import TableLineage, lineage_of
+
+TableName = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
+]
+
+
+def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = None) -> None:
+    """Show which fields of the records each column comes from, and which fields decide which records make rows.
+
+    The fields of tables without a query are those that their columns were made from. Of a table that does not exist yet
+    nothing is known.
+
+    Exit code: 0; 1 when the catalog does not answer.
+    """
+    spec = read_spec(output, file)
+    tables = find_tables(spec, topics_for_reading(spec), known_state(spec), table)
+    with catalog_for_reading(spec) as catalog, open_queries(spec) as queries:
+        analysed = QueryTables(catalog, queries)
+        found = []
+        for one in tables:
+            one.state = catalog.load(one.name)
+            found.append(lineage_of(one, analysed))
+    document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": {one.name: lineage_document(one) for one in found}}
+    output.result(document, "\n\n".join("\n".join(_lines(one)) for one in found) or "no tables")
+
+
+def lineage_document(table: TableLineage) -> dict[str, Any]:
+    """Returns the JSON of one table."""
+    words = asdict(table)
+    return {"columns": list(words["columns"]), "conditions": list(words["conditions"])}
+
+
+def _lines(table: TableLineage) -> Iterator[str]:
+    yield table.name if table.columns else f"{table.name}: no column is known yet"
+    width = max((len(column.name) for column in table.columns), default=0)
+    for column in table.columns:
+        yield f"  {column.name:<{width}}  <-  {', '.join(column.fields) or 'a constant'}"
+    if table.conditions:
+        yield f"  rows depend on {', '.join(table.conditions)}"

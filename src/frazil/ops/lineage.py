@@ -1,0 +1,73 @@
+"""Which fields of the records each column of a table comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pyiceberg.schema import Schema
+
+from frazil.ingest.queries import QueryTables
+from frazil.ingest.table import Table, key_column_of, own_columns, shaping_of
+from frazil.schema.projection import format_path, path_in_doc
+
+
+@dataclass(frozen=True)
+class ColumnLineage:
+    """Where the values of one column come from."""
+
+    #: The column.
+    name: str
+    #: Paths of the fields that its values are made of; of metadata by its name, such as `_offset`.
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TableLineage:
+    """Where the columns of one table come from."""
+
+    #: The table.
+    name: str
+    columns: tuple[ColumnLineage, ...]
+    #: Paths of the fields that decide which records make rows.
+    conditions: tuple[str, ...] = ()
+
+
+def lineage_of(table: Table, queries: QueryTables) -> TableLineage:
+    """Returns the lineage of a loaded table; of one that does not exist, no column.
+
+    Raises: as `QueryTables.known`.
+    """
+    if table.spec.has_query:
+        return _of_query(table, queries)
+    schema = table.state.schema if table.state is not None else Schema()
+    return TableLineage(table.name, tuple(_plain(table, schema)))
+
+
+def _of_query(table: Table, queries: QueryTables) -> TableLineage:
+    query = queries.known(table)
+    if query is None:
+        return TableLineage(table.name, ())
+    columns = [ColumnLineage(one.name, _texts(one.sources)) for one in query.columns]
+    own = own_columns(table.spec).keys() - {one.name for one in columns}
+    columns += [ColumnLineage(name, (name,)) for name in sorted(own)]
+    return TableLineage(table.name, tuple(columns), _texts(query.conditions))
+
+
+def _plain(table: Table, schema: Schema) -> Iterator[ColumnLineage]:
+    shaping, own = shaping_of(table.spec), own_columns(table.spec)
+    declared = dict(shaping.fields) if shaping is not None else {}
+    headers = dict(shaping.headers) if shaping is not None else {}
+    for field in schema.fields:
+        name = field.name
+        if name in headers:
+            yield ColumnLineage(name, (f"_headers.{headers[name]}",))
+        elif name in own or name == key_column_of(table.spec):
+            constants = dict(shaping.constants) if shaping is not None else {}
+            yield ColumnLineage(name, () if name in constants else (name,))
+        else:
+            yield ColumnLineage(name, (format_path(declared.get(name) or path_in_doc(field.doc) or (name,)),))
+
+
+def _texts(paths: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(sorted(map(format_path, paths)))
