@@ -88,7 +88,7 @@ class SparkQueries:
                 raise
             raise UnavailableError(
                 f"{error.message}, and no record has had it yet",
-                remedy=f"{error.remedy}; or declare its type under `columns`; Frazil looks at further records",
+                remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
                 where=spec.name,
             ) from None
         if query.outside is not None:

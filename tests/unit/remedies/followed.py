@@ -38,7 +38,7 @@ FOLLOWED: Mapping[str, str] = {
         ),
         "unit/ingest/test_queries.py::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
     ),
-    "…; or declare its type under `columns`; Frazil looks at further records": (
+    "declare its type under `columns`, or correct it (…); Frazil looks at further records": (
         "unit/ingest/test_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
     ),
     # The key of `protect`.
