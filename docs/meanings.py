@@ -238,7 +238,7 @@ FAILPOINTS: dict[str, str] = {
     "create.before": "a table is about to be created",
     "create.landed": "a table is created, and empty",
     "evolve.before": "a table is about to get new columns",
-    "evolve.query": "a table has the columns that its query makes of new fields, which are not recorded yet",
+    "query.evolved": "a table has the columns that its query makes of new fields, which are not recorded yet",
     "evolve.landed": "a table has got new columns, and no data for them yet",
     "upsert.deletes": "the rows that changes replace are found, the delete files are not written",
     "upsert.resolved": "the delete files are written, the commit is not prepared",

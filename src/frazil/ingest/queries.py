@@ -177,7 +177,7 @@ class QueryTables:
         query = self._analysed(table, records)
         # The columns first: were the fields known without them, no batch would ask for them again.
         same_table(table.state, self._catalog.evolve(table.name, query_adder(table.spec, query)))
-        hit("evolve.query")
+        hit("query.evolved")
         table.schema.query = query
         return self.remember(table, records)
 

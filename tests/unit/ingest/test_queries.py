@@ -216,7 +216,7 @@ def test_a_death_between_the_new_column_and_the_record_of_its_field_loses_nothin
     made.feed("a", {"id": 2, "new": "x"})
 
     def die(point: str) -> None:
-        if point == "evolve.query":
+        if point == "query.evolved":
             raise _Killed
 
     with monkeypatch.context() as patch:
