@@ -42,23 +42,3 @@ def _of(expression: Expression, known: Mapping[str, Names]) -> Names:
     if isinstance(expression, Call):
         return frozenset().union(*(_of(argument, known) for argument in expression.arguments))
     return frozenset()
-
-
-def plain_origins(program: Program) -> Mapping[str, str]:
-    """Returns the columns of the result that are columns of the input, unchanged: the former by the latter."""
-    known: dict[str, str | None] = {}
-    for stage in program.stages:
-        if isinstance(stage, Project):
-            known = {name: _plain(expression, known) for name, expression in stage.columns}
-        elif isinstance(stage, Explode):
-            known |= dict.fromkeys(filter(None, (stage.name, stage.position)))
-    found: dict[str, str] = {}
-    for field in program.output:
-        origin = known.get(field.name, field.name)
-        if origin is not None:
-            found.setdefault(origin, field.name)
-    return found
-
-
-def _plain(expression: Expression, known: Mapping[str, str | None]) -> str | None:
-    return known.get(expression.name, expression.name) if isinstance(expression, Field) else None
