@@ -9,6 +9,7 @@ from pyiceberg.types import LongType, NestedField, StructType
 from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.rows.project import shape_rows
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import TableSpec, TopicSelector
@@ -27,8 +28,8 @@ def create(catalog: Catalog) -> TableState:
 def files_of(state: TableState, *ids: int) -> tuple[DataFile, ...]:
     table = Table(TableSpec(name=TABLE, topics=(TopicSelector(literal="a"),)), state)
     kinds = {field.name: field.field_type for field in state.schema.fields}
-    writer = FileWriter(table.target())
-    writer.write(shape_rows(table.target(), decode([f'{{"id": {n}}}' for n in ids], "add", **kinds), {}))
+    writer = FileWriter(target_of(table))
+    writer.write(shape_rows(target_of(table), decode([f'{{"id": {n}}}' for n in ids], "add", **kinds), {}))
     return tuple(writer.finish())
 
 

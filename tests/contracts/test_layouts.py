@@ -15,6 +15,7 @@ from frazil.catalog.scans import Scan
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.schema.evolve import extend_schema, new_schema
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
@@ -50,7 +51,7 @@ def _words(state: TableState | None) -> tuple[list[str], list[str]]:
 
 
 def _write(state: TableState, *ids: int) -> tuple[DataFile, ...]:
-    target = Table(TableSpec(name=_TABLE, topics=(TopicSelector(literal="a"),)), state).target()
+    target = target_of(Table(TableSpec(name=_TABLE, topics=(TopicSelector(literal="a"),)), state))
     rows = [{"id": n, "x": float("nan") if n % 2 else 0.5, "s": {"a": f"a{n}", "b": {"c": n}}} for n in ids]
     writer = FileWriter(target)
     writer.write(pa.Table.from_pylist(rows, target.arrow_schema))

@@ -54,6 +54,7 @@ from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.ingest.task import ReadRecords, read_records
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
@@ -171,7 +172,7 @@ class Replayer:
     ) -> _Written:
         """Writes the rows and the remaining dead letters, after schemas and columns that they need are there."""
         for _ in range(_ROUNDS):
-            attempt = _Attempt(table.target(), plain_target(dead_letters), selection)
+            attempt = _Attempt(target_of(table), plain_target(dead_letters), selection)
             with abandoning(attempt.writer, attempt.dead_letter_writer):
                 for file in files:
                     for rows in pieces(attempt.dead_letters, file):

@@ -56,6 +56,7 @@ from frazil.failpoints import hit
 from frazil.ingest.queries import QueryTables
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.schema.arrow import Bools
 from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.changes import UPSERT
@@ -109,7 +110,7 @@ def replace_rows(
 
     Raises: as Replayer.replay; ConflictError where the replay must start again.
     """
-    check_columns(table.target())
+    check_columns(target_of(table))
     table.key_updates.is_single_task = True
     work = _Replacing(catalog, queries, schemas, topic_readers, table, dead_letters)
     for _ in range(_ROUNDS):
@@ -203,7 +204,7 @@ class _Replacing:
 
     def draft(self) -> Draft | None:
         """Returns the dead letters as changes; None where a missing schema or column exists now."""
-        draft = Draft(self._table.target(), self._topics)
+        draft = Draft(target_of(self._table), self._topics)
         with abandoning(draft.writer):
             for rows in self._dead_letters.pieces():
                 draft.take(rows.filter(self._dead_letters.selection.of(rows)))
@@ -259,12 +260,12 @@ class _Replacing:
         for file in self._catalog.scan(self._dead_letters.state.name).files:
             for rows in pieces(target, file):
                 others = rows.filter(pc.invert(self._dead_letters.selection.of(rows)))
-                readable, _, _ = split_crashing(self._table.target(), others)
+                readable, _, _ = split_crashing(target_of(self._table), others)
                 yield readable
 
     def _fetch(self, ids: Iterable[str]) -> TableTarget:
         fetch_schemas(self._schemas, self._table, ids, self._topics)
-        return self._table.target()
+        return target_of(self._table)
 
     def _only_topic(self) -> str:
         selectors = self._table.spec.topics

@@ -19,6 +19,7 @@ from frazil.ingest.isolate import Found, load_found, search_of
 from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.shares import OVERSIZED_PARTITION
 from frazil.ingest.table import Planned
+from frazil.ingest.target import target_of
 from frazil.ingest.task import (
     OVERSIZED_BYTES,
     REPORT_SCHEMA,
@@ -165,7 +166,7 @@ def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | 
     fed: dict[str, list[TableTarget]] = {}
     for p in planned:
         for topic in p.batch.topics:
-            fed.setdefault(topic, []).append(p.table.target(schema))
+            fed.setdefault(topic, []).append(target_of(p.table, schema))
     return Job(
         targets={topic: targets[0] for topic, targets in fed.items()},
         trials=trials,

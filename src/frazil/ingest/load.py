@@ -14,6 +14,7 @@ from frazil.ingest.preflight import arranged, has_layout_columns, keeps_old_meta
 from frazil.ingest.schemas import may_change
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.rows.writer_schemas import LATEST
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.write.file_formats import format_of
@@ -89,7 +90,7 @@ class Loader:
         format_of(table.state.properties, table.name)
         table.state = arranged(self._services.catalog, table.spec, table.state)
         if table.spec.mode == "upsert":
-            check_columns(table.target())
+            check_columns(target_of(table))
             text = text_order(table.spec, table.state.schema)
             if text and self._is_first("ordered_by_text", table):
                 log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=text)

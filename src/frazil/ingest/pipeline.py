@@ -37,6 +37,7 @@ from frazil.ingest.schema_updates import SchemaUpdates
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.services import Services
 from frazil.ingest.table import Planned, Table
+from frazil.ingest.target import target_of
 from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
 from frazil.types import Commit, PendingDeadLetters, Progress, add_counts, advance, by_topic
@@ -247,7 +248,7 @@ class Pipeline:
             # another process may have committed in between.
             self._dead_letters.deliver(table.name, before)
             if table.spec.mode == "upsert":
-                committed, resolved = commit_changes(self._catalog, table.target(), state, report, commit)
+                committed, resolved = commit_changes(self._catalog, target_of(table), state, report, commit)
             else:
                 committed = self._catalog.commit(commit)
         except OldRowsMissing as gone:
@@ -267,7 +268,7 @@ class Pipeline:
 
     def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesMissing) -> Outcome:
         """Returns the outcome where a row has no value for a required column: the one of a record without the value."""
-        is_fixed = any((name,) in planned.table.target().fixed for name in gone.columns)
+        is_fixed = any((name,) in target_of(planned.table).fixed for name in gone.columns)
         if planned.table.spec.schema_evolution == "evolve" and not is_fixed:
             paths = frozenset(json.dumps([name]) for name in gone.columns)
             requests = replace(report.schema, made_optional=paths)

@@ -24,7 +24,9 @@ from frazil.dead_letters.tables import DELETES_OLD, refuse_other_table
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.schema_changes import CLASH_REMEDY, declared_adder
-from frazil.ingest.table import Table, declared_columns, identifier_names, layout_of
+from frazil.ingest.settings import declared_columns, identifier_names, layout_of
+from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
 from frazil.schema.names import Spellings
@@ -135,7 +137,7 @@ def _check_declared(table: Table) -> None:
 def refuse_columns(table: Table, schema: Schema) -> None:
     """Raises SpecError where a table with this schema cannot be an upsert table."""
     if table.spec.mode == "upsert":
-        check_columns(table.target(schema), ())
+        check_columns(target_of(table, schema), ())
 
 
 _PLACES: tuple[MetadataField, ...] = ("source_order", "position")
@@ -162,7 +164,7 @@ def identified_otherwise(table: Table) -> str:
     """Returns a warning for an upsert table whose rows are identified by other columns than its identifier fields; empty
     for other tables.
     """
-    changes = table.target().changes
+    changes = target_of(table).changes
     names = identifier_names(table.state.schema) if table.state is not None else ()
     if changes is None or not names or set(changes.key_columns) in (set(), set(names)):
         return ""

@@ -18,18 +18,16 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.schema_changes import query_adder, same_table
-from frazil.ingest.table import (
-    RECORDS_SCHEMA,
-    Table,
-    columns_of_keys,
+from frazil.ingest.settings import (
     declared_columns,
-    loaded,
     metadata_in_query,
     own_columns,
     program_of,
     protection_of,
     query_columns,
 )
+from frazil.ingest.table import RECORDS_SCHEMA, Table, loaded
+from frazil.ingest.target import columns_of_keys, target_of
 from frazil.process.analysis import Column, Query, analyse
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.kernels.table import reason
@@ -222,13 +220,13 @@ class QueryTables:
 
 
 def _is_key_hashed(table: Table, protection: Protection) -> bool:
-    changes = table.target().changes
+    changes = target_of(table).changes
     names = changes.key_columns if changes is not None else ()
     return any(protection.rule_for((name, KEY)) is not None for name in names or (KEY,))
 
 
 def _origins(table: Table, fields: Schema) -> dict[str, Path | None]:
-    source = table.target(fields).source
+    source = target_of(table, fields).source
     assert source is not None
     return origins_of(source)
 

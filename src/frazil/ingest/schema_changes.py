@@ -8,7 +8,9 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
-from frazil.ingest.table import Table, declared_columns, own_columns, query_columns, shaping_of
+from frazil.ingest.settings import declared_columns, own_columns, query_columns, shaping_of
+from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.process.analysis import Query
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
@@ -50,7 +52,7 @@ def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Seque
     def checked(schema: Schema) -> Schema:
         after = within_limit(table, change)(schema)
         if table.spec.mode == "upsert":
-            check_columns(table.target(after), keys)
+            check_columns(target_of(table, after), keys)
         return after
 
     return checked

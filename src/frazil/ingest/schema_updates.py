@@ -22,8 +22,10 @@ from frazil.ingest.preflight import check_measured_columns
 from frazil.ingest.primary_key_updates import key_updates_in
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder
+from frazil.ingest.settings import declared_columns, layout_of, own_columns
 from frazil.ingest.state import NoOpChange, find_no_op_change
-from frazil.ingest.table import Planned, Table, declared_columns, layout_of, own_columns, set_key_columns
+from frazil.ingest.table import Planned, Table, set_key_columns
+from frazil.ingest.target import target_of
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import (
@@ -98,7 +100,7 @@ class SchemaUpdates:
         columns |= own_columns(spec)
         docs = {field.name: field.doc for field in found_fields if field.doc}
         schema = document(new_schema(columns.items()), docs)
-        changes = table.target(schema).changes
+        changes = target_of(table, schema).changes
         keys = (changes.key_columns or key_columns) if changes is not None else ()
         return self._made(table, with_identifiers(schema, keys) if keys else schema)
 

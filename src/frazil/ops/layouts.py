@@ -11,7 +11,8 @@ from frazil.catalog.layout import order_of, partition_terms, sort_terms
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
 from frazil.ingest.preflight import check_measured_columns, term_mismatch
-from frazil.ingest.table import Table, layout_of, own_columns
+from frazil.ingest.settings import layout_of, own_columns
+from frazil.ingest.table import Table
 from frazil.spec import TableSpec
 from frazil.spec.sections import check_order
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema
 
 from frazil.ingest.queries import QueryTables
-from frazil.ingest.table import Table, key_column_of, own_columns, shaping_of
+from frazil.ingest.settings import key_column_of, own_columns, shaping_of
+from frazil.ingest.table import Table
 from frazil.schema.projection import format_path, path_in_doc
 
 

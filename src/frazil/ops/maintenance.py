@@ -13,6 +13,7 @@ from frazil.catalog.port import Catalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.maintenance.due import TableActivity
 from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
@@ -156,6 +157,6 @@ def _transfer(table: Table) -> Transfer | None:
     """Returns how rows that ingestion deletes during a compaction are found in the new files: by the table's keys."""
     if table.state is None or table.spec.mode != "upsert":
         return None
-    target = table.target()
+    target = target_of(table)
     has_keys = target.changes is not None and bool(target.changes.paths)
     return partial(transfer_deletes, target, table.state.format_version) if has_keys else None

@@ -28,8 +28,9 @@ from frazil.ingest.preflight import (
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import CLASH_REMEDY, adder, query_adder
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
+from frazil.ingest.settings import declared_columns, key_column_of, own_columns, shaping_of
 from frazil.ingest.state import Tally
-from frazil.ingest.table import Table, declared_columns, key_column_of, own_columns, shaping_of
+from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural

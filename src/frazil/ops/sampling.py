@@ -26,6 +26,7 @@ from frazil.decode.limits import read_bounded
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.shares import shares_of
 from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.ingest.task import read_records
 from frazil.kafka.port import ReadRecord
 from frazil.rows.decoder import fields_requested_by_rows
@@ -48,7 +49,7 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
     batch = _batch_of(records)
     topic = min(table.offsets.topics, default="")
     for _ in range(_ROUNDS):
-        target = table.target(schema)
+        target = target_of(table, schema)
         pieces = read_bounded(batch, partial(_read, target, topic), target.reading.columns_left)
         decoded = _together([read for _, _, read in pieces])
         if not decoded.missing or schemas is None:
@@ -67,7 +68,7 @@ def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas 
     for topic in sorted({record.topic for record in records}):
         mine = [record for record in records if record.topic == topic]
         for _ in range(_ROUNDS):
-            (share,) = shares_of([table.target()], topic, _batch_of(mine), {})
+            (share,) = shares_of([target_of(table)], topic, _batch_of(mine), {})
             if not share.missing or schemas is None:
                 break
             table.schema.schemas |= schemas.fetch_for(table.spec, share.missing, topic)

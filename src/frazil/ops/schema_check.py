@@ -22,7 +22,9 @@ from frazil.errors import UnavailableError
 from frazil.ingest.preflight import term_mismatch
 from frazil.ingest.schema_changes import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
-from frazil.ingest.table import Table, key_column_of
+from frazil.ingest.settings import key_column_of
+from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
 from frazil.ops.check import Finding, declared_schema, failed
 from frazil.rows.project import in_column
 from frazil.rows.record_keys import is_record
@@ -164,7 +166,7 @@ def _become(table: Table, before: Schema, written: WriterSchema, subject: str) -
     """Returns the table's schema after records of a schema, None where names clash; and what its policy or its types
     refuse.
     """
-    decoded = _compared(table, table.target(before), written, subject)
+    decoded = _compared(table, target_of(table, before), written, subject)
     try:
         return adder(table.spec, decoded.requested_fields)(before), sorted(decoded.refusals)
     except NameConflict as error:
@@ -246,7 +248,7 @@ def _become_with_key(
 def _with_key_column(
     table: Table, before: Schema, written: WriterSchema, subject: str, message: str
 ) -> tuple[Schema | None, list[str]]:
-    target, name = table.target(before), key_column_of(table.spec)
+    target, name = target_of(table, before), key_column_of(table.spec)
     if not name or target.key is None:
         return before, []
     kind = next((one.field_type for one in before.fields if one.name == name), None)
@@ -271,7 +273,7 @@ def _with_key_column(
 
 def _missing_key_fields(table: Table, written: WriterSchema, subject: str, message: str) -> list[str]:
     """Returns what the keys of a schema lack, or have in addition, to identify the rows of an upsert table."""
-    target = table.target()
+    target = target_of(table)
     changes = target.changes
     if changes is None or not changes.paths or not is_record(written):
         return []

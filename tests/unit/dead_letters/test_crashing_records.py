@@ -12,8 +12,8 @@ import pytest
 
 from frazil.dead_letters import changes, replay
 from frazil.dead_letters.files import ReplayResult, Selection
-from frazil.ingest import task
-from frazil.ingest.table import Table
+from frazil.ingest import job, task
+from frazil.ingest.target import target_of
 from frazil.types import BadRecord
 from tests.unit.dead_letters.scene import Scene
 from tests.unit.dead_letters.upsert_scene import Upserted
@@ -46,9 +46,8 @@ def _plant(monkeypatch: pytest.MonkeyPatch) -> None:
 def _make_dead_letters(scene: Scene, *offsets: int) -> None:
     """Lets the pipeline catch up as if a search had found these records of partition 0."""
     found = tuple(BadRecord("a", 0, offset, "crashes_decoder", "", "ended") for offset in offsets)
-    target = Table.target
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Table, "target", lambda *args: replace(target(*args), crashing=found))
+        patch.setattr(job, "target_of", lambda *args: replace(target_of(*args), crashing=found))
         scene.catch_up()
     assert [dead_letter["error_class"] for dead_letter in scene.dead_letters()].count("crashes_decoder") == len(offsets)
 

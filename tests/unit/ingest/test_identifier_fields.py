@@ -13,7 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from frazil.ingest.preflight import identified_otherwise
-from frazil.ingest.table import Table, identifier_names
+from frazil.ingest.settings import identifier_names
+from frazil.ingest.table import Table
 from frazil.spec.models import KeySpec
 from tests.unit.ingest.service_scene import Scene
 

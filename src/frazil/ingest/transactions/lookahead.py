@@ -16,6 +16,7 @@ from frazil.errors import SpecError
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.schemas import Schemas, may_change
 from frazil.ingest.table import Planned, Table
+from frazil.ingest.target import target_of
 from frazil.ingest.transactions.markers import Event, TransactionEnds, read_events, read_marks, reading_of_marks
 from frazil.ingest.transactions.runs import Cut, Log, Mark, find_ends, unknown_of
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
@@ -204,7 +205,7 @@ class Boundaries:
     def _marks(
         self, table: Table, followed: _Followed, records: Sequence[ReadRecord], *, is_strict: bool = True
     ) -> list[Mark]:
-        target = table.target()
+        target = target_of(table)
         assert target.envelope is not None
         assert table.spec.atomic is not None
         has_events = table.spec.atomic.transaction_topic is not None
@@ -217,7 +218,7 @@ class Boundaries:
         return list(marks)
 
     def _events(self, table: Table, followed: _Followed, records: Sequence[ReadRecord]) -> list[Event]:
-        reading: Reading = table.target().reading
+        reading: Reading = target_of(table).reading
         value = table.spec.value.model_copy(update={"subject": None, "message": None})
         events: list[Event] = []
         for _ in range(_ROUNDS):

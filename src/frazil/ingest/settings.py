@@ -1,0 +1,153 @@
+"""What the settings of a table mean for its columns, its records and their reading."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, StringType
+
+from frazil.catalog.layout import Layout
+from frazil.decode.settings import Envelope, Framing
+from frazil.process.analysis import Query
+from frazil.process.origins import origins_of
+from frazil.process.program import Program
+from frazil.process.protect import Protection, Rule
+from frazil.process.protect_key import ProtectKey
+from frazil.schema.projection import Shaping, counted_in
+from frazil.spec import TableSpec
+from frazil.spec.models import METADATA_COLUMNS, MetadataField, ValueSpec
+from frazil.types import RESCUED_COLUMN
+from frazil.write.target import metadata_columns
+
+
+def identifier_names(schema: Schema) -> tuple[str, ...]:
+    """Returns the columns that identify a row according to the table (Iceberg specification, "Identifier Field IDs"), in
+    the order of the schema; none where the table does not name them.
+    """
+    return tuple(str(schema.find_column_name(number)) for number in sorted(schema.identifier_field_ids))
+
+
+def layout_of(spec: TableSpec) -> Layout:
+    """Returns the layout of the table's files in the pipeline file."""
+    return Layout(spec.partition_by, spec.sort_by)
+
+
+def metadata_in_query(spec: TableSpec) -> dict[MetadataField, str]:
+    """Returns the metadata of records that the table's query names, with the columns it is named by."""
+    text = " ".join((spec.where, spec.filter, spec.select, *(str(value) for _, value in spec.add_fields)))
+    return {field: column for field, column in METADATA_COLUMNS.items() if re.search(rf"\b{column}\b", text)}
+
+
+def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
+    """Returns the settings of the table that the records would make without the query. query: None while their fields
+    are not known.
+    """
+    named = metadata_in_query(spec)
+    origins = origins_of(program_of(query)).columns if query is not None else {}
+
+    def field_of(column: str) -> str:
+        return next(iter(origins.get(column, (column,))), column)
+
+    return spec.without_query().model_copy(
+        update={
+            "protect": (),
+            "partition_by": None,
+            "sort_by": None,
+            "metadata": spec.metadata | named,
+            "key_columns": tuple(map(field_of, spec.key_columns)),
+            "order_by": spec.order_by and field_of(spec.order_by),
+        }
+    )
+
+
+def program_of(query: Query) -> Program:
+    """Returns the program of a query that tasks can evaluate, which every query of a running table is."""
+    assert query.program is not None
+    return query.program
+
+
+def query_columns(query: Query) -> dict[str, IcebergType]:
+    """Returns the columns that a query makes."""
+    return {column.name: column.type for column in query.columns}
+
+
+def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
+    """Returns the columns that come neither from the record's value nor from the table's query."""
+    columns = metadata_columns(spec.metadata, spec.key.format)
+    if not spec.has_query:
+        columns |= {column.name: column.type for column in spec.columns if column.is_own}
+    if spec.rescue or spec.unknown_fields == "rescue":
+        columns[RESCUED_COLUMN] = StringType()
+    return columns
+
+
+def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope | None:
+    """Returns how records contain changes; None where they are rows. keys: paths of known key columns."""
+    envelope = spec.envelope
+    if envelope is None:
+        return None
+    values = (envelope.insert, envelope.update, envelope.delete) if envelope.kind == "operation" else ((), (), ())
+    return Envelope(
+        envelope.kind,
+        envelope.operation,
+        *values,
+        placeholder=envelope.placeholder,
+        keys=keys,
+        is_log=spec.changelog,
+        marks_deletes=spec.deletes == "soft",
+        is_upsert=spec.mode == "upsert",
+    )
+
+
+def declared_columns(spec: TableSpec) -> dict[str, IcebergType]:
+    """Returns the columns of the pipeline file, and those that do not come from the record's value. What a table with a
+    query declares are fields of its records.
+    """
+    declared = {} if spec.has_query else {column.name: column.type for column in spec.columns}
+    return declared | own_columns(spec)
+
+
+def key_column_of(spec: TableSpec) -> str:
+    """Returns the column of decoded record keys; empty where there is none, or where keys are kept as bytes."""
+    return spec.metadata.get("key", "") if spec.key.format != "raw" else ""
+
+
+def shaping_of(spec: TableSpec) -> Shaping | None:
+    """Returns how the table's columns are derived from its records; None where they are the records' fields."""
+    fields = tuple((column.name, column.field) for column in spec.columns if column.field)
+    shaping = Shaping(
+        depth=spec.flatten.depth if spec.flatten else 0,
+        separator=spec.flatten.separator if spec.flatten else "_",
+        case=spec.column_case,
+        include=spec.include,
+        exclude=spec.exclude,
+        fields=fields,
+        units=tuple((column.name, column.unit) for column in spec.columns if column.unit),
+        counted=tuple(
+            (one.name, *inner) for one in spec.columns if not one.is_own for inner in counted_in(one.type, one.unit)
+        ),
+        coerced=tuple(column.name for column in spec.columns if column.coerce),
+        zones=tuple((column.name, column.zone) for column in spec.columns if column.zone),
+        constants=tuple((one.name, one.constant) for one in spec.columns if one.constant is not None),
+        headers=tuple((column.name, column.header) for column in spec.columns if column.header is not None),
+        key=key_column_of(spec),
+    )
+    if shaping.include and not shaping.makes_names:  # A declared column is always included.
+        others = tuple((column.name,) for column in spec.columns if not column.field and not column.is_own)
+        shaping = replace(shaping, include=shaping.include + others)
+    return shaping if shaping != Shaping() else None
+
+
+def protection_of(spec: TableSpec) -> Protection | None:
+    """Returns what protects the table's records; None without a key."""
+    if spec.protect_key is None:
+        return None
+    rules = tuple(Rule(**rule.model_dump()) for rule in spec.protect)
+    return Protection(rules, ProtectKey(spec.protect_key.encode()))
+
+
+def framing_of(value: ValueSpec) -> Framing:
+    """Returns the framing of the bytes: where they contain the id of their schema."""
+    return "none" if value.framing == "header" or value.source == "latest" else value.framing
