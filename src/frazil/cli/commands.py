@@ -68,6 +68,7 @@ COMMANDS = (
         "Write dead letters that can be decoded now into their table.",
     ),
     Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters permanently."),
+    Command("verify", "frazil.cli.verify:command", "Prove that tables have exactly the rows of their topics."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),

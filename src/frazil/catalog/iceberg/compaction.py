@@ -58,15 +58,15 @@ def compact_table(
     """
     gateway, java = catalog.gateway, catalog.java_table(table)
     jvm = gateway.jvm
-    seen_as = _seen_as(jvm, java, with_no_order=bool(compaction.zorder))
+    seen = seen_as(jvm, java, with_no_order=bool(compaction.zorder))
     options, is_readable = dict(compaction.options), is_readable_by_spark(jvm, java)
     is_chosen_here = compaction.partitions is not None or not is_readable
     most = int(options.pop(_MOST_FILES, sys.maxsize)) if is_chosen_here else sys.maxsize
-    planned = _planned(jvm, seen_as, options)
+    planned = _planned(jvm, seen, options)
     if compaction.partitions is not None:
         planned = _of_partitions(jvm, java, planned, compaction.partitions)
     if is_readable:
-        rewrite_group = _group_rewriter(spark, gateway, java, seen_as, compaction)
+        rewrite_group = _group_rewriter(spark, gateway, java, seen, compaction)
     else:
         rewrite_group = partial(rewrite_records, gateway, java)
         planned = worth_rewriting(gateway, java, planned)
@@ -91,7 +91,7 @@ def compact_table(
     return Rewritten(removed, added, size, lost)
 
 
-def _seen_as(jvm: Any, java: Any, *, with_no_order: bool) -> Any:
+def seen_as(jvm: Any, java: Any, *, with_no_order: bool = False) -> Any:
     """Returns the table with columns renamed that Iceberg's Spark reader would refuse; files are read by field id, not
     by name. with_no_order: adds the empty sort order, to which a writer assigns its files, where the table was created
     with an order of its own and lacks it.
@@ -153,14 +153,14 @@ def _lots(groups: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _group_rewriter(
-    spark: SparkSession, gateway: Any, java: Any, seen_as: Any, compaction: Compaction
+    spark: SparkSession, gateway: Any, java: Any, seen: Any, compaction: Compaction
 ) -> Callable[[Any], Any]:
     """Returns the function that writes the files of a group and returns them."""
     zorder = _z_columns(java, compaction.zorder)
     if zorder:
-        return _z_rewriter(spark, gateway, seen_as, zorder)
+        return _z_rewriter(spark, gateway, seen, zorder)
     asked = _columns(java, compaction.sort)
-    return partial(_rewrite, spark, gateway, seen_as, asked or _own_order(java), bool(asked))
+    return partial(_rewrite, spark, gateway, seen, asked or _own_order(java), bool(asked))
 
 
 def _z_rewriter(spark: SparkSession, gateway: Any, table: Any, columns: Sequence[str]) -> Callable[[Any], Any]:
@@ -318,7 +318,7 @@ def _own_order(java: Any) -> list[tuple[str, bool]]:
 
 
 def _in_spark(java: Any, name: str) -> str:
-    """Returns the column's name in backquotes, renamed as in `_seen_as`."""
+    """Returns the column's name in backquotes, renamed as in `seen_as`."""
     field = java.schema().asStruct().field(name)
     if field is None:
         return ".".join(f"`{part}`" for part in name.split("."))

@@ -1,0 +1,168 @@
+"""`frazil verify`: proves that tables are what their topics make."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.comparison import Difference, NotComparable, compare, rows_of
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
+from frazil.cli.wiring import known_state, open_catalog, open_schemas, open_topics, read_spec, running_jvm
+from frazil.clock import SystemClock, new_id
+from frazil.ingest.failures import named_jvm_death
+from frazil.ingest.job import SparkJobs
+from frazil.ingest.queries import SparkQueries
+from frazil.ingest.service import Service
+from frazil.ingest.services import RunTimeouts, Services
+from frazil.ingest.state import RunState
+from frazil.ingest.table import Table
+from frazil.kafka.reader import KafkaReader
+from frazil.ops.dead_letters import find_tables
+from frazil.ops.reports import plural
+from frazil.ops.verify import Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
+from frazil.runtime.jvm import Jvm, core_count, is_local
+from frazil.spec import PipelineSpec
+
+TableName = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
+]
+UNAVAILABLE, DIFFERENT = 1, 4
+_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found of one table."""
+
+    name: str
+    #: Why nothing was compared.
+    reason: str = ""
+    #: None without a comparison.
+    difference: Difference | None = None
+    #: Whether Kafka has deleted records of its topics: surplus rows are not judged then.
+    is_partial: bool = False
+
+    @property
+    def is_equal(self) -> bool | None:
+        """Whether the table has the rows of its topics; None where that is not known."""
+        if self.difference is None:
+            return None
+        return not self.difference.missing and (self.is_partial or not self.difference.surplus)
+
+
+def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = None) -> int:
+    """Prove that tables have exactly the rows of their topics: read the topics again up to each table's progress, make the
+    rows again in a temporary folder, and compare them.
+
+    Needs the disk space of a copy. Changes nothing; the pipeline may run meanwhile. Of a topic whose oldest records Kafka
+    has deleted, the records that are left must all be rows; other rows are counted and not judged.
+
+    Exit code: 0 when every table is equal; 1 when one could not be compared; 4 when one differs.
+    """
+    spec = read_spec(output, file)
+    logging.getLogger("frazil").setLevel(logging.WARNING)  # A copy is no run of the pipeline: its commits are no news.
+    found = _verify(spec, table)
+    document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": {one.name: _document(one) for one in found}}
+    output.result(document, "\n".join(line for one in found for line in _lines(one)) or "no tables")
+    if any(one.is_equal is False for one in found):
+        return DIFFERENT
+    return UNAVAILABLE if any(one.is_equal is None for one in found) else 0
+
+
+def _verify(spec: PipelineSpec, name: str | None) -> list[Verified]:
+    source = open_topics(spec)
+    tables = find_tables(spec, source, known_state(spec), name)
+    if not is_local(spec.spark.master):  # The copy's folder is this machine's.
+        spec = spec.model_copy(update={"spark": spec.spark.model_copy(update={"master": "local[*]"})})
+    with running_jvm(spec) as jvm, named_jvm_death():
+        catalog = open_catalog(jvm, spec)
+        reasons = {one.name: load_for_copy(one, catalog, source) for one in tables}
+        found = {one: Verified(one, reason) for one, reason in reasons.items() if reason}
+        for copies in plan_copies(one for one in tables if not reasons[one.name]):
+            with tempfile.TemporaryDirectory(prefix="frazil-verify-") as folder:
+                for one in _compared(spec, jvm, catalog, copies, Path(folder)):
+                    found[one.name] = one
+    return [found[one] for one in sorted(found)]
+
+
+def _compared(
+    spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, copies: Copies, folder: Path
+) -> Iterator[Verified]:
+    """Makes the copies and yields what was found of each table."""
+    own = copying(spec, copies, folder)
+    copied = open_catalog(jvm, own)
+    clock, source = SystemClock(), UpTo(open_topics(spec), copies.goal)
+    services = Services(
+        source,
+        copied,
+        SparkJobs(jvm.session, spec.kafka, lambda _: core_count(), core_count()),
+        clock,
+        schemas=open_schemas(spec),
+        reader=KafkaReader(spec.kafka, clock),
+        queries=SparkQueries(lambda: jvm.gateway.jvm),
+    )
+    service = Service(own, services, new_id(), _ignore)
+    service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _TIMEOUT_S))
+    made = {table.name: table for table in service.tables}
+    for table in copies.tables:
+        try:
+            yield _verified(jvm, catalog, copied, table, made[table.name], has_lost_records(table, source))
+        except NotComparable as error:
+            yield Verified(table.name, str(error))
+
+
+def _ignore(_: Sequence[Table]) -> None:
+    """Takes the place of what publishes the state of a run."""
+
+
+def _verified(
+    jvm: Jvm, catalog: IcebergCatalog, copied: IcebergCatalog, table: Table, copy: Table, is_partial: bool
+) -> Verified:
+    assert table.state is not None
+    if copy.status.run_state in (RunState.STOPPED, RunState.BACKING_OFF) or copy.position() != table.position():
+        reason = copy.status.reason or "the topic could not be read to the table's progress"
+        return Verified(table.name, f"the copy is incomplete: {reason}")
+    spark = jvm.session()
+    rows = partial(rows_of, spark)
+    state = copied.load(copy.name)
+    if state is None or state.head_id is None or table.state.head_id is None:
+        return Verified(table.name, "it has no rows yet")
+    difference = compare(rows(catalog, table.name, table.state.head_id), rows(copied, copy.name, state.head_id))
+    return Verified(table.name, "", difference, is_partial)
+
+
+# ---- output
+
+
+def _document(found: Verified) -> Mapping[str, Any]:
+    difference = {} if found.difference is None else asdict(found.difference)
+    return {"equal": found.is_equal, "reason": found.reason, "partial": found.is_partial, **difference}
+
+
+def _lines(found: Verified) -> Iterator[str]:
+    difference = found.difference
+    if difference is None:
+        yield f"{found.name}: not compared, as {found.reason}"
+        return
+    rows = plural(difference.rows, "row")
+    if found.is_equal:
+        yield (
+            f"{found.name}: {rows}, equal to the topic"
+            if not difference.surplus
+            else (
+                f"{found.name}: {rows}; none is missing, and {difference.surplus:,} cannot be compared,"
+                " as Kafka has deleted the oldest records"
+            )
+        )
+        return
+    yield f"{found.name}: {rows}; {difference.missing:,} missing, {difference.surplus:,} surplus"
+    yield from (f"  missing: {row}" for row in difference.missing_rows)
+    yield from (f"  surplus: {row}" for row in difference.surplus_rows)

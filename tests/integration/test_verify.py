@@ -1,0 +1,104 @@
+"""`frazil verify`, as its user runs it: a table that is its topic, and tables that are not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from frazil.clock import new_id
+from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.processes import plain_environment
+from tests.integration.pipelines import Ledger, Pipeline
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class Scene:
+    """A pipeline that has read its topics."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+        servers = broker.bootstrap_servers
+        self.events, self.people = (Ledger(servers, new_id(), 2).topic for _ in range(2))
+        self._producer = Producer({"bootstrap.servers": servers})
+        tables = {
+            "v.events": {
+                "topic": self.events,
+                "partition_by": ["kind"],
+                "columns": {"labels": "map<string, string>"},
+                "metadata": ["partition", "offset"],
+                "select": "select id, kind, 10 / n as share, labels from records where kind <> 'noise'",
+            },
+            "v.people": {
+                "topic": self.people,
+                "key": {"format": "json"},
+                "mode": "upsert",
+            },
+        }
+        document = {"pipeline": "v", "kafka": {"bootstrap.servers": servers}, "tables": tables}
+        self.pipeline = Pipeline(folder, document)
+        self._produce()
+        self.pipeline.run()
+
+    def _produce(self) -> None:
+        for number in range(400):
+            event = {"id": number, "kind": ("order", "visit", "noise")[number % 3], "n": number % 5}
+            self._send(self.events, number, None, {**event, "labels": {"a": "x", "b": str(number)}})
+            key = number * 7 % 50
+            person = None if number % 11 == 0 else {"id": key, "name": f"n{number}", "inner": {"deep": [number]}}
+            self._send(self.people, key, {"id": key}, person)
+        assert self._producer.flush(30) == 0
+
+    def _send(self, topic: str, place: int, key: Any, value: Any) -> None:
+        raw = None if value is None else json.dumps(value)
+        self._producer.produce(topic, raw, None if key is None else json.dumps(key), partition=place % 2)
+
+    def verify(self, *words: str) -> tuple[int, Mapping[str, Any]]:
+        """The exit code and what was found of each table."""
+        command = [sys.executable, "-m", "frazil.cli.main", "verify", *words, "--output", "json", "--file"]
+        done = subprocess.run(
+            [*command, str(self.pipeline.file)],
+            cwd=self.pipeline.directory,
+            env=plain_environment(),
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        document = json.loads(done.stdout)
+        assert "tables" in document, done.stdout + done.stderr
+        return done.returncode, document["tables"]
+
+
+@pytest.fixture(scope="module")
+def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    return Scene(broker, tmp_path_factory.mktemp("verify"))
+
+
+def test_tables_that_are_their_topics_are_equal(scene: Scene) -> None:
+    code, found = scene.verify()
+    assert code == 0, found
+    assert {name: one["equal"] for name, one in found.items()} == {"v.events": True, "v.people": True}
+    assert found["v.events"]["rows"] > 200
+    assert found["v.people"]["rows"] > 20
+
+
+def test_a_table_of_another_query_differs_and_shows_the_rows(scene: Scene) -> None:
+    text = scene.pipeline.file.read_text()
+    scene.pipeline.file.write_text(text.replace("kind <> 'noise'", "kind <> 'visit'"))
+    try:
+        code, found = scene.verify("v.events")
+    finally:
+        scene.pipeline.file.write_text(text)
+    assert code == 4
+    assert list(found) == ["v.events"]
+    assert found["v.events"]["missing"] > 50
+    assert found["v.events"]["surplus"] > 50
+    assert json.loads(found["v.events"]["missing_rows"][0])["kind"] == "noise"
+    assert json.loads(found["v.events"]["surplus_rows"][0])["kind"] == "visit"

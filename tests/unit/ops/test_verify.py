@@ -1,0 +1,75 @@
+"""Which tables `frazil verify` can prove, and how far their copies read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from frazil.ingest.service import Service
+from frazil.ingest.services import Services
+from frazil.ingest.table import Table
+from frazil.ops.verify import UpTo, copying, has_lost_records, load_for_copy, plan_copies
+from frazil.spec.models import Start
+from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
+from tests.unit.ingest.service_scene import Scene, turn_until
+
+
+def _scene(root: Path) -> tuple[Scene, list[Table]]:
+    """Two tables that have read their topics, which have grown since."""
+    scene = Scene(root / "lake", "a", "b")
+    scene.feed("a", {"id": 1}, {"id": 2}, b"no json")
+    scene.feed("b", {"id": 7})
+    tables = scene.catch_up()
+    scene.feed("a", {"id": 3})
+    scene.feed("b", {"id": 8})
+    return scene, tables
+
+
+def test_a_copy_has_the_rows_of_its_table_and_none_of_later_records(tmp_path: Path) -> None:
+    scene, tables = _scene(tmp_path)
+    (copies,) = plan_copies(tables)
+    source, catalog = UpTo(scene.source, copies.goal), MemoryCatalog(tmp_path / "copy", "p")
+    jobs, workers = MemoryJobs(scene.source), StepWorkers(scene.clock)
+    services = Services(source, catalog, jobs, scene.clock, workers=workers)
+    copy = Service(copying(scene.spec("a", "b"), copies, tmp_path / "copy"), services, "run", lambda _: None)
+    copy.connect()
+    assert turn_until(copy, lambda: copy.is_over(until_caught_up=True), until_caught_up=True)
+    for name in ("n.a", "n.b"):
+        assert live_rows(catalog, name) == scene.rows(name)
+    assert [len(scene.rows(name)) for name in ("n.a", "n.b")] == [2, 1]
+
+
+def test_tables_that_have_read_one_topic_to_different_places_are_copied_apart(tmp_path: Path) -> None:
+    _, (a, b) = _scene(tmp_path)
+    assert a.state is not None
+    further = replace(a, state=replace(a.state, progress=replace(a.progress, offsets={"a": {0: 4}})))
+    assert [copies.tables for copies in plan_copies([a, b, further])] == [[a, b], [further]]
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("no progress", "it has no progress yet"),
+        ("latest", "`start: latest` does not say which record was its first"),
+        ("deleted", "the topic a does not exist any more"),
+        ("recreated", "the topic a was deleted and created again"),
+    ],
+)
+def test_what_no_topic_can_prove_is_named(tmp_path: Path, case: str, reason: str) -> None:
+    scene, (table, _) = _scene(tmp_path)
+    catalog = MemoryCatalog(tmp_path / "empty", "p") if case == "no progress" else scene.catalog
+    if case == "latest":
+        table.spec = table.spec.model_copy(update={"start": Start(kind="latest")})
+    elif case == "deleted":
+        del scene.source.by_name["a"]
+    elif case == "recreated":
+        scene.source.create("a")
+    assert load_for_copy(table, catalog, scene.source) == reason
+
+
+def test_records_that_retention_has_deleted_are_noticed(tmp_path: Path) -> None:
+    scene, (a, b) = _scene(tmp_path)
+    scene.source.trim("a", 0, 1)
+    assert [has_lost_records(table, scene.source) for table in (a, b)] == [True, False]
