@@ -1,0 +1,314 @@
+"""Kafka Connect's single-message transforms as settings of a table, and the chain of a connector read in its order.
+
+A transform that is not carried over exactly is reported, by the name that the connector gives it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from frazil.imports.draft import Draft
+
+_TYPES = {
+    "int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double",
+    "boolean": "boolean", "string": "string",
+}  # fmt: skip
+_UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_PIECES = ("topic", "partition", "offset", "timestamp")
+_UNWRAPPED = {
+    "op": "op", "source.ts_ms": "source_ts", "ts_ms": "connector_ts", "db": "source_database", "schema": "source_schema",
+    "table": "source_table", "source.db": "source_database", "source.schema": "source_schema", "source.table": "source_table",
+}  # fmt: skip
+"""Fields that Debezium's unwrap transform adds, and metadata with their values."""
+_STEPS = ("rename", "drop_fields", "keep_fields", "cast", "add_fields")
+_NO_STRUCT = "its values are columns of their own, not members of a struct"
+_ORDER = "in Frazil's order of steps it would come before a transform that precedes it here"
+_ITSELF = "write its result as `select` or `where`, or run it before the topic"
+
+
+@dataclass
+class Shape:
+    """The settings of tables that the transforms so far amount to."""
+
+    settings: dict[str, object] = field(default_factory=dict)
+    conditions: list[str] = field(default_factory=list)
+    copies: list[str] = field(default_factory=list)
+    #: Of DebeziumTransform: the pattern of the tables' names.
+    target: str = ""
+    #: Fields that hold the topic's name.
+    topic_fields: set[str] = field(default_factory=set)
+    #: The fields of the key, of ValueToKey.
+    key_fields: list[str] = field(default_factory=list)
+    #: The greatest place in `_STEPS` so far.
+    step: int = 0
+
+    def add(self, name: str, value: Mapping[str, object] | list[str]) -> None:
+        """Adds to a setting that is a mapping or a list."""
+        held = self.settings.setdefault(name, type(value)())
+        if isinstance(held, dict) and isinstance(value, Mapping):
+            held.update(value)
+        elif isinstance(held, list):
+            held.extend(value)
+
+    def as_settings(self) -> dict[str, object]:
+        """Returns the settings of a table."""
+        found = {**self.settings}
+        if self.conditions:
+            found["where"] = " and ".join(self.conditions)
+        if self.copies:
+            found["select"] = f"select *, {', '.join(self.copies)} from records"
+        return found
+
+
+@dataclass
+class Transform:
+    """One transform of the chain, with its settings."""
+
+    alias: str
+    name: str
+    options: dict[str, str]
+    draft: Draft
+    shape: Shape
+    used: set[str] = field(default_factory=set)
+
+    def take(self, name: str, default: str = "") -> str:
+        self.used.add(name)
+        return self.options.get(name, default)
+
+    def take_list(self, name: str) -> list[str]:
+        return [one.strip() for one in self.take(name).split(",") if one.strip()]
+
+    def lose(self, reason: str, remedy: str, option: str = "") -> None:
+        key = f"transforms.{self.alias}.{option}" if option else f"transforms.{self.alias}"
+        self.draft.lose(key, f"{self.name}: {reason}", remedy)
+
+    def step(self, name: str, value: Mapping[str, object] | list[str]) -> None:
+        """Adds a step, unless Frazil would do it before a step that precedes it here."""
+        place = _STEPS.index(name)
+        if not value:
+            return
+        if place < self.shape.step:
+            self.lose(_ORDER, "write these steps as a `select`")
+        self.shape.step = max(place, self.shape.step)
+        self.shape.add(name, value)
+
+
+def read_chain(draft: Draft) -> Shape:
+    """Returns what the transforms of a connector amount to; reports those that it cannot carry over."""
+    shape = Shape()
+    predicates = {name: _options(draft, f"predicates.{name}.") for name in _names(draft.take("predicates"))}
+    for alias in _names(draft.take("transforms")):
+        options = _options(draft, f"transforms.{alias}.")
+        kind, _, side = options.pop("type", "").rpartition(".")[2].partition("$")
+        one = Transform(alias, kind, options, draft, shape)
+        predicate = predicates.get(options.pop("predicate", ""))
+        is_negated = options.pop("negate", "false").lower() == "true"
+        if side == "Key":
+            one.lose("it changes record keys", "name `key_columns` where the key matters")
+        elif kind == "Filter" and not options:
+            _filter(one, predicate, is_negated)
+        elif predicate and not (is_negated and _kind(predicate) == "RecordIsTombstone"):
+            one.lose("its predicate selects some records", _ITSELF)
+        elif kind in _TRANSFORMS:
+            _TRANSFORMS[kind](one)
+            for name in options.keys() - one.used:
+                draft.settle(f"transforms.{alias}.{name}", options[name], f"{kind}.{name}")
+        else:
+            one.lose("it is a class that Frazil does not know", _ITSELF)
+    return shape
+
+
+def _names(text: str | None) -> list[str]:
+    return [one.strip() for one in (text or "").split(",") if one.strip()]
+
+
+def _options(draft: Draft, prefix: str) -> dict[str, str]:
+    return draft.take_all(prefix)
+
+
+def _kind(predicate: Mapping[str, str]) -> str:
+    return predicate.get("type", "").rpartition(".")[2]
+
+
+def _filter(one: Transform, predicate: Mapping[str, str] | None, is_negated: bool) -> None:
+    kind = _kind(predicate or {})
+    if kind == "RecordIsTombstone" and not is_negated:
+        one.shape.settings["tombstones"] = "ignore"
+    elif kind == "TopicNameMatches" and predicate:
+        pattern = predicate.get("pattern", "")
+        condition = f"_topic rlike {quoted(f'^(?:{pattern})$')}"
+        one.shape.conditions.append(condition if is_negated else f"not {condition}")
+    else:
+        one.lose("its predicate cannot be a condition", "write the condition as `where`")
+
+
+def quoted(text: str) -> str:
+    """Returns a literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# ---- Kafka's own
+
+
+def _replace_field(one: Transform) -> None:
+    renamed = dict(pair.split(":", 1) for pair in one.take_list("renames") if ":" in pair)
+    dropped = one.take_list("exclude") + one.take_list("blacklist")
+    kept = one.take_list("include") + one.take_list("whitelist")
+    one.step("rename", {old: new for old, new in renamed.items() if old not in dropped})
+    one.step("drop_fields", [name for name in dropped if name not in renamed.values()])
+    one.step("keep_fields", [renamed.get(name, name) for name in kept])
+    if swapped := [name for name in dropped if name in renamed.values()]:
+        one.lose(f"{', '.join(swapped)} is dropped and the name of a renamed field", "write a `select`")
+
+
+def _cast(one: Transform) -> None:
+    pairs = [pair.rpartition(":") for pair in one.take_list("spec")]
+    if whole := [kind for name, _, kind in pairs if not name]:
+        one.lose(f"it casts whole values to {whole[0]}", "give the column its type under `columns`", "spec")
+    one.step("cast", {name: _TYPES.get(kind, kind) for name, _, kind in pairs if name})
+
+
+def _insert_field(one: Transform) -> None:
+    for piece in _PIECES:
+        if name := one.take(f"{piece}.field").rstrip("!?"):
+            one.shape.add("metadata", {piece: name})
+            one.shape.topic_fields |= {name} if piece == "topic" else set()
+    if name := one.take("static.field").rstrip("!?"):
+        one.step("add_fields", {name: one.take("static.value")})
+
+
+def _mask_field(one: Transform) -> None:
+    value = one.take("replacement")
+    rule: object = {"action": "constant", "value": value} if value else "null"
+    one.shape.add("protect", dict.fromkeys(one.take_list("fields"), rule))
+    if not value:
+        one.lose("the fields become null in place of 0, false or an empty text", "name a `constant` under `protect`")
+
+
+def _flatten(one: Transform) -> None:
+    one.shape.settings["flatten"] = {"separator": one.take("delimiter", ".")}
+
+
+def _convert_timestamp(one: Transform) -> None:
+    name, kind = one.take("field"), one.take("target.type")
+    unit = _UNITS.get(one.take("unix.precision", "milliseconds"), "ms")
+    if kind == "Timestamp" and name:
+        one.shape.add("columns", {name: f"timestamptz({unit})"})
+    else:
+        one.lose(
+            f"a time does not become `{kind}` by a setting",
+            "use `date_format`, `to_date` or `unix_millis` in a `select`",
+        )
+
+
+def _header_from(one: Transform) -> None:
+    if one.take("operation") == "move":
+        one.step("drop_fields", one.take_list("fields"))
+    one.take("fields")
+
+
+def _value_to_key(one: Transform) -> None:
+    one.shape.key_fields = one.take_list("fields")
+
+
+def _extract_field(one: Transform) -> None:
+    if one.take("field") != "after":
+        one.lose("rows are not made of one field", "name the members that you need in a `select`")
+        return
+    one.shape.settings["envelope"] = "debezium"
+
+
+def _ignored(_one: Transform) -> None:
+    """Has no effect on the rows; its settings are reported by their answers."""
+
+
+# ---- Iceberg's and Debezium's
+
+
+def _copy_value(one: Transform) -> None:
+    one.shape.copies.append(f"`{one.take('source.field')}` as `{one.take('target.field')}`")
+
+
+def _kafka_metadata(one: Transform) -> None:
+    prefix = one.take("field_name", "_kafka_metadata")
+    one.shape.add("metadata", {piece: f"{prefix}_{piece}" for piece in _PIECES})
+    one.shape.topic_fields.add(f"{prefix}_topic")
+    name, _, value = one.take("external_field").partition(",")
+    if name.strip():
+        one.step("add_fields", {f"{prefix}_{name.strip()}": value.strip()})
+
+
+def _json_to_map(one: Transform) -> None:
+    one.shape.settings["value"] = {"format": "json"}
+
+
+def _debezium(one: Transform) -> None:
+    one.shape.settings |= {"envelope": "debezium", "changelog": True}
+    one.shape.target = one.take("cdc.target.pattern", "{db}.{table}")
+    one.lose(f"`_cdc`: {_NO_STRUCT}", "read `_op`, `_source_ts` and the columns of `metadata` instead")
+
+
+def _mongodb(one: Transform) -> None:
+    one.shape.settings |= {"envelope": "debezium", "changelog": True}
+
+
+def _dms(one: Transform) -> None:
+    one.shape.settings |= {"envelope": "dms", "changelog": True}
+    one.lose(f"`_cdc`: {_NO_STRUCT}", "read `_op` and the columns of `metadata` instead")
+
+
+def _unwrap(one: Transform) -> None:
+    one.shape.settings["envelope"] = "debezium"
+    deletes = one.take("delete.tombstone.handling.mode") or one.take("delete.handling.mode", "drop")
+    one.used.add("delete.handling.mode")
+    if deletes.startswith("rewrite"):
+        one.shape.settings["changelog"] = True
+        one.lose(
+            "`__deleted` becomes the column `_op`, which is d for a delete",
+            "read `_op`",
+            "delete.tombstone.handling.mode",
+        )
+    prefix = one.take("add.fields.prefix", "__")
+    for name in one.take_list("add.fields"):
+        piece, _, alias = name.partition(":")
+        if piece in _UNWRAPPED:
+            one.shape.add("metadata", {_UNWRAPPED[piece]: prefix + (alias or piece.replace(".", "_"))})
+        else:
+            one.lose(
+                f"`metadata` has no {piece}", "leave it out, or keep the envelope's field with a `select`", "add.fields"
+            )
+
+
+def _outbox(one: Transform) -> None:
+    one.shape.settings["envelope"] = "outbox"
+
+
+_TRANSFORMS: Mapping[str, Callable[[Transform], None]] = {
+    "ReplaceField": _replace_field,
+    "Cast": _cast,
+    "InsertField": _insert_field,
+    "MaskField": _mask_field,
+    "Flatten": _flatten,
+    "TimestampConverter": _convert_timestamp,
+    "HeaderFrom": _header_from,
+    "ValueToKey": _value_to_key,
+    "ExtractField": _extract_field,
+    "CopyValue": _copy_value,
+    "KafkaMetadataTransform": _kafka_metadata,
+    "JsonToMapTransform": _json_to_map,
+    "DebeziumTransform": _debezium,
+    "MongoDebeziumTransform": _mongodb,
+    "DmsTransform": _dms,
+    "ExtractNewRecordState": _unwrap,
+    "ExtractNewDocumentState": _unwrap,
+    "EventRouter": _outbox,
+    **dict.fromkeys(("RegexRouter", "TimestampRouter", "SetSchemaMetadata", "DropHeaders", "InsertHeader"), _ignored),
+}
+
+
+def regex_names(pattern: str) -> Iterator[str]:
+    """Yields the texts that a regular expression without signs but `|` matches; none for any other."""
+    if re.fullmatch(r"[\w.|-]+", pattern) and "." not in pattern:
+        yield from pattern.split("|")
