@@ -120,6 +120,7 @@ def import_document(imported: Imported) -> dict[str, Any]:
     """Returns the JSON of an import."""
     return {
         "pipeline_file": imported.text,
+        "carried_over": list(imported.carried),
         "not_carried_over": [asdict(loss) for loss in imported.losses],
         "not_needed": [{"key": key, "reason": reason} for key, reason in imported.unneeded.items()],
         "notes": list(imported.notes),

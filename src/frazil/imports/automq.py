@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from frazil.errors import SpecError
 from frazil.imports.answers import Tool, carried, unsupported

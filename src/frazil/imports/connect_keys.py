@@ -1,4 +1,4 @@
-"""What becomes of the settings of Kafka Connect's Iceberg sinks, Apache's and Tabular's, and of transforms and predicates."""
+"""What becomes of the settings of Kafka Connect's Iceberg sinks, Apache's and Tabular's, and of transforms."""
 
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
 
@@ -117,8 +117,9 @@ KAFKA_CONNECT = Tool(
         *unneeded(_OF_CONNECT, "task.id", "plugin.path", "offset.*", "group.id", "rest.*", "config.storage.*", "status.*"),
         # Transforms, by class and setting.
         *carried("`cast`", "Cast.spec"),
-        *carried("`rename`, `drop_fields` and `keep_fields`", *(f"ReplaceField.{one}" for one in ("include", "exclude"))),
-        *carried("`rename`, `drop_fields` and `keep_fields`", *(f"ReplaceField.{one}" for one in ("whitelist", "blacklist"))),
+        *carried("`keep_fields`", "ReplaceField.include"),
+        *carried("`drop_fields`", "ReplaceField.exclude"),
+        *carried("`drop_fields`, `keep_fields`, by their old names", "ReplaceField.whitelist", "ReplaceField.blacklist"),
         *carried("`rename`", "ReplaceField.renames"),
         *carried("`metadata`", *(f"InsertField.{one}.field" for one in ("topic", "partition", "offset", "timestamp"))),
         *carried("`add_fields`", "InsertField.static.field", "InsertField.static.value"),
@@ -151,11 +152,11 @@ KAFKA_CONNECT = Tool(
             "JsonToMapTransform.json.root", harmless=("false",),
         ),
         *unsupported("texts are read in ISO 8601 alone", "use `to_timestamp` in a `select`", "TimestampConverter.format"),
-        *unsupported("a route takes its tables from `routes`", "write `by` under `routes`", "ExtractNewRecordState.route.by.field"),
+        *unsupported("topics are not renamed", "write `by` under `routes`", "ExtractNewRecordState.route.by.field"),
         *unsupported("fields are dropped by name", "write `drop_fields`", "ExtractNewRecordState.drop.fields.*"),
         *unsupported("a value does not become another's member", _BEFORE, "HoistField.field", "ExtractField.*"),
         *unsupported("records are not filtered by scripts", "write the condition as `where`", "Filter.*"),
-        *unsupported("topics are not divided by scripts", "write `routes`", "ContentBasedRouter.*", "ByLogicalTableRouter.*"),
+        *unsupported("scripts divide no topics", "write `routes`", "ContentBasedRouter.*", "ByLogicalTableRouter.*"),
         *unsupported("only the new record is kept", _BEFORE, "ExtractChangedRecordState.*", "PartitionRouting.*"),
         *unsupported("there is no such step", _BEFORE, "HeaderToValue.*", "EnforceRecordSize.*", "TimezoneConverter.*"),
         *unsupported("events of an outbox have Debezium's default fields", "rename the fields", "EventRouter.*"),

@@ -18,8 +18,9 @@ _TYPES = {
 _UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _PIECES = ("topic", "partition", "offset", "timestamp")
 _UNWRAPPED = {
-    "op": "op", "source.ts_ms": "source_ts", "ts_ms": "connector_ts", "db": "source_database", "schema": "source_schema",
-    "table": "source_table", "source.db": "source_database", "source.schema": "source_schema", "source.table": "source_table",
+    "op": "op", "source.ts_ms": "source_ts", "ts_ms": "connector_ts",
+    **{f"{part}{name}": f"source_{field}" for part in ("", "source.") for name, field in
+       (("db", "database"), ("schema", "schema"), ("table", "table"))},
 }  # fmt: skip
 """Fields that Debezium's unwrap transform adds, and metadata with their values."""
 _STEPS = ("rename", "drop_fields", "keep_fields", "cast", "add_fields")
@@ -158,6 +159,8 @@ def _replace_field(one: Transform) -> None:
     kept = one.take_list("include") + one.take_list("whitelist")
     one.step("rename", {old: new for old, new in renamed.items() if old not in dropped})
     one.step("drop_fields", [name for name in dropped if name not in renamed.values()])
+    if kept:
+        one.shape.settings.pop("keep_fields", None)
     one.step("keep_fields", [renamed.get(name, name) for name in kept])
     if swapped := [name for name in dropped if name in renamed.values()]:
         one.lose(f"{', '.join(swapped)} is dropped and the name of a renamed field", "write a `select`")
@@ -183,6 +186,8 @@ def _mask_field(one: Transform) -> None:
     value = one.take("replacement")
     rule: object = {"action": "constant", "value": value} if value else "null"
     one.shape.add("protect", dict.fromkeys(one.take_list("fields"), rule))
+    one.shape.settings["protect_key"] = "${env:PROTECT_KEY}"
+    one.draft.notes.append("set PROTECT_KEY to 32 random bytes or more: dead letters are encrypted with it")
     if not value:
         one.lose("the fields become null in place of 0, false or an empty text", "name a `constant` under `protect`")
 

@@ -1,4 +1,4 @@
-"""Debezium Server's Iceberg sink as a pipeline. Debezium keeps reading the database, and writes to Kafka from then on."""
+"""Debezium Server's Iceberg sink as a pipeline; Debezium keeps reading the database, and writes to Kafka."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ DEBEZIUM_SERVER = Tool(
         *carried("the namespace of the tables", _SINK + "table-namespace"),
         *carried("the names of the tables", _SINK + "table-prefix", _SINK + "destination-regexp"),
         *carried("the names of the tables", _SINK + "destination-regexp-replace"),
-        *carried(
-            "the names of the tables", _SINK + "destination-uppercase-table-names", _SINK + "destination-lowercase-table-names"
-        ),
+        *carried("the names of the tables", *(f"{_SINK}destination-{case}case-table-names" for case in ("upper", "lower"))),
         *unsupported(
             "a class of your own names the tables", "write the names under `tables`", _SINK + "table-mapper",
             harmless=("default-mapper",),
@@ -39,14 +37,15 @@ DEBEZIUM_SERVER = Tool(
         *carried("`exclude`", _SINK + "excluded-columns"),
         *carried("`partition_by`", _SINK + "partition-by", _SINK + "partition-by.*"),
         *carried("`format_version`", _SINK + "format-version"),
-        *unsupported("Frazil creates tables in Parquet", "leave it out", _SINK + "write.format.default", harmless=("parquet",)),
+        *unsupported("Frazil writes Parquet", "leave it out", _SINK + "write.format.default", harmless=("parquet",)),
         *unsupported("nested values become structs", "leave it out", _SINK + "nested-as-variant", harmless=("false",)),
         *unsupported("lineage is not sent", "use `frazil lineage`", _SINK + "openlineage-enabled*", harmless=("false",)),
         *unneeded("upsert tables get deletion vectors, or position deletes in format 2", _SINK + "upsert-use-dv"),
         *unneeded("the key columns of an upsert table identify its rows", _SINK + "create-identifier-fields"),
         *unneeded("inferred columns are optional", _SINK + "preserve-required-property"),
         *unneeded("a pipeline has one catalog", _SINK + "catalog-name"),
-        *carried("`catalog`; `write.…` is `properties`, `fs.…` is `spark.conf`", _SINK + "warehouse", _SINK + "io-impl", _SINK + "*"),
+        *carried("`catalog`", _SINK + "warehouse", _SINK + "io-impl"),
+        *carried("`catalog`; `write.…` in `properties`, `fs.…` in `spark.conf`", _SINK + "*"),
         *carried("`kafka.bootstrap.servers`", "debezium.sink.kafka.producer.bootstrap.servers"),
         *carried("`commit.interval`", "debezium.sink.batch.batch-size-wait.max-wait-ms"),
         *unneeded("`commit` decides when files are written", "debezium.sink.batch.*"),

@@ -29,7 +29,7 @@ _REGISTRY_FORMATS = {"avro", "protobuf", "json_schema"}
 _SECTIONS = ("pipeline", "kafka", "registry", "catalog", "spark", "commit", "defaults", "tables", "routes")
 _UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000}
 _SET = "set the environment variable {} before starting Frazil"
-_NOTHING = (None, "", {}, [])
+_NOTHING: tuple[object, ...] = (None, "", {}, [])
 _NOT_PRINTED = "the value is a secret, and is not printed"
 
 
@@ -49,6 +49,8 @@ class Imported:
 
     #: The pipeline file.
     text: str
+    #: Settings that are carried over as they were.
+    carried: tuple[str, ...]
     losses: tuple[Loss, ...]
     #: Settings that are not needed, with the reason.
     unneeded: Mapping[str, str]
@@ -144,7 +146,9 @@ class Draft:
         for line, error in _problems(body):
             self.lose(line, _MORE.sub("", error.message), error.remedy)
         losses = tuple(self._losses)
-        return Imported("\n".join([*self._comments(losses), body]), losses, self._unneeded, tuple(self.notes))
+        others = {*(one.key for one in losses), *self._unneeded, *self._left}
+        taken = tuple(key for key in map(_shown, self._given) if key not in others)
+        return Imported("\n".join([*self._comments(losses), body]), taken, losses, self._unneeded, tuple(self.notes))
 
     def _comments(self, losses: Sequence[Loss]) -> Iterator[str]:
         yield f"# Made by `frazil import {self._tool.name}`."
@@ -216,7 +220,7 @@ class _Dumper(yaml.SafeDumper):
 class _AnyVariable(dict[str, str]):
     """An environment in which every variable is set."""
 
-    def get(self, _key: str, _default: object = None) -> str:  # type: ignore[override]
+    def get(self, _key: str, _default: object = None) -> str:
         return "x" * 32
 
 

@@ -1,4 +1,4 @@
-"""A pipeline of Flink CDC as a pipeline of Frazil: its sink, routes and transforms. The source must write to Kafka first."""
+"""A pipeline of Flink CDC as one of Frazil: its sink, routes and transforms; its source must write to Kafka first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FLINK_CDC = Tool(
         *carried("`properties`", "sink.table.properties.*"),
         *carried("`partition_by`", "sink.partition.key"),
         *unneeded("table maintenance compacts", "sink.*compaction.*"),
-        *unneeded("it names the sink", "sink.type", "sink.name", "sink.description", "sink.job.id.prefix", "sink.metadata.list"),
+        *unneeded("it names the sink", "sink.type", "sink.name", "sink.description", "sink.job.id.prefix"),
         *unneeded("Spark's master sets how much runs at a time", "sink.parallelism", "pipeline.parallelism"),
         *carried("`topics` and the names of tables", "route.source-table", "route.sink-table", "route.replace-symbol"),
         *unneeded("it is a comment", "route.description", "transform.description"),
@@ -47,7 +47,7 @@ FLINK_CDC = Tool(
         *carried("`pipeline`", "pipeline.name"),
         *carried("`schema_evolution`", "pipeline.schema.change.behavior"),
         *unsupported(
-            "each table of the file reads its topics, whatever others read", "narrow the `topics`", "pipeline.route-mode",
+            "a table reads its topics, whatever others read", "narrow the `topics`", "pipeline.route-mode",
             harmless=("all_match",),
         ),
         *unsupported(
@@ -56,7 +56,7 @@ FLINK_CDC = Tool(
         ),
         *unsupported("times without a zone stay so", "give columns a `zone`", "pipeline.local-time-zone", harmless=("utc",)),
         *unneeded("decimals keep their precision", "pipeline.transform.decimal.precision.mode"),
-        *unneeded("it configures Flink itself", "pipeline.*operator*", "pipeline.execution.*", "pipeline.sink.partitioning.*"),
+        *unneeded("it configures Flink itself", "pipeline.*operator*", "pipeline.execution.*", "pipeline.sink.*"),
     ),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Flink SQL as a pipeline: tables over Kafka, tables and catalogs of Iceberg, and what is inserted from one into the other.
+"""Flink SQL as a pipeline: tables over Kafka, tables and catalogs of Iceberg, and what is inserted.
 
 Statements are taken apart by their words: no SQL is understood beyond the clauses of DDL and `INSERT INTO … SELECT`.
 """
@@ -17,8 +17,8 @@ from frazil.imports.kafka_connect import put_catalog, put_kafka, put_registry
 
 _TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|[\w.$]+|\s+|.", re.DOTALL)
 _ENVELOPES = {
-    "debezium-json": ("json", "debezium"), "debezium-avro-confluent": ("avro", "debezium"), "canal-json": ("json", "canal"),
-    "maxwell-json": ("json", "maxwell"),
+    "debezium-json": ("json", "debezium"), "debezium-avro-confluent": ("avro", "debezium"),
+    "canal-json": ("json", "canal"), "maxwell-json": ("json", "maxwell"),
 }  # fmt: skip
 _FORMATS = {
     "json": "json", "avro-confluent": "avro", "protobuf": "protobuf", "protobuf-confluent": "protobuf", "raw": "raw",
@@ -29,6 +29,7 @@ _TYPES = {
     "TIMESTAMP": "timestamp", "TIMESTAMP_LTZ": "timestamptz", "BYTES": "binary", "VARBINARY": "binary",
 }  # fmt: skip
 _MODES = {"earliest-offset": "earliest", "latest-offset": "latest"}
+_AROUND = ("EXECUTE", "STATEMENT", "SET", "BEGIN", "END")
 _STARTS = ("scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets")
 
 FLINK_SQL = Tool(
@@ -51,24 +52,27 @@ FLINK_SQL = Tool(
         *unneeded("a missing field is null", "*json.fail-on-missing-field"),
         *unneeded("texts are read in ISO 8601", "*json.timestamp-format.standard"),
         *unneeded("the id in each record names its schema", "*avro-confluent.*", "*debezium-json.schema-include"),
-        *unneeded("it configures how Flink reads", "scan.*", "value.fields-include", "key.fields*", "sink.*", "*parallelism"),
+        *unneeded("Flink reads by it", "scan.*", "value.fields-include", "key.fields*", "sink.*", "*parallelism"),
         *carried("which tables are Kafka's and which are Iceberg's", "connector", "type"),
-        *carried("`catalog`", "catalog-type", "catalog-impl", "uri", "warehouse", "catalog.*"),
+        *carried("`catalog`", "catalog-type", "catalog-impl", "uri", "warehouse"),
+        *carried("`catalog.properties`, as all other properties of a catalog", "io-impl", "s3.*", "client.*", "glue.*"),
         *carried("`spark.conf`, as `spark.hadoop.…`", "hadoop.*"),
-        *unneeded("a pipeline has one catalog", "catalog-name", "catalog-database", "default-database", "property-version"),
+        *unneeded("a pipeline has one catalog", "catalog-name", "default-database", "property-version"),
         *unneeded("a pipeline has one catalog", "cache-enabled", "clients"),
+        *unneeded("the table has the name that the script gives it", "catalog-database", "catalog-table"),
         *unsupported(
-            "Hadoop's files are not read from there", "set HADOOP_CONF_DIR, or write `spark.conf`", "hive-conf-dir", "hadoop-conf-dir"
+            "Hadoop's files are not read from there", "set HADOOP_CONF_DIR, or write `spark.conf`",
+            "hive-conf-dir", "hadoop-conf-dir",
         ),
         *carried("`format_version`", "format-version"),
         *carried("`mode: upsert`", "write.upsert.enabled", "upsert-enabled"),
-        *unsupported("Frazil writes Parquet", "leave it out", "write.format.default", "write-format", harmless=("parquet",)),
+        *unsupported("Frazil writes Parquet", "leave it out", "write.format.default", harmless=("parquet",)),
         *unsupported("Frazil commits to the main branch", "leave it out", "branch", harmless=("main",)),
         *carried("`properties`", "write.*", "read.*", "history.*", "commit.*", "gc.*"),
-        *carried("`commit.interval`", "set/execution.checkpointing.interval", "execution.checkpointing.interval"),
+        *carried("`commit.interval`", "execution.checkpointing.interval"),
         *carried("`pipeline`", "pipeline.name"),
-        *unneeded("it configures Flink itself", "execution.*", "table.*", "parallelism.*", "state.*", "sql-client.*", "restart-*"),
-        *unneeded("it configures Flink itself", "pipeline.*", "rest.*", "jobmanager.*", "taskmanager.*"),
+        *unneeded("it configures Flink itself", "execution.*", "table.*", "parallelism.*", "state.*", "sql-client.*"),
+        *unneeded("it configures Flink itself", "restart-*", "pipeline.*", "rest.*", "jobmanager.*", "taskmanager.*"),
     ),
 )  # fmt: skip
 
@@ -108,17 +112,16 @@ def import_script(text: str, brokers: str | None) -> Imported:
         _put_catalog(draft, name, catalog)
     for target, source, query in script.inserts:
         _put_table(draft, script, (target, source), query)
-    for statement in script.unknown:
-        draft.lose(statement, "the statement is not one of those that are read", "write what it does under `tables`")
+    for left in script.unknown:
+        draft.lose(left, "the statement is not one of those that are read", "write what it does under `tables`")
     return draft.finish(brokers)
 
 
 def _interval(text: str) -> str:
-    number, unit = (
-        re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower()).groups() if re.match(r"\s*\d", text) else (text, "")
-    )
+    """Returns Flink's duration, such as `10 s` or milliseconds, in the pipeline file's words."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     sizes = {"": 1, "ms": 1, "s": 1000, "sec": 1000, "min": 60_000, "m": 60_000, "h": 3_600_000}
-    return duration(str(int(number) * sizes.get(unit, 1))) if number.isdecimal() else text
+    return duration(str(int(match[1]) * sizes.get(match[2], 1))) if match else text
 
 
 def _statements(text: str) -> Iterator[list[str]]:
@@ -189,33 +192,29 @@ class _Script:
 
     def read(self, words: list[str]) -> None:
         """Takes one statement."""
-        while words and words[0].upper() in ("EXECUTE", "STATEMENT", "SET", "BEGIN", "END") and not _is_set(words):
+        while words and words[0].upper() in _AROUND and not _is_set(words):
             words = words[1:]
         upper = [word.upper() for word in words]
-        shown = " ".join(words[:4])
-        if not words:
-            return
-        if _is_set(words):
-            self.settings[_plain(words[1])] = "".join(map(_plain, words[3:]))
-        elif upper[:2] == ["CREATE", "CATALOG"]:
-            self.catalogs[_name(words, _after_exists(upper, 2))[0]] = _options(_group(words, words.index("("))[0])
-        elif upper[0] == "CREATE" and "TABLE" in upper[1:3]:
-            self._read_table(words, upper)
-        elif upper[:2] == ["USE", "CATALOG"]:
-            self._place = [_plain(words[2])]
-        elif upper[0] == "USE":
-            self._place = [*self._place[:1], _plain(words[1])]
-        elif upper[0] == "INSERT" and "SELECT" in upper and "FROM" in upper:
-            self._read_insert(words, upper)
-        elif upper[:2] != ["CREATE", "DATABASE"]:
-            self.unknown.append(shown)
+        match upper[:3]:
+            case ["SET", _, "="]:
+                self.settings[_plain(words[1])] = "".join(map(_plain, words[3:]))
+            case ["CREATE", "CATALOG", *_]:
+                self.catalogs[_name(words, _after_exists(upper, 2))[0]] = _options(_group(words, words.index("("))[0])
+            case ["CREATE", "TABLE", _] | ["CREATE", _, "TABLE"]:
+                self._read_table(words, upper)
+            case ["USE", *_]:
+                self._place = [_plain(words[2])] if upper[1] == "CATALOG" else [*self._place[:1], _plain(words[1])]
+            case ["INSERT", "INTO", _] if "SELECT" in upper and "FROM" in upper:
+                self._read_insert(words, upper)
+            case [] | ["CREATE", "DATABASE", *_]:
+                pass
+            case _:
+                self.unknown.append(" ".join(words[:4]))
 
     def table(self, name: str) -> _Table | None:
         """Returns a table by a name with or without its catalog and database."""
         last = name.rpartition(".")[2]
-        return self.tables.get(name) or next(
-            (one for key, one in self.tables.items() if key.rpartition(".")[2] == last), None
-        )
+        return next((one for end in (name, last) for key, one in self.tables.items() if f".{key}".endswith(f".{end}")), None)
 
     def _read_table(self, words: list[str], upper: list[str]) -> None:
         name, at = _name(words, _after_exists(upper, upper.index("TABLE") + 1))
@@ -299,8 +298,10 @@ def _put_catalog(draft: Draft, name: str, catalog: dict[str, str]) -> None:
     hadoop = {
         f"spark.hadoop.{key.removeprefix('hadoop.')}": left.pop(key) for key in list(left) if key.startswith("hadoop.")
     }
-    draft.put(hadoop, "spark", "conf")
-    if catalog.get("type") == "iceberg":
+    if "catalog" in draft.document:
+        draft.lose(name, "a pipeline has one catalog", "make a pipeline of its own for the tables of this catalog")
+    elif catalog.get("type") == "iceberg":
+        draft.put(hadoop, "spark", "conf")
         put_catalog(draft, left)
 
 
@@ -392,7 +393,7 @@ def _target(draft: Draft, source: _Table, target: _Table | None) -> dict[str, An
     if (
         any(upserts)
         or source.options.get("connector") == "upsert-kafka"
-        or (keys and "format" in source.options and source.options["format"] in _ENVELOPES)
+        or (keys and source.options.get("format") in _ENVELOPES)
     ):
         found |= {"mode": "upsert", "key_columns": keys}
     return found

@@ -19,14 +19,14 @@ TABLEFLOW = Tool(
         *carried("the namespace of the table's name", "kafka_cluster", "kafka_cluster.id"),
         *carried("`maintenance.snapshots.age`", "retention_ms"),
         *carried("`on_bad_record`", "error_handling.mode", "record_failure_strategy"),
-        *carried("`dead_letters.topic`", "error_handling.log_target", "error_handling.target", "error_handling.log.target"),
+        *carried("`dead_letters.topic`", *(f"error_handling.{one}" for one in ("log_target", "target", "log.target"))),
         *carried("`metadata`; `DEFAULT` names are not portable", "metadata_column_naming_scheme"),
         *carried("`mode`", "write_mode", "changelog.mode"),
         *unsupported(
             "only Iceberg tables are written", "leave it out", "table_formats", harmless=("iceberg",)
         ),
         *unsupported("rows do not expire by age", "delete rows by a job of your own", "data_retention_ms"),
-        *unsupported("the table is suspended there", "remove it from `tables` while it is", "suspended", harmless=("false",)),
+        *unsupported("the table is suspended there", "remove it from `tables`", "suspended", harmless=("false",)),
         *unsupported(_STORE, "write your own `catalog` with its `warehouse`", "storage", "storage.*", harmless=("managed",)),
         *unneeded("table maintenance compacts", "enable_compaction"),
         *unneeded("write `partition_by` where you want partitions", "enable_partitioning"),
@@ -37,7 +37,7 @@ TABLEFLOW = Tool(
 
 
 def import_topics(text: str, brokers: str | None) -> Imported:
-    """Returns the pipeline file for one topic's settings, or those of a list, as the API or `confluent … -o json` give them."""
+    """Returns the pipeline file for the settings of a topic, or a list, as the API or `confluent … -o json` return them."""
     found = parse(text)
     listed = found.get("data") if isinstance(found.get("data"), list) else [found]
     topics = [_plain(one) for one in listed or []]
@@ -71,16 +71,16 @@ def _settings(draft: Draft, topic: str) -> dict[str, Any]:
     found: dict[str, Any] = {"topic": topic, "value": {"format": "avro"}}
     mode = take("error_handling.mode", "record_failure_strategy")
     found["on_bad_record"] = _ON_BAD_RECORD.get(mode)
-    target = draft.take(f"{topic}/error_handling.log_target") or draft.take(f"{topic}/error_handling.target")
+    targets = [draft.take(f"{topic}/error_handling.{key}") for key in ("log_target", "target", "log.target")]
     if mode == "log":
-        found["dead_letters"] = {"topic": target or draft.take(f"{topic}/error_handling.log.target") or "error_log"}
+        found["dead_letters"] = {"topic": next(filter(None, targets), "error_log")}
     if retention := take("retention_ms"):
         found["maintenance"] = {"snapshots": {"age": duration(retention)}}
     scheme, changes = take("metadata_column_naming_scheme"), take("write_mode", "changelog.mode")
     if scheme:
         prefix = "cflt_metadata_" if scheme == "portable" else "$$"
         found["metadata"] = {name: f"{prefix}{name}" for name in ("topic", "partition", "offset")}
-        draft.lose(f"{topic}/metadata_column_naming_scheme", "there is no leader epoch", "leave the column out")
+        draft.lose(f"{topic}/leader_epoch", "there is no leader epoch", "leave the column out")
     if changes.startswith("upsert"):
         found |= {"mode": "upsert", "key": {"format": "avro"}}
     if changes not in ("", "append", "upsert"):
