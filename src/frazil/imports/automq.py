@@ -94,8 +94,8 @@ def import_cluster(brokers: str) -> Imported:
 
     Raises: SpecError where the cluster does not answer, or no topic is a table topic.
     """
-    admin = AdminClient({"bootstrap.servers": brokers, "log_level": 0})
     try:
+        admin = AdminClient({"bootstrap.servers": brokers, "log_level": 0})
         metadata = admin.list_topics(timeout=_TIMEOUT_S)
         names = [name for name in metadata.topics if not name.startswith("__")]
         broker = ConfigResource(ResourceType.BROKER, str(next(iter(metadata.brokers), 0)))
@@ -180,8 +180,8 @@ class _Topic:
     def take(self, key: str) -> str | None:
         return self._draft.take(f"{self.name}/{_PREFIX}{key}")
 
-    def lose(self, key: str, reason: str, remedy: str) -> None:
-        self._draft.lose(f"{self.name}/{_PREFIX}{key}", reason, remedy)
+    def lose(self, key: str, reason: str, instead: str) -> None:
+        self._draft.lose(f"{self.name}/{_PREFIX}{key}", reason, instead)
 
     def settings(self) -> dict[str, Any]:
         """Returns the settings of the topic's table."""

@@ -97,7 +97,7 @@ KAFKA_CONNECT = Tool(
             "iceberg.kafka.*",
         ),
         *unneeded("a pipeline has one catalog", "iceberg.catalog"),
-        *unneeded("JSON with and without a schema is told apart by record", "*.converter.schemas.enable"),
+        *unneeded("each record shows whether it has a schema", "*.converter.schemas.enable"),
         *unneeded(
             _BY_ID,
             "*.converter.*.subject.name.strategy",

@@ -6,7 +6,7 @@ A transform that is not carried over exactly is reported, by the name that the c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from frazil.imports.draft import Draft
@@ -81,9 +81,9 @@ class Transform:
     def take_list(self, name: str) -> list[str]:
         return [one.strip() for one in self.take(name).split(",") if one.strip()]
 
-    def lose(self, reason: str, remedy: str, option: str = "") -> None:
+    def lose(self, reason: str, instead: str, option: str = "") -> None:
         key = f"transforms.{self.alias}.{option}" if option else f"transforms.{self.alias}"
-        self.draft.lose(key, f"{self.name}: {reason}", remedy)
+        self.draft.lose(key, f"{self.name}: {reason}", instead)
 
     def step(self, name: str, value: Mapping[str, object] | list[str]) -> None:
         """Adds a step, unless Frazil would do it before a step that precedes it here."""
@@ -138,9 +138,8 @@ def _filter(one: Transform, predicate: Mapping[str, str] | None, is_negated: boo
     if kind == "RecordIsTombstone" and not is_negated:
         one.shape.settings["tombstones"] = "ignore"
     elif kind == "TopicNameMatches" and predicate:
-        pattern = predicate.get("pattern", "")
-        condition = f"_topic rlike {quoted(f'^(?:{pattern})$')}"
-        one.shape.conditions.append(condition if is_negated else f"not {condition}")
+        condition = matches(one.draft, f"transforms.{one.alias}", "_topic", predicate.get("pattern", ""))
+        one.shape.conditions.append(condition if is_negated else f"not ({condition})")
     else:
         one.lose("its predicate cannot be a condition", "write the condition as `where`")
 
@@ -313,7 +312,15 @@ _TRANSFORMS: Mapping[str, Callable[[Transform], None]] = {
 }
 
 
-def regex_names(pattern: str) -> Iterator[str]:
-    """Yields the texts that a regular expression without signs but `|` matches; none for any other."""
-    if re.fullmatch(r"[\w.|-]+", pattern) and "." not in pattern:
-        yield from pattern.split("|")
+def matches(draft: Draft, key: str, field: str, pattern: str) -> str:
+    """Returns the condition for values that a regular expression matches whole; reports an expression that no other condition
+    has the meaning of. key: the setting with it.
+    """
+    if re.fullmatch(r"[\w|-]+", pattern):
+        words = [quoted(word) for word in pattern.split("|")]
+        return f"{field} = {words[0]}" if len(words) == 1 else f"{field} in ({', '.join(words)})"
+    if re.fullmatch(r"(?:[\w-]|\\\.|\.\*)+", pattern):
+        texts = [part.replace("\\.", ".").replace("_", "\\_") for part in pattern.split(".*")]
+        return f"{field} like {quoted('%'.join(texts))}"
+    draft.lose(key, "tasks cannot compute every regular expression", "write `where` with `like` or `in`")
+    return f"{field} rlike {quoted(f'^(?:{pattern})$')}"

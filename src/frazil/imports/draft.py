@@ -99,9 +99,9 @@ class Draft:
         written = {key: value for key, value in settings.items() if value not in _NOTHING}
         self.document.setdefault("routes", []).append(written)
 
-    def lose(self, key: str, reason: str, remedy: str) -> None:
-        """Reports a setting that is not carried over as it was."""
-        self._losses[Loss(_shown(key), reason, remedy)] = None
+    def lose(self, key: str, reason: str, instead: str) -> None:
+        """Reports a setting that is not carried over as it was. instead: what to do."""
+        self._losses[Loss(_shown(key), reason, instead)] = None
 
     def settle(self, key: str, value: str, known: str = "") -> None:
         """Reports a setting that was not taken, by its answer. known: its name in the tool's table; unless given, what is

@@ -214,7 +214,9 @@ class _Script:
     def table(self, name: str) -> _Table | None:
         """Returns a table by a name with or without its catalog and database."""
         last = name.rpartition(".")[2]
-        return next((one for end in (name, last) for key, one in self.tables.items() if f".{key}".endswith(f".{end}")), None)
+        return next(
+            (one for end in (name, last) for key, one in self.tables.items() if f".{key}".endswith(f".{end}")), None
+        )
 
     def _read_table(self, words: list[str], upper: list[str]) -> None:
         name, at = _name(words, _after_exists(upper, upper.index("TABLE") + 1))

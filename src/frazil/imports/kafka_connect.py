@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frazil.imports.connect_keys import KAFKA_CONNECT
-from frazil.imports.connect_transforms import Shape, quoted, read_chain, regex_names
+from frazil.imports.connect_transforms import Shape, matches, read_chain
 from frazil.imports.draft import Draft, Imported, duration
 from frazil.imports.sources import flat, parse
 
@@ -50,7 +50,7 @@ def import_connector(text: str, brokers: str | None) -> Imported:
 
 
 def put_kafka(draft: Draft, *prefixes: str) -> None:
-    """Writes what says where the brokers are and how to log in."""
+    """Writes the addresses of brokers, and how to log in."""
     for prefix in prefixes:
         for key in draft.names(prefix):
             name = key.removeprefix(prefix)
@@ -61,6 +61,8 @@ def put_kafka(draft: Draft, *prefixes: str) -> None:
 def put_catalog(draft: Draft, properties: Mapping[str, str]) -> None:
     """Writes the catalog that Iceberg's own properties describe."""
     left = dict(properties)
+    if left.get("type") == "jdbc":
+        draft.notes.append("a JDBC catalog keeps tables under the catalog's name, and Frazil's is `frazil`")
     for name, key in (("type", "type"), ("catalog-impl", "impl"), ("uri", "uri"), ("warehouse", "warehouse")):
         draft.put(left.pop(name, None), "catalog", key)
     draft.put(left, "catalog", "properties")
@@ -201,10 +203,7 @@ def _condition(draft: Draft, shape: Shape, table: str, field: str, regex: str | 
             return {}
         return {"topics": f"/^(?:{regex})$/", "topic": None}
     path = ".".join(f"`{part}`" for part in field.split("."))
-    words = [quoted(word) for word in regex_names(regex)]
-    ours = f"{path} rlike {quoted(f'^(?:{regex})$')}"
-    if words:
-        ours = f"{path} = {words[0]}" if len(words) == 1 else f"{path} in ({', '.join(words)})"
+    ours = matches(draft, f"iceberg.table.{table}.route-regex", path, regex)
     return {"where": f"{where} and {ours}" if where else ours}
 
 

@@ -378,7 +378,10 @@ TABLEFLOW = json.dumps(
                 "spec": {
                     "display_name": "orders",
                     "storage": {"kind": "Managed"},
-                    "config": {"retention_ms": "604800000", "error_handling": {"mode": "LOG", "log_target": "bad-orders"}},
+                    "config": {
+                        "retention_ms": "604800000",
+                        "error_handling": {"mode": "LOG", "log_target": "bad-orders"},
+                    },
                     "table_formats": ["ICEBERG"],
                     "suspended": False,
                     "kafka_cluster": {"id": "lkc-1"},
@@ -392,7 +395,12 @@ TABLEFLOW = json.dumps(
                 "changelog.mode": "append",
                 "metadata_column_naming_scheme": "PORTABLE",
             },
-            {"topic_name": "clicks", "kafka_cluster": "lkc-1", "record_failure_strategy": "SKIP", "table_formats": ["ICEBERG"]},
+            {
+                "topic_name": "clicks",
+                "kafka_cluster": "lkc-1",
+                "record_failure_strategy": "SKIP",
+                "table_formats": ["ICEBERG"],
+            },
         ]
     }
 )

@@ -1,4 +1,4 @@
-"""Every setting of other tools that their documentation or their code names, by tool, as the tables of answers spell them."""
+"""Every setting of other tools that their documentation or code names, by tool, as the tables of answers spell them."""
 
 from __future__ import annotations
 

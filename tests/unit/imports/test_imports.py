@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.scan import ROOT
+from frazil.cli.main import main
 from frazil.imports import automq, debezium_server, flink_cdc, flink_sql, kafka_connect, tableflow
 from frazil.imports.answers import Answer, Tool
 from frazil.imports.connect_keys import KAFKA_CONNECT
@@ -96,7 +98,23 @@ def test_an_unknown_setting_is_reported(tool: str) -> None:
         "debezium-server": examples.CAPTURED + "odd=1\n",
         "tableflow": json.dumps({"topic_name": "orders", "odd": 1}),
     }[tool]
-    assert [loss.reason for loss in imported(tool, text).losses if loss.key.endswith("odd")] == ["the setting is unknown"]
+    assert [loss.reason for loss in imported(tool, text).losses if loss.key.endswith("odd")] == [
+        "the setting is unknown"
+    ]
+
+
+@pytest.mark.parametrize("tool", PEER_KEYS)
+def test_the_command_of_the_tools_page_makes_the_file_that_the_page_shows(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "how-to" / f"import-{tool}.md").read_text()
+    configuration, command, result = re.findall(r"^```\w+\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[:3]
+    words = command.partition(" > ")[0].split()[1:]
+    monkeypatch.chdir(tmp_path)
+    Path(words[2]).write_text(configuration)
+    assert main(words) == 0
+    shown = "".join(line for line in capsys.readouterr().out.splitlines(keepends=True) if not line.startswith("#"))
+    assert shown == result
 
 
 # ---- Kafka Connect
@@ -112,12 +130,27 @@ def test_a_route_of_the_sink_becomes_conditions_and_its_changes_an_upsert_table(
     found = document("kafka-connect", examples.ROUTED)
     assert {name: table["where"] for name, table in found["tables"].items()} == {
         "shop.orders": "`event`.`kind` in ('order', 'sale')",
-        "shop.others": "`event`.`kind` rlike '^(?:r.*)$'",
+        "shop.others": "`event`.`kind` like 'r%'",
     }
     orders = found["tables"]["shop.orders"]
     assert (orders["topics"], orders["mode"], orders["key_columns"]) == (r"/^(?:events\..*)$/", "upsert", ["id"])
     assert (orders["envelope"]["operation"], orders["envelope"]["delete"]) == ("op", ["D", "d"])
     assert found["kafka"]["sasl.jaas.config"] == "${env:KAFKA_SASL_JAAS_CONFIG}"
+
+
+def test_topics_and_values_are_filtered_by_conditions_that_tasks_can_compute() -> None:
+    chain = {
+        "transforms": "not",
+        "predicates": "named",
+        "predicates.named.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        "predicates.named.pattern": "shop_.*\\.tmp",
+        "transforms.not.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.not.predicate": "named",
+    }
+    found = imported("kafka-connect", json.dumps(examples.UNWRAPPED | chain))
+    assert yaml.safe_load(found.text)["tables"]["shop.orders"]["where"] == r"not (_topic like 'shop\\_%.tmp')"
+    other = json.dumps(examples.UNWRAPPED | chain | {"predicates.named.pattern": "[ab]+"})
+    assert "transforms.not" in reasons(imported("kafka-connect", other))
 
 
 def test_unwrapped_changes_are_read_from_the_envelope() -> None:
@@ -166,7 +199,10 @@ def test_steps_in_another_order_than_frazils_are_reported() -> None:
         "transforms.drop.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
         "transforms.drop.exclude": "b",
     }
-    assert "order of steps" in reasons(imported("kafka-connect", json.dumps(examples.UNWRAPPED | chain)))["transforms.drop"]
+    assert (
+        "order of steps"
+        in reasons(imported("kafka-connect", json.dumps(examples.UNWRAPPED | chain)))["transforms.drop"]
+    )
 
 
 def test_secrets_of_other_config_providers_become_variables() -> None:
@@ -262,7 +298,9 @@ def test_a_script_of_flink_sql_becomes_tables() -> None:
 
 
 def test_a_statement_that_is_not_read_and_a_join_are_reported() -> None:
-    script = examples.FLINK_SQL + "CREATE FUNCTION f AS 'x.Y'; INSERT INTO a.b SELECT * FROM changes JOIN events ON 1 = 1;"
+    script = (
+        examples.FLINK_SQL + "CREATE FUNCTION f AS 'x.Y'; INSERT INTO a.b SELECT * FROM changes JOIN events ON 1 = 1;"
+    )
     assert {"CREATE FUNCTION f AS", "INSERT INTO a.b"} <= reasons(imported("flink-sql", script)).keys()
 
 
