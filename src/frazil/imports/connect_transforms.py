@@ -313,8 +313,8 @@ _TRANSFORMS: Mapping[str, Callable[[Transform], None]] = {
 
 
 def matches(draft: Draft, key: str, field: str, pattern: str) -> str:
-    """Returns the condition for values that a regular expression matches whole; reports an expression that no other condition
-    has the meaning of. key: the setting with it.
+    """Returns the condition for values that a regular expression matches whole; reports one that tasks may not compute.
+    key: the setting with the expression.
     """
     if re.fullmatch(r"[\w|-]+", pattern):
         words = [quoted(word) for word in pattern.split("|")]
