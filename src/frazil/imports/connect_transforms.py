@@ -23,7 +23,8 @@ _UNWRAPPED = {
        (("db", "database"), ("schema", "schema"), ("table", "table"))},
 }  # fmt: skip
 """Fields that Debezium's unwrap transform adds, and metadata with their values."""
-_STEPS = ("rename", "drop_fields", "keep_fields", "cast", "add_fields")
+_STEPS = ("rename", "drop_fields", "keep_fields", "cast", "add_fields", "select")
+_ALL = "*"
 _NO_STRUCT = "its values are columns of their own, not members of a struct"
 _ORDER = "in Frazil's order of steps it would come before a transform that precedes it here"
 _ITSELF = "write its result as `select` or `where`, or run it before the topic"
@@ -35,15 +36,16 @@ class Shape:
 
     settings: dict[str, object] = field(default_factory=dict)
     conditions: list[str] = field(default_factory=list)
-    copies: list[str] = field(default_factory=list)
+    #: The columns of a query behind the steps.
+    selected: list[str] = field(default_factory=list)
     #: Of DebeziumTransform: the pattern of the tables' names.
     target: str = ""
     #: Fields that hold the topic's name.
     topic_fields: set[str] = field(default_factory=set)
     #: The fields of the key, of ValueToKey.
     key_fields: list[str] = field(default_factory=list)
-    #: The greatest place in `_STEPS` so far.
-    step: int = 0
+    #: The fields that each of `_STEPS` has to do with.
+    touched: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in _STEPS})
 
     def add(self, name: str, value: Mapping[str, object] | list[str]) -> None:
         """Adds to a setting that is a mapping or a list."""
@@ -58,8 +60,8 @@ class Shape:
         found = {**self.settings}
         if self.conditions:
             found["where"] = " and ".join(self.conditions)
-        if self.copies:
-            found["select"] = f"select *, {', '.join(self.copies)} from records"
+        if self.selected:
+            found["select"] = f"select {', '.join(self.selected)} from records"
         return found
 
 
@@ -87,13 +89,17 @@ class Transform:
 
     def step(self, name: str, value: Mapping[str, object] | list[str]) -> None:
         """Adds a step, unless Frazil would do it before a step that precedes it here."""
-        place = _STEPS.index(name)
-        if not value:
-            return
-        if place < self.shape.step:
+        if value:
+            self.touch(name, set(value))
+            self.shape.add(name, value)
+
+    def touch(self, name: str, fields: set[str]) -> None:
+        """Reports a step that Frazil does before one of the same fields that precedes it here."""
+        later = set().union(*(self.shape.touched[step] for step in _STEPS[_STEPS.index(name) + 1 :]))
+        clashes = self.shape.touched["add_fields"] - fields if name == "keep_fields" else later & fields
+        if clashes or _ALL in later:
             self.lose(_ORDER, "write these steps as a `select`")
-        self.shape.step = max(place, self.shape.step)
-        self.shape.add(name, value)
+        self.shape.touched[name] |= fields
 
 
 def read_chain(draft: Draft) -> Shape:
@@ -140,6 +146,11 @@ def _filter(one: Transform, predicate: Mapping[str, str] | None, is_negated: boo
     elif kind == "TopicNameMatches" and predicate:
         condition = matches(one.draft, f"transforms.{one.alias}", "_topic", predicate.get("pattern", ""))
         one.shape.conditions.append(condition if is_negated else f"not ({condition})")
+    elif kind == "HasHeaderKey" and predicate:
+        name = predicate.get("name", "")
+        one.shape.add("columns", {name: {"type": "string", "header": name}})
+        one.shape.settings["filter"] = f"`{name}` is {'not null' if is_negated else 'null'}"
+        one.lose(f"the header `{name}` becomes a column", "leave it out in a `select`")
     else:
         one.lose("its predicate cannot be a condition", "write the condition as `where`")
 
@@ -175,10 +186,18 @@ def _cast(one: Transform) -> None:
 def _insert_field(one: Transform) -> None:
     for piece in _PIECES:
         if name := one.take(f"{piece}.field").rstrip("!?"):
-            one.shape.add("metadata", {piece: name})
-            one.shape.topic_fields |= {name} if piece == "topic" else set()
+            _add_metadata(one, {piece: name})
     if name := one.take("static.field").rstrip("!?"):
         one.step("add_fields", {name: one.take("static.value")})
+
+
+def _add_metadata(one: Transform, columns: Mapping[str, str]) -> None:
+    """Adds columns by piece of metadata; behind `keep_fields`, which would leave them out, as added fields."""
+    if one.shape.touched["keep_fields"]:
+        one.step("add_fields", {name: f"_{piece}" for piece, name in columns.items()})
+    else:
+        one.shape.add("metadata", columns)
+    one.shape.topic_fields |= {name for piece, name in columns.items() if piece == "topic"}
 
 
 def _mask_field(one: Transform) -> None:
@@ -218,10 +237,24 @@ def _value_to_key(one: Transform) -> None:
 
 
 def _extract_field(one: Transform) -> None:
-    if one.take("field") != "after":
-        one.lose("rows are not made of one field", "name the members that you need in a `select`")
+    name = one.take("field")
+    if name == "after":
+        one.shape.settings["envelope"] = "debezium"
+    else:
+        _select(one, [f"`{name}`.*"], {_ALL})
+
+
+def _hoist_field(one: Transform) -> None:
+    _select(one, [f"struct(*) as `{one.take('field')}`"], {_ALL})
+
+
+def _select(one: Transform, columns: list[str], fields: set[str]) -> None:
+    """Makes a query of the columns, or adds them to the one that precedes."""
+    if fields == {_ALL} and one.shape.selected:
+        one.lose("another transform precedes that is a query too", "write both as one `select`")
         return
-    one.shape.settings["envelope"] = "debezium"
+    one.touch("select", fields)
+    one.shape.selected += columns
 
 
 def _ignored(_one: Transform) -> None:
@@ -232,13 +265,13 @@ def _ignored(_one: Transform) -> None:
 
 
 def _copy_value(one: Transform) -> None:
-    one.shape.copies.append(f"`{one.take('source.field')}` as `{one.take('target.field')}`")
+    source, target = one.take("source.field"), one.take("target.field")
+    _select(one, [*([] if one.shape.selected else ["*"]), f"`{source}` as `{target}`"], {source, target})
 
 
 def _kafka_metadata(one: Transform) -> None:
     prefix = one.take("field_name", "_kafka_metadata")
-    one.shape.add("metadata", {piece: f"{prefix}_{piece}" for piece in _PIECES})
-    one.shape.topic_fields.add(f"{prefix}_topic")
+    _add_metadata(one, {piece: f"{prefix}_{piece}" for piece in _PIECES})
     name, _, value = one.take("external_field").partition(",")
     if name.strip():
         one.step("add_fields", {f"{prefix}_{name.strip()}": value.strip()})
@@ -299,6 +332,7 @@ _TRANSFORMS: Mapping[str, Callable[[Transform], None]] = {
     "HeaderFrom": _header_from,
     "ValueToKey": _value_to_key,
     "ExtractField": _extract_field,
+    "HoistField": _hoist_field,
     "CopyValue": _copy_value,
     "KafkaMetadataTransform": _kafka_metadata,
     "JsonToMapTransform": _json_to_map,

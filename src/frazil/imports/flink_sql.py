@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from frazil.errors import SpecError
@@ -23,6 +24,7 @@ _ENVELOPES = {
 _FORMATS = {
     "json": "json", "avro-confluent": "avro", "protobuf": "protobuf", "protobuf-confluent": "protobuf", "raw": "raw",
 }  # fmt: skip
+_KEYS = {"raw": "text", "json": "json", "avro-confluent": "avro"}
 _TYPES = {
     "STRING": "string", "VARCHAR": "string", "CHAR": "string", "BOOLEAN": "boolean", "TINYINT": "int", "SMALLINT": "int",
     "INT": "int", "INTEGER": "int", "BIGINT": "long", "FLOAT": "float", "DOUBLE": "double", "DATE": "date",
@@ -85,6 +87,7 @@ class _Table:
     keys: list[str] = field(default_factory=list)
     partitions: list[str] = field(default_factory=list)
     metadata: dict[str, str] = field(default_factory=dict)
+    computed: list[str] = field(default_factory=list)
 
     @property
     def is_kafka(self) -> bool:
@@ -241,7 +244,11 @@ class _Script:
         source, after = _name(words, start + 1)
         hint = words[after:]
         chosen = words[select + 1 : start]
-        query = f"select {_joined(chosen)} from records {_joined(hint)}".strip()
+        target_table = self.tables.get(target)
+        columns = [
+            _joined(item) for item in _named(list(_items(chosen)), list(target_table.columns) if target_table else [])
+        ]
+        query = f"select {', '.join(columns)} from records {_joined(hint)}".strip()
         if any(word.upper() in ("JOIN", "GROUP", "OVER", "UNION", "WINDOW") for word in (*chosen, *hint)):
             self.unknown.append(f"INSERT INTO {target}")
         self.inserts.append((self._full(target), source, "" if query == "select * from records" else query))
@@ -262,15 +269,24 @@ def _after_exists(upper: list[str], start: int) -> int:
 
 
 def _joined(words: Sequence[str]) -> str:
-    return re.sub(r" ?([(.]) ?| ([),])", r"\1\2", " ".join(words)).replace("(", "(")
+    return re.sub(r" ?([(.]) ?| ([),])", r"\1\2", " ".join(words))
+
+
+def _named(items: list[list[str]], columns: list[str]) -> Iterator[list[str]]:
+    """Yields what is selected under the names of the target's columns: Flink inserts by place, Frazil by name."""
+    for item, column in zip_longest(items, columns if len(columns) == len(items) else []):
+        is_named = column is None or item == ["*"] or _plain(item[-1]) == column
+        yield item if is_named else [*(item[:-2] if item[-2:-1] in (["AS"], ["as"]) else item), "as", column]
 
 
 def _read_column(table: _Table, words: list[str]) -> None:
-    """Takes a column, a metadata column or the primary key; watermarks and computed columns make no columns."""
+    """Takes a column, a computed or a metadata column, or the primary key; a watermark is not needed."""
     upper = [word.upper() for word in words]
     if "PRIMARY" in upper:
         table.keys = [_plain(word) for word in _group(words, words.index("("))[0] if word != ","]
-    elif upper[0] == "WATERMARK" or "AS" in upper:
+    elif "AS" in upper and upper[0] != "WATERMARK":
+        table.computed.append(_plain(words[0]))
+    elif upper[0] == "WATERMARK":
         return
     elif "METADATA" in upper:
         table.metadata[_plain(words[0])] = (
@@ -316,6 +332,9 @@ def _put_table(draft: Draft, script: _Script, names: tuple[str, str], query: str
     settings = {**_source(draft, source), **_target(draft, source, target)}
     if query:
         settings["select"] = query
+        draft.notes.append("queries are Flink's SQL: `frazil plan` shows whether Spark takes them")
+    for name in source.computed:
+        draft.lose(f"{source.name}/{name}", "a computed column is not made", "compute it in the `select`")
     draft.put(settings, "tables", names[0])
 
 
@@ -339,6 +358,7 @@ def _source(draft: Draft, table: _Table) -> dict[str, Any]:
         "topic": topics[0] if len(topics) == 1 else None,
         "topics": f"/^(?:{pattern})$/" if pattern else topics if len(topics) > 1 else None,
         "value": {"format": format_},
+        "key": {"format": _KEYS.get(options["key.format"], "json")} if "key.format" in options else None,
         "envelope": envelope if envelope != "none" else None,
         "start": _start(draft, prefix, options),
         "columns": {name: kind for name, kind in table.columns.items() if kind and format_ == "json"},

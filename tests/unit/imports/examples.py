@@ -155,6 +155,22 @@ UNWRAPPED = {
     "transforms.meta.type": "org.apache.iceberg.connect.transforms.KafkaMetadataTransform",
     "transforms.meta.external_field": "cluster,eu-1",
 }
+_SIMPLE = {
+    "topics": "orders",
+    "iceberg.tables": "shop.orders",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "transforms": "one",
+}
+INNER = {
+    **_SIMPLE,
+    "transforms.one.type": "org.apache.kafka.connect.transforms.ExtractField$Value",
+    "transforms.one.field": "payload",
+}
+OUTER = {
+    **_SIMPLE,
+    "transforms.one.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+    "transforms.one.field": "event",
+}
 CHANGES = {
     "name": "changes",
     "topics.regex": "shop\\.public\\..*",
@@ -405,7 +421,15 @@ TABLEFLOW = json.dumps(
     }
 )
 EXAMPLES = {
-    "kafka-connect": (json.dumps(CONNECTOR), ROUTED, json.dumps(UNWRAPPED), json.dumps(CHANGES), json.dumps(BY_TOPIC)),
+    "kafka-connect": (
+        json.dumps(CONNECTOR),
+        ROUTED,
+        json.dumps(UNWRAPPED),
+        json.dumps(CHANGES),
+        json.dumps(BY_TOPIC),
+        json.dumps(INNER),
+        json.dumps(OUTER),
+    ),
     "automq": (TOPICS, CLUSTER),
     "flink-cdc": (FLINK_CDC,),
     "flink-sql": (FLINK_SQL, OWN_CATALOG),

@@ -56,14 +56,12 @@ def test_every_known_setting_has_an_answer(tool: str) -> None:
 @pytest.mark.parametrize("tool", PEER_KEYS)
 def test_every_setting_that_is_carried_over_is_so_in_an_example(tool: str) -> None:
     table = IMPORTS[tool][0]
-    keys = [key for text in EXAMPLES[tool] for key in imported(tool, text).carried]
-    kinds = {
-        f"transforms.{alias}": kind.split("$")[0]
-        for text in EXAMPLES[tool]
-        for alias, kind in re.findall(r'"transforms\.(\w+)\.type": "[\w.]*\.([\w$]+)"', text)
-    }
-    for place, kind in kinds.items():
-        keys += [key.replace(place, kind, 1) for key in keys if key.startswith(f"{place}.")]
+    keys = []
+    for text in EXAMPLES[tool]:
+        taken = imported(tool, text).carried
+        for place, kind in re.findall(r'"(transforms\.\w+)\.type": "[\w.]*\.(\w+)', text):
+            keys += [key.replace(place, kind, 1) for key in taken if key.startswith(f"{place}.")]
+        keys += taken
     found = {one.name for key in keys if (one := table.find(key.rpartition("/")[2])) is not None}
     missing = {one.name for one in table.keys if one.answer is Answer.CARRIED} - found
     assert missing == set()
@@ -180,8 +178,8 @@ def test_what_apaches_sink_ignores_and_a_transform_of_ones_own_are_reported() ->
         "iceberg.tables.default-commit-branch": "audit",
         "transforms": "own,tail",
         "transforms.own.type": "com.example.Own",
-        "transforms.tail.type": "org.apache.kafka.connect.transforms.HoistField$Value",
-        "transforms.tail.field": "x",
+        "transforms.tail.type": "org.apache.kafka.connect.transforms.InsertHeader$Key",
+        "transforms.tail.header": "x",
     }
     assert reasons(imported("kafka-connect", json.dumps(config))).keys() >= {
         "iceberg.tables.upsert-mode-enabled",
@@ -197,12 +195,40 @@ def test_steps_in_another_order_than_frazils_are_reported() -> None:
         "transforms.cast.type": "org.apache.kafka.connect.transforms.Cast$Value",
         "transforms.cast.spec": "a:int32",
         "transforms.drop.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
-        "transforms.drop.exclude": "b",
+        "transforms.drop.renames": "a:b",
     }
     assert (
         "order of steps"
         in reasons(imported("kafka-connect", json.dumps(examples.UNWRAPPED | chain)))["transforms.drop"]
     )
+
+
+def test_transforms_of_the_whole_value_and_behind_others_keep_their_meaning() -> None:
+    chain = {
+        "transforms": "inner,test,outer",
+        "predicates": "isTest",
+        "predicates.isTest.type": "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
+        "predicates.isTest.name": "test",
+        "transforms.test.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.test.predicate": "isTest",
+        "transforms.inner.type": "org.apache.kafka.connect.transforms.ExtractField$Value",
+        "transforms.inner.field": "payload",
+        "transforms.outer.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+        "transforms.outer.field": "event",
+    }
+    found = imported("kafka-connect", json.dumps(examples.UNWRAPPED | chain))
+    table = yaml.safe_load(found.text)["tables"]["shop.orders"]
+    assert (table["select"], table["filter"]) == ("select `payload`.* from records", "`test` is null")
+    assert {"transforms.test", "transforms.outer"} <= reasons(found).keys()
+    kept = {
+        "transforms": "pick,pos",
+        "transforms.pick.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+        "transforms.pick.include": "id",
+        "transforms.pos.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+        "transforms.pos.offset.field": "pos",
+    }
+    table = document("kafka-connect", json.dumps(examples.UNWRAPPED | kept))["tables"]["shop.orders"]
+    assert (table["keep_fields"], table["add_fields"]) == (["id"], {"pos": "_offset"})
 
 
 def test_secrets_of_other_config_providers_become_variables() -> None:
@@ -284,6 +310,7 @@ def test_a_script_of_flink_sql_becomes_tables() -> None:
     assert found["tables"]["shop.events"] == {
         "topics": "/^(?:events-.*)$/",
         "value": {"format": "avro"},
+        "key": {"format": "text"},
         "start": 1700000000000,
         "properties": {
             "read.split.target-size": "1",
@@ -295,6 +322,18 @@ def test_a_script_of_flink_sql_becomes_tables() -> None:
         "key_columns": ["id"],
     }
     assert found["tables"]["shop.clicks"]["topics"] == ["clicks", "taps"]
+
+
+def test_flink_sql_inserts_by_place_and_computed_columns_are_reported() -> None:
+    script = """
+        CREATE TABLE t (a INT, b AS a + 1, c STRING) WITH ('connector'='kafka', 'topic'='t', 'format'='json');
+        CREATE TABLE lake.s.t (x INT, `c` STRING, y INT);
+        INSERT INTO lake.s.t SELECT a, c, CAST(a AS INT) AS z FROM t;
+    """
+    found = imported("flink-sql", script)
+    table = yaml.safe_load(found.text)["tables"]["lake.s.t"]
+    assert table["select"] == "select a as x, c, CAST(a AS INT) as y from records"
+    assert "t/b" in reasons(found)
 
 
 def test_a_statement_that_is_not_read_and_a_join_are_reported() -> None:
