@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
-from frazil.imports.draft import Draft, Imported, duration
+from frazil.imports.draft import Draft, Imported, duration, number
 from frazil.imports.kafka_connect import put_catalog, put_registry, split_terms
 from frazil.imports.sources import parse_properties
 
@@ -109,7 +109,7 @@ def _settings(draft: Draft) -> dict[str, Any]:
         **changes,
         "exclude": [one.strip() for one in (excluded or "").split(",") if one.strip()],
         "schema_evolution": {True: "evolve", False: "freeze"}.get(additions) if additions is not None else None,
-        "format_version": int(version) if version and version.isdecimal() else None,
+        "format_version": number(version) if version else None,
     }
 
 
@@ -150,17 +150,20 @@ class _Names:
 
     def __call__(self, topic: str) -> str:
         if self._pattern:
-            topic = re.sub(self._pattern, re.sub(r"\$(\d)", r"\\\1", self._replacement), topic)
+            try:
+                topic = re.sub(self._pattern, re.sub(r"\$(\d)", r"\\\1", self._replacement), topic)
+            except re.error:
+                self._refuse("the expression is Java's alone")
         name = self.prefix + topic.replace(".", "_")
         return name.upper() if self._is_upper else name.lower() if self._is_lower else name
 
     def refuse_patterns(self) -> None:
         """Reports what a route cannot do to names."""
         if self._pattern or self._is_upper or self._is_lower:
-            remedy = "list the tables under `tables`"
-            self._draft.lose(
-                _SINK + "destination-regexp", "a route does not replace parts of names, nor their case", remedy
-            )
+            self._refuse("a route does not replace parts of names, nor their case")
+
+    def _refuse(self, reason: str) -> None:
+        self._draft.lose(_SINK + "destination-regexp", reason, "list the tables under `tables`")
 
 
 def _put_rest(draft: Draft) -> None:

@@ -232,6 +232,11 @@ def _formats(section: object) -> Iterator[str]:
         yield from _formats(one)
 
 
+def number(text: str) -> int | str:
+    """Returns a whole number; a text that is none as it is, which the check of the file then reports."""
+    return int(text) if text.isdecimal() else text
+
+
 def duration(milliseconds: str) -> str:
     """Returns a duration in the pipeline file's words."""
     for unit, size_ms in _UNITS_MS.items():

@@ -9,7 +9,7 @@ from typing import Any
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
 from frazil.imports.draft import Draft, Imported
 from frazil.imports.kafka_connect import put_catalog, split_terms
-from frazil.imports.sources import flat, parse_yaml
+from frazil.imports.sources import flat, items, mapping, parse_yaml
 
 _STAYS = "Flink CDC has no source for Kafka: run Debezium for the database, with the same tables"
 _LITERAL = re.compile(r"[\w-]+(\.[\w-]+)+")
@@ -64,7 +64,7 @@ FLINK_CDC = Tool(
 def import_pipeline(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for a Flink CDC pipeline's YAML."""
     found = parse_yaml(text)
-    rules = {kind: [flat(one) for one in found.pop(kind, None) or []] for kind in ("route", "transform")}
+    rules = {kind: [flat(mapping(one)) for one in items(found.pop(kind, None))] for kind in ("route", "transform")}
     of_rules = {
         f"{number}/{kind}.{key}": value
         for kind, entries in rules.items()

@@ -13,7 +13,7 @@ from typing import Any
 
 from frazil.errors import SpecError
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
-from frazil.imports.draft import Draft, Imported, duration
+from frazil.imports.draft import Draft, Imported, duration, number
 from frazil.imports.kafka_connect import put_catalog, put_kafka, put_registry
 
 _TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|[\w.$]+|\s+|.", re.DOTALL)
@@ -101,7 +101,10 @@ def import_script(text: str, brokers: str | None) -> Imported:
     """
     script = _Script()
     for statement in _statements(text):
-        script.read(statement)
+        try:
+            script.read(statement)
+        except (IndexError, ValueError):  # A clause lacks words.
+            script.unknown.append(_beginning(statement))
     if not script.inserts:
         message = "the script has no `INSERT INTO … SELECT … FROM` a table over Kafka"
         raise SpecError(message, remedy="give the script with the CREATE TABLE and INSERT INTO statements")
@@ -212,7 +215,7 @@ class _Script:
             case [] | ["CREATE", "DATABASE", *_]:
                 pass
             case _:
-                self.unknown.append(" ".join(words[:4]))
+                self.unknown.append(_beginning(words))
 
     def table(self, name: str) -> _Table | None:
         """Returns a table by a name with or without its catalog and database."""
@@ -258,6 +261,11 @@ class _Script:
         for catalog in self.catalogs:
             parts = parts[1:] if parts[0] == catalog and len(parts) > 2 else parts
         return ".".join(parts) if len(parts) > 1 else ".".join([*(self._place[1:] or ["default"]), *parts])
+
+
+def _beginning(words: Sequence[str]) -> str:
+    """Returns what names a statement in the report, without its literals, which may be secrets."""
+    return " ".join("'…'" if word.startswith("'") else word for word in words[:4])
 
 
 def _is_set(words: list[str]) -> bool:
@@ -383,7 +391,7 @@ def _source(draft: Draft, table: _Table) -> dict[str, Any]:
 def _start(draft: Draft, prefix: str, options: dict[str, str]) -> object:
     mode, offsets = options.get("scan.startup.mode", ""), options.get("scan.startup.specific-offsets", "")
     if mode == "timestamp":
-        return int(options.get("scan.startup.timestamp-millis", "0"))
+        return number(options.get("scan.startup.timestamp-millis", "0"))
     if mode == "specific-offsets":
         pairs = re.findall(r"partition:(\d+),offset:(\d+)", offsets)
         return {int(partition): int(offset) for partition, offset in pairs}
@@ -403,7 +411,7 @@ def _target(draft: Draft, source: _Table, target: _Table | None) -> dict[str, An
         prefix = f"{target.name}/"
         upserts = [draft.take(prefix + key) == "true" for key in ("write.upsert.enabled", "upsert-enabled")]
         if version := draft.take(prefix + "format-version"):
-            found["format_version"] = int(version)
+            found["format_version"] = number(version)
         if target.options.get("connector") == "iceberg":
             draft.take(prefix + "connector")
             _put_catalog(draft, target.name, {"type": "iceberg"})

@@ -8,7 +8,7 @@ from typing import Any
 
 from frazil.imports.connect_keys import KAFKA_CONNECT
 from frazil.imports.connect_transforms import Shape, matches, read_chain
-from frazil.imports.draft import Draft, Imported, duration
+from frazil.imports.draft import Draft, Imported, duration, number
 from frazil.imports.sources import flat, parse
 
 _FORMATS = {
@@ -129,7 +129,7 @@ def _properties(draft: Draft) -> dict[str, Any]:
         properties |= draft.take_all(prefix)
     found: dict[str, Any] = {}
     if version := properties.pop("format-version", None):
-        found["format_version"] = int(version) if version in ("2", "3") else version
+        found["format_version"] = number(version)
     if properties:
         found["properties"] = properties
     return found

@@ -60,7 +60,7 @@ def parse(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except ValueError as error:
         raise SpecError(f"the configuration is no JSON: {error}", remedy="correct the JSON") from None
-    return _mapping(found)
+    return mapping(found)
 
 
 def parse_yaml(text: str) -> dict[str, Any]:
@@ -73,10 +73,19 @@ def parse_yaml(text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
         raise SpecError(f"the configuration is no YAML, line {line}", remedy="correct the YAML") from None
-    return _mapping(found)
+    return mapping(found)
 
 
-def _mapping(found: object) -> dict[str, Any]:
+def items(found: object) -> list[Any]:
+    """Returns the entries of a list; of anything else the one that it is, of nothing none."""
+    return found if isinstance(found, list) else [] if found is None else [found]
+
+
+def mapping(found: object) -> dict[str, Any]:
+    """Returns a mapping with its keys as text.
+
+    Raises: SpecError where it is none, or empty.
+    """
     if not isinstance(found, dict) or not found:
         raise SpecError("the configuration has no settings", remedy="give a mapping of settings to values")
     return {str(key): value for key, value in found.items()}
@@ -95,7 +104,7 @@ def parse_properties(text: str) -> Mapping[str, str]:
                 message = f"line {number} of the configuration sets nothing"
                 raise SpecError(message, remedy="write settings as `key=value`, or as JSON")
             found[_plain(match[1])] = _plain(match[2])
-    return _mapping(found)
+    return mapping(found)
 
 
 def _plain(text: str) -> str:

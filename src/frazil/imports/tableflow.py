@@ -6,7 +6,7 @@ from typing import Any
 
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
 from frazil.imports.draft import Draft, Imported, duration
-from frazil.imports.sources import flat, parse
+from frazil.imports.sources import flat, items, mapping, parse
 
 _ON_BAD_RECORD = {"suspend": "stop", "skip": "skip", "log": "dead_letter"}
 _STORE = "Tableflow's tables are in Confluent's catalog, and others may only read them"
@@ -39,8 +39,7 @@ TABLEFLOW = Tool(
 def import_topics(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for the settings of a topic, or a list, as the API or `confluent … -o json` return them."""
     found = parse(text)
-    listed = found.get("data") if isinstance(found.get("data"), list) else [found]
-    topics = [_plain(one) for one in listed or []]
+    topics = [_plain(mapping(one)) for one in items(found.get("data", found))]
     names = [one.get("display_name") or one.get("topic_name") or one.get("topic") or "topic" for one in topics]
     keys = {f"{name}/{key}": value for name, one in zip(names, topics, strict=True) for key, value in one.items()}
     draft = Draft(TABLEFLOW, keys)
