@@ -195,7 +195,9 @@ class _Topic:
             "topic": self.name,
             **self._formats(),
             **self._changes(),
-            "partition_by": [one.lower() if "(" in one and "." not in one else one for one in split_terms(terms or "")],
+            "partition_by": [
+                re.sub(r"^\w+(?=\()", lambda word: word[0].lower(), one) for one in split_terms(terms or "")
+            ],
             "on_bad_record": ("stop" if tolerance == "none" else "dead_letter") if tolerance else None,
             "commit": {"interval": duration(interval)} if interval else None,
             "maintenance": self._maintenance(),

@@ -113,7 +113,7 @@ def _put(draft: Draft, source: str, sink: str, symbol: str | None, rules: _Rules
     if not is_many:
         draft.put({"topics": f"/{_topics(_split(source))}/", **settings}, "tables", sink)
         return
-    database, table = re.split(r"(?<!\\)\.", source, maxsplit=1) if "." in source else ("", source)
+    database, table = (["", *re.split(r"(?<!\\)\.", source, maxsplit=1)])[-2:]
     to = sink.replace(symbol, "$1") if symbol else sink if "$" in sink else f"{sink.partition('.')[0]}.$1"
     topics = _topics([source] if "(" in source else [f"{database}.({table})"], routed)
     if "," in source or not _LITERAL.match(to.partition("$")[0] + "x"):

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import Any
 
 from frazil.errors import SpecError
-from frazil.imports.answers import Tool, carried, unneeded, unsupported
+from frazil.imports.answers import Answer, Tool, carried, unneeded, unsupported
 from frazil.imports.draft import Draft, Imported, duration, number
 from frazil.imports.kafka_connect import put_catalog, put_kafka, put_registry
 
@@ -31,6 +31,7 @@ _TYPES = {
     "TIMESTAMP": "timestamp", "TIMESTAMP_LTZ": "timestamptz", "BYTES": "binary", "VARBINARY": "binary",
 }  # fmt: skip
 _MODES = {"earliest-offset": "earliest", "latest-offset": "latest"}
+_PIECES = ("topic", "partition", "offset", "timestamp", "headers")
 _AROUND = ("EXECUTE", "STATEMENT", "SET", "BEGIN", "END")
 _STARTS = ("scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets")
 
@@ -319,7 +320,7 @@ def _put_catalog(draft: Draft, name: str, catalog: dict[str, str]) -> None:
         left["type"] = kind
     for key in list(left):
         known = FLINK_SQL.find(key)
-        if known is not None and known.answer.value != "carried over" and key not in ("type",):
+        if known is not None and known.answer is not Answer.CARRIED:
             draft.settle(f"{name}/{key}", left.pop(key))
     hadoop = {
         f"spark.hadoop.{key.removeprefix('hadoop.')}": left.pop(key) for key in list(left) if key.startswith("hadoop.")
@@ -343,7 +344,15 @@ def _put_table(draft: Draft, script: _Script, names: tuple[str, str], query: str
         draft.notes.append("queries are Flink's SQL: `frazil plan` shows whether Spark takes them")
     for name in source.computed:
         draft.lose(f"{source.name}/{name}", "a computed column is not made", "compute it in the `select`")
-    draft.put(settings, "tables", names[0])
+    for name, piece in source.metadata.items():
+        if piece not in _PIECES:
+            draft.lose(
+                f"{source.name}/{name}", f"the metadata `{piece}` is unknown", "see `metadata` for what there is"
+            )
+    if names[0] in draft.document.get("tables", {}):
+        draft.lose(f"INSERT INTO {names[0]}", "another statement fills the table", "name another table under `tables`")
+    else:
+        draft.put(settings, "tables", names[0])
 
 
 def _source(draft: Draft, table: _Table) -> dict[str, Any]:
@@ -370,21 +379,20 @@ def _source(draft: Draft, table: _Table) -> dict[str, Any]:
         "envelope": envelope if envelope != "none" else None,
         "start": _start(draft, prefix, options),
         "columns": {name: kind for name, kind in table.columns.items() if kind and format_ == "json"},
-        "metadata": {
-            piece: name
-            for name, piece in table.metadata.items()
-            if piece in ("partition", "offset", "timestamp", "topic", "headers")
-        },
+        "metadata": {piece: name for name, piece in table.metadata.items() if piece in _PIECES},
     }
-    for key in draft.names(prefix):
+    for key, value in options.items():  # A table may feed several others.
         if key.endswith(".ignore-parse-errors"):
-            found["on_bad_record"] = "skip" if draft.take(key) == "true" else "stop"
+            found["on_bad_record"] = "skip" if value == "true" else "stop"
         elif key.endswith(("avro-confluent.url", "avro-confluent.schema-registry.url")):
-            base = key.rpartition("avro-confluent.")[0] + "avro-confluent."
-            draft.take(f"{base}basic-auth.credentials-source")
-            put_registry(draft, draft.take(key), draft.take(f"{base}basic-auth.user-info"))
+            login = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.basic-auth."
+            put_registry(draft, value, options.get(f"{login}user-info"))
+            draft.take(f"{prefix}{login}user-info"), draft.take(f"{prefix}{login}credentials-source")
         elif key.endswith(".message-class-name"):
-            found["value"]["message"] = draft.take(key)
+            found["value"]["message"] = value
+        else:
+            continue
+        draft.take(prefix + key)
     return found
 
 
@@ -395,10 +403,8 @@ def _start(draft: Draft, prefix: str, options: dict[str, str]) -> object:
     if mode == "specific-offsets":
         pairs = re.findall(r"partition:(\d+),offset:(\d+)", offsets)
         return {int(partition): int(offset) for partition, offset in pairs}
-    if mode == "group-offsets":
-        draft.lose(
-            prefix + "scan.startup.mode", "progress is in the tables, not in a group", "write the offsets as `start`"
-        )
+    if mode not in ("", *_MODES):
+        draft.lose(prefix + "scan.startup.mode", f"`{mode}` is no place in a topic", "write the offsets as `start`")
     return _MODES.get(mode)
 
 

@@ -43,6 +43,7 @@ def import_connector(text: str, brokers: str | None) -> Imported:
         **_bad_records(draft),
         **_properties(draft),
         **shape.as_settings(),
+        **_columns(draft),
         **_changes(draft, is_apache),
     }
     _put_tables(draft, shape, defaults)
@@ -55,7 +56,11 @@ def put_kafka(draft: Draft, *prefixes: str) -> None:
         for key in draft.names(prefix):
             name = key.removeprefix(prefix)
             if name in _SECURITY or name.startswith(("sasl.", "ssl.")):
-                draft.put(draft.take(key), "kafka", name)
+                value = draft.take(key)
+                if draft.document["kafka"].get(name, value) != value:
+                    draft.lose(key, "a pipeline has one cluster, and another setting names it", "make two pipelines")
+                else:
+                    draft.put(value, "kafka", name)
 
 
 def put_catalog(draft: Draft, properties: Mapping[str, str]) -> None:
@@ -76,7 +81,11 @@ def split_terms(text: str) -> list[str]:
 
 def put_registry(draft: Draft, url: str | None, user_info: str | None = None, token: str | None = None) -> None:
     """Writes the schema registry, and how to log in."""
-    draft.put(url.split(",") if url and "," in url else url, "registry", "url")
+    address = url.split(",") if url and "," in url else url
+    if draft.document.get("registry", {}).get("url", address) != address:
+        draft.lose("schema registry", "a pipeline has one registry, and another setting names it", "make two pipelines")
+        return
+    draft.put(address, "registry", "url")
     user, _, password = (user_info or "").partition(":")
     if user_info and not user.startswith("${"):
         draft.put({"username": user, "password": password}, "registry", "auth")
@@ -135,23 +144,29 @@ def _properties(draft: Draft) -> dict[str, Any]:
     return found
 
 
-def _changes(draft: Draft, is_apache: bool) -> dict[str, Any]:
-    """Returns how records change rows, and which columns and fields may appear."""
+def _columns(draft: Draft) -> dict[str, Any]:
+    """Returns where reading begins, and whether fields may become columns."""
     found: dict[str, Any] = {}
     start = draft.take("consumer.override.auto.offset.reset")
     if start in ("earliest", "latest"):
         found["start"] = start
-    evolves, creates = (
-        draft.take("iceberg.tables.evolve-schema-enabled"),
-        _is_on(draft, "iceberg.tables.auto-create-enabled"),
-    )
+    elif start:
+        draft.lose("consumer.override.auto.offset.reset", f"`{start}` is no place in a topic", "write `start`")
+    evolves = draft.take("iceberg.tables.evolve-schema-enabled")
+    creates = _is_on(draft, "iceberg.tables.auto-create-enabled")
     if evolves == "true":
         found["schema_evolution"] = "evolve"
     elif evolves == "false" and not creates:
         found["schema_evolution"] = "freeze"
     elif evolves == "false":
-        remedy = "write `schema_evolution: freeze` once the tables exist"
-        draft.lose("iceberg.tables.evolve-schema-enabled", "a new table takes its columns from the records", remedy)
+        instead = "write `schema_evolution: freeze` once the tables exist"
+        draft.lose("iceberg.tables.evolve-schema-enabled", "a new table takes its columns from the records", instead)
+    return found
+
+
+def _changes(draft: Draft, is_apache: bool) -> dict[str, Any]:
+    """Returns how records change rows."""
+    found: dict[str, Any] = {}
     upserts, operation = _is_on(draft, "iceberg.tables.upsert-mode-enabled"), draft.take("iceberg.tables.cdc-field")
     if (upserts or operation) and is_apache:
         key = "iceberg.tables.cdc-field" if operation else "iceberg.tables.upsert-mode-enabled"

@@ -70,6 +70,8 @@ def _settings(draft: Draft, topic: str) -> dict[str, Any]:
     found: dict[str, Any] = {"topic": topic, "value": {"format": "avro"}}
     mode = take("error_handling.mode", "record_failure_strategy")
     found["on_bad_record"] = _ON_BAD_RECORD.get(mode)
+    if mode and mode not in _ON_BAD_RECORD:
+        draft.lose(f"{topic}/error_handling.mode", f"`{mode}` is unknown", "write `on_bad_record`")
     targets = [draft.take(f"{topic}/error_handling.{key}") for key in ("log_target", "target", "log.target")]
     if mode == "log":
         found["dead_letters"] = {"topic": next(filter(None, targets), "error_log")}

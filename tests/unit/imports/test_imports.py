@@ -231,6 +231,15 @@ def test_transforms_of_the_whole_value_and_behind_others_keep_their_meaning() ->
     assert (table["keep_fields"], table["add_fields"]) == (["id"], {"pos": "_offset"})
 
 
+def test_a_second_cluster_or_registry_is_reported() -> None:
+    config = examples.BY_TOPIC | {
+        "iceberg.kafka.bootstrap.servers": "other:9092",
+        "key.converter.schema.registry.url": "http://other:8081",
+    }
+    found = reasons(imported("kafka-connect", json.dumps(config)))
+    assert {"consumer.override.bootstrap.servers", "schema registry"} <= found.keys()
+
+
 def test_secrets_of_other_config_providers_become_variables() -> None:
     config = {**examples.UNWRAPPED, "iceberg.catalog.credential": "${vault:prod/lake:lake.credential}"}
     found = imported("kafka-connect", json.dumps(config))
@@ -334,6 +343,23 @@ def test_flink_sql_inserts_by_place_and_computed_columns_are_reported() -> None:
     table = yaml.safe_load(found.text)["tables"]["lake.s.t"]
     assert table["select"] == "select a as x, c, CAST(a AS INT) as y from records"
     assert "t/b" in reasons(found)
+
+
+def test_several_inserts_of_one_source_are_alike_and_a_second_one_into_a_table_is_reported() -> None:
+    script = """
+        CREATE TABLE t (a INT, b INT METADATA FROM 'leader-epoch') WITH (
+          'connector'='kafka', 'topic'='t', 'format'='avro-confluent', 'avro-confluent.url'='http://registry:8081',
+          'avro-confluent.ignore-parse-errors'='true', 'scan.startup.mode'='group-offsets'
+        );
+        INSERT INTO s.one SELECT a FROM t WHERE a = 1;
+        INSERT INTO s.two SELECT a FROM t WHERE a = 2;
+        INSERT INTO s.two SELECT a FROM t WHERE a = 3;
+    """
+    found = imported("flink-sql", script)
+    one, two = yaml.safe_load(found.text)["tables"].values()
+    assert (one.pop("select"), two.pop("select")) == tuple(f"select a from records WHERE a = {n}" for n in (1, 2))
+    assert one == two == {"topic": "t", "value": {"format": "avro"}, "on_bad_record": "skip"}
+    assert reasons(found).keys() == {"INSERT INTO s.two", "t/b", "t/scan.startup.mode"}
 
 
 def test_a_statement_that_is_not_read_and_a_join_are_reported() -> None:
