@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from frazil import failpoints as failpoint_module
 from frazil.catalog.progress import key, to_summary
 from frazil.cli.commands import COMMANDS, Command, Settings, build_app
 from frazil.cli.output import Output
+from frazil.imports import TOOLS
+from frazil.imports.answers import Tool
 from frazil.spec import json_schema
 from frazil.store.properties import STORES, TABLE, StoreProperty
 from frazil.types import DataFile, LastDelete, PendingDeadLetters, Progress, RoutedTable, Watermark
@@ -103,6 +106,9 @@ An unknown property whose name begins like those of a store (`s3.`, `client.`, `
 refused too, with the nearest known name."""
 _STORES_TABLE = """\
 These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
+_IMPORT = """\
+What [`frazil import {tool}`](../how-to/import-{tool}.md) makes of each setting. The first row that matches decides; `*`
+stands for any text. A setting that is not carried over is reported with the reason and what to do, also an unknown one."""
 _SECTIONS = {
     "": ("The file", "The keys at the top level."),
     "kafka": ("kafka", "All Kafka client properties are passed on; the following keys have a special meaning."),
@@ -367,6 +373,14 @@ def stores_page() -> str:
     return _page(blocks)
 
 
+def import_page(tool: Tool) -> str:
+    """What becomes of each setting of another tool."""
+    rows = [(f"`{one.name}`", one.answer.value, "; ".join(filter(None, (one.note, one.instead)))) for one in tool.keys]
+    title = f"# Settings of {tool.title}"
+    table = _table(("setting", "answer", "where it goes, or why not and what to do"), rows)
+    return _page([title, _NOTE, _IMPORT.format(tool=tool.name), table])
+
+
 def _store_row(known: StoreProperty) -> tuple[str, ...]:
     name = f"{known.name}…" if known.name.endswith(".") else known.name
     harmless = f" ({', '.join(f'`{value}`' for value in sorted(known.harmless))} is accepted)" if known.harmless else ""
@@ -382,6 +396,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "logs.md": logs_page,
     "failpoints.md": failpoints_page,
     "stores.md": stores_page,
+    **{f"import-{tool.name}.md": partial(import_page, tool) for tool in TOOLS},
 }
 
 

@@ -202,6 +202,17 @@ LINEAGE = Document(
         "conditions": ("list of texts", "The fields that decide which records make rows."),
     },
 )
+IMPORT = Document(
+    "frazil import",
+    "The same for every tool.",
+    {
+        "pipeline_file": ("text", "The pipeline file."),
+        "carried_over": ("list of texts", "The tool's settings that are in the pipeline file."),
+        "not_carried_over": ("list", "Settings that are not, each with its `key`, the `reason` and the `remedy`."),
+        "not_needed": ("list", "Settings that Frazil does not need, each with its `key` and the `reason`."),
+        "notes": ("list of texts", "What else to know, such as a setting that the configuration lacks."),
+    },
+)
 MAINTAIN = Document(
     "frazil maintain: tables.&lt;name&gt;",
     "The document also has `dry_run`. Dead-letter tables are among the tables.",
@@ -299,7 +310,7 @@ DEAD_LETTER = Document(
 )
 DOCUMENTS = (
     STATUS, PROCESS, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK,
-    LINEAGE, MAINTAIN, ACTION, HEALTH,
+    LINEAGE, IMPORT, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\

@@ -72,6 +72,17 @@ COMMANDS = (
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),
+    *(
+        Command(f"import {tool}", f"frazil.cli.imports:{tool.replace('-', '_')}", f"Make a pipeline file of {what}.")
+        for tool, what in (
+            ("kafka-connect", "a connector of Kafka Connect's Iceberg sink"),
+            ("automq", "AutoMQ's table topics"),
+            ("flink-cdc", "a pipeline of Flink CDC"),
+            ("flink-sql", "a script of Flink SQL"),
+            ("debezium-server", "Debezium Server's configuration"),
+            ("tableflow", "topics of Confluent Tableflow"),
+        )
+    ),
     Command("dev broker", "frazil.cli.dev:broker", "Run the embedded Kafka broker in the foreground."),
     Command("demo", "frazil.cli.demo:command", "Run a broker, producers and a pipeline on this machine."),
 )
@@ -79,7 +90,11 @@ REGISTERED: Registered[Command] = Registered(
     "frazil.commands", "command", Command, {command.name: command for command in COMMANDS}
 )
 """Every command, those of installed packages included."""
-GROUPS = {"dead-letters": "Records that could not become rows.", "dev": "Tools for development."}
+GROUPS = {
+    "dead-letters": "Records that could not become rows.",
+    "dev": "Tools for development.",
+    "import": "Pipeline files made of other tools' configurations.",
+}
 
 
 @dataclass

@@ -17,9 +17,11 @@ from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
 from frazil.cli.dead_letters import class_document, dead_letter_document
+from frazil.cli.imports import import_document
 from frazil.cli.lineage import lineage_document
 from frazil.cli.maintain import TableRound, document_of
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
+from frazil.imports.draft import Imported
 from frazil.ingest.table import Table
 from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan
@@ -90,6 +92,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
         outputs.LINEAGE: lineage_document(TableLineage("a.b", ())),
+        outputs.IMPORT: import_document(Imported("", (), (), {}, ())),
         outputs.MAINTAIN: rounds,
         outputs.ACTION: rounds["actions"][0],
         outputs.HEALTH: rounds["health"],

@@ -26,7 +26,28 @@ _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_on
 _QUERIES = "integration/test_queries.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
 
+_IMPORTS = "unit/cli/test_imports.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
+    # Imports of other tools' configurations.
+    **dict.fromkeys(
+        (
+            "correct the JSON",
+            "correct the SQL",
+            "correct the YAML",
+            "give a mapping of settings to values",
+            "give the configuration of a table topic; --topic names the topic of plain properties",
+            "give the script with the CREATE TABLE and INSERT INTO statements",
+            "write settings as `key=value`, or as JSON",
+        ),
+        f"{_IMPORTS}a_configuration_that_cannot_be_read_is_refused_until_its_remedy_is_done",
+    ),
+    **dict.fromkeys(
+        ("give one of FILE and --url", "give FILE, or --bootstrap", "name a file in UTF-8 that can be read"),
+        f"{_IMPORTS}where_the_configuration_comes_from_is_named_once",
+    ),
+    "name an address that answers": f"{_IMPORTS}a_live_connector_is_read_and_one_that_is_not_there_refused",
+    "name a broker that answers": f"{_IMPORTS}a_live_cluster_is_read",
     # Tables with a query.
     **dict.fromkeys(
         (

@@ -1,0 +1,265 @@
+"""AutoMQ's table topics as a pipeline: the keys of topics and brokers, from a file or from a live cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from frazil.errors import SpecError
+from frazil.imports.answers import Tool, carried, unsupported
+from frazil.imports.draft import Draft, Imported, duration
+from frazil.imports.kafka_connect import put_catalog, put_registry, split_terms
+from frazil.imports.sources import flat, parse
+
+_PREFIX = "automq.table.topic."
+_TIMEOUT_S = 10.0
+_FORMATS = {"raw": "raw", "string": "text", "by_schema_id": "avro", "by_latest_schema": "protobuf"}
+_OLD_TYPES = {"schemaless": ("string", "none"), "schema": ("by_schema_id", "flatten")}
+_KEY_OF_RECORD = "_from_debezium_key_"
+_CATALOGS = {"tablebucket": "software.amazon.s3tables.iceberg.S3TablesCatalog"}
+_SECTION = re.compile(r"(?:.* )?configs for topic (\S+) are:\s*", re.IGNORECASE)
+_DESCRIBED = re.compile(r"\s*(\S+?)=(.*?) sensitive=\S+ synonyms=.*")
+
+AUTOMQ = Tool(
+    "automq",
+    "AutoMQ's table topics",
+    tuple(
+        replace(one, name=_PREFIX + one.name)
+        for part in (
+            carried("an entry under `tables`; none with false", "enable"),
+            carried("the namespace of the table's name", "namespace"),
+            carried("`commit.interval`", "commit.interval.ms"),
+            carried("`value.format`", "schema.type", "convert.value.type"),
+            carried("`key.format`, with the column `_kafka_key`", "convert.key.type"),
+            carried("`value.subject`", "convert.value.by_latest_schema.subject"),
+            carried("`value.message`", "convert.value.by_latest_schema.message.full.name"),
+            carried("`key.subject`", "convert.key.by_latest_schema.subject"),
+            carried("`key.message`", "convert.key.by_latest_schema.message.full.name"),
+            carried("`envelope`", "transform.value.type"),
+            carried("`key_columns`, of upsert tables", "id.columns"),
+            carried("`partition_by`", "partition.by"),
+            carried("`mode: upsert`", "upsert.enable"),
+            carried("`mode: upsert` and `envelope: {operation: …}`", "cdc.field"),
+            carried("`on_bad_record`", "errors.tolerance"),
+            carried("`maintenance.snapshots.age`", "expire.snapshot.older.than.hours"),
+            carried("`maintenance.skip: [expire]` with false", "expire.snapshot.enabled"),
+            unsupported(
+                "a table keeps the snapshots of the last `age`, however few",
+                "raise `maintenance.snapshots.age`",
+                "expire.snapshot.retain.last",
+                harmless=("1",),
+            ),
+            unsupported(
+                "Hive's login is a matter of Hadoop's files",
+                "write it under `spark.conf`, as `spark.hadoop.…`",
+                "catalog.auth",
+                harmless=("none://?",),
+            ),
+            carried("`catalog`; of the type `tablebucket` its class as `impl`", "catalog.type", "catalog.*"),
+            carried("`spark.conf`, as `spark.hadoop.…`", "hadoop.*"),
+            carried("`registry.url`", "schema.registry.url"),
+            carried("`registry.auth`", "schema.registry.config.basic.auth.*"),
+            unsupported(
+                "the registry's TLS files are named otherwise",
+                "write PEM files under `registry.tls`",
+                "schema.registry.config.*",
+            ),
+        )
+        for one in part
+    ),
+)
+
+
+def import_topics(text: str, brokers: str | None, topic: str | None = None) -> Imported:
+    """Returns the pipeline file for the keys of topics and brokers.
+
+    Takes what `kafka-configs.sh --describe` prints, JSON (topics as objects beside the brokers' keys), or properties, of one
+    topic or with `topic` to name it.
+
+    Raises: SpecError where no topic is a table topic.
+    """
+    topics, shared = _described(text) if _SECTION.search(text) else _parsed(text, topic)
+    return _import(topics, shared, brokers)
+
+
+def import_cluster(brokers: str) -> Imported:
+    """Returns the pipeline file for the topics of a live cluster.
+
+    Raises: SpecError where the cluster does not answer, or no topic is a table topic.
+    """
+    try:
+        admin = AdminClient({"bootstrap.servers": brokers, "log_level": 0})
+        metadata = admin.list_topics(timeout=_TIMEOUT_S)
+        names = [name for name in metadata.topics if not name.startswith("__")]
+        broker = ConfigResource(ResourceType.BROKER, str(next(iter(metadata.brokers), 0)))
+        asked = [broker, *(ConfigResource(ResourceType.TOPIC, name) for name in names)]
+        answers = {one: future.result(_TIMEOUT_S) for one, future in admin.describe_configs(asked).items()}
+    except (KafkaException, TimeoutError) as error:
+        raise SpecError(f"{brokers} does not answer: {error}", remedy="name a broker that answers") from None
+    found = {one.name: _own(entries) for one, entries in answers.items() if one.restype is ResourceType.TOPIC}
+    return _import(found, _own(answers[broker]), brokers)
+
+
+def _own(entries: Mapping[str, Any]) -> dict[str, str]:
+    """Returns AutoMQ's keys of a resource that somebody has set."""
+    return {
+        name: entry.value
+        for name, entry in entries.items()
+        if name.startswith(_PREFIX) and entry.value and not entry.is_default
+    }
+
+
+def _described(text: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Returns the keys by topic, and those outside of any topic."""
+    topics: dict[str, dict[str, str]] = {}
+    shared: dict[str, str] = {}
+    keys = shared
+    for line in text.splitlines():
+        if section := _SECTION.fullmatch(line):
+            keys = topics.setdefault(section[1], {})
+        elif (found := _DESCRIBED.fullmatch(line)) and found[1].startswith(_PREFIX):
+            keys[found[1]] = found[2]
+    return topics, shared
+
+
+def _parsed(text: str, topic: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    found = parse(text)
+    topics = {name: flat(keys) for name, keys in found.items() if isinstance(keys, dict)}
+    shared = flat({name: value for name, value in found.items() if not isinstance(value, dict)})
+    return ({topic: shared}, {}) if topic else (topics, shared)
+
+
+def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], brokers: str | None) -> Imported:
+    enabled = {name: keys for name, keys in topics.items() if keys.get(f"{_PREFIX}enable", "").lower() == "true"}
+    if not enabled:
+        message = f"no topic has {_PREFIX}enable=true"
+        raise SpecError(
+            message, remedy="give the configuration of a table topic; --topic names the topic of plain properties"
+        )
+    settings = {f"{name}/{key}": value for name, keys in enabled.items() for key, value in keys.items()} | dict(shared)
+    draft = Draft(AUTOMQ, settings)
+    for name in topics.keys() - enabled.keys():
+        draft.notes.append(f"the topic {name} is no table topic")
+    namespace = ""
+    for place in [*(f"{name}/" for name in enabled), ""]:
+        catalog = draft.take_all(f"{place}{_PREFIX}catalog.")
+        if kind := _CATALOGS.get(catalog.get("type", "")):
+            catalog |= {"catalog-impl": kind}
+            del catalog["type"]
+        if login := catalog.pop("auth", None):
+            draft.settle(f"{_PREFIX}catalog.auth", login)
+        put_catalog(draft, catalog)
+        hadoop = draft.take_all(f"{place}{_PREFIX}hadoop.").items()
+        draft.put({f"spark.hadoop.{name}": value for name, value in hadoop}, "spark", "conf")
+        registry = f"{place}{_PREFIX}schema.registry."
+        draft.take(f"{registry}config.basic.auth.credentials.source")
+        put_registry(draft, draft.take(f"{registry}url"), draft.take(f"{registry}config.basic.auth.user.info"))
+    namespace = draft.take(f"{_PREFIX}namespace") or "default"
+    for name in enabled:
+        own = _Topic(draft, name)
+        draft.put(own.settings(), "tables", f"{own.take('namespace') or namespace}.{name}")
+    draft.notes.append(
+        "AutoMQ adds `_kafka_header`, `_kafka_key` and `_kafka_metadata`: `metadata` asks for such columns"
+    )
+    return draft.finish(brokers)
+
+
+class _Topic:
+    """The keys of one topic."""
+
+    def __init__(self, draft: Draft, name: str) -> None:
+        self._draft, self.name = draft, name
+
+    def take(self, key: str) -> str | None:
+        return self._draft.take(f"{self.name}/{_PREFIX}{key}")
+
+    def lose(self, key: str, reason: str, instead: str) -> None:
+        self._draft.lose(f"{self.name}/{_PREFIX}{key}", reason, instead)
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the settings of the topic's table."""
+        self.take("enable")
+        interval, terms, tolerance = (
+            self.take("commit.interval.ms"),
+            self.take("partition.by"),
+            self.take("errors.tolerance"),
+        )
+        return {
+            "topic": self.name,
+            **self._formats(),
+            **self._changes(),
+            "partition_by": [
+                re.sub(r"^\w+(?=\()", lambda word: word[0].lower(), one) for one in split_terms(terms or "")
+            ],
+            "on_bad_record": ("stop" if tolerance == "none" else "dead_letter") if tolerance else None,
+            "commit": {"interval": duration(interval)} if interval else None,
+            "maintenance": self._maintenance(),
+        }
+
+    def _formats(self) -> dict[str, Any]:
+        old = self.take("schema.type")
+        kind, transform = _OLD_TYPES.get(
+            old or "", (self.take("convert.value.type") or "raw", self.take("transform.value.type"))
+        )
+        found: dict[str, Any] = {"value": self._format("value", kind)}
+        if kind == "by_schema_id":
+            self._draft.notes.append(
+                f"{self.name}: the values are Avro here; write `format: protobuf` where they are not"
+            )
+        if kind.startswith("by_") and transform in (None, "none"):
+            self.lose(
+                "transform.value.type",
+                "fields are columns, not members of `_kafka_value`",
+                "name a struct in a `select`",
+            )
+        if transform == "flatten_debezium":
+            found |= {"envelope": "debezium", "changelog": True}
+            self.lose(
+                "transform.value.type", "`_cdc` is no struct", "read `_op` and `_source_ts`, or name them in `metadata`"
+            )
+        if key := self.take("convert.key.type"):
+            found |= {"key": self._format("key", key), "metadata": {"key": "_kafka_key"}}
+        return found
+
+    def _format(self, side: str, kind: str) -> dict[str, Any]:
+        if kind not in _FORMATS:
+            self.lose(f"convert.{side}.type", f"`{kind}` is unknown", f"write the format under `{side}`")
+        found = {"format": _FORMATS.get(kind, "raw")}
+        if kind == "by_latest_schema":
+            found["schema"] = "latest"
+            for name, key in (("subject", "subject"), ("message", "message.full.name")):
+                if value := self.take(f"convert.{side}.by_latest_schema.{key}"):
+                    found[name] = value
+        return found
+
+    def _changes(self) -> dict[str, Any]:
+        upserts, operation = (self.take("upsert.enable") or "").lower() == "true", self.take("cdc.field")
+        is_debezium = (operation or "").startswith("_cdc.")
+        columns = split_terms(self.take("id.columns") or "")
+        if not upserts and not operation:
+            return {}
+        found: dict[str, Any] = {
+            "mode": "upsert",
+            "changelog": None,
+            "key_columns": [one for one in columns if one != _KEY_OF_RECORD],
+        }
+        if operation and not is_debezium:
+            found["envelope"] = {
+                "operation": operation,
+                "insert": ["I", "i"],
+                "update": ["U", "u"],
+                "delete": ["D", "d"],
+            }
+        return found
+
+    def _maintenance(self) -> dict[str, Any]:
+        hours, expires = self.take("expire.snapshot.older.than.hours"), self.take("expire.snapshot.enabled")
+        found: dict[str, Any] = {"snapshots": {"age": f"{hours}h"}} if hours else {}
+        return found | ({"skip": ["expire"]} if (expires or "").lower() == "false" else {})

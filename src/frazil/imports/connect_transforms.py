@@ -1,0 +1,360 @@
+"""Kafka Connect's single-message transforms as settings of a table, and the chain of a connector read in its order.
+
+A transform that is not carried over exactly is reported, by the name that the connector gives it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from frazil.imports.draft import Draft
+
+_TYPES = {
+    "int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double",
+    "boolean": "boolean", "string": "string",
+}  # fmt: skip
+_UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_PIECES = ("topic", "partition", "offset", "timestamp")
+_UNWRAPPED = {
+    "op": "op", "source.ts_ms": "source_ts", "ts_ms": "connector_ts",
+    **{f"{part}{name}": f"source_{field}" for part in ("", "source.") for name, field in
+       (("db", "database"), ("schema", "schema"), ("table", "table"))},
+}  # fmt: skip
+"""Fields that Debezium's unwrap transform adds, and metadata with their values."""
+_STEPS = ("rename", "drop_fields", "keep_fields", "cast", "add_fields", "select")
+_ALL = "*"
+_NO_STRUCT = "its values are columns of their own, not members of a struct"
+_ORDER = "in Frazil's order of steps it would come before a transform that precedes it here"
+_ITSELF = "write its result as `select` or `where`, or run it before the topic"
+
+
+@dataclass
+class Shape:
+    """The settings of tables that the transforms so far amount to."""
+
+    settings: dict[str, object] = field(default_factory=dict)
+    conditions: list[str] = field(default_factory=list)
+    #: The columns of a query behind the steps.
+    selected: list[str] = field(default_factory=list)
+    #: Of DebeziumTransform: the pattern of the tables' names.
+    target: str = ""
+    #: Fields that hold the topic's name.
+    topic_fields: set[str] = field(default_factory=set)
+    #: The fields of the key, of ValueToKey.
+    key_fields: list[str] = field(default_factory=list)
+    #: The fields that each of `_STEPS` has to do with.
+    touched: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in _STEPS})
+
+    def add(self, name: str, value: Mapping[str, object] | list[str]) -> None:
+        """Adds to a setting that is a mapping or a list."""
+        held = self.settings.setdefault(name, type(value)())
+        if isinstance(held, dict) and isinstance(value, Mapping):
+            held.update(value)
+        elif isinstance(held, list):
+            held.extend(value)
+
+    def as_settings(self) -> dict[str, object]:
+        """Returns the settings of a table."""
+        found = {**self.settings}
+        if self.conditions:
+            found["where"] = " and ".join(self.conditions)
+        if self.selected:
+            found["select"] = f"select {', '.join(self.selected)} from records"
+        return found
+
+
+@dataclass
+class Transform:
+    """One transform of the chain, with its settings."""
+
+    alias: str
+    name: str
+    options: dict[str, str]
+    draft: Draft
+    shape: Shape
+    used: set[str] = field(default_factory=set)
+
+    def take(self, name: str, default: str = "") -> str:
+        self.used.add(name)
+        return self.options.get(name, default)
+
+    def take_list(self, name: str) -> list[str]:
+        return [one.strip() for one in self.take(name).split(",") if one.strip()]
+
+    def lose(self, reason: str, instead: str, option: str = "") -> None:
+        key = f"transforms.{self.alias}.{option}" if option else f"transforms.{self.alias}"
+        self.draft.lose(key, f"{self.name}: {reason}", instead)
+
+    def step(self, name: str, value: Mapping[str, object] | list[str]) -> None:
+        """Adds a step, unless Frazil would do it before a step that precedes it here."""
+        if value:
+            self.touch(name, set(value))
+            self.shape.add(name, value)
+
+    def touch(self, name: str, fields: set[str]) -> None:
+        """Reports a step that Frazil does before one of the same fields that precedes it here."""
+        later = set().union(*(self.shape.touched[step] for step in _STEPS[_STEPS.index(name) + 1 :]))
+        clashes = self.shape.touched["add_fields"] - fields if name == "keep_fields" else later & fields
+        if clashes or _ALL in later:
+            self.lose(_ORDER, "write these steps as a `select`")
+        self.shape.touched[name] |= fields
+
+
+def read_chain(draft: Draft) -> Shape:
+    """Returns what the transforms of a connector amount to; reports those that it cannot carry over."""
+    shape = Shape()
+    predicates = {name: _options(draft, f"predicates.{name}.") for name in _names(draft.take("predicates"))}
+    for alias in _names(draft.take("transforms")):
+        options = _options(draft, f"transforms.{alias}.")
+        kind, _, side = options.pop("type", "").rpartition(".")[2].partition("$")
+        one = Transform(alias, kind, options, draft, shape)
+        predicate = predicates.get(options.pop("predicate", ""))
+        is_negated = options.pop("negate", "false").lower() == "true"
+        if side == "Key":
+            one.lose("it changes record keys", "name `key_columns` where the key matters")
+        elif kind == "Filter" and not options:
+            _filter(one, predicate, is_negated)
+        elif predicate and not (is_negated and _kind(predicate) == "RecordIsTombstone"):
+            one.lose("its predicate selects some records", _ITSELF)
+        elif kind in _TRANSFORMS:
+            _TRANSFORMS[kind](one)
+            for name in options.keys() - one.used:
+                draft.settle(f"transforms.{alias}.{name}", options[name], f"{kind}.{name}")
+        else:
+            one.lose("it is a class that Frazil does not know", _ITSELF)
+    return shape
+
+
+def _names(text: str | None) -> list[str]:
+    return [one.strip() for one in (text or "").split(",") if one.strip()]
+
+
+def _options(draft: Draft, prefix: str) -> dict[str, str]:
+    return draft.take_all(prefix)
+
+
+def _kind(predicate: Mapping[str, str]) -> str:
+    return predicate.get("type", "").rpartition(".")[2]
+
+
+def _filter(one: Transform, predicate: Mapping[str, str] | None, is_negated: bool) -> None:
+    kind = _kind(predicate or {})
+    if kind == "RecordIsTombstone" and not is_negated:
+        one.shape.settings["tombstones"] = "ignore"
+    elif kind == "TopicNameMatches" and predicate:
+        condition = matches(one.draft, f"transforms.{one.alias}", "_topic", predicate.get("pattern", ""))
+        one.shape.conditions.append(condition if is_negated else f"not ({condition})")
+    elif kind == "HasHeaderKey" and predicate:
+        name = predicate.get("name", "")
+        one.shape.add("columns", {name: {"type": "string", "header": name}})
+        one.shape.settings["filter"] = f"`{name}` is {'not null' if is_negated else 'null'}"
+        one.lose(f"the header `{name}` becomes a column", "leave it out in a `select`")
+    else:
+        one.lose("its predicate cannot be a condition", "write the condition as `where`")
+
+
+def quoted(text: str) -> str:
+    """Returns a literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# ---- Kafka's own
+
+
+def _replace_field(one: Transform) -> None:
+    renamed = dict(pair.split(":", 1) for pair in one.take_list("renames") if ":" in pair)
+    dropped = one.take_list("exclude") + one.take_list("blacklist")
+    kept = one.take_list("include") + one.take_list("whitelist")
+    one.step("rename", {old: new for old, new in renamed.items() if old not in dropped})
+    one.step("drop_fields", [name for name in dropped if name not in renamed.values()])
+    if kept:
+        one.shape.settings.pop("keep_fields", None)
+    one.step("keep_fields", [renamed.get(name, name) for name in kept])
+    if swapped := [name for name in dropped if name in renamed.values()]:
+        one.lose(f"{', '.join(swapped)} is dropped and the name of a renamed field", "write a `select`")
+
+
+def _cast(one: Transform) -> None:
+    pairs = [pair.rpartition(":") for pair in one.take_list("spec")]
+    if whole := [kind for name, _, kind in pairs if not name]:
+        one.lose(f"it casts whole values to {whole[0]}", "give the column its type under `columns`", "spec")
+    one.step("cast", {name: _TYPES.get(kind, kind) for name, _, kind in pairs if name})
+
+
+def _insert_field(one: Transform) -> None:
+    for piece in _PIECES:
+        if name := one.take(f"{piece}.field").rstrip("!?"):
+            _add_metadata(one, {piece: name})
+    if name := one.take("static.field").rstrip("!?"):
+        one.step("add_fields", {name: one.take("static.value")})
+
+
+def _add_metadata(one: Transform, columns: Mapping[str, str]) -> None:
+    """Adds columns by piece of metadata; behind `keep_fields`, which would leave them out, as added fields."""
+    if one.shape.touched["keep_fields"]:
+        one.step("add_fields", {name: f"_{piece}" for piece, name in columns.items()})
+    else:
+        one.shape.add("metadata", columns)
+    one.shape.topic_fields |= {name for piece, name in columns.items() if piece == "topic"}
+
+
+def _mask_field(one: Transform) -> None:
+    value = one.take("replacement")
+    rule: object = {"action": "constant", "value": value} if value else "null"
+    one.shape.add("protect", dict.fromkeys(one.take_list("fields"), rule))
+    one.shape.settings["protect_key"] = "${env:PROTECT_KEY}"
+    one.draft.notes.append("set PROTECT_KEY to 32 random bytes or more: dead letters are encrypted with it")
+    if not value:
+        one.lose("the fields become null in place of 0, false or an empty text", "name a `constant` under `protect`")
+
+
+def _flatten(one: Transform) -> None:
+    one.shape.settings["flatten"] = {"separator": one.take("delimiter", ".")}
+
+
+def _convert_timestamp(one: Transform) -> None:
+    name, kind = one.take("field"), one.take("target.type")
+    unit = _UNITS.get(one.take("unix.precision", "milliseconds"), "ms")
+    if kind == "Timestamp" and name:
+        one.shape.add("columns", {name: f"timestamptz({unit})"})
+    else:
+        one.lose(
+            f"a time does not become `{kind}` by a setting",
+            "use `date_format`, `to_date` or `unix_millis` in a `select`",
+        )
+
+
+def _header_from(one: Transform) -> None:
+    if one.take("operation") == "move":
+        one.step("drop_fields", one.take_list("fields"))
+    one.take("fields")
+
+
+def _value_to_key(one: Transform) -> None:
+    one.shape.key_fields = one.take_list("fields")
+
+
+def _extract_field(one: Transform) -> None:
+    name = one.take("field")
+    if name == "after":
+        one.shape.settings["envelope"] = "debezium"
+    else:
+        _select(one, [f"`{name}`.*"], {_ALL})
+
+
+def _hoist_field(one: Transform) -> None:
+    _select(one, [f"struct(*) as `{one.take('field')}`"], {_ALL})
+
+
+def _select(one: Transform, columns: list[str], fields: set[str]) -> None:
+    """Makes a query of the columns, or adds them to the one that precedes."""
+    if fields == {_ALL} and one.shape.selected:
+        one.lose("another transform precedes that is a query too", "write both as one `select`")
+        return
+    one.touch("select", fields)
+    one.shape.selected += columns
+
+
+def _ignored(_one: Transform) -> None:
+    """Has no effect on the rows; its settings are reported by their answers."""
+
+
+# ---- Iceberg's and Debezium's
+
+
+def _copy_value(one: Transform) -> None:
+    source, target = one.take("source.field"), one.take("target.field")
+    _select(one, [*([] if one.shape.selected else ["*"]), f"`{source}` as `{target}`"], {source, target})
+
+
+def _kafka_metadata(one: Transform) -> None:
+    prefix = one.take("field_name", "_kafka_metadata")
+    _add_metadata(one, {piece: f"{prefix}_{piece}" for piece in _PIECES})
+    name, _, value = one.take("external_field").partition(",")
+    if name.strip():
+        one.step("add_fields", {f"{prefix}_{name.strip()}": value.strip()})
+
+
+def _json_to_map(one: Transform) -> None:
+    one.shape.settings["value"] = {"format": "json"}
+
+
+def _debezium(one: Transform) -> None:
+    one.shape.settings |= {"envelope": "debezium", "changelog": True}
+    one.shape.target = one.take("cdc.target.pattern", "{db}.{table}")
+    one.lose(f"`_cdc`: {_NO_STRUCT}", "read `_op`, `_source_ts` and the columns of `metadata` instead")
+
+
+def _mongodb(one: Transform) -> None:
+    one.shape.settings |= {"envelope": "debezium", "changelog": True}
+
+
+def _dms(one: Transform) -> None:
+    one.shape.settings |= {"envelope": "dms", "changelog": True}
+    one.lose(f"`_cdc`: {_NO_STRUCT}", "read `_op` and the columns of `metadata` instead")
+
+
+def _unwrap(one: Transform) -> None:
+    one.shape.settings["envelope"] = "debezium"
+    deletes = one.take("delete.tombstone.handling.mode") or one.take("delete.handling.mode", "drop")
+    one.used.add("delete.handling.mode")
+    if deletes.startswith("rewrite"):
+        one.shape.settings["changelog"] = True
+        one.lose(
+            "`__deleted` becomes the column `_op`, which is d for a delete",
+            "read `_op`",
+            "delete.tombstone.handling.mode",
+        )
+    prefix = one.take("add.fields.prefix", "__")
+    for name in one.take_list("add.fields"):
+        piece, _, alias = name.partition(":")
+        if piece in _UNWRAPPED:
+            one.shape.add("metadata", {_UNWRAPPED[piece]: prefix + (alias or piece.replace(".", "_"))})
+        else:
+            one.lose(
+                f"`metadata` has no {piece}", "leave it out, or keep the envelope's field with a `select`", "add.fields"
+            )
+
+
+def _outbox(one: Transform) -> None:
+    one.shape.settings["envelope"] = "outbox"
+
+
+_TRANSFORMS: Mapping[str, Callable[[Transform], None]] = {
+    "ReplaceField": _replace_field,
+    "Cast": _cast,
+    "InsertField": _insert_field,
+    "MaskField": _mask_field,
+    "Flatten": _flatten,
+    "TimestampConverter": _convert_timestamp,
+    "HeaderFrom": _header_from,
+    "ValueToKey": _value_to_key,
+    "ExtractField": _extract_field,
+    "HoistField": _hoist_field,
+    "CopyValue": _copy_value,
+    "KafkaMetadataTransform": _kafka_metadata,
+    "JsonToMapTransform": _json_to_map,
+    "DebeziumTransform": _debezium,
+    "MongoDebeziumTransform": _mongodb,
+    "DmsTransform": _dms,
+    "ExtractNewRecordState": _unwrap,
+    "ExtractNewDocumentState": _unwrap,
+    "EventRouter": _outbox,
+    **dict.fromkeys(("RegexRouter", "TimestampRouter", "SetSchemaMetadata", "DropHeaders", "InsertHeader"), _ignored),
+}
+
+
+def matches(draft: Draft, key: str, field: str, pattern: str) -> str:
+    """Returns the condition for values that a regular expression matches whole; reports one that tasks may not compute.
+    key: the setting with the expression.
+    """
+    if re.fullmatch(r"[\w|-]+", pattern):
+        words = [quoted(word) for word in pattern.split("|")]
+        return f"{field} = {words[0]}" if len(words) == 1 else f"{field} in ({', '.join(words)})"
+    if re.fullmatch(r"(?:[\w-]|\\\.|\.\*)+", pattern):
+        texts = [part.replace("\\.", ".").replace("_", "\\_") for part in pattern.split(".*")]
+        return f"{field} like {quoted('%'.join(texts))}"
+    draft.lose(key, "tasks cannot compute every regular expression", "write `where` with `like` or `in`")
+    return f"{field} rlike {quoted(f'^(?:{pattern})$')}"

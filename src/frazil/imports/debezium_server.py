@@ -1,0 +1,183 @@
+"""Debezium Server's Iceberg sink as a pipeline; Debezium keeps reading the database, and writes to Kafka."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from frazil.imports.answers import Tool, carried, unneeded, unsupported
+from frazil.imports.draft import Draft, Imported, duration, number
+from frazil.imports.kafka_connect import put_catalog, put_registry, split_terms
+from frazil.imports.sources import parse_properties
+
+_SINK = "debezium.sink.iceberg."
+_STAYS = "Debezium keeps it: run it with debezium.sink.type=kafka"
+_LITERAL = re.compile(r"[\w$-]+(?:(?:\\)?\.[\w$-]+)*")
+_OF_TABLES = ("write.", "read.", "commit.", "history.")
+_OF_HADOOP = ("fs.", "hadoop.")
+_OPERATIONS = {"insert": ["c", "r", "i"], "update": ["u"], "delete": ["d"]}
+
+DEBEZIUM_SERVER = Tool(
+    "debezium-server",
+    "Debezium Server",
+    (
+        *carried("the namespace of the tables", _SINK + "table-namespace"),
+        *carried("the names of the tables", _SINK + "table-prefix", _SINK + "destination-regexp"),
+        *carried("the names of the tables", _SINK + "destination-regexp-replace"),
+        *carried("the names of the tables", *(f"{_SINK}destination-{case}case-table-names" for case in ("upper", "lower"))),
+        *unsupported(
+            "a class of your own names the tables", "write the names under `tables`", _SINK + "table-mapper",
+            harmless=("default-mapper",),
+        ),
+        *carried("`mode: upsert`; without it `changelog: true`", _SINK + "upsert"),
+        *carried("`deletes: soft`, or `hard` with false", _SINK + "upsert-keep-deletes"),
+        *carried("`order_by`", _SINK + "upsert-dedup-column"),
+        *carried("`envelope: {operation: …}` where it is not `__op`", _SINK + "upsert-op-field"),
+        *carried("`schema_evolution`: `evolve`, or `freeze` with false", _SINK + "allow-field-addition"),
+        *carried("`exclude`", _SINK + "excluded-columns"),
+        *carried("`partition_by`", _SINK + "partition-by", _SINK + "partition-by.*"),
+        *carried("`format_version`", _SINK + "format-version"),
+        *unsupported("Frazil writes Parquet", "leave it out", _SINK + "write.format.default", harmless=("parquet",)),
+        *unsupported("nested values become structs", "leave it out", _SINK + "nested-as-variant", harmless=("false",)),
+        *unsupported("lineage is not sent", "use `frazil lineage`", _SINK + "openlineage-enabled*", harmless=("false",)),
+        *unneeded("upsert tables get deletion vectors, or position deletes in format 2", _SINK + "upsert-use-dv"),
+        *unneeded("the key columns of an upsert table identify its rows", _SINK + "create-identifier-fields"),
+        *unneeded("inferred columns are optional", _SINK + "preserve-required-property"),
+        *unneeded("a pipeline has one catalog", _SINK + "catalog-name"),
+        *carried("`catalog`", _SINK + "warehouse", _SINK + "io-impl"),
+        *carried("`catalog`; `write.…` in `properties`, `fs.…` in `spark.conf`", _SINK + "*"),
+        *carried("`kafka.bootstrap.servers`", "debezium.sink.kafka.producer.bootstrap.servers"),
+        *carried("`commit.interval`", "debezium.sink.batch.batch-size-wait.max-wait-ms"),
+        *unneeded("`commit` decides when files are written", "debezium.sink.batch.*"),
+        *carried("the topics", "debezium.source.topic.prefix", "debezium.source.database.server.name"),
+        *carried("the topics", "debezium.source.table.include.list", "debezium.source.collection.include.list"),
+        *carried("the topics, of SQL Server", "debezium.source.database.names"),
+        *carried("`value.format` and `key.format`", "debezium.format.value", "debezium.format.key"),
+        *carried("`registry.url`", "debezium.format.*schema.registry.url", "debezium.format.*apicurio.registry.url"),
+        *unneeded(_STAYS, "debezium.source.*", "debezium.transforms*", "debezium.predicates*", "debezium.format.*"),
+        *unneeded(_STAYS, "debezium.sink.type", "debezium.sink.kafka.*"),
+        *unneeded("it configures Debezium's own process", "quarkus.*", "%*", "debezium.sink.icebergevents.*"),
+    ),
+)  # fmt: skip
+
+
+def import_server(text: str, brokers: str | None) -> Imported:
+    """Returns the pipeline file for an application.properties."""
+    settings = {name: _expressions(value) for name, value in parse_properties(text).items()}
+    draft = Draft(DEBEZIUM_SERVER, settings)
+    draft.notes.append("run Debezium with debezium.sink.type=kafka: these tables read the topics that it then writes")
+    draft.put(draft.take("debezium.sink.kafka.producer.bootstrap.servers"), "kafka", "bootstrap.servers")
+    if wait := draft.take("debezium.sink.batch.batch-size-wait.max-wait-ms"):
+        draft.put(duration(wait), "commit", "interval")
+    for key in [one for one in draft.names("debezium.format.") if one.endswith("registry.url")]:
+        put_registry(draft, draft.take(key))
+    table = _settings(draft)
+    prefix = draft.take("debezium.source.topic.prefix") or draft.take("debezium.source.database.server.name") or ""
+    draft.name_pipeline(prefix or "debezium-server")
+    _put_tables(draft, prefix, table)
+    _put_rest(draft)
+    return draft.finish(brokers)
+
+
+def _expressions(value: str) -> str:
+    """Returns the value with variables of the environment, `${NAME}` or `${NAME:default}`, as references."""
+    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::[^}]*)?\}", r"${env:\1}", value)
+
+
+def _is_on(draft: Draft, name: str) -> bool | None:
+    value = draft.take(_SINK + name)
+    return value.lower() == "true" if value is not None else None
+
+
+def _settings(draft: Draft) -> dict[str, Any]:
+    """Returns the settings that all tables share."""
+    kinds = {side: draft.take(f"debezium.format.{side}") for side in ("value", "key")}
+    formats = {
+        side: {"format": kind if kind in ("avro", "protobuf") else "json"} for side, kind in kinds.items() if kind
+    }
+    upserts, keeps = _is_on(draft, "upsert"), _is_on(draft, "upsert-keep-deletes")
+    operation, order = draft.take(_SINK + "upsert-op-field"), draft.take(_SINK + "upsert-dedup-column")
+    additions, excluded = _is_on(draft, "allow-field-addition"), draft.take(_SINK + "excluded-columns")
+    version = draft.take(_SINK + "format-version")
+    own = {"operation": operation, **_OPERATIONS} if operation not in (None, "", "__op") else "debezium"
+    changes: dict[str, Any] = {"changelog": True}
+    if upserts:
+        changes = {"mode": "upsert", "deletes": "hard" if keeps is False else "soft", "order_by": order}
+    return {
+        **formats,
+        "envelope": own,
+        **changes,
+        "exclude": [one.strip() for one in (excluded or "").split(",") if one.strip()],
+        "schema_evolution": {True: "evolve", False: "freeze"}.get(additions) if additions is not None else None,
+        "format_version": number(version) if version else None,
+    }
+
+
+def _put_tables(draft: Draft, prefix: str, table: dict[str, Any]) -> None:
+    namespace = draft.take(_SINK + "table-namespace") or "default"
+    included = [draft.take(f"debezium.source.{kind}.include.list") for kind in ("table", "collection")]
+    names = [one.strip() for one in (included[0] or included[1] or "").split(",") if one.strip()]
+    database = draft.take("debezium.source.database.names")
+    shared = draft.take(_SINK + "partition-by")
+    name_of = _Names(draft)
+    if names and prefix and all(map(_LITERAL.fullmatch, names)):
+        for name in names:
+            topic = ".".join(filter(None, (prefix, database, name.replace("\\", ""))))
+            terms = draft.take(f"{_SINK}partition-by.{topic}") or shared
+            settings = {"topic": topic, **table, "partition_by": split_terms((terms or "").replace("\\", ""))}
+            draft.put(settings, "tables", f"{namespace}.{name_of(topic)}")
+        return
+    draft.notes.append("the captured tables are not listed: each topic of the prefix gets a table")
+    name_of.refuse_patterns()
+    to = f"{namespace}.{name_of.prefix}$1_$2_$3"
+    pattern = rf"/^({re.escape(prefix) if prefix else '[^.]+'})\.([^.]+)\.([^.]+)$/"
+    draft.put_route(
+        {"topics": pattern, "to": to, **table, "partition_by": split_terms((shared or "").replace("\\", ""))}
+    )
+
+
+class _Names:
+    """How destinations become names of tables."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self.prefix = draft.take(_SINK + "table-prefix") or ""
+        self._pattern = draft.take(_SINK + "destination-regexp")
+        self._replacement = draft.take(_SINK + "destination-regexp-replace") or ""
+        self._is_upper, self._is_lower = (
+            _is_on(draft, f"destination-{case}case-table-names") for case in ("upper", "lower")
+        )
+
+    def __call__(self, topic: str) -> str:
+        if self._pattern:
+            try:
+                topic = re.sub(self._pattern, re.sub(r"\$(\d)", r"\\\1", self._replacement), topic)
+            except re.error:
+                self._refuse("the expression is Java's alone")
+        name = self.prefix + topic.replace(".", "_")
+        return name.upper() if self._is_upper else name.lower() if self._is_lower else name
+
+    def refuse_patterns(self) -> None:
+        """Reports what a route cannot do to names."""
+        if self._pattern or self._is_upper or self._is_lower:
+            self._refuse("a route does not replace parts of names, nor their case")
+
+    def _refuse(self, reason: str) -> None:
+        self._draft.lose(_SINK + "destination-regexp", reason, "list the tables under `tables`")
+
+
+def _put_rest(draft: Draft) -> None:
+    """Writes what the sink passes to the catalog, to tables and to Hadoop."""
+    catalog: dict[str, str] = {}
+    for key in draft.names(_SINK):
+        name, known = key.removeprefix(_SINK), DEBEZIUM_SERVER.find(key)
+        if known is None or known.name not in (_SINK + "warehouse", _SINK + "io-impl", _SINK + "*"):
+            continue
+        value = draft.take(key) or ""
+        if name.startswith(_OF_HADOOP):
+            draft.put(value, "spark", "conf", f"spark.hadoop.{name}")
+        elif name.startswith(_OF_TABLES):
+            draft.put(value, "defaults", "properties", name)
+        else:
+            catalog[name] = value
+    put_catalog(draft, catalog)

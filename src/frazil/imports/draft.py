@@ -1,0 +1,269 @@
+"""A pipeline file in the making: every setting of the other tool ends in it, or in the report of what was not carried over.
+
+Secrets are handled in one place, when the file is finished: references to config providers become those of the pipeline
+file, and a literal secret becomes a reference to an environment variable.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from frazil.errors import SpecError
+from frazil.imports.answers import Answer, Tool
+from frazil.spec import load_spec
+from frazil.spec.secrets import secrets_of
+
+_PROVIDER = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
+_MORE = re.compile(r" \(and \d+ more problems? in this file\)")
+_SALT = re.compile(r"(with\.salt\.).*")
+_LOCAL_BROKER = "localhost:9092"
+_LOCAL_REGISTRY = "http://localhost:8081"
+_REGISTRY_FORMATS = {"avro", "protobuf", "json_schema"}
+_SECTIONS = ("pipeline", "kafka", "registry", "catalog", "spark", "commit", "defaults", "tables", "routes")
+_UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000}
+_SET = "set the environment variable {} before starting Frazil"
+_NOTHING: tuple[object, ...] = (None, "", {}, [])
+_NOT_PRINTED = "the value is a secret, and is not printed"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A setting of the other tool that was not carried over."""
+
+    key: str
+    reason: str
+    #: What to do.
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A finished import."""
+
+    #: The pipeline file.
+    text: str
+    #: Settings that are carried over as they were.
+    carried: tuple[str, ...]
+    losses: tuple[Loss, ...]
+    #: Settings that are not needed, with the reason.
+    unneeded: Mapping[str, str]
+    #: What else the reader should know.
+    notes: tuple[str, ...]
+
+
+class Draft:
+    """The pipeline file so far, and the settings that have not been looked at."""
+
+    def __init__(self, tool: Tool, settings: Mapping[str, str]) -> None:
+        self.document: dict[str, Any] = {"pipeline": tool.name, "kafka": {}}
+        self.notes: list[str] = []
+        self._tool = tool
+        self._given = dict(settings)
+        self._left = dict(settings)
+        self._losses: dict[Loss, None] = {}
+        self._unneeded: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
+
+    def take(self, key: str) -> str | None:
+        """Returns the value of a setting, and counts it as carried over."""
+        return self._left.pop(key, None)
+
+    def take_all(self, prefix: str) -> dict[str, str]:
+        """Takes the settings with a prefix, and returns them without it."""
+        return {key.removeprefix(prefix): self._left.pop(key) for key in list(self._left) if key.startswith(prefix)}
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Returns the settings with a prefix that have not been taken."""
+        return [key for key in self._left if key.startswith(prefix)]
+
+    def put(self, value: object, *path: str) -> None:
+        """Writes a value into the pipeline file, unless it is None or empty; so for the settings of a section."""
+        if isinstance(value, dict):
+            value = {key: one for key, one in value.items() if one not in _NOTHING}
+        if value in _NOTHING:
+            return
+        section = self.document
+        for name in path[:-1]:
+            section = section.setdefault(name, {})
+        section[path[-1]] = value
+
+    def put_route(self, settings: Mapping[str, Any]) -> None:
+        """Adds an entry to the routes."""
+        written = {key: value for key, value in settings.items() if value not in _NOTHING}
+        self.document.setdefault("routes", []).append(written)
+
+    def lose(self, key: str, reason: str, instead: str) -> None:
+        """Reports a setting that is not carried over as it was. instead: what to do."""
+        self._losses[Loss(_shown(key), reason, instead)] = None
+
+    def settle(self, key: str, value: str, known: str = "") -> None:
+        """Reports a setting that was not taken, by its answer. known: its name in the tool's table; unless given, what is
+        behind a `topic/`.
+        """
+        found = self._tool.find(known or key.rpartition("/")[2])
+        if found is None:
+            self.lose(
+                key, "the setting is unknown", "see what it does, and remove it or set the pipeline file accordingly"
+            )
+        elif found.answer is Answer.UNNEEDED:
+            self._unneeded[_shown(key)] = found.note
+        elif found.answer is Answer.CARRIED:
+            self.lose(
+                key, f"it has no effect beside the other settings ({found.note})", "remove it there, or complete it"
+            )
+        elif value.lower() not in found.harmless:
+            self.lose(key, found.note, found.instead)
+
+    def name_pipeline(self, name: str | None) -> None:
+        """Names the pipeline, with the characters that its name may have."""
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name or "").strip("-._")[:100]
+        self.put(plain, "pipeline")
+
+    def finish(self, brokers: str | None) -> Imported:
+        """Returns the pipeline file, checked as `frazil check` reads it. brokers: those that the caller names."""
+        for key, value in list(self._left.items()):
+            self.settle(key, value)
+        kafka = self.document["kafka"]
+        if brokers or "bootstrap.servers" not in kafka:
+            self.document["kafka"] = {"bootstrap.servers": brokers or _LOCAL_BROKER, **kafka}
+            if not brokers:
+                self.notes.append(
+                    f"the brokers are not known: write them in place of {_LOCAL_BROKER}, or give --bootstrap"
+                )
+        if "registry" not in self.document and _REGISTRY_FORMATS & set(_formats(self.document)):
+            self.put(_LOCAL_REGISTRY, "registry", "url")
+            self.notes.append(f"the schema registry is not known: write it in place of {_LOCAL_REGISTRY}")
+        self.document = {name: self.document[name] for name in _SECTIONS if name in self.document}
+        self._replace_secrets(self.document, ())
+        body = yaml.dump(self.document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+        for line, error in _problems(body):
+            self.lose(line, _MORE.sub("", error.message), error.remedy)
+        losses = tuple(self._losses)
+        others = {*(one.key for one in losses), *self._unneeded, *self._left}
+        taken = tuple(key for key in map(_shown, self._given) if key not in others)
+        return Imported("\n".join([*self._comments(losses), body]), taken, losses, self._unneeded, tuple(self.notes))
+
+    def _comments(self, losses: Sequence[Loss]) -> Iterator[str]:
+        yield f"# Made by `frazil import {self._tool.name}`."
+        yield from (f"# Note: {_line(note)}" for note in self.notes)
+        if losses:
+            yield "# Not carried over, and what to do:"
+        yield from (f"#   {_line(f'{one.key}: {one.reason}; {one.remedy}')}" for one in losses)
+        if self._unneeded:
+            yield "# Not needed:"
+        yield from (f"#   {_line(f'{key}: {reason}')}" for key, reason in self._unneeded.items())
+
+    def _replace_secrets(self, section: MutableMapping[str, Any], path: tuple[str, ...]) -> None:
+        for key, value in section.items():
+            if isinstance(value, dict):
+                self._replace_secrets(value, (*path, key))
+            elif isinstance(value, list) and all(isinstance(one, str) for one in value):
+                section[key] = [self._without_secrets(one, (*path, key)) for one in value]
+            elif isinstance(value, list):
+                for one in value:
+                    self._replace_secrets(one, (*path, key))
+            elif isinstance(value, str):
+                section[key] = self._without_secrets(value, (*path, key))
+
+    def _without_secrets(self, text: str, path: tuple[str, ...]) -> str:
+        """Returns the text with references of the pipeline file in place of other references and of literal secrets."""
+        text = _PROVIDER.sub(self._reference, text)
+        has_names_of_fields = path[0] in ("tables", "routes") and path[-2] != "properties"
+        found = {one for one in secrets_of("" if has_names_of_fields else path[-1], text) if "${" not in one}
+        for secret in sorted({text} if text in found else found, key=len, reverse=True):
+            if secret in text:
+                variable = self._variable(f"{path[0]}_{path[-1]}", secret)
+                self.lose(self._key_of(secret) or ".".join(path), _NOT_PRINTED, _SET.format(variable))
+                text = text.replace(secret, f"${{env:{variable}}}")
+        return text
+
+    def _reference(self, match: re.Match[str]) -> str:
+        """Returns the reference for one to Kafka's config providers: env, directories with a file per value, and others."""
+        provider, where = match.groups()
+        place, _, key = where.rpartition(":")
+        if provider == "env":
+            return f"${{env:{key}}}"
+        if provider in ("dir", "directory") and place:
+            return f"${{file:{place}/{key}}}"
+        if provider == "file" and not place:
+            return match[0]
+        variable = self._variable(key, match[0])
+        held = f"the config provider `{provider}` is Kafka Connect's own"
+        self.lose(self._key_of(match[0]) or key, held, _SET.format(variable))
+        return f"${{env:{variable}}}"
+
+    def _variable(self, name: str, content: str) -> str:
+        """Returns the variable for a secret, the same for the same secret."""
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper() or "SECRET"
+        while self._variables.setdefault(plain, content) != content:
+            plain += "_2"
+        return plain
+
+    def _key_of(self, secret: str) -> str | None:
+        return next((key for key, value in self._given.items() if secret in value), None)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what two tables share twice, without YAML's anchors."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+class _AnyVariable(dict[str, str]):
+    """An environment in which every variable is set."""
+
+    def get(self, _key: str, _default: object = None) -> str:
+        return "x" * 32
+
+
+def _formats(section: object) -> Iterator[str]:
+    """Yields every `format` in a part of the file."""
+    if isinstance(section, dict):
+        yield from ([section["format"]] if isinstance(section.get("format"), str) else [])
+    for one in section.values() if isinstance(section, dict) else section if isinstance(section, list) else ():
+        yield from _formats(one)
+
+
+def number(text: str) -> int | str:
+    """Returns a whole number; a text that is none as it is, which the check of the file then reports."""
+    return int(text) if text.isdecimal() else text
+
+
+def duration(milliseconds: str) -> str:
+    """Returns a duration in the pipeline file's words."""
+    for unit, size_ms in _UNITS_MS.items():
+        if milliseconds.isdecimal() and int(milliseconds) % size_ms == 0:
+            return f"{int(milliseconds) // size_ms}{unit}"
+    return f"{milliseconds}ms"
+
+
+def _problems(text: str) -> Iterator[tuple[str, SpecError]]:
+    """Yields what is wrong with a pipeline file, and in which of its lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "frazil.yaml"
+        path.write_text(text.replace("${file:", "${env:"), encoding="utf-8")
+        try:
+            load_spec(path, _AnyVariable())
+        except SpecError as error:
+            lines = text.splitlines()
+            for one in (error, *error.others):
+                line = lines[int(one.where.rpartition(":")[2] or 1) - 1]
+                if "${" not in line:  # What a reference stands for is not known here.
+                    yield line.strip().rstrip(":"), one
+
+
+def _shown(key: str) -> str:
+    """Returns the name of a setting without the salt that some of Debezium's have."""
+    return _SALT.sub(r"\1***", key)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,251 @@
+"""A connector of Apache's or Tabular's Iceberg sink as a pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from frazil.imports.connect_keys import KAFKA_CONNECT
+from frazil.imports.connect_transforms import Shape, matches, read_chain
+from frazil.imports.draft import Draft, Imported, duration, number
+from frazil.imports.sources import flat, parse
+
+_FORMATS = {
+    "AvroConverter": "avro", "ProtobufConverter": "protobuf", "JsonSchemaConverter": "json_schema", "JsonConverter": "json",
+    "StringConverter": "text", "ByteArrayConverter": "raw",
+}  # fmt: skip
+_FROM_REGISTRY = ("avro", "protobuf", "json_schema")
+_SECURITY = ("bootstrap.servers", "security.protocol", "isolation.level", "client.rack")
+_PLURALS = re.compile(r"(year|month|day|hour)s(?=\()")
+_COMMAS = re.compile(r",(?![^()]*\))")
+_NAMESPACE = "lake"
+
+
+def import_connector(text: str, brokers: str | None) -> Imported:
+    """Returns the pipeline file for a connector's settings: JSON, `{name, config}` of Connect's REST API, or properties."""
+    found = parse(text)
+    config = found.get("config")
+    settings = {**flat(config), "name": str(found.get("name", ""))} if isinstance(config, dict) else flat(found)
+    draft = Draft(KAFKA_CONNECT, settings)
+    draft.name_pipeline(draft.take("name"))
+    is_apache = settings.get("connector.class", "").startswith("org.apache.")
+    put_kafka(draft, "iceberg.kafka.", "consumer.override.", "")
+    put_catalog(draft, draft.take_all("iceberg.catalog."))
+    draft.put(
+        {f"spark.hadoop.{name}": value for name, value in draft.take_all("iceberg.hadoop.").items()}, "spark", "conf"
+    )
+    if interval := draft.take("iceberg.control.commit.interval-ms"):
+        draft.put(duration(interval), "commit", "interval")
+    shape = read_chain(draft)
+    defaults = {
+        **_values(draft),
+        **_bad_records(draft),
+        **_properties(draft),
+        **shape.as_settings(),
+        **_columns(draft),
+        **_changes(draft, is_apache),
+    }
+    _put_tables(draft, shape, defaults)
+    return draft.finish(brokers)
+
+
+def put_kafka(draft: Draft, *prefixes: str) -> None:
+    """Writes the addresses of brokers, and how to log in."""
+    for prefix in prefixes:
+        for key in draft.names(prefix):
+            name = key.removeprefix(prefix)
+            if name in _SECURITY or name.startswith(("sasl.", "ssl.")):
+                value = draft.take(key)
+                if draft.document["kafka"].get(name, value) != value:
+                    draft.lose(key, "a pipeline has one cluster, and another setting names it", "make two pipelines")
+                else:
+                    draft.put(value, "kafka", name)
+
+
+def put_catalog(draft: Draft, properties: Mapping[str, str]) -> None:
+    """Writes the catalog that Iceberg's own properties describe."""
+    left = dict(properties)
+    if left.get("type") == "jdbc":
+        draft.notes.append("a JDBC catalog keeps tables under the catalog's name, and Frazil's is `frazil`")
+    for name, key in (("type", "type"), ("catalog-impl", "impl"), ("uri", "uri"), ("warehouse", "warehouse")):
+        draft.put(left.pop(name, None), "catalog", key)
+    draft.put(left, "catalog", "properties")
+
+
+def split_terms(text: str) -> list[str]:
+    """Returns the terms of a partition spec: commas outside of parentheses divide, `days(x)` is `day(x)`."""
+    plain = text.strip().removeprefix("[").removesuffix("]")
+    return [_PLURALS.sub(r"\1", one.strip()) for one in _COMMAS.split(plain) if one.strip()]
+
+
+def put_registry(draft: Draft, url: str | None, user_info: str | None = None, token: str | None = None) -> None:
+    """Writes the schema registry, and how to log in."""
+    address = url.split(",") if url and "," in url else url
+    if draft.document.get("registry", {}).get("url", address) != address:
+        draft.lose("schema registry", "a pipeline has one registry, and another setting names it", "make two pipelines")
+        return
+    draft.put(address, "registry", "url")
+    user, _, password = (user_info or "").partition(":")
+    if user_info and not user.startswith("${"):
+        draft.put({"username": user, "password": password}, "registry", "auth")
+    elif user_info:
+        draft.lose("basic.auth.user.info", "user and password are in one secret", "write them under `registry.auth`")
+    draft.put({"token": token} if token else None, "registry", "auth")
+
+
+def _is_on(draft: Draft, key: str) -> bool:
+    return (draft.take(key) or "").lower() == "true"
+
+
+def _values(draft: Draft) -> dict[str, Any]:
+    """Returns the formats of values and keys, and writes the registry that they need."""
+    found: dict[str, Any] = {}
+    for side in ("value", "key"):
+        name = draft.take(f"{side}.converter")
+        if name is None:
+            continue
+        kind = _FORMATS.get(name.rpartition(".")[2])
+        if kind is None:
+            draft.lose(f"{side}.converter", f"the converter {name} is unknown", f"write the format under `{side}`")
+            continue
+        found[side] = {"format": kind}
+        options = f"{side}.converter."
+        if kind in _FROM_REGISTRY:
+            login = [draft.take(f"{options}{prefix}basic.auth.user.info") for prefix in ("", "schema.registry.")]
+            for prefix in ("", "schema.registry."):
+                draft.take(f"{options}{prefix}basic.auth.credentials.source")
+            token = draft.take(f"{options}bearer.auth.token")
+            put_registry(draft, draft.take(f"{options}schema.registry.url"), login[0] or login[1], token)
+    if not found.get("value"):
+        draft.notes.append("the converter of values is the worker's: write another format than JSON under `value`")
+    return found
+
+
+def _bad_records(draft: Draft) -> dict[str, Any]:
+    tolerance, topic = draft.take("errors.tolerance"), draft.take("errors.deadletterqueue.topic.name")
+    found: dict[str, Any] = {"dead_letters": {"topic": topic}} if topic else {}
+    if tolerance:
+        found["on_bad_record"] = "dead_letter" if tolerance == "all" else "stop"
+    if found.get("on_bad_record") == "stop":
+        found.pop("dead_letters", None)
+    return found
+
+
+def _properties(draft: Draft) -> dict[str, Any]:
+    properties: dict[str, str] = {}
+    for prefix in ("iceberg.tables.auto-create-props.", "iceberg.tables.write-props.", "iceberg.table.write-props."):
+        properties |= draft.take_all(prefix)
+    found: dict[str, Any] = {}
+    if version := properties.pop("format-version", None):
+        found["format_version"] = number(version)
+    if properties:
+        found["properties"] = properties
+    return found
+
+
+def _columns(draft: Draft) -> dict[str, Any]:
+    """Returns where reading begins, and whether fields may become columns."""
+    found: dict[str, Any] = {}
+    start = draft.take("consumer.override.auto.offset.reset")
+    if start in ("earliest", "latest"):
+        found["start"] = start
+    elif start:
+        draft.lose("consumer.override.auto.offset.reset", f"`{start}` is no place in a topic", "write `start`")
+    evolves = draft.take("iceberg.tables.evolve-schema-enabled")
+    creates = _is_on(draft, "iceberg.tables.auto-create-enabled")
+    if evolves == "true":
+        found["schema_evolution"] = "evolve"
+    elif evolves == "false" and not creates:
+        found["schema_evolution"] = "freeze"
+    elif evolves == "false":
+        instead = "write `schema_evolution: freeze` once the tables exist"
+        draft.lose("iceberg.tables.evolve-schema-enabled", "a new table takes its columns from the records", instead)
+    return found
+
+
+def _changes(draft: Draft, is_apache: bool) -> dict[str, Any]:
+    """Returns how records change rows."""
+    found: dict[str, Any] = {}
+    upserts, operation = _is_on(draft, "iceberg.tables.upsert-mode-enabled"), draft.take("iceberg.tables.cdc-field")
+    if (upserts or operation) and is_apache:
+        key = "iceberg.tables.cdc-field" if operation else "iceberg.tables.upsert-mode-enabled"
+        draft.lose(key, "Apache's sink ignores it, and appends", "write `mode: upsert` for a table of current rows")
+    elif upserts or operation:
+        found["mode"] = "upsert"
+        if operation and not operation.startswith("_cdc."):
+            words = {"insert": ["I", "i", "C", "c", "R", "r"], "update": ["U", "u"], "delete": ["D", "d"]}
+            found["envelope"] = {"operation": operation, **words}
+    return found
+
+
+def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
+    """Writes the tables, or the route that makes them."""
+    topics, pattern = draft.take("topics"), draft.take("topics.regex")
+    sources: dict[str, Any] = {"topics": f"/^(?:{pattern})$/"} if pattern else {"topics": _split(topics)}
+    if topics and len(sources["topics"]) == 1:
+        sources = {"topic": sources["topics"][0]}
+    field = draft.take("iceberg.tables.route-field")
+    columns, terms = draft.take("iceberg.tables.default-id-columns"), draft.take("iceberg.tables.default-partition-by")
+    if _is_on(draft, "iceberg.tables.dynamic-enabled"):
+        settings = {**sources, **_route(draft, shape, field or "", draft.document["pipeline"]), **defaults}
+        draft.put_route(_layout(settings, shape, columns, terms))
+        return
+    tables = _split(draft.take("iceberg.tables"))
+    if not tables:
+        draft.lose("iceberg.tables", "the sink names no table", "write the tables under `tables`")
+    for name in tables:
+        regex = draft.take(f"iceberg.table.{name}.route-regex")
+        own = [draft.take(f"iceberg.table.{name}.{key}") for key in ("id-columns", "partition-by")]
+        settings = {**sources, **defaults}
+        if field is not None:
+            settings |= _condition(draft, shape, name, field, regex, defaults.get("where", ""))
+        table = _layout(settings, shape, own[0] or columns, own[1] or terms)
+        draft.put(table, "tables", name if "." in name else f"default.{name}")
+
+
+def _condition(draft: Draft, shape: Shape, table: str, field: str, regex: str | None, where: str) -> dict[str, Any]:
+    """Returns the condition for the records that the sink routes to a table."""
+    if regex is None:
+        draft.lose(
+            f"iceberg.table.{table}.route-regex", "without it the sink writes no record to the table", "write `where`"
+        )
+        return {}
+    if field in shape.topic_fields or field.startswith("_cdc."):
+        if field.startswith("_cdc."):
+            reason = "the route is by the source of a change"
+            draft.lose(f"iceberg.table.{table}.route-regex", reason, "write `routes` with `by: source.table`")
+            return {}
+        return {"topics": f"/^(?:{regex})$/", "topic": None}
+    path = ".".join(f"`{part}`" for part in field.split("."))
+    ours = matches(draft, f"iceberg.table.{table}.route-regex", path, regex)
+    return {"where": f"{where} and {ours}" if where else ours}
+
+
+def _route(draft: Draft, shape: Shape, field: str, pipeline: str) -> dict[str, Any]:
+    """Returns what names the tables of a route."""
+    rest = {"rest": f"{_NAMESPACE}.{re.sub(r'[^A-Za-z0-9_]', '_', pipeline)}_rest"}
+    if field == "_cdc.target":
+        to, by = shape.target.replace("{db}", "${source.db}").replace("{table}", "${source.table}"), "source.table"
+        remedy = "with PostgreSQL, Oracle or SQL Server write `${source.schema}` in place of `${source.db}`"
+        draft.lose("iceberg.tables.route-field", "`{db}` is the schema where the database has schemas", remedy)
+    elif field in shape.topic_fields:
+        to, by, rest = "${topic}", "topic", {}
+    else:
+        to, by = f"${{{field}}}", field
+    if "." not in to.partition("${")[0]:
+        reason = f"tables of a route begin with a namespace: they are `{_NAMESPACE}.<value>` here"
+        draft.lose("iceberg.tables.dynamic-enabled", reason, "write the namespace that the tables have under `to`")
+        to = f"{_NAMESPACE}.{to}"
+    return {"by": by, "to": to, **rest}
+
+
+def _layout(settings: Mapping[str, Any], shape: Shape, columns: str | None, terms: str | None) -> dict[str, Any]:
+    """Returns keys and partitions of a table, without the settings that it has no use for."""
+    is_upsert = settings.get("mode") == "upsert"
+    own = {"key_columns": _split(columns) or shape.key_fields, "changelog": None} if is_upsert else {"key": None}
+    return {**settings, **own, "partition_by": split_terms(terms or "")}
+
+
+def _split(text: str | None) -> list[str]:
+    return [one.strip() for one in (text or "").split(",") if one.strip()]

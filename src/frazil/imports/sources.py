@@ -1,0 +1,124 @@
+"""Where a configuration comes from: a file, standard input or an address; as JSON, YAML or Java properties."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from frazil.errors import SpecError
+
+_TIMEOUT_S = 10.0
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PROPERTY = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", re.DOTALL)
+
+
+def read_text(file: Path) -> str:
+    """Returns the text of a file, or of standard input where it is `-`.
+
+    Raises: SpecError where it cannot be read.
+    """
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise SpecError(f"cannot read {file}: {reason}", remedy="name a file in UTF-8 that can be read") from None
+
+
+def fetch(url: str) -> str:
+    """Returns what an address answers.
+
+    Raises: SpecError where it does not.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+            text: str = answer.read().decode("utf-8")
+            return text
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise SpecError(
+            f"cannot read {url.rpartition('@')[2]}: {reason}", remedy="name an address that answers"
+        ) from None
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Returns the mapping that a text spells as JSON or as Java properties.
+
+    Raises: SpecError where it is neither.
+    """
+    if not text.lstrip().startswith(("{", "[")):
+        return dict(parse_properties(text))
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise SpecError(f"the configuration is no JSON: {error}", remedy="correct the JSON") from None
+    return mapping(found)
+
+
+def parse_yaml(text: str) -> dict[str, Any]:
+    """Returns the mapping that a text spells as YAML.
+
+    Raises: SpecError where it spells none.
+    """
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
+        raise SpecError(f"the configuration is no YAML, line {line}", remedy="correct the YAML") from None
+    return mapping(found)
+
+
+def items(found: object) -> list[Any]:
+    """Returns the entries of a list; of anything else the one that it is, of nothing none."""
+    return found if isinstance(found, list) else [] if found is None else [found]
+
+
+def mapping(found: object) -> dict[str, Any]:
+    """Returns a mapping with its keys as text.
+
+    Raises: SpecError where it is none, or empty.
+    """
+    if not isinstance(found, dict) or not found:
+        raise SpecError("the configuration has no settings", remedy="give a mapping of settings to values")
+    return {str(key): value for key, value in found.items()}
+
+
+def parse_properties(text: str) -> Mapping[str, str]:
+    """Returns Java properties: comments, lines that are continued, escapes.
+
+    Raises: SpecError for a line without a value, or a text without any.
+    """
+    found = {}
+    for number, line in enumerate(re.sub(r"\\\n[ \t]*", "", text.replace("\r\n", "\n")).splitlines(), 1):
+        if line.strip() and line.strip()[0] not in "#!":
+            match = _PROPERTY.fullmatch(line.strip())
+            if match is None:
+                message = f"line {number} of the configuration sets nothing"
+                raise SpecError(message, remedy="write settings as `key=value`, or as JSON")
+            found[_plain(match[1])] = _plain(match[2])
+    return mapping(found)
+
+
+def _plain(text: str) -> str:
+    return _ESCAPE.sub(lambda one: chr(int(one[1][1:], 16)) if len(one[1]) > 1 else _ESCAPES.get(one[1], one[1]), text)
+
+
+def flat(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the settings as text, as Java reads them; nested ones joined by dots."""
+    found: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            found |= {f"{key}.{name}": text for name, text in flat(value).items()}
+        elif isinstance(value, list):
+            found[key] = ",".join(map(str, value))
+        elif value is not None:
+            found[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found

@@ -1,0 +1,89 @@
+"""Confluent Tableflow's settings of topics as a pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from frazil.imports.answers import Tool, carried, unneeded, unsupported
+from frazil.imports.draft import Draft, Imported, duration
+from frazil.imports.sources import flat, items, mapping, parse
+
+_ON_BAD_RECORD = {"suspend": "stop", "skip": "skip", "log": "dead_letter"}
+_STORE = "Tableflow's tables are in Confluent's catalog, and others may only read them"
+
+TABLEFLOW = Tool(
+    "tableflow",
+    "Confluent Tableflow",
+    (
+        *carried("the topic and the name of its table", "display_name", "topic_name", "topic"),
+        *carried("the namespace of the table's name", "kafka_cluster", "kafka_cluster.id"),
+        *carried("`maintenance.snapshots.age`", "retention_ms"),
+        *carried("`on_bad_record`", "error_handling.mode", "record_failure_strategy"),
+        *carried("`dead_letters.topic`", *(f"error_handling.{one}" for one in ("log_target", "target", "log.target"))),
+        *carried("`metadata`; `DEFAULT` names are not portable", "metadata_column_naming_scheme"),
+        *carried("`mode`", "write_mode", "changelog.mode"),
+        *unsupported(
+            "only Iceberg tables are written", "leave it out", "table_formats", harmless=("iceberg",)
+        ),
+        *unsupported("rows do not expire by age", "delete rows by a job of your own", "data_retention_ms"),
+        *unsupported("the table is suspended there", "remove it from `tables`", "suspended", harmless=("false",)),
+        *unsupported(_STORE, "write your own `catalog` with its `warehouse`", "storage", "storage.*", harmless=("managed",)),
+        *unneeded("table maintenance compacts", "enable_compaction"),
+        *unneeded("write `partition_by` where you want partitions", "enable_partitioning"),
+        *unneeded("it names Confluent's cloud", "environment", "environment.*", "kafka_cluster.*", "table_path"),
+        *unneeded("it describes the answer of the API", "api_version", "kind", "metadata.*", "status.*", "cleanup.policy"),
+    ),
+)  # fmt: skip
+
+
+def import_topics(text: str, brokers: str | None) -> Imported:
+    """Returns the pipeline file for the settings of a topic, or a list, as the API or `confluent … -o json` return them."""
+    found = parse(text)
+    topics = [_plain(mapping(one)) for one in items(found.get("data", found))]
+    names = [one.get("display_name") or one.get("topic_name") or one.get("topic") or "topic" for one in topics]
+    keys = {f"{name}/{key}": value for name, one in zip(names, topics, strict=True) for key, value in one.items()}
+    draft = Draft(TABLEFLOW, keys)
+    draft.notes.append(
+        "the values are Avro with a schema in the registry here: write another format where they are not"
+    )
+    for name in names:
+        for key in ("display_name", "topic_name", "topic"):
+            draft.take(f"{name}/{key}")
+        cluster = draft.take(f"{name}/kafka_cluster.id") or draft.take(f"{name}/kafka_cluster") or "default"
+        draft.put(_settings(draft, name), "tables", f"{cluster}.{name}")
+    return draft.finish(brokers)
+
+
+def _plain(topic: dict[str, Any]) -> dict[str, str]:
+    """Returns the settings without the sections around them, with underscores in their names."""
+    found = {}
+    for key, value in flat(topic).items():
+        plain = key.removeprefix("spec.").removeprefix("config.").replace("-", "_")
+        found[plain] = value
+    return found
+
+
+def _settings(draft: Draft, topic: str) -> dict[str, Any]:
+    def take(*keys: str) -> str:
+        return next(filter(None, [draft.take(f"{topic}/{key}") for key in keys]), "").lower()
+
+    found: dict[str, Any] = {"topic": topic, "value": {"format": "avro"}}
+    mode = take("error_handling.mode", "record_failure_strategy")
+    found["on_bad_record"] = _ON_BAD_RECORD.get(mode)
+    if mode and mode not in _ON_BAD_RECORD:
+        draft.lose(f"{topic}/error_handling.mode", f"`{mode}` is unknown", "write `on_bad_record`")
+    targets = [draft.take(f"{topic}/error_handling.{key}") for key in ("log_target", "target", "log.target")]
+    if mode == "log":
+        found["dead_letters"] = {"topic": next(filter(None, targets), "error_log")}
+    if retention := take("retention_ms"):
+        found["maintenance"] = {"snapshots": {"age": duration(retention)}}
+    scheme, changes = take("metadata_column_naming_scheme"), take("write_mode", "changelog.mode")
+    if scheme:
+        prefix = "cflt_metadata_" if scheme == "portable" else "$$"
+        found["metadata"] = {name: f"{prefix}{name}" for name in ("topic", "partition", "offset")}
+        draft.lose(f"{topic}/leader_epoch", "there is no leader epoch", "leave the column out")
+    if changes.startswith("upsert"):
+        found |= {"mode": "upsert", "key": {"format": "avro"}}
+    if changes not in ("", "append", "upsert"):
+        draft.lose(f"{topic}/write_mode", f"`{changes}` is no mode of Frazil", "write `mode: append` or `mode: upsert`")
+    return found
