@@ -18,6 +18,8 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record, may_commit_some, too_many_bad
+from frazil.ingest.balance import checked_balance
+from frazil.ingest.expectations import stop_at_expectation
 from frazil.ingest.isolate import Found
 from frazil.ingest.job import job_of
 from frazil.ingest.outcome import (
@@ -106,6 +108,8 @@ class Pipeline:
             return partial(self._fetch_schemas, planned, report)
         if report.routed.new_values:
             return partial(Replan, table.state, report, (NewTables(),))
+        if any(one.action == "stop" and one.name in report.unmet.counts for one in table.spec.expect):
+            return partial(self._stop_at_expectation, planned, report)
         if report.bad_records.count and table.spec.on_bad_record == "stop":
             return partial(self._stop, planned)
         if report.schema.requested_fields or report.schema.made_optional or report.schema.key_columns or table.is_trial:
@@ -154,6 +158,10 @@ class Pipeline:
         """Raises the error of the first bad record."""
         raise first_bad_record(self._jobs, planned)
 
+    def _stop_at_expectation(self, planned: Planned, report: TaskReport) -> Outcome:
+        """Raises the error of the first record that must not be there."""
+        raise stop_at_expectation(planned.table.spec, report)
+
     def _stop_at_rows(self, planned: Planned, report: TaskReport) -> Outcome:
         """Raises the error of rows that cannot be committed."""
         limit = planned.table.spec.limits.partitions
@@ -179,6 +187,7 @@ class Pipeline:
             run_id=self._identity.run_id,
             skipped={},
             dead_letters=None,
+            balance=None,
         )
         commit = Commit(table.name, (), mine, state.progress, shape=state.shape)
         return replace(state, progress=self._catalog.commit(commit))
@@ -218,7 +227,8 @@ class Pipeline:
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
         assert state is not None
-        before = state.progress
+        before, balance = state.progress, checked_balance(table, report)
+        unmet = add_counts(before.unmet, report.unmet.counts)
         is_skipping = table.spec.on_bad_record == "skip"
         ranges, offsets = planned.batch.ranges, advance(planned.position, planned.batch.ranges)
         progress = Progress(
@@ -241,6 +251,8 @@ class Pipeline:
             last_deletes=still_last(before, report, offsets),
             routed=table.routed,
             rest_records=add_counts(before.rest_records, report.routed.rest_records),
+            balance=balance,
+            unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
         )
         commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
         try:

@@ -1,0 +1,55 @@
+"""`expect`: the conditions that the rows of a table are expected to meet."""
+
+from __future__ import annotations
+
+import re
+
+from frazil.spec.document import Entry, Scalar, Section
+from frazil.spec.keys import Fields, describe, keys_of, read_text
+from frazil.spec.models import ExpectationSpec, TableSpec
+from frazil.spec.problems import Problems
+
+OTHER_DROPS = (
+    "where", "filter", "explode", "lookup", "tombstone", "heartbeat", "transaction", "schema_change", "message", "delete",
+    "truncate",
+)  # fmt: skip
+"""What records are counted as that other things drop: an expectation of such a name could not be told from these."""
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_]{0,99}")
+
+
+def read_expect(fields: Fields, key: str) -> tuple[ExpectationSpec, ...]:
+    """The expectations under `expect`, in the order of the file."""
+    node = fields.node(key)
+    if not isinstance(node, Section):
+        remedy = 'write `expect: {amount_not_negative: "amount >= 0"}`'
+        fields.refuse_key(key, f"`expect` is {describe(node)} where a mapping is expected", remedy)
+        return ()
+    found = (_read_expectation(entry, fields.problems) for entry in node.entries)
+    return tuple(one for one in found if one is not None)
+
+
+def _read_expectation(entry: Entry, problems: Problems) -> ExpectationSpec | None:
+    name, label = entry.key, f"expect.{entry.key}"
+    if name in OTHER_DROPS:
+        message = f"an expectation cannot have the name `{name}`, which other dropped records are counted as"
+        problems.add(entry.line, message, "name it after its condition, such as `amount_not_negative`")
+    elif _NAME.fullmatch(name) is None:
+        message = f"`{name}` is no name of an expectation"
+        problems.add(entry.line, message, "write letters of ASCII, digits and `_`, such as `amount_not_negative`")
+    if isinstance(entry.value, Scalar):
+        that = read_text(entry.value, label, problems)
+        return None if that is None else ExpectationSpec(name=name, that=that)
+    fields = Fields(entry.value, keys_of(ExpectationSpec), label, problems)
+    if isinstance(entry.value, Section) and fields.get("that") is None:
+        problems.add(entry.line, f"`{label}` has no condition", 'write `that: "amount >= 0"`')
+    values = fields.values()
+    return ExpectationSpec(name=name, **values) if "that" in values else None
+
+
+def check_expect(fields: Fields, table: TableSpec) -> None:
+    """Notes expectations that make dead letters of a table without them."""
+    for one in table.expect:
+        if one.action == "dead_letter" and table.on_bad_record != "dead_letter":
+            message = f"`expect.{one.name}` makes dead letters, and `on_bad_record` is {table.on_bad_record}"
+            remedy = "write `on_bad_record: dead_letter`, or `else: warn`, `drop` or `stop`"
+            fields.refuse_key("expect", message, remedy)
