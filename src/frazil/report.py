@@ -33,7 +33,7 @@ class Counts:
     ignored_records: Mapping[str, int] = field(default_factory=dict)
     #: The number of records that were written: as rows, or as changes of an upsert table.
     written_count: int = 0
-    #: The number of rows that were written, of a table without changes.
+    #: The number of rows, or of changes of an upsert table, that were written.
     row_count: int = 0
 
     @classmethod

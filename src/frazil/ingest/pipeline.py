@@ -15,11 +15,11 @@ from frazil.catalog.port import NotSent, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.settings import WriterSchema
-from frazil.errors import ConflictError, SpecError
+from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record, may_commit_some, too_many_bad
 from frazil.ingest.balance import checked_balance
-from frazil.ingest.expectations import stop_at_expectation
+from frazil.ingest.expectations import with_commits
 from frazil.ingest.isolate import Found
 from frazil.ingest.job import job_of
 from frazil.ingest.outcome import (
@@ -95,7 +95,7 @@ class Pipeline:
         """Commits the batch, unless its report requires another step first; its files are deleted then."""
         step = self._read_again(planned, report) or self._check_rows(planned, report)
         if step is None:
-            return self._commit(planned, report)
+            return self._commit(planned, with_commits(planned.table.spec, report))
         self._delete_files(planned.table, report)
         return step()
 
@@ -108,8 +108,9 @@ class Pipeline:
             return partial(self._fetch_schemas, planned, report)
         if report.routed.new_values:
             return partial(Replan, table.state, report, (NewTables(),))
-        if any(one.action == "stop" and one.name in report.unmet.counts for one in table.spec.expect):
-            return partial(self._stop_at_expectation, planned, report)
+        unmet = table.expectations.stop_at_record(table.spec, report)
+        if unmet is not None:
+            return partial(_stop_with, unmet)
         if report.bad_records.count and table.spec.on_bad_record == "stop":
             return partial(self._stop, planned)
         if report.schema.requested_fields or report.schema.made_optional or report.schema.key_columns or table.is_trial:
@@ -135,7 +136,10 @@ class Pipeline:
         # A batch with primary-key updates to handle writes no rows and no dead letters, although batches read their columns.
         if lacks_dead_letters and not (table.bad_records.dead_letters is not None and key_updates):
             return partial(self._open_dead_letters, planned, report)
-        return partial(Replan, table.state, report, key_updates) if key_updates else None
+        if key_updates:
+            return partial(Replan, table.state, report, key_updates)
+        unmet = table.expectations.stop_at_batch(table.spec, with_commits(table.spec, report))
+        return partial(_stop_with, unmet) if unmet is not None else None
 
     def _fetch_schemas(self, planned: Planned, report: TaskReport) -> Outcome:
         schemas = self.schemas_of(planned.table, report.schema.missing)
@@ -157,10 +161,6 @@ class Pipeline:
     def _stop(self, planned: Planned) -> Outcome:
         """Raises the error of the first bad record."""
         raise first_bad_record(self._jobs, planned)
-
-    def _stop_at_expectation(self, planned: Planned, report: TaskReport) -> Outcome:
-        """Raises the error of the first record that must not be there."""
-        raise stop_at_expectation(planned.table.spec, report)
 
     def _stop_at_rows(self, planned: Planned, report: TaskReport) -> Outcome:
         """Raises the error of rows that cannot be committed."""
@@ -287,6 +287,10 @@ class Pipeline:
             return self.schema_updates.update(planned, replace(report, schema=requests))
         places = gone.places(sorted(planned.batch.topics))
         return Replan(planned.table.state, report, (MissingRequired(places),))
+
+
+def _stop_with(error: FrazilError) -> Outcome:
+    raise error
 
 
 def _read_with(table: Table) -> tuple[str, ...]:

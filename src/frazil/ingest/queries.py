@@ -89,7 +89,9 @@ class SparkQueries:
         place = repr(spec.expect), rows.model_dump_json()
         with self._lock:
             if place not in self._expectations:
-                self._expectations[place] = tuple(self._expectation(spec, one, rows) for one in spec.expect)
+                self._expectations[place] = tuple(
+                    self._expectation(spec, one, rows) for one in spec.expect if one.is_of_rows
+                )
             return self._expectations[place]
 
     def _expectation(self, spec: TableSpec, one: ExpectationSpec, rows: Schema) -> Expectation:
@@ -99,7 +101,8 @@ class SparkQueries:
             found = analyse_condition(self._catalyst, one.that, rows, one.name)
         _refuse_outside(found.outside, where)
         assert found.stage is not None
-        expectation = Expectation(one.name, found.stage.condition, one.that, one.action)
+        action = one.action if one.at_most is None else "warn"  # A share is judged when all tasks have reported.
+        expectation = Expectation(one.name, found.stage.condition, one.that, action)
         _refuse_unproven(Program((), (), (expectation,)), where)
         return expectation
 
@@ -264,7 +267,7 @@ class QueryTables:
 
     def _expecting(self, table: Table, query: Query) -> Query:
         """Returns the query with what its rows are expected to meet."""
-        if not table.spec.expect:
+        if not table.spec.judges_rows:
             return query
         if self._queries is None:
             raise _no_spark(table)

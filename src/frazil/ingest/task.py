@@ -495,18 +495,18 @@ class _TableRun:
             self.writer = FileWriter(self.target)
         written = Counts(written_count=read.written_count)
         if self.target.changes is not None and read.changes is not None:
-            self._take_changes(topic, columns, read.changes)
-            self.counts = Counts.merge([self.counts, written])
+            changes = read.changes.without_refused()
+            self._take_changes(topic, columns, changes)
+            self.counts = Counts.merge([self.counts, replace(written, row_count=changes.ops.size)])
             return
         rows = read.rows(self.target, columns)
         self.counts = Counts.merge([self.counts, replace(written, row_count=rows.num_rows)])
         if rows.num_rows:
             self.writer.write(rows)
 
-    def _take_changes(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
+    def _take_changes(self, topic: str, columns: dict[str, pa.Array], kept: Changes) -> None:
         if self.changes is None:
             self.changes = ChangeRows(self.target, self.topics)
-        kept = changes.without_refused()
         records = pick(columns, kept.records)
         rows = rows_of(self.target, kept, records)
         self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))

@@ -14,6 +14,7 @@ OTHER_DROPS = (
     "truncate",
 )  # fmt: skip
 """What records are counted as that other things drop: an expectation of such a name could not be told from these."""
+_KINDS = ("that", "min_rows", "max_age")
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
@@ -40,10 +41,26 @@ def _read_expectation(entry: Entry, problems: Problems) -> ExpectationSpec | Non
         that = read_text(entry.value, label, problems)
         return None if that is None else ExpectationSpec(name=name, that=that)
     fields = Fields(entry.value, keys_of(ExpectationSpec), label, problems)
-    if isinstance(entry.value, Section) and fields.get("that") is None:
-        problems.add(entry.line, f"`{label}` has no condition", 'write `that: "amount >= 0"`')
-    values = fields.values()
-    return ExpectationSpec(name=name, **values) if "that" in values else None
+    kinds = [key for key in _KINDS if fields.get(key) is not None]
+    if isinstance(entry.value, Section) and len(kinds) != 1:
+        what = f"has `{'` and `'.join(kinds)}`" if kinds else "expects nothing"
+        remedy = "keep one of them, and give the other a name of its own" if kinds else 'write `that: "amount >= 0"`'
+        problems.add(entry.line, f"`{label}` {what}", remedy)
+        return None
+    found = ExpectationSpec(name=name, **fields.values())
+    _check_batch(fields, found, label)
+    return found
+
+
+def _check_batch(fields: Fields, found: ExpectationSpec, label: str) -> None:
+    """Notes settings that do not go together."""
+    if fields.get("at_most") is not None and not found.is_of_rows:
+        fields.refuse_key("at_most", f"`{label}.at_most` is for `that`", "remove it")
+    if found.is_of_batch and found.action in ("drop", "dead_letter"):
+        message = f"`{label}` is of a whole commit, and `else` is {found.action}"
+        fields.refuse_key("else", message, "write `else: warn` or `else: stop`")
+    if found.max_age_s is not None and fields.get("else") is not None:
+        fields.refuse_key("else", f"`{label}` only warns, in `status`", "remove it")
 
 
 def check_expect(fields: Fields, table: TableSpec) -> None:

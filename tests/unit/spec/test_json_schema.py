@@ -230,6 +230,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "column": set(keys_of(ColumnSpec)),
         "envelope": set(keys_of(EnvelopeSpec)),
         "protect_rule": set(keys_of(ProtectRule)),
+        "expectation": set(keys_of(ExpectationSpec)),
         "atomic": set(keys_of(AtomicSpec)),
         "infer": {"timestamps"},
         "table": set(keys_of(TableSpec)),
