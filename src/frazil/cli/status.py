@@ -198,11 +198,15 @@ def _about_records(table: TableReport) -> Iterator[Text]:
 
 def _about_expectations(table: TableReport) -> Iterator[Text]:
     """Yields what is not as `expect` of the table has it."""
-    unmet = ", ".join(f"{count(number)} {name}" for name, number in sorted((table.expectations or {}).items()) if number)
+    unmet = ", ".join(
+        f"{count(number)} {name}" for name, number in sorted((table.expectations or {}).items()) if number
+    )
     if unmet:
         yield Text(f"\n{table.name} is not as expected: {unmet}")
     for name, age_s in table.stale.items():
-        yield Text.assemble((f"\nnote: {table.name}", "yellow"), f": the newest record is {duration(age_s)} old ({name})")
+        yield Text.assemble(
+            (f"\nnote: {table.name}", "yellow"), f": the newest record is {duration(age_s)} old ({name})"
+        )
 
 
 def _maintenance_lines(name: str, maintenance: MaintenanceReport) -> Iterator[Text]:

@@ -13,7 +13,7 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.replay import Replayer
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.spec.models import ExpectationSpec, ProtectRule
+from frazil.spec.models import EnvelopeSpec, ExpectationSpec, ProtectRule
 from frazil.types import Balance, Progress
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
@@ -63,9 +63,9 @@ def test_with_warn_rows_stay_and_what_does_not_meet_the_condition_is_counted(sce
     assert progress(made).unmet == {"positive": 3, "identified": 0}
     assert progress(made).ignored_records == {}
     (first, second) = [one for one in logs if one["event"] == "expectation_not_met"]
-    assert (first["expectation"], first["records"], first["offset"], first["action"]) == ("positive", 2, 1, "warn")
-    assert first["first"] == "the record does not meet positive (amount >= 0): amount = -5"
-    assert second["records"] == 1  # A process logs an expectation at most once a minute; this is another one.
+    assert (first["expectation"], first["count"], first["offset"], first["action"]) == ("positive", 2, 1, "warn")
+    assert first["reason"] == "the record does not meet positive (amount >= 0): amount = -5"
+    assert second["count"] == 1  # A process logs an expectation at most once a minute; this is another one.
 
 
 def test_an_expectation_is_logged_at_most_once_a_minute_with_all_since_then(scene: Any) -> None:
@@ -78,7 +78,7 @@ def test_an_expectation_is_logged_at_most_once_a_minute_with_all_since_then(scen
             made.clock.sleep(pause_s)
             end = made.source.ends({("a", 0)})["a", 0]
             assert turn_until(service, lambda end=end: progress_of(made) == end)
-    found = [one["records"] for one in logs if one["event"] == "expectation_not_met"]
+    found = [one["count"] for one in logs if one["event"] == "expectation_not_met"]
     assert found == [1, 2]
 
 
@@ -146,7 +146,7 @@ def test_with_stop_nothing_of_the_batch_is_committed_until_the_consequence_is_an
         table.status.reason == "the record does not meet positive (amount >= 0): amount = -5 (and 1 more in this batch)"
     )
     assert "offset 2" in table.status.where
-    assert "else: dead_letter" in table.status.remedy
+    assert "write another `else`" in table.status.remedy
     assert ids(made) == [1]
     assert progress(made).offsets == {"a": {0: 1}}
     made.settings = {"expect": (expect("dead_letter"),)}
@@ -252,3 +252,74 @@ def test_expectations_of_an_existing_table_are_met_by_what_comes_and_may_go_agai
     made.catch_up()
     assert ids(made) == [2, 4, 2]
     assert progress(made).unmet == {}
+
+
+def test_a_share_of_recent_records_may_be_otherwise_and_a_greater_one_stops_the_table(scene: Any) -> None:
+    few = ExpectationSpec(name="has_email", that="email is not null", at_most=0.05, action="stop")
+    made = scene(expect=(few,))
+    made.feed("a", {"id": 0, "email": None})
+    made.feed("a", *({"id": n, "email": "e"} for n in range(1, 99)))
+    made.catch_up()
+    made.feed("a", *({"id": n, "email": None} for n in range(99, 102)))
+    made.catch_up()
+    assert (len(ids(made)), progress(made).unmet) == (102, {"has_email": 4})
+    made.feed("a", *({"id": n, "email": None if n % 2 else "e"} for n in range(102, 202)))
+    table = stopped(made)
+    assert table.status.reason == (
+        "more than 5% of recent records do not meet has_email: the record does not meet has_email (email is not null):"
+        " email = null (and 49 more in this batch)"
+    )
+    assert (len(ids(made)), table.status.where) == (102, "topic a, partition 0, offset 103")
+    made.settings = {"expect": (few.model_copy(update={"action": "warn"}),)}
+    made.catch_up()
+    assert (len(ids(made)), progress(made).unmet) == (202, {"has_email": 54})
+
+
+@pytest.mark.parametrize("settings", [{}, UPSERT], ids=["append", "upsert"])
+def test_a_commit_with_fewer_rows_than_expected_stops_the_table_or_is_counted(
+    scene: Any, settings: dict[str, Any]
+) -> None:
+    enough = ExpectationSpec(name="enough", min_rows=2, action="stop")
+    made = scene(expect=(enough, expect("drop")), **settings)
+    made.feed("a", GOOD, {"id": 4, "amount": 4}, BAD)
+    made.catch_up()
+    made.feed("a", {"id": 5, "amount": 5}, BAD)
+    assert stopped(made).status.reason == "the batch has 1 rows, and enough expects at least 2"
+    assert ids(made) == [1, 4]
+    made.settings = {**settings, "expect": (enough.model_copy(update={"action": "warn"}), expect("drop"))}
+    with structlog.testing.capture_logs() as logs:
+        made.catch_up()
+    assert (ids(made), progress(made).unmet) == ([1, 4, 5], {"enough": 1, "positive": 2})
+    assert "a commit has fewer than 2 rows" in [one.get("reason") for one in logs]
+
+
+def test_expectations_of_commits_need_no_query(scene: Any) -> None:
+    made = scene(expect=(ExpectationSpec(name="enough", min_rows=1),))
+    made.feed("a", GOOD)
+    made.catch_up()
+    assert (made.spec("a").tables[0].has_query, progress(made).unmet) == (False, {"enough": 0})
+
+
+def _change(op: str, row: Any) -> dict[str, Any]:
+    return {"before": {"id": row["id"]}, "after": row, "source": {"connector": "postgresql"}, "op": op, "ts_ms": 1}
+
+
+def test_a_change_without_the_value_that_a_condition_names_keeps_what_was_judged_before(scene: Any) -> None:
+    made = scene(
+        envelope=EnvelopeSpec(kind="debezium"),
+        expect=(expect("dead_letter", "length(text) < 9", "short"), expect("drop", "state <> 'bad'", "good")),
+        mode="upsert",
+        key_columns=("id",),
+        format_version=3,
+    )
+    made.feed(
+        "a",
+        _change("c", {"id": 1, "text": "t", "state": "on"}),
+        _change("c", {"id": 2, "text": "t" * 9, "state": "on"}),
+    )
+    made.feed("a", _change("u", {"id": 1, "text": "__debezium_unavailable_value", "state": "off"}))
+    made.feed("a", _change("u", {"id": 1, "text": "u", "state": "bad"}))
+    made.catch_up()
+    assert made.rows("n.a") == [{"id": 1, "text": "t", "state": "off"}]
+    assert [offset for offset, *_ in reasons(made)] == [1]
+    assert progress(made).balance == Balance(4, 2, 1, {"good": 1})

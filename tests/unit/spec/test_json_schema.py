@@ -21,6 +21,7 @@ from frazil.spec.models import (
     CommitSpec,
     DeadLettersSpec,
     EnvelopeSpec,
+    ExpectationSpec,
     FlattenSpec,
     KeySpec,
     LimitsSpec,
