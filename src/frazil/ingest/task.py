@@ -43,7 +43,7 @@ from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.protected import without_values
-from frazil.rows.query_rows import FAILED_EXPECTATION, QueryRows, are_any, query_rows, reason_of
+from frazil.rows.query_rows import QueryRows, are_any, query_rows, reason_of
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import pick
@@ -602,7 +602,7 @@ class _TableRun:
         for one in unmet:
             name, (row, values) = one.expectation.name, next(iter(one.rows.items()))
             partition, offset = columns["partition"][row].as_py(), columns["offset"][row].as_py()
-            first = BadRecord(topic, partition, offset, FAILED_EXPECTATION, "", reason_of(one, values))
+            first = BadRecord(topic, partition, offset, "failed_expectation", "", reason_of(one, values))
             found = ExpectationReport({name: int(np.count_nonzero(one.records))}, {name: first})
             self.unmet = ExpectationReport.merge([self.unmet, found])
 

@@ -21,8 +21,6 @@ from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_writt
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import METADATA_TYPES, TableTarget
 
-FAILED_EXPECTATION = "failed_expectation"
-"""The class of the error of a record that does not meet an expectation."""
 _BY_NAME = Reading(unknown_fields="drop", may_widen=False)
 
 
@@ -89,7 +87,7 @@ def refuse_unmet(unmet: Iterable[Unmet], refused: Bools, limit: int) -> list[Mis
         if one.expectation.is_refusing:
             refused |= one.records
             for row, values in one.rows.items():
-                found.setdefault(row, Mismatch(row, "", FAILED_EXPECTATION, reason_of(one, values)))
+                found.setdefault(row, Mismatch(row, "", "failed_expectation", reason_of(one, values)))
     return [found[row] for row in sorted(found)[:limit]]
 
 

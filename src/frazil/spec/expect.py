@@ -13,7 +13,7 @@ OTHER_DROPS = (
     "where", "filter", "explode", "lookup", "tombstone", "heartbeat", "transaction", "schema_change", "message", "delete",
     "truncate",
 )  # fmt: skip
-"""What records are counted as that other things drop: an expectation of such a name could not be told from these."""
+"""What records are counted as that other things drop: no expectation has such a name."""
 _KINDS = ("that", "min_rows", "max_age")
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_]{0,99}")
 
@@ -36,7 +36,7 @@ def _read_expectation(entry: Entry, problems: Problems) -> ExpectationSpec | Non
         problems.add(entry.line, message, "name it after its condition, such as `amount_not_negative`")
     elif _NAME.fullmatch(name) is None:
         message = f"`{name}` is no name of an expectation"
-        problems.add(entry.line, message, "write letters of ASCII, digits and `_`, such as `amount_not_negative`")
+        problems.add(entry.line, message, "write a to z, digits and `_`, such as `amount_not_negative`")
     if isinstance(entry.value, Scalar):
         that = read_text(entry.value, label, problems)
         return None if that is None else ExpectationSpec(name=name, that=that)
