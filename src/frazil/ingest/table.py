@@ -151,6 +151,7 @@ class Table:
         self.end_batch()
         self.offsets.first, self.offsets.first_ids, self.offsets.cut = {}, {}, None
         self.schema.rejected, self.bad_records.tally = {}, Tally()
+        self.expectations = ExpectationState()
         self.key_updates.applied_early, self.key_updates.pending, self.key_updates.is_single_task = {}, {}, False
 
     def note_committed(self, report: TaskReport) -> None:
