@@ -88,6 +88,17 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Of the table of the rest of a route: records since the table was created that no other table took. Absent when"
         " there were none.",
     ),
+    "balance": (
+        "JSON: read, written, bad, dropped",
+        "What became of the records that this commit has read: `read` is the sum of `written` (as rows, or as changes of"
+        " an upsert table, superseded ones included), `bad` (dead letters, or skipped with `on_bad_record: skip`) and"
+        " `dropped`, by what dropped them or by the kind of a record that changes no row. Checked before each commit.",
+    ),
+    "expectations": (
+        "JSON: name → number",
+        "Of a table with [`expect`](../how-to/expect.md): by expectation, the records since the table was created that"
+        " did not meet it; with `min_rows` the commits. Absent without expectations.",
+    ),
 }
 
 REPLAY_KEYS: dict[str, tuple[str, str]] = {
@@ -141,6 +152,8 @@ LOG_EVENTS: dict[str, str] = {
     "decoder_not_compiled": "On a cluster: the decoder could not be compiled on this machine, and why. Each executor"
     " compiles the decoder itself, as executors on another kind of processor do. See"
     " [cluster](../how-to/cluster.md#what-executors-need).",
+    "expectation_not_met": "Records, or a commit, are not as `expect` of the table has it: how many since the last such"
+    " event, and the first of them. At most once a minute for each [expectation](../how-to/expect.md).",
     "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
     " abandoned, and the next run reads it again.",
     "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"

@@ -82,6 +82,15 @@ TABLE = Document(
         "bad_skipped": ("number", "Bad records that `on_bad_record: skip` has skipped since the table was created."),
         "skipped_offsets": ("number", "Offsets that the process has skipped because Kafka had deleted their records."),
         "ignored_records": ("object: kind → number", "Records that change no row, by kind."),
+        "expectations": (
+            "object: name → number",
+            "Records, or commits, since the table was created that did not meet each of its"
+            " [expectations](../how-to/expect.md).",
+        ),
+        "stale": (
+            "object: name → seconds",
+            "The age of the newest record in the table, by the expectations with `max_age` that it is too great for.",
+        ),
         "rest_records": (
             "object: reason → number",
             "Records that no other table of the [route](../how-to/route.md) takes, of the table of the rest.",
@@ -131,7 +140,7 @@ LAST_UPSERT = Document(
 )
 _SHARED = (
     "state", "reason", "remedy", "where", "topics", "lag_records", "watermark_ms", "last_commit_ms", "dropped_fields",
-    "dead_letters", "bad_skipped", "skipped_offsets", "ignored_records", "rest_records",
+    "dead_letters", "bad_skipped", "skipped_offsets", "ignored_records", "expectations", "rest_records",
     "last_upsert",
 )  # fmt: skip
 RUN = Document(

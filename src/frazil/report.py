@@ -31,6 +31,10 @@ class Counts:
     latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     #: The number of records that are no change of a row, by kind of record.
     ignored_records: Mapping[str, int] = field(default_factory=dict)
+    #: The number of records that were written: as rows, or as changes of an upsert table.
+    written_count: int = 0
+    #: The number of rows, or of changes of an upsert table, that were written.
+    row_count: int = 0
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
@@ -45,6 +49,8 @@ class Counts:
             has_oversized=any(part.has_oversized for part in parts),
             latest_ms=latest,
             ignored_records=add_counts(*(part.ignored_records for part in parts)),
+            written_count=sum(part.written_count for part in parts),
+            row_count=sum(part.row_count for part in parts),
         )
 
 
@@ -240,6 +246,23 @@ class RouteReport:
 
 
 @dataclass(frozen=True)
+class ExpectationReport:
+    """The records that do not meet the expectations of the table."""
+
+    #: The number of records by expectation.
+    counts: Mapping[str, int] = field(default_factory=dict)
+    #: The first record by expectation, in the order of topic, partition and offset, with the reason.
+    first: Mapping[str, BadRecord] = field(default_factory=dict)
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self]) -> Self:
+        """Returns the sums over the tasks of a batch."""
+        found = ((name, record) for part in parts for name, record in part.first.items())
+        ordered = sorted(found, key=lambda one: (one[1].topic, one[1].partition, one[1].offset), reverse=True)
+        return cls(add_counts(*(part.counts for part in parts)), dict(ordered))
+
+
+@dataclass(frozen=True)
 class TaskReport:
     """The results of a task, or of all tasks of a batch after `merge_reports`, for one table's ranges."""
 
@@ -257,6 +280,8 @@ class TaskReport:
     changes: ChangeReport = field(default_factory=ChangeReport)
     #: The records of other tables, of a table of a route.
     routed: RouteReport = field(default_factory=RouteReport)
+    #: The records that do not meet the table's expectations.
+    unmet: ExpectationReport = field(default_factory=ExpectationReport)
 
     @property
     def read_count(self) -> int:
@@ -275,6 +300,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_B
         BadRecords.merge([report.bad_records for report in mine], limit),
         ChangeReport.merge([report.changes for report in mine]),
         RouteReport.merge([report.routed for report in mine]),
+        ExpectationReport.merge([report.unmet for report in mine]),
     )
 
 

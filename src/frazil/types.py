@@ -139,6 +139,25 @@ class RoutedTable:
 
 
 @dataclass(frozen=True)
+class Balance:
+    """What became of the records of one commit: each was written, became a dead letter or was skipped, or was dropped."""
+
+    #: The number of records that were read.
+    read: int = 0
+    #: The number of records that were written, as rows or as changes of an upsert table.
+    written: int = 0
+    #: The number of bad records: dead letters, or skipped with `on_bad_record: skip`.
+    bad: int = 0
+    #: The number of records that change no row, by kind of record or by what dropped them.
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> int:
+        """The number of records of which nothing became; negative where more became of them than was read."""
+        return self.read - self.written - self.bad - sum(self.dropped.values())
+
+
+@dataclass(frozen=True)
 class Progress:
     """The progress that a table's newest ingest snapshot records in its summary."""
 
@@ -177,6 +196,10 @@ class Progress:
     routed: tuple[RoutedTable, ...] = ()
     #: The number of records since the table was created that no other table of the route took, by reason.
     rest_records: Mapping[str, int] = field(default_factory=dict)
+    #: What became of the records of this commit; None where it read none.
+    balance: Balance | None = None
+    #: The number of records since the table was created that did not meet each of its expectations.
+    unmet: Mapping[str, int] = field(default_factory=dict)
     #: Id of the snapshot; None before the first commit, together with empty offsets.
     snapshot_id: int | None = None
     #: The time of the snapshot; None before the first commit.

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pydantic import TypeAdapter
 
 from frazil.types import (
+    Balance,
     LastDelete,
     PendingDeadLetters,
     Progress,
@@ -29,6 +30,7 @@ _SKIPPED = TypeAdapter(dict[str, dict[int, tuple[int, int]]])
 _PLACES = TypeAdapter(dict[str, dict[int, str]])
 _LAST_DELETES = TypeAdapter(dict[str, dict[int, tuple[int, str]]])
 _DEAD_LETTERS = TypeAdapter(PendingDeadLetters)
+_BALANCE = TypeAdapter(Balance)
 REPLAY = "replay"
 """Summary key of a dead-letter table: the pending rows of the replay that made this snapshot."""
 REPLAY_ID = "replay-id"
@@ -88,6 +90,8 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "last-deletes": _dump_last_deletes(progress.last_deletes),
         "routed-tables": _dump_routed(progress.routed),
         "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
+        "balance": as_json(asdict(progress.balance)) if progress.balance is not None else "",
+        "expectations": as_json(dict(progress.unmet)) if progress.unmet else "",
     }
     parts |= {name: text for name, text in of_some_tables.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
@@ -122,6 +126,8 @@ def from_summary(
         last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
         routed=_load_routed(summary.get(key(pipeline, "routed-tables"), "[]")),
         rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
+        balance=_BALANCE.validate_json(summary[balance]) if (balance := key(pipeline, "balance")) in summary else None,
+        unmet=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )

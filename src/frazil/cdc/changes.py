@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.cdc.canal.messages import gather, good_messages, spread
+from frazil.cdc.canal.messages import gather, spread
 from frazil.cdc.change_keys import (
     check_keys,
     check_old_keys,
@@ -381,7 +381,7 @@ def _shape(context: ChangeContext, plan: Plan) -> Changes:
         decoded=_without_columns(context, shaped),
         old_keys=old_keys,
         rescued=rescued,
-        ignored_records=_count_ignored(context),
+        ignored=_find_ignored(context),
     )
 
 
@@ -471,13 +471,12 @@ def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mappin
     context.check.take(Decoded([], conversion.refused, conversion.mismatches), plan.records)
 
 
-def _count_ignored(context: ChangeContext) -> dict[str, int]:
-    """Returns the number of records that make no change, by kind of record."""
+def _find_ignored(context: ChangeContext) -> dict[str, Bools]:
+    """Returns which records make no change, by kind of record."""
     opened, envelope = context.opened, context.envelope
-    well = good_messages(opened.owner, context.check.refused)
-    found = {text: int(np.count_nonzero(well & (opened.record_kind == number))) for number, text in IGNORED.items()}
+    found: dict[str, Bools] = {text: opened.record_kind == number for number, text in IGNORED.items()}
     if not (envelope.is_log or envelope.is_upsert):
-        good = (opened.record_kind <= ROW) & well
-        found["delete"] += int(np.count_nonzero(good & (opened.op == REMOVE)))
-        found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
-    return {text: count for text, count in found.items() if count}
+        is_change = opened.record_kind <= ROW
+        found["delete"] |= is_change & (opened.op == REMOVE)
+        found["truncate"] = is_change & (opened.op == EMPTY)
+    return {text: mask for text, mask in found.items() if mask.any()}

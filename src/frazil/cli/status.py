@@ -160,6 +160,7 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
             yield Text(f"\n{table.name} drops unknown fields: {fields}", style="dim")
         yield from _about_layout(table)
         yield from _about_records(table)
+        yield from _about_expectations(table)
         if table.maintenance is not None:
             yield from _maintenance_lines(table.name, table.maintenance)
 
@@ -193,6 +194,19 @@ def _about_records(table: TableReport) -> Iterator[Text]:
         yield Text(f"\n{table.name} refuses a change: {by}{refused.change}")
         if refused.remedy:
             yield Text(f"  remedy: {refused.remedy}", style="yellow")
+
+
+def _about_expectations(table: TableReport) -> Iterator[Text]:
+    """Yields what is not as `expect` of the table has it."""
+    unmet = ", ".join(
+        f"{count(number)} {name}" for name, number in sorted((table.expectations or {}).items()) if number
+    )
+    if unmet:
+        yield Text(f"\n{table.name} is not as expected: {unmet}")
+    for name, age_s in table.stale.items():
+        yield Text.assemble(
+            (f"\nnote: {table.name}", "yellow"), f": the newest record is {duration(age_s)} old ({name})"
+        )
 
 
 def _maintenance_lines(name: str, maintenance: MaintenanceReport) -> Iterator[Text]:

@@ -15,9 +15,11 @@ from frazil.catalog.port import NotSent, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.settings import WriterSchema
-from frazil.errors import ConflictError, SpecError
+from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record, may_commit_some, too_many_bad
+from frazil.ingest.balance import checked_balance
+from frazil.ingest.expectations import with_commits
 from frazil.ingest.isolate import Found
 from frazil.ingest.job import job_of
 from frazil.ingest.outcome import (
@@ -93,7 +95,7 @@ class Pipeline:
         """Commits the batch, unless its report requires another step first; its files are deleted then."""
         step = self._read_again(planned, report) or self._check_rows(planned, report)
         if step is None:
-            return self._commit(planned, report)
+            return self._commit(planned, with_commits(planned.table.spec, report))
         self._delete_files(planned.table, report)
         return step()
 
@@ -106,6 +108,9 @@ class Pipeline:
             return partial(self._fetch_schemas, planned, report)
         if report.routed.new_values:
             return partial(Replan, table.state, report, (NewTables(),))
+        unmet = table.expectations.stop_at_record(table.spec, report)
+        if unmet is not None:
+            return partial(_stop_with, unmet)
         if report.bad_records.count and table.spec.on_bad_record == "stop":
             return partial(self._stop, planned)
         if report.schema.requested_fields or report.schema.made_optional or report.schema.key_columns or table.is_trial:
@@ -131,7 +136,10 @@ class Pipeline:
         # A batch with primary-key updates to handle writes no rows and no dead letters, although batches read their columns.
         if lacks_dead_letters and not (table.bad_records.dead_letters is not None and key_updates):
             return partial(self._open_dead_letters, planned, report)
-        return partial(Replan, table.state, report, key_updates) if key_updates else None
+        if key_updates:
+            return partial(Replan, table.state, report, key_updates)
+        unmet = table.expectations.stop_at_batch(table.spec, with_commits(table.spec, report))
+        return partial(_stop_with, unmet) if unmet is not None else None
 
     def _fetch_schemas(self, planned: Planned, report: TaskReport) -> Outcome:
         schemas = self.schemas_of(planned.table, report.schema.missing)
@@ -179,6 +187,7 @@ class Pipeline:
             run_id=self._identity.run_id,
             skipped={},
             dead_letters=None,
+            balance=None,
         )
         commit = Commit(table.name, (), mine, state.progress, shape=state.shape)
         return replace(state, progress=self._catalog.commit(commit))
@@ -218,7 +227,8 @@ class Pipeline:
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
         assert state is not None
-        before = state.progress
+        before, balance = state.progress, checked_balance(table, report)
+        unmet = add_counts(before.unmet, report.unmet.counts)
         is_skipping = table.spec.on_bad_record == "skip"
         ranges, offsets = planned.batch.ranges, advance(planned.position, planned.batch.ranges)
         progress = Progress(
@@ -241,6 +251,8 @@ class Pipeline:
             last_deletes=still_last(before, report, offsets),
             routed=table.routed,
             rest_records=add_counts(before.rest_records, report.routed.rest_records),
+            balance=balance,
+            unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
         )
         commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
         try:
@@ -275,6 +287,10 @@ class Pipeline:
             return self.schema_updates.update(planned, replace(report, schema=requests))
         places = gone.places(sorted(planned.batch.topics))
         return Replan(planned.table.state, report, (MissingRequired(places),))
+
+
+def _stop_with(error: FrazilError) -> Outcome:
+    raise error
 
 
 def _read_with(table: Table) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -28,10 +29,11 @@ from frazil.ingest.settings import (
 )
 from frazil.ingest.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.target import columns_of_keys, target_of
-from frazil.process.analysis import Column, Query, analyse
+from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
+from frazil.process.expressions import Outside
 from frazil.process.kernels.table import reason
-from frazil.process.program import Call, Field, Program, Project
+from frazil.process.program import Call, Expectation, Field, Program, Project
 from frazil.process.protect import KEY, Protection, protecting
 from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import Steps, compile_steps
@@ -40,6 +42,7 @@ from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
+from frazil.spec.models import ExpectationSpec
 from frazil.spec.steps import metadata_names
 from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
 
@@ -63,6 +66,12 @@ class Queries(Protocol):
         Raises: SpecError where it is no query, no condition, or has what queries may not have.
         """
 
+    def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
+        """Returns the table's expectations for rows with these columns.
+
+        Raises: as `analyse`.
+        """
+
 
 class SparkQueries:
     """Implements `Queries` in a JVM with Spark's classes; thread-safe. Each query is analysed once for a schema."""
@@ -73,6 +82,7 @@ class SparkQueries:
         self._lock = threading.Lock()
         self._catalyst: Catalyst | None = None
         self._known: dict[tuple[str, str], Query] = {}
+        self._expectations: dict[tuple[str, str], tuple[Expectation, ...]] = {}
 
     def analyse(self, spec: TableSpec, records: Schema) -> Query:
         """See Queries."""
@@ -91,32 +101,69 @@ class SparkQueries:
             for condition in filter(None, (spec.where, spec.filter)):
                 check_condition(condition, catalyst.parse_condition(condition).condition())
 
+    def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
+        """See Queries."""
+        place = repr(spec.expect), rows.model_dump_json()
+        with self._lock:
+            if place not in self._expectations:
+                self._expectations[place] = tuple(
+                    self._expectation(spec, one, rows) for one in spec.expect if one.is_of_rows
+                )
+            return self._expectations[place]
+
+    def _expectation(self, spec: TableSpec, one: ExpectationSpec, rows: Schema) -> Expectation:
+        self._catalyst = self._catalyst or Catalyst(self._jvm())
+        where = f"{spec.name}, expect.{one.name}"
+        with _waiting_for_fields(spec, where, may_come=not spec.select or "*" in spec.select):
+            found = analyse_condition(self._catalyst, one.that, rows, one.name)
+        _refuse_outside(found.outside, where)
+        assert found.stage is not None
+        action = one.action if one.at_most is None else "warn"  # A share is judged when all tasks have reported.
+        expectation = Expectation(one.name, found.stage.condition, one.that, action)
+        _refuse_unproven(Program((), (), (expectation,)), where)
+        return expectation
+
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
         self._catalyst = self._catalyst or Catalyst(self._jvm())
         metadata = tuple(metadata_in_query(spec).values())
         fields = Schema(*(field for field in records.fields if field.name not in metadata))
-        try:
+        with _waiting_for_fields(spec, spec.name):
             steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
             text = spec.select or f"select * from {RECORDS}"
             query = analyse(self._catalyst, text, records, spec.where, steps, metadata)
-        except UnknownColumn as error:
-            if spec.unknown_fields != "add":
-                raise
-            raise UnavailableError(
-                f"{error.message}, and no record has had it yet",
-                remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
-                where=spec.name,
-            ) from None
-        if query.outside is not None:
-            raise SpecError(
-                f"tasks cannot compute `{query.outside.expression}`: {query.outside.reason}",
-                remedy=f"write it otherwise; {RULES}",
-                where=spec.name,
-            )
-        unproven = reason(program_of(query))
-        if unproven is not None:
-            raise SpecError(f"tasks cannot compute {unproven}", remedy=f"write it otherwise; {RULES}", where=spec.name)
+        _refuse_outside(query.outside, spec.name)
+        _refuse_unproven(program_of(query), spec.name)
         return query
+
+
+@contextmanager
+def _waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> Iterator[None]:
+    """Makes of an unknown column in its block an error for which the table waits, where records may bring the field."""
+    try:
+        yield
+    except UnknownColumn as error:
+        if spec.unknown_fields != "add" or not may_come:
+            raise
+        raise UnavailableError(
+            f"{error.message}, and no record has had it yet",
+            remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
+            where=where,
+        ) from None
+
+
+def _refuse_outside(outside: Outside | None, where: str) -> None:
+    if outside is not None:
+        raise SpecError(
+            f"tasks cannot compute `{outside.expression}`: {outside.reason}",
+            remedy=f"write it otherwise; {RULES}",
+            where=where,
+        )
+
+
+def _refuse_unproven(program: Program, where: str) -> None:
+    unproven = reason(program)
+    if unproven is not None:
+        raise SpecError(f"tasks cannot compute {unproven}", remedy=f"write it otherwise; {RULES}", where=where)
 
 
 def steps_of(spec: TableSpec) -> Steps:
@@ -238,14 +285,27 @@ class QueryTables:
         protection = protection_of(table.spec)
         stage = protecting(fields, protection, _origins(table, fields)) if protection and table.spec.protect else None
         if not (table.spec.select or table.spec.where or table.spec.has_steps):
-            return _unchanged(table, fields, stage)
+            return self._expecting(table, _unchanged(table, fields, stage))
         if self._queries is None:
-            raise SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
+            raise _no_spark(table)
         if stage is None:
-            return self._queries.analyse(table.spec, fields)
+            return self._expecting(table, self._queries.analyse(table.spec, fields))
         query = self._queries.analyse(table.spec, protected_schema(fields, stage))
         program = program_of(query)
-        return replace(query, program=replace(program, stages=(stage, *program.stages)))
+        return self._expecting(table, replace(query, program=replace(program, stages=(stage, *program.stages))))
+
+    def _expecting(self, table: Table, query: Query) -> Query:
+        """Returns the query with what its rows are expected to meet."""
+        if not table.spec.judges_rows:
+            return query
+        if self._queries is None:
+            raise _no_spark(table)
+        found = self._queries.expectations(table.spec, new_schema(query_columns(query).items()))
+        return replace(query, program=replace(program_of(query), expectations=found))
+
+
+def _no_spark(table: Table) -> SpecError:
+    return SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
 
 
 def _is_key_hashed(table: Table, protection: Protection) -> bool:

@@ -319,12 +319,16 @@ class Tally:
 
     def share_with(self, report: TaskReport) -> float:
         """Returns the share of bad records with those of `report` included."""
-        return Tally(self.record_count + report.counts.record_count, self.bad_count + report.bad_records.count).share
+        return self.share_after(report.counts.record_count, report.bad_records.count)
 
-    def add(self, report: TaskReport) -> None:
+    def share_after(self, record_count: int, bad_count: int) -> float:
+        """Returns the share of bad records with so many more records."""
+        return Tally(self.record_count + record_count, self.bad_count + bad_count).share
+
+    def add(self, record_count: int, bad_count: int) -> None:
         """Adds the records of a committed batch."""
-        self.record_count += report.counts.record_count
-        self.bad_count += report.bad_records.count
+        self.record_count += record_count
+        self.bad_count += bad_count
         while self.record_count >= 2 * FEWEST_TO_JUDGE:
             self.record_count //= 2
             self.bad_count //= 2
@@ -349,7 +353,7 @@ class BadRecordState:
 
     def note_committed(self, report: TaskReport) -> bool:
         """Counts a committed batch; returns whether batches stop reading what dead letters need, after many good ones."""
-        self.tally.add(report)
+        self.tally.add(report.counts.record_count, report.bad_records.count)
         self.good_batches = 0 if report.bad_records.count else self.good_batches + 1
         if self.good_batches < _GOOD_BATCHES:
             return False

@@ -11,6 +11,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import UnavailableError
+from frazil.ingest.expectations import ExpectationState
 from frazil.ingest.plan import TableClock, buffered_row_bytes, stored_row_bytes
 from frazil.ingest.settings import declared_columns, records_spec
 from frazil.ingest.state import (
@@ -62,6 +63,8 @@ class Table:
     schema: SchemaState = field(default_factory=SchemaState)
     #: Bad records and dead letters.
     bad_records: BadRecordState = field(default_factory=BadRecordState)
+    #: Expectations that records do not meet.
+    expectations: ExpectationState = field(default_factory=ExpectationState)
     #: Primary-key updates.
     key_updates: KeyUpdateState = field(default_factory=KeyUpdateState)
     #: Tables that the next commit of the table of the rest is to name, and the commit behind which they were found.
@@ -148,6 +151,7 @@ class Table:
         self.end_batch()
         self.offsets.first, self.offsets.first_ids, self.offsets.cut = {}, {}, None
         self.schema.rejected, self.bad_records.tally = {}, Tally()
+        self.expectations = ExpectationState()
         self.key_updates.applied_early, self.key_updates.pending, self.key_updates.is_single_task = {}, {}, False
 
     def note_committed(self, report: TaskReport) -> None:

@@ -61,6 +61,7 @@ def note_committed(planned: Planned, outcome: Committed, planner: Planner, servi
     record_applied_early(table, report, services.clock.now_ms())
     table.note_committed(report)
     _count_ignored(table, report)
+    table.expectations.note_committed(table.spec, report, services.clock.monotonic_s())
     table.offsets.lag_records = lag_records(table.position(), planner.ends)
     table.status.set(RunState.RUNNING if table.offsets.lag_records else RunState.WAITING, None)
     table.sizes.records_per_s = report.read_count / max(took_s, 1e-3)

@@ -7,7 +7,7 @@ broker): a record that cannot become a row is reported, and the task then writes
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,11 +25,13 @@ from frazil.decode.settings import OWN_TYPES
 from frazil.failpoints import hit
 from frazil.ingest.shares import OVERSIZED_PARTITION, Share, shares_of
 from frazil.ingest.task_limits import limited_memory, limited_time
+from frazil.process.evaluate import Unmet
 from frazil.report import (
     MOST_BAD,
     BadRecords,
     ChangeReport,
     Counts,
+    ExpectationReport,
     RouteReport,
     SchemaRequests,
     TaskReport,
@@ -41,7 +43,7 @@ from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.protected import without_values
-from frazil.rows.query_rows import QueryRows, query_rows
+from frazil.rows.query_rows import QueryRows, are_any, query_rows, reason_of
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import pick
@@ -49,7 +51,7 @@ from frazil.schema.evolve import dump_requested_fields
 from frazil.schema.inference import hints_of
 from frazil.types import BadRecord, DataFile, Offsets, add_names
 from frazil.upsert.change_rows import ChangeRows
-from frazil.upsert.changes import Changes
+from frazil.upsert.changes import Changes, count_good
 from frazil.upsert.query_changes import query_changes, read_upserts
 from frazil.upsert.records.first_tombstones import FirstTombstones
 from frazil.upsert.records.read_changes import IncompleteUpdates, rows_of, with_topic
@@ -115,7 +117,7 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
         wanted.update(SOURCE_COLUMNS[1:])
     if job.only_topic is None:
         wanted.add("topic")
-    if with_offsets or job.starts or any(target.crashing for target in targets):
+    if with_offsets or job.starts or any(target.crashing or target.has_expectations for target in targets):
         wanted.add("offset")
     return [name for name in ("topic", "partition", "offset", "timestamp", "key", "headers", "value") if name in wanted]
 
@@ -218,7 +220,29 @@ class ReadRecords:
         if self.changes is not None:
             return self.changes.ignored_records
         dropped = self.made.dropped if self.made is not None else {}
-        return dropped if self.ignored is None else {**dropped, "tombstone": int(np.count_nonzero(self.ignored))}
+        masks = dropped if self.ignored is None else {**dropped, "tombstone": self.ignored}
+        return count_good(masks, self.decoded.refused)
+
+    @property
+    def unmet(self) -> Sequence[Unmet]:
+        """The expectations that records do not meet."""
+        if self.changes is not None:
+            return self.changes.unmet
+        return self.made.unmet if self.made is not None else ()
+
+    @property
+    def written_count(self) -> int:
+        """The number of records that make a row or a change, once all columns of the table are known."""
+        refused = self.decoded.refused
+        written, ignored = np.zeros(refused.size, np.bool_), refused
+        if self.changes is not None:
+            written[self.changes.records] = True
+            ignored = are_any([refused, *self.changes.ignored.values()], refused.size)
+        elif self.made is not None:
+            written[self.made.records] = True
+        else:
+            written = ~refused if self.ignored is None else ~self.ignored
+        return int(np.count_nonzero(written & ~ignored))
 
     def rows(self, target: TableTarget, records: Records) -> pa.Table:
         """Returns the rows of the good records in the schema of the table's files. records: the records that were read."""
@@ -244,7 +268,8 @@ def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATC
     near = refuse_far_times(target, records, found.decoded, limit)
     if near is not found.decoded:
         changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
-        found = replace(found, decoded=near, changes=changes)
+        made = found.made.without(near.refused) if found.made is not None else None
+        found = replace(found, decoded=near, changes=changes, made=made)
     return replace(found, decoded=without_values(target, found.decoded)) if target.protection is not None else found
 
 
@@ -324,6 +349,8 @@ class _TableRun:
     held: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     #: The records of other tables of the route so far.
     routed: RouteReport = field(default_factory=RouteReport)
+    #: The records so far that do not meet an expectation.
+    unmet: ExpectationReport = field(default_factory=ExpectationReport)
 
     def __post_init__(self) -> None:
         self.source = self.target.source or self.target
@@ -395,6 +422,7 @@ class _TableRun:
         decoded = read.decoded
         self._count(topic, columns, read.ignored_records)
         self._note_bad(topic, columns, decoded)
+        self._note_unmet(topic, columns, read.unmet)
         self._note_requests(decoded)
         if self.is_writing and records.num_rows:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.dead_letters):
@@ -465,17 +493,20 @@ class _TableRun:
             self._write_dead_letters(self.target.dead_letters, columns, read.decoded)
         if self.writer is None:
             self.writer = FileWriter(self.target)
+        written = Counts(written_count=read.written_count)
         if self.target.changes is not None and read.changes is not None:
-            self._take_changes(topic, columns, read.changes)
+            changes = read.changes.without_refused()
+            self._take_changes(topic, columns, changes)
+            self.counts = Counts.merge([self.counts, replace(written, row_count=changes.ops.size)])
             return
         rows = read.rows(self.target, columns)
+        self.counts = Counts.merge([self.counts, replace(written, row_count=rows.num_rows)])
         if rows.num_rows:
             self.writer.write(rows)
 
-    def _take_changes(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
+    def _take_changes(self, topic: str, columns: dict[str, pa.Array], kept: Changes) -> None:
         if self.changes is None:
             self.changes = ChangeRows(self.target, self.topics)
-        kept = changes.without_refused()
         records = pick(columns, kept.records)
         rows = rows_of(self.target, kept, records)
         self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
@@ -539,6 +570,7 @@ class _TableRun:
                 last_deletes=self.last_deletes.found(),
             ),
             routed=self.routed,
+            unmet=self.unmet,
         )
 
     def abandon(self) -> None:
@@ -565,6 +597,14 @@ class _TableRun:
             partition = columns["partition"][mismatch.row].as_py()
             first.append(BadRecord(topic, partition, offset, mismatch.kind, mismatch.path, mismatch.reason))
         self.bad = BadRecords.merge([self.bad, BadRecords(tuple(first), decoded.mismatch_count)])
+
+    def _note_unmet(self, topic: str, columns: dict[str, pa.Array], unmet: Sequence[Unmet]) -> None:
+        for one in unmet:
+            name, (row, values) = one.expectation.name, next(iter(one.rows.items()))
+            partition, offset = columns["partition"][row].as_py(), columns["offset"][row].as_py()
+            first = BadRecord(topic, partition, offset, "failed_expectation", "", reason_of(one, values))
+            found = ExpectationReport({name: int(np.count_nonzero(one.records))}, {name: first})
+            self.unmet = ExpectationReport.merge([self.unmet, found])
 
     def _note_requests(self, decoded: Decoded) -> None:
         known = self.requests

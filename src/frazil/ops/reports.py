@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from frazil.schema.rejected_changes import RefusedChange
@@ -92,6 +92,10 @@ class TableReport:
     skipped_offsets: int | None = None
     #: The number of records that are no change of a row, by kind.
     ignored_records: Mapping[str, int] | None = None
+    #: The number of records, or of commits, since the table was created that did not meet each of its expectations.
+    expectations: Mapping[str, int] | None = None
+    #: The age of the newest record in seconds, by the expectations that it is too great for.
+    stale: Mapping[str, float] = field(default_factory=dict)
     #: The number of records that no other table of the route takes, by reason, of a route's table of the rest.
     rest_records: Mapping[str, int] | None = None
     #: Schema changes that the table's policy forbids, met by the running process.

@@ -128,6 +128,7 @@ def describe(table: Table) -> dict[str, Any]:
         "bad_skipped": progress.bad_skipped,
         "skipped_offsets": table.offsets.skipped_offsets,
         "ignored_records": dict(progress.ignored_records),
+        "expectations": dict(progress.unmet),
         "rest_records": dict(progress.rest_records),
         "refused_changes": list_names(table.schema.refusals),
         "size": dict(vars(table.catalog.size)) if table.catalog.size else None,

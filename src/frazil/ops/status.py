@@ -320,6 +320,8 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         bad_skipped=progress.bad_skipped if found.is_reached else known_state.get("bad_skipped"),
         skipped_offsets=known_state.get("skipped_offsets"),
         ignored_records=progress.ignored_records if found.is_reached else known_state.get("ignored_records"),
+        expectations=progress.unmet if found.is_reached else known_state.get("expectations"),
+        stale=_stale(table, now_ms),
         refused_changes=tuple(refused_changes(known_state.get("refused_changes", ()))),
         rest_records=progress.rest_records if found.is_reached else known_state.get("rest_records"),
         last_upsert=known_state.get("last_upsert"),
@@ -353,6 +355,13 @@ def _size(found: _Found, known_state: Mapping[str, Any]) -> Mapping[str, int]:
     if "row_count" not in recorded:
         return recorded
     return {**recorded, "live_row_count": max(recorded["row_count"] - recorded.get("deleted_row_count", 0), 0)}
+
+
+def _stale(table: Table, now_ms: int) -> dict[str, float]:
+    """Returns the age of the newest record in seconds, by the expectations that it is too great for."""
+    times = [ms for partitions in table.progress.watermark.partitions.values() for ms in partitions.values()]
+    age_s = (now_ms - max(times)) / 1000 if times else 0.0
+    return {one.name: age_s for one in table.spec.expect if one.max_age_s is not None and age_s > one.max_age_s}
 
 
 def _lag_s(lag: int | None, watermark_ms: int | None, now_ms: int) -> float | None:

@@ -81,6 +81,8 @@ def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
                 "properties": {},
                 "partition_by": None,
                 "sort_by": None,
+                # A copy is read in other batches.
+                "expect": tuple(one for one in table.spec.expect if not one.is_of_batch),
                 "dead_letters": table.spec.dead_letters.model_copy(update={"table": None, "topic": None}),
             }
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from typing import Literal as Choice
 
 import pyarrow as pa
 
@@ -75,6 +76,24 @@ class Explode:
     is_outer: bool = False
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """A condition that the rows of a table are expected to meet."""
+
+    #: Its name in the pipeline file.
+    name: str
+    condition: Expression
+    #: The condition as the pipeline file has it.
+    text: str
+    #: What becomes of a record with a row that does not meet it.
+    action: Choice["warn", "drop", "dead_letter", "stop"]
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether such a record is a bad one."""
+        return self.action in ("dead_letter", "stop")
+
+
 Stage = Filter | Project | Explode
 
 
@@ -85,3 +104,13 @@ class Program:
     stages: tuple[Stage, ...]
     #: The result's columns, with types.
     output: tuple[Field, ...]
+    #: The conditions that the rows are expected to meet, over the result's columns; every row is judged by every one.
+    expectations: tuple[Expectation, ...] = ()
+
+
+def fields_of(expression: Expression) -> set[str]:
+    """Returns the columns that an expression uses."""
+    if isinstance(expression, Field):
+        return {expression.name}
+    arguments = expression.arguments if isinstance(expression, Call) else ()
+    return set().union(*map(fields_of, arguments))

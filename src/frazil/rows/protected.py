@@ -25,9 +25,9 @@ HIDDEN = "the value does not fit; it is not shown, because the table protects fi
 """The reason of every refused value of a protected table: most reasons quote the record."""
 _QUOTES_NOTHING = frozenset(
     ("tombstone", "too_large", "no_key", "missing_value", "no_schema_id", "unknown_schema_id", "wrong_schema",
-     "no_wire_format", "incomplete_primary_key_update"),
+     "no_wire_format", "incomplete_primary_key_update", "failed_expectation"),
 )  # fmt: skip
-"""Classes of errors whose reasons have no part of a record."""
+"""Classes of errors whose reasons have no part of a record, or only what is protected already."""
 _AGAIN = re.compile(r"#[0-9]+$")
 _DROPPED = object()
 

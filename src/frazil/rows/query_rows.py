@@ -15,9 +15,9 @@ from pyiceberg.types import NestedField, StructType
 from frazil.decode.cast import Conversion, Place, convert_struct
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.settings import OWN_TYPES, Reading
-from frazil.process.evaluate import Failure, Processed, evaluate
+from frazil.process.evaluate import Failure, Processed, Unmet, evaluate
 from frazil.process.program import Program
-from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick
+from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick, spread_mask
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import METADATA_TYPES, TableTarget
 
@@ -32,8 +32,18 @@ class QueryRows:
     columns: list[pa.Array]
     #: The index of each row's record, ascending.
     records: Ints
-    #: The number of records that make no row, by the name of what dropped them.
-    dropped: Mapping[str, int]
+    #: Which records make no row, by the name of what dropped them: bool of shape (n_records,).
+    dropped: Mapping[str, Bools]
+    #: The expectations that records do not meet.
+    unmet: Sequence[Unmet] = ()
+
+    def without(self, is_out: Bools) -> QueryRows:
+        """Returns the rows of the other records. is_out: bool of shape (n_records,)."""
+        if not is_out.any():
+            return self
+        kept = np.flatnonzero(~is_out[self.records])
+        columns = [column.take(pa.array(kept)) for column in self.columns]
+        return replace(self, columns=columns, records=self.records[kept])
 
 
 def query_rows(
@@ -57,20 +67,60 @@ def query_rows(
     refused = np.zeros(is_out.size, np.bool_)
     refused[rows[found.failed]] = True
     refused[owner[conversion.refused]] = True
+    unmet = [one.of_records(rows, is_out.size) for one in found.unmet]
     mismatches = [
         *mismatches_of(found.failures, rows, limit),
         *(replace(one, row=int(owner[one.row])) for one in conversion.mismatches),
+        *refuse_unmet(unmet, refused, limit),
     ]
-    if refused.any():  # Of a record with several rows none is written where one of them fails.
-        kept = np.flatnonzero(~refused[owner])
-        converted, owner = [column.take(pa.array(kept)) for column in converted], owner[kept]
-    dropped = {name: int(np.count_nonzero(mask)) for name, mask in found.dropped.items()}
-    return decoded.refusing(refused, mismatches, limit), QueryRows(converted, owner, dropped)
+    dropped = {name: spread_mask(mask, rows, is_out.size) for name, mask in found.dropped.items()}
+    taken = dropped_by(unmet)
+    made = QueryRows(converted, owner, dropped | taken, unmet)
+    # Of a record with several rows none is written where one of them fails, or does not meet an expectation.
+    return decoded.refusing(refused, mismatches, limit), made.without(are_any([refused, *taken.values()], is_out.size))
 
 
-def run(target: TableTarget, program: Program, columns: Records, count: int) -> Processed:
-    """Evaluates a program as the table's settings say."""
-    return evaluate(program, columns, count, "null" if target.fails_to_null else "dead_letter")
+def refuse_unmet(unmet: Iterable[Unmet], refused: Bools, limit: int) -> list[Mismatch]:
+    """Marks the records in `refused` that do not meet an expectation which refuses them; returns their mismatches."""
+    found: dict[int, Mismatch] = {}
+    for one in unmet:
+        if one.expectation.is_refusing:
+            refused |= one.records
+            for row, values in one.rows.items():
+                found.setdefault(row, Mismatch(row, "", "failed_expectation", reason_of(one, values)))
+    return [found[row] for row in sorted(found)[:limit]]
+
+
+def reason_of(unmet: Unmet, values: str) -> str:
+    """Returns why a record with these values does not meet an expectation."""
+    expectation = unmet.expectation
+    return f"the record does not meet {expectation.name} ({expectation.text})" + (f": {values}" if values else "")
+
+
+def dropped_by(unmet: Iterable[Unmet]) -> dict[str, Bools]:
+    """Returns the records that expectations drop, each by the first that does."""
+    found: dict[str, Bools] = {}
+    for one in unmet:
+        if one.expectation.action == "drop":
+            found[one.expectation.name] = one.records & ~are_any(found.values(), one.records.size)
+    return found
+
+
+def are_any(masks: Iterable[Bools], count: int) -> Bools:
+    """Returns which of `count` records one of the masks has."""
+    found: Bools = np.logical_or.reduce([np.zeros(count, np.bool_), *masks])
+    return found
+
+
+def run(
+    target: TableTarget,
+    program: Program,
+    columns: Records,
+    count: int,
+    unjudged: Mapping[str, Bools] = {},
+) -> Processed:
+    """Evaluates a program as the table's settings say. unjudged: as for `evaluate`."""
+    return evaluate(program, columns, count, "null" if target.fails_to_null else "dead_letter", unjudged)
 
 
 def mismatches_of(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:

@@ -14,8 +14,7 @@ from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
-from frazil.schema.arrow import Bools, Records, pick
-from frazil.types import add_counts
+from frazil.schema.arrow import Bools, Records, pick, spread_mask
 from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
 
@@ -58,17 +57,17 @@ def read_others(
     changes = read(target, pick(records, rows), limit)
     # Changes have columns and rescued values of their own, a row for each change.
     decoded = replace(changes.decoded, columns=[], rescued=None).spread(rows, tombstones.size)
-    ignored_records = changes.ignored_records
+    ignored = {kind: spread_mask(mask, rows, tombstones.size) for kind, mask in changes.ignored.items()}
     if target.tombstones == "dead_letter":
         decoded = _refuse(decoded, tombstones, limit)
     else:
-        ignored_records = add_counts(ignored_records, {"tombstone": int(np.count_nonzero(tombstones))})
+        ignored["tombstone"] = ignored.get("tombstone", np.False_) | tombstones
     return replace(
         changes,
         decoded=decoded,
         records=rows[changes.records].astype(np.int32),
         rescued=changes.rescued_rows,
-        ignored_records=ignored_records,
+        ignored=ignored,
         tombstones=None,
         key_update_parts=[(int(rows[row]), key, is_delete) for row, key, is_delete in changes.key_update_parts],
         last_deletes=[int(rows[row]) for row in changes.last_deletes],

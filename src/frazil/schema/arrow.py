@@ -237,6 +237,13 @@ def spread_places(rows: Rows, count: int) -> pa.Array:
     return pa.array(places, mask=places < 0)
 
 
+def spread_mask(mask: Bools, rows: Rows, count: int) -> Bools:
+    """Returns which of all `count` rows have one of these numbers where the mask is true, bool of shape (count,)."""
+    found = np.zeros(count, np.bool_)
+    found[rows[mask]] = True
+    return found
+
+
 def pick(columns: Mapping[str, pa.Array], rows: Rows) -> dict[str, pa.Array]:
     """Returns the rows with these numbers from columns of one length, by name."""
     if all(is_every(rows, count) for count in {len(column) for column in columns.values()}):

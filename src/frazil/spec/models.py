@@ -261,6 +261,38 @@ class ProtectRule(_Declared, json_schema_extra={"required": ["action"]}):
     """Of `constant`: the text."""
 
 
+class ExpectationSpec(
+    _Declared, json_schema_extra={"oneOf": [{"required": [key]} for key in ("that", "min_rows", "max_age")]}
+):
+    """What the rows of a table, or of a commit, are expected to meet."""
+
+    #: Counts and messages name it.
+    name: Annotated[str, NOT_A_KEY]
+    that: Annotated[str, TEXT] = ""
+    """The condition, in Spark SQL, over the table's columns: `amount >= 0`. A row for which it is null does not meet it."""
+    #: 0 to 1; None: none of them, where anything but `warn` follows.
+    at_most: Annotated[float | None, share("5%", "1%")] = None
+    """Of `that`: the share of recent records that need not meet it, once there are 100 to judge by, with `warn` or `stop`:
+    `{that: email is not null, at_most: 5%}`."""
+    min_rows: Annotated[int | None, count(1000)] = None
+    """The fewest rows, or changes of an upsert table, of a commit that has read records; with `warn` or `stop`."""
+    max_age_s: Annotated[float | None, Key(DURATION, name="max_age")] = None
+    """The age of the newest record in the table above which `status` warns."""
+    action: Annotated[Literal["warn", "drop", "dead_letter", "stop"], Key(name="else")] = "warn"
+    """What happens to a record with a row that does not meet it: it is only counted (warn), makes no row (drop), becomes a
+    dead letter, or stops the table before the commit."""
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether single rows are judged."""
+        return bool(self.that)
+
+    @property
+    def is_of_batch(self) -> bool:
+        """Whether a batch is judged as a whole, before its commit."""
+        return self.at_most is not None or self.min_rows is not None
+
+
 class CommitSpec(_Declared):
     """When to commit, and the size that files aim at."""
 
@@ -562,6 +594,12 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     email from records`."""
     on_error: Literal["dead_letter", "null"] = "dead_letter"
     """What a record becomes for which an expression of the query fails: a dead letter, or a row with null in the column."""
+    expect: Annotated[
+        tuple[ExpectationSpec, ...],
+        Form({"type": "object", "additionalProperties": {"anyOf": [TEXT.schema, section("expectation").schema]}}),
+    ] = ()
+    """Conditions that rows are expected to meet, by name, with what happens otherwise: `{positive: {that: "amount >= 0",
+    else: dead_letter}}`. A condition alone only warns."""
     #: The column that each is written to.
     metadata: Annotated[dict[MetadataField, str], _METADATA] = {}
     """Metadata of a record besides its value, in columns _topic, _partition, _offset and so on, or in the
@@ -627,12 +665,22 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
 
     @property
     def has_query(self) -> bool:
-        """Whether a query, or `protect`, makes the table's rows from the records' fields; otherwise they are the records."""
-        return bool(self.where or self.select or self.has_steps or self.protect)
+        """Whether a query, `protect` or `expect` makes the table's rows from the records' fields; otherwise they are the
+        records.
+        """
+        return bool(self.where or self.select or self.has_steps or self.protect or self.judges_rows)
+
+    @property
+    def judges_rows(self) -> bool:
+        """Whether rows are expected to meet a condition."""
+        return any(one.is_of_rows for one in self.expect)
 
     def without_query(self) -> Self:
         """Returns the settings without those that change records before the table, except for `protect`."""
-        texts, lists = ("where", "filter", "select"), ("rename", "drop_fields", "keep_fields", "cast", "add_fields")
+        texts, lists = (
+            ("where", "filter", "select"),
+            ("rename", "drop_fields", "keep_fields", "cast", "add_fields", "expect"),
+        )
         return self.model_copy(update={**dict.fromkeys(texts, ""), **dict.fromkeys(lists, ())})
 
     @property

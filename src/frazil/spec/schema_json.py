@@ -57,6 +57,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "envelope": models.EnvelopeSpec,
     "column": models.ColumnSpec,
     "protect_rule": models.ProtectRule,
+    "expectation": models.ExpectationSpec,
     "table": models.TableSpec,
 }
 

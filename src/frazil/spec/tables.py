@@ -20,6 +20,7 @@ from frazil.spec.columns import (
     read_value,
 )
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
+from frazil.spec.expect import check_expect, read_expect
 from frazil.spec.forms import read_paths
 from frazil.spec.keys import Fields, Path, Read, keys_of, read_items, read_text
 from frazil.spec.models import (
@@ -323,6 +324,7 @@ _READERS: Mapping[str, Read] = {
     "tombstones": read_tombstones,
     "atomic": read_atomic,
     "protect": read_protect,
+    "expect": read_expect,
     "properties": lambda fields, key: fields.strings(key, _check_table_property),
     "rename": read_rename,
     "cast": read_cast,
@@ -331,6 +333,6 @@ _READERS: Mapping[str, Read] = {
 """Readers of keys that are more than their forms."""
 _CHECKS = (
     _check_sources, check_numbers, check_columns, check_shaping, check_atomic, _check_layout, _check_named_columns,
-    check_protect, check_added,
+    check_protect, check_added, check_expect,
 )  # fmt: skip
 """The rules between the settings of a table."""

@@ -10,10 +10,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
+from frazil.process.evaluate import Unmet
 from frazil.schema.arrow import Bools, Ints
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
+
+
+def count_good(masks: Mapping[str, Bools], refused: Bools) -> dict[str, int]:
+    """Returns how many records each mask has that are not refused, by its name; without zeros."""
+    counts = ((name, int(np.count_nonzero(mask & ~refused))) for name, mask in masks.items())
+    return {name: count for name, count in counts if count}
 
 
 @dataclass
@@ -41,8 +48,11 @@ class Changes:
     old_keys: list[pa.Array] | None = None
     #: By field of `metadata`, the values that the envelope provides, one per change.
     own: Mapping[str, pa.Array] = field(default_factory=dict)
-    #: The number of records per kind that make no change (docs/reference/envelopes.md).
-    ignored_records: Mapping[str, int] = field(default_factory=dict)
+    #: Which records make no change, by kind of record (docs/reference/envelopes.md) or by what dropped them. The change of
+    #: a dropped row, if there is one, deletes the row of its key.
+    ignored: Mapping[str, Bools] = field(default_factory=dict)
+    #: The expectations that records do not meet.
+    unmet: Sequence[Unmet] = ()
     #: The fields of the records' keys, for a table whose key columns are not known yet.
     key_columns: tuple[str, ...] = ()
     #: Which records of an envelope's topic are tombstones that make no change yet. The tombstone directly behind the
@@ -59,6 +69,11 @@ class Changes:
     key_update_parts: Sequence[tuple[int, str, bool]] = ()
     #: The index of each record that is a delete and the last record of its partition in this stretch.
     last_deletes: Sequence[int] = ()
+
+    @property
+    def ignored_records(self) -> dict[str, int]:
+        """The number of records that make no change and are no bad records, by the same names as `ignored`."""
+        return count_good(self.ignored, self.decoded.refused)
 
     @property
     def rescued_rows(self) -> pa.Array | None:

@@ -16,13 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.columns import Mismatch
+from frazil.process.evaluate import Processed
 from frazil.process.origins import Origins, origins_of
-from frazil.process.program import Filter, Program
+from frazil.process.program import Filter, Program, fields_of
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.protected import without_values
-from frazil.rows.query_rows import input_columns, mismatches_of, run, table_columns
-from frazil.schema.arrow import Bools, Records, Rows, pick
-from frazil.types import add_counts
+from frazil.rows.query_rows import (
+    are_any,
+    dropped_by,
+    input_columns,
+    mismatches_of,
+    refuse_unmet,
+    run,
+    table_columns,
+)
+from frazil.schema.arrow import Bools, Records, Rows, pick, spread_mask
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.records.read_changes import read_checked
 from frazil.write.target import TableTarget
@@ -62,34 +70,36 @@ def query_changes(target: TableTarget, changes: Changes, records: Records, limit
     refused = found.refused.copy()
     refused[[one.row for one in mismatches]] = True
     rows = np.flatnonzero(has_row & ~refused[changes.records])
-    made = run(target, program, pick(columns, rows), rows.size)
-    places = rows[made.parents]
+    made = run(target, program, pick(columns, rows), rows.size, _unjudged(program, unsent, rows))
+    places, owner = rows[made.parents], changes.records[rows]
     converted, conversion = table_columns(target, program, made.columns, places.size, limit)
-    mismatches += mismatches_of(made.failures, changes.records[rows], limit)
+    mismatches += mismatches_of(made.failures, owner, limit)
     mismatches += [replace(one, row=int(changes.records[places[one.row]])) for one in conversion.mismatches]
     refused[changes.records[rows[made.failed]]] = True
     refused[changes.records[places[conversion.refused]]] = True
+    unmet = [one.of_records(owner, refused.size) for one in made.unmet]
+    mismatches += refuse_unmet(unmet, refused, limit)
+    taken = dropped_by(unmet)
+    is_taken = are_any(taken.values(), refused.size)
     shaped = replace(
         changes,
         unavailable=_unavailable(target, origins, unsent),
-        ignored_records=add_counts(
-            changes.ignored_records, {name: int(np.count_nonzero(mask)) for name, mask in made.dropped.items()}
-        ),
+        ignored={**changes.ignored, **_dropped(made, owner, refused.size), **taken},
+        unmet=unmet,
     )
     if target.changes is None:
         moved = replace(shaped, columns=[]).take(places, changes.ops[places], changes.records[places])
-        return _refusing(replace(moved, columns=converted), refused, mismatches, limit)
+        moved = replace(moved, columns=converted)
+        return _refusing(moved.only(~is_taken[moved.records]), refused, mismatches, limit)
     spread = np.full(changes.ops.size, -1, np.int64)
     spread[places] = np.arange(places.size)
     others = np.flatnonzero((spread < 0) & (changes.ops != TRUNCATE))
     shaped = replace(shaped, columns=[column.take(pa.array(spread, mask=spread < 0)) for column in converted])
     shaped = _with_keys(target, program, shaped, pick(columns, others), others)
     shaped = replace(shaped, old_keys=_old_keys(target, program, columns, changes))
-    is_dropped = np.zeros(changes.ops.size, np.bool_)
-    is_dropped[rows] = True
-    is_dropped[places] = False
-    is_dropped &= ~refused[changes.records]
-    shaped = _deleting(target, shaped, is_dropped, own)
+    is_dropped = has_row & (spread < 0) & ~refused[changes.records]
+    # A record that an expectation drops changes nothing: the row of its key stays.
+    shaped = _deleting(target, shaped, is_dropped, own).only(~is_taken[changes.records])
     mismatches += _without_key(target, shaped, refused)
     return _refusing(shaped, refused, mismatches, limit)
 
@@ -127,6 +137,29 @@ def _refuse_unsent(origins: Origins, unsent: Mapping[str, Bools], changes: Chang
         first = min(name for name in names if name in unsent)
         reason = _NOT_SENT.format(first, f"the column {column}" if column else "the query's condition")
         found += [Mismatch(row, column, "failed_expression", reason) for row in changes.records[lacks].tolist()]
+    return found
+
+
+def _unjudged(program: Program, unsent: Mapping[str, Bools], rows: Rows) -> dict[str, Bools]:
+    """Returns by expectation which of the rows lack a value that it names: the row has the value of the one it replaces,
+    which was judged when it came.
+    """
+    found = {}
+    for expectation in program.expectations if unsent else ():
+        names = frozenset().union(*(_origins(program).columns[one] for one in fields_of(expectation.condition)))
+        masks = [unsent[name][rows] for name in names if name in unsent]
+        if masks:
+            found[expectation.name] = np.logical_or.reduce(masks)
+    return found
+
+
+def _dropped(made: Processed, owner: Rows, count: int) -> dict[str, Bools]:
+    """Returns which records have no row left, by the name of what dropped the first of their rows."""
+    is_done = spread_mask(np.ones(made.parents.size, np.bool_), owner[made.parents], count)
+    found = {}
+    for name, mask in made.dropped.items():
+        found[name] = spread_mask(mask, owner, count) & ~is_done
+        is_done = is_done | found[name]
     return found
 
 

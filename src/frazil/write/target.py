@@ -220,6 +220,11 @@ class TableTarget:
         return frozenset(found)
 
     @property
+    def has_expectations(self) -> bool:
+        """Whether rows are judged before they are written."""
+        return self.program is not None and bool(self.program.expectations)
+
+    @property
     def needs_route_header(self) -> bool:
         """Whether a header decides which records the table takes."""
         return self.route is not None and any(one.kind == "header" for one in self.route.to.sources)

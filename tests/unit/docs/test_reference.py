@@ -37,7 +37,7 @@ from frazil.ops.state_file import describe
 from frazil.ops.trial import TriedTable
 from frazil.ops.tried import TriedRecord
 from frazil.spec import TableSpec, json_schema
-from frazil.types import LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
+from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
 
 
 def test_the_generated_pages_are_fresh() -> None:
@@ -52,6 +52,8 @@ def test_every_summary_key_has_a_meaning() -> None:
         ignored_records={"delete": 1},
         routed=(RoutedTable("shop.order", ("order",), {"t": {0: 0}}),),
         rest_records={"limit": 1},
+        balance=Balance(1, 1),
+        unmet={"positive": 1},
         dead_letters=PendingDeadLetters("a.b", ()),
         places={"a": {0: "b"}},
         emptied="b",

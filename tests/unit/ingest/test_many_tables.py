@@ -114,7 +114,9 @@ class NoJobs:
             if batch.table in self._broken:
                 raise UnavailableError("a task failed", where=batch.table)
         return [
-            TaskReport(batch.table, counts=Counts(record_count=batch.span, value_bytes=200 * batch.span))
+            TaskReport(
+                batch.table, counts=Counts(batch.span, 200 * batch.span, ignored_records={"message": batch.span})
+            )
             for batch in batches
         ]
 

@@ -4,42 +4,19 @@ fields of their records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from py4j.java_gateway import JavaGateway
 from pyiceberg.types import DecimalType, LongType, UUIDType
 
-from frazil.ingest.queries import SparkQueries
-from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import ColumnSpec, EnvelopeSpec, KeySpec
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
-
-
-@pytest.fixture(scope="module")
-def queries() -> Iterator[SparkQueries]:
-    jvm = LightJvm({}, needs_spark_jars=True)
-    gateway: JavaGateway = jvm.gateway
-    yield SparkQueries(lambda: gateway.jvm)
-    jvm.close()
-
-
-@pytest.fixture
-def scene(tmp_path: Path, queries: SparkQueries, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def services(**parts: Any) -> Services:
-        return Services(queries=queries, **parts)
-
-    monkeypatch.setattr(service_scene, "Services", services)
-    return lambda **settings: Scene(tmp_path, "a", **settings)
 
 
 def _progress(scene: Scene) -> Any:

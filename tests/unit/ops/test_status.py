@@ -27,6 +27,7 @@ from frazil.ops.reports import MaintenanceReport, PipelineReport, as_document
 from frazil.ops.state_file import describe
 from frazil.ops.status import report_pipeline
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.models import ExpectationSpec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import Commit, DataFile, Progress, Watermark
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
@@ -114,7 +115,7 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
         "rows": 10, "files": 2, "size_bytes": 4000, "average_file_bytes": 2000, "snapshots": 1,
         "partition_spec": [], "sort_order": [],
         "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "skipped_offsets": None, "ignored_records": {},
-        "rest_records": {},
+        "expectations": {}, "stale": {}, "rest_records": {},
         "refused_changes": [],
         "last_upsert": None, "maintenance": None,
     }  # fmt: skip
@@ -401,3 +402,25 @@ def test_what_a_table_owes_is_reported_with_what_comes_of_it(tmp_path: Path) -> 
         assert words in text
     assert as_document(report)["tables"]["s.a"]["maintenance"]["above_cap"] == ("1,200,000 deleted rows, 60% of all",)
     assert report.is_well, "what is owed asks for nothing that must be done at once"
+
+
+def test_what_is_not_as_expected_is_counted_and_an_old_newest_record_is_noted(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (table,) = scene.spec.tables
+    expected = (
+        ExpectationSpec(name="positive", that="n > 0"),
+        ExpectationSpec(name="fresh", max_age_s=4),
+        ExpectationSpec(name="recent", max_age_s=6),
+    )
+    scene.spec = scene.spec.model_copy(update={"tables": (table.model_copy(update={"expect": expected}),)})
+    before = scene.catalog.load("s.a")
+    assert before is not None
+    after = replace(before.progress, commit_id="d", unmet={"positive": 1200, "fresh": 0, "recent": 0})
+    scene.catalog.commit(Commit("s.a", (), after, before.progress))
+    report = scene.report()
+    document = as_document(report)["tables"]["s.a"]
+    assert document["expectations"] == {"positive": 1200, "fresh": 0, "recent": 0}
+    assert (document["stale"], document["ok"]) == ({"fresh": 5.0}, True)
+    assert "s.a is not as expected: 1,200 positive" in text_of(report)
+    assert "note: s.a: the newest record is 5.0 s old (fresh)" in text_of(report)
+    assert scene.table(reported({"expectations": {"positive": 5}}), Broken())["expectations"] == {"positive": 5}

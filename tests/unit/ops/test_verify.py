@@ -11,7 +11,7 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.ops.verify import UpTo, copying, has_lost_records, load_for_copy, plan_copies
-from frazil.spec.models import Start
+from frazil.spec.models import ExpectationSpec, Start
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
 from tests.unit.ingest.service_scene import Scene, turn_until
 
@@ -73,3 +73,11 @@ def test_records_that_retention_has_deleted_are_noticed(tmp_path: Path) -> None:
     scene, (a, b) = _scene(tmp_path)
     scene.source.trim("a", 0, 1)
     assert [has_lost_records(table, scene.source) for table in (a, b)] == [True, False]
+
+
+def test_a_copy_expects_nothing_of_its_commits_which_are_others(tmp_path: Path) -> None:
+    scene, (a, _) = _scene(tmp_path)
+    of_rows, of_commits = ExpectationSpec(name="r", that="id > 0"), ExpectationSpec(name="c", min_rows=9, action="stop")
+    a.spec = a.spec.model_copy(update={"expect": (of_rows, of_commits)})
+    (copy,) = copying(scene.spec("a"), plan_copies([a])[0], tmp_path / "copy").tables
+    assert copy.expect == (of_rows,)

@@ -25,6 +25,7 @@ _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_on
 
 _QUERIES = "integration/test_queries.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
+_EXPECT = "unit/ingest/test_expectations.py::test_"
 
 _IMPORTS = "unit/cli/test_imports.py::test_"
 
@@ -61,6 +62,14 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "declare its type under `columns`, or correct it (…); Frazil looks at further records": (
         "unit/ingest/test_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
+    ),
+    # Expectations.
+    "correct the condition, or write another `else`: `dead_letter` keeps such records aside, `drop` leaves them out,"
+    " `warn` only counts them": (
+        f"{_EXPECT}with_stop_nothing_of_the_batch_is_committed_until_the_consequence_is_another"
+    ),
+    "correct the condition, or write `else: warn`": (
+        f"{_EXPECT}a_share_of_recent_records_may_be_otherwise_and_a_greater_one_stops_the_table"
     ),
     # The key of `protect`.
     **dict.fromkeys(

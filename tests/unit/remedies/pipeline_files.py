@@ -554,4 +554,29 @@ ROUTES = [
     ),
 ]
 
-MENDED = [*DOCUMENTS, *TABLES, *COLUMNS, *PARTITIONS, *SECTIONS, *ROUTES]
+EXPECTATIONS = [
+    tables("expect: [a]", "expect: {amount_not_negative: amount >= 0}"),
+    tables("expect: {where: a > 0}", "expect: {amount_not_negative: a > 0}"),
+    tables("expect: {a-b: a > 0}", "expect: {amount_not_negative: a > 0}"),
+    tables("expect: {a: {else: drop}}", "expect: {a: {that: amount >= 0, else: drop}}"),
+    tables(
+        "expect: {a: {that: b > 0, min_rows: 1}}",
+        "expect: {a: {that: b > 0}, c: {min_rows: 1}}",
+    ),
+    tables("expect: {a: {min_rows: 1, at_most: 5%}}", "expect: {a: {min_rows: 1}}"),
+    tables(
+        "expect: {a: {min_rows: 1, else: drop}}",
+        "expect: {a: {min_rows: 1, else: warn}}",
+        "expect: {a: {min_rows: 1, else: stop}}",
+    ),
+    tables("expect: {a: {max_age: 5m, else: stop}}", "expect: {a: {max_age: 5m}}"),
+    tables(
+        "on_bad_record: skip, expect: {a: {that: b > 0, else: dead_letter}}",
+        "on_bad_record: dead_letter, expect: {a: {that: b > 0, else: dead_letter}}",
+        "on_bad_record: skip, expect: {a: {that: b > 0, else: warn}}",
+        "on_bad_record: skip, expect: {a: {that: b > 0, else: drop}}",
+        "on_bad_record: skip, expect: {a: {that: b > 0, else: stop}}",
+    ),
+]
+
+MENDED = [*DOCUMENTS, *TABLES, *COLUMNS, *PARTITIONS, *SECTIONS, *ROUTES, *EXPECTATIONS]

@@ -40,7 +40,7 @@ from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_k
 from frazil.decode.json.slices import JsonOptions, Slices, Texts, elements_of, group_equal, members_under
 from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
-from frazil.schema.arrow import Bools, Ints, Records, spread_places
+from frazil.schema.arrow import Bools, Ints, Records, spread_mask, spread_places
 from frazil.upsert.changes import Changes
 
 Owner = NDArray[np.int32]
@@ -72,25 +72,14 @@ def spread(records: Records, owner: Owner) -> dict[str, pa.Array]:
     return {**found, "value": pa.nulls(owner.size, pa.binary())}
 
 
-def good_messages(owner: Owner | None, refused: Bools) -> Bools:
-    """Returns which rows represent a message without a bad row: the first row of each. Without `owner`: the good rows."""
-    if owner is None:
-        return ~refused
-    bad = np.zeros(int(owner.max(initial=-1)) + 1, np.bool_)
-    bad[owner[refused]] = True
-    return np.diff(owner, prepend=-1).astype(np.bool_) & ~bad[owner]
-
-
 def gather(changes: Changes, owner: Owner, count: int) -> Changes:
     """Returns the changes by their records, of which there are `count`. Where one row of a message is bad, the entire
     message is.
     """
     decoded = changes.decoded
-    refused = np.zeros(count, np.bool_)
-    refused[owner[decoded.refused]] = True
     decoded = replace(
         decoded,
-        refused=refused,
+        refused=spread_mask(decoded.refused, owner, count),
         mismatches=[replace(mismatch, row=int(owner[mismatch.row])) for mismatch in decoded.mismatches],
         rescued=None,
     )
@@ -99,6 +88,7 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
         records=owner[changes.records],
         decoded=decoded,
         rescued=changes.rescued_rows,
+        ignored={kind: spread_mask(mask, owner, count) for kind, mask in changes.ignored.items()},
     )
     return found.without_refused()
 

@@ -50,6 +50,7 @@ def _expressions(program: Program) -> Iterator[Expression]:
             yield from (expression for _, expression in stage.columns)
         else:
             yield stage.array
+    yield from (expectation.condition for expectation in program.expectations)
 
 
 def _calls(expression: Expression) -> Iterator[Call]:

@@ -82,7 +82,9 @@ def without_redundant_tombstones(report: TaskReport) -> TaskReport:
     return replace(
         report,
         changes=replace(report.changes, touched=touched),
-        counts=replace(report.counts, ignored_records=ignored),
+        counts=replace(
+            report.counts, ignored_records=ignored, written_count=report.counts.written_count - len(redundant)
+        ),
     )
 
 

@@ -34,7 +34,6 @@ from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.names import column_names, column_path
 from frazil.schema.projection import is_one_column
 from frazil.schema.selection import Path
-from frazil.types import add_counts
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.write.target import ChangeReading, TableTarget
@@ -198,12 +197,8 @@ def _difference(target: TableTarget, names: Sequence[str]) -> str:
 
 
 def _without_tombstones(changes: Changes, refused: Bools) -> Changes:
-    """Returns the changes without the tombstones of refused records, which are not counted as ignored."""
-    if changes.tombstones is None or not (changes.tombstones & refused).any():
-        return changes
-    count = int(np.count_nonzero(changes.tombstones & refused))
-    ignored_records = add_counts(changes.ignored_records, {"tombstone": -count})
-    return replace(changes, tombstones=changes.tombstones & ~refused, ignored_records=ignored_records)
+    """Returns the changes without the tombstones of refused records."""
+    return changes if changes.tombstones is None else replace(changes, tombstones=changes.tombstones & ~refused)
 
 
 def find_key_fields(target: TableTarget, records: Records) -> KeyFields:

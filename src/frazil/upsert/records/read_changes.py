@@ -25,7 +25,7 @@ from frazil.report import KeyUpdatePart
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.tombstones import find_tombstones, read_others
-from frazil.schema.arrow import Bools, Records, one_array, pick
+from frazil.schema.arrow import Bools, Records, one_array, pick, spread_mask
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.schema.selection import Path
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
@@ -223,7 +223,9 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
     if not target.schema_json or found.requested_fields or found.missing or changes.key_columns:
         return changes
     if not target.fields:  # No record has had a value yet, so there is nothing to delete.
-        changes = changes.only(changes.ops != DELETE)
+        is_delete = spread_mask(changes.ops == DELETE, changes.records, found.refused.size)
+        ignored = {**changes.ignored, "delete": changes.ignored.get("delete", np.False_) | is_delete}
+        changes = replace(changes, ignored=ignored).only(changes.ops != DELETE)
     name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
     reason = f"the table has no key column {name}, and the record does not have it" if name else _NO_FIELDS
     mismatches = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)

@@ -18,7 +18,7 @@ from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.report import TaskReport
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type, as_written
-from frazil.types import LastDelete, Offsets, Progress, add_counts
+from frazil.types import LastDelete, Offsets, Progress
 from frazil.upsert.changes import DELETE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys, read_row_keys
@@ -81,8 +81,14 @@ def _merged(target: TableTarget, changes: Changes, keys: Keys, rows: NDArray[np.
             put_keys(field, as_written(column, arrow_type(field.field_type)), mine, is_new)
             for field, column in zip(target.fields, taken.columns, strict=True)
         ],
-        ignored_records=add_counts(changes.ignored_records, {"tombstone": -rows.size}),
+        ignored={**changes.ignored, "tombstone": _without(changes.ignored["tombstone"], rows)},
     )
+
+
+def _without(mask: Bools, rows: NDArray[np.int32]) -> Bools:
+    found = mask.copy()
+    found[rows] = False
+    return found
 
 
 FOLLOWS_DELETE = "\x00told"
