@@ -138,6 +138,10 @@ _SECTIONS = {
         "tables.&lt;name&gt;.protect.&lt;field&gt;",
         "The long form of a [rule](../how-to/protect.md); the short form is the action alone.",
     ),
+    "lookup": (
+        "tables.&lt;name&gt;.lookup.&lt;column&gt;",
+        "A [reference table](../how-to/lookup.md) that records are joined with.",
+    ),
     "envelope": (
         "tables.&lt;name&gt;.envelope",
         "The long form: `operation` names the operation field of the row; `type: debezium` has settings.",

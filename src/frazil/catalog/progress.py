@@ -88,6 +88,7 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "last-deletes": _dump_last_deletes(progress.last_deletes),
         "routed-tables": _dump_routed(progress.routed),
         "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
+        "lookups": as_json({name: dict(one) for name, one in progress.lookups.items()}) if progress.lookups else "",
     }
     parts |= {name: text for name, text in of_some_tables.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
@@ -122,6 +123,7 @@ def from_summary(
         last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
         routed=_load_routed(summary.get(key(pipeline, "routed-tables"), "[]")),
         rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
+        lookups=json.loads(summary.get(key(pipeline, "lookups"), "{}")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )

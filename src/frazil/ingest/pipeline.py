@@ -79,6 +79,8 @@ class Pipeline:
 
     def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:
         """Reads and writes all batches in one job; returns the merged report of each table."""
+        for p in planned:
+            self.schema_updates.queries.refresh(p.table)
         hit("job.before")
         reports = self._jobs.run([p.batch for p in planned], job_of(planned), with_offsets=False, pool=pool)
         hit("job.after")
@@ -241,6 +243,7 @@ class Pipeline:
             last_deletes=still_last(before, report, offsets),
             routed=table.routed,
             rest_records=add_counts(before.rest_records, report.routed.rest_records),
+            lookups={name: reference.version for name, reference in table.schema.references.items()},
         )
         commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
         try:

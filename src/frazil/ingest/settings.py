@@ -36,7 +36,9 @@ def layout_of(spec: TableSpec) -> Layout:
 
 def metadata_in_query(spec: TableSpec) -> dict[MetadataField, str]:
     """Returns the metadata of records that the table's query names, with the columns it is named by."""
-    text = " ".join((spec.where, spec.filter, spec.select, *(str(value) for _, value in spec.add_fields)))
+    keys = (".".join(path) for lookup in spec.lookup for path, _ in lookup.on)
+    added = (str(value) for _, value in spec.add_fields)
+    text = " ".join((spec.where, spec.filter, spec.select, *added, *keys))
     return {field: column for field, column in METADATA_COLUMNS.items() if re.search(rf"\b{column}\b", text)}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from typing import Literal as Choice
 
@@ -30,12 +31,15 @@ from frazil.process.kernels.values import (
     is_there,
     literal_places,
 )
-from frazil.process.program import Call, Explode, Expression, Field, Filter, Literal, Program, Project
+from frazil.process.program import Call, Explode, Expression, Field, Filter, Literal, Lookup, Program, Project
+from frazil.process.references import Reference
 from frazil.schema.arrow import as_written
 
 OnError = Choice["dead_letter", "null"]
 EXPLODED = "explode"
 """The name under which records are counted whose array has no element."""
+LOOKUP_MISS = "LOOKUP_MISS"
+"""The error class of a record for which a reference table has no row."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Failure:
     row: int
     #: The column of the result, or of the stage, whose value cannot be had; the name of a filter.
     column: str
-    #: Spark's error class, such as CAST_INVALID_INPUT.
+    #: Spark's error class, such as CAST_INVALID_INPUT, or LOOKUP_MISS.
     error_class: str
     #: The expression as Spark prints it.
     expression: str
@@ -72,10 +76,15 @@ class Processed:
 
 
 def evaluate(
-    program: Program, columns: Mapping[str, pa.Array], rows: int, on_error: OnError = "dead_letter"
+    program: Program,
+    columns: Mapping[str, pa.Array],
+    rows: int,
+    on_error: OnError = "dead_letter",
+    references: Mapping[str, Reference] = MappingProxyType({}),
 ) -> Processed:
     """Returns the rows that a program makes of `rows` records. on_error: whether a record with a failing expression is
-    refused, or the expression's column becomes null (a filter's condition too, which drops the record).
+    refused, or the expression's column becomes null (a filter's condition too, which drops the record). references: what
+    each lookup of the program joins.
 
     Raises: InvariantError for a program that `reason` refuses.
     """
@@ -85,6 +94,8 @@ def evaluate(
             run.filter(stage)
         elif isinstance(stage, Project):
             run.project(stage)
+        elif isinstance(stage, Lookup):
+            run.look_up(stage, references[stage.name])
         else:
             run.explode(stage)
     made = [as_written(run.columns[one.name], one.type) for one in program.output]
@@ -139,6 +150,22 @@ class _Run:
         self.columns = {name: column.take(pa.array(owner)) for name, column in self.columns.items()} | made
         self.parents = self.parents[owner]
         self._keep(np.ones(owner.size, np.bool_), bad, "")
+
+    def look_up(self, stage: Lookup, reference: Reference) -> None:
+        batch = _Batch(self.columns, self.parents.size)
+        made = [(stage.name, batch.column(key)) for key in stage.keys]
+        is_refused = self._refuse(batch, made)
+        found, values = reference.find([as_array(column.values, self.parents.size) for _, column in made])
+        self.columns = {**self.columns, stage.name: as_written(values, stage.type)}
+        is_miss = found < 0
+        if stage.on_miss == "dead_letter":
+            for row in np.flatnonzero(is_miss & ~self.failed[self.parents]).tolist():
+                key = tuple(batch.text_of(one, row) for one in stage.keys)
+                self.failures.append(Failure(int(self.parents[row]), stage.name, LOOKUP_MISS, stage.sql, key))
+            self.failed[self.parents[is_miss]] = True
+            is_refused |= bool(is_miss.any())
+        is_kept = ~is_miss if stage.on_miss == "drop" else np.ones(is_miss.size, np.bool_)
+        self._keep(is_kept, is_refused, stage.dropped_as)
 
     def _refuse(self, batch: _Batch, made: Sequence[tuple[str, Column]]) -> bool:
         """Refuses the records of failed rows; returns whether there are any."""

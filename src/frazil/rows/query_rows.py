@@ -15,12 +15,16 @@ from pyiceberg.types import NestedField, StructType
 from frazil.decode.cast import Conversion, Place, convert_struct
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.settings import OWN_TYPES, Reading
-from frazil.process.evaluate import Failure, Processed, evaluate
+from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, evaluate
 from frazil.process.program import Program
+from frazil.process.references import references_of
 from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import METADATA_TYPES, TableTarget
 
+FAILED = "failed_expression"
+_CLASSES = {LOOKUP_MISS: "lookup_miss"}
+"""The classes of dead letters for failures that are no failing expression."""
 _BY_NAME = Reading(unknown_fields="drop", may_widen=False)
 
 
@@ -70,13 +74,14 @@ def query_rows(
 
 def run(target: TableTarget, program: Program, columns: Records, count: int) -> Processed:
     """Evaluates a program as the table's settings say."""
-    return evaluate(program, columns, count, "null" if target.fails_to_null else "dead_letter")
+    on_error: OnError = "null" if target.fails_to_null else "dead_letter"
+    return evaluate(program, columns, count, on_error, references_of(target.lookups))
 
 
 def mismatches_of(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:
     """Returns the failures as mismatches of their records. records: the index of each row's record."""
     return [
-        Mismatch(int(records[failure.row]), failure.column, "failed_expression", _reason(failure))
+        Mismatch(int(records[failure.row]), failure.column, _CLASSES.get(failure.error_class, FAILED), _reason(failure))
         for failure in sorted(failures, key=lambda failure: failure.row)[:limit]
     ]
 

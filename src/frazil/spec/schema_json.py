@@ -57,6 +57,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "envelope": models.EnvelopeSpec,
     "column": models.ColumnSpec,
     "protect_rule": models.ProtectRule,
+    "lookup": models.LookupSpec,
     "table": models.TableSpec,
 }
 
