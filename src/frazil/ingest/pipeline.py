@@ -79,8 +79,7 @@ class Pipeline:
 
     def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:
         """Reads and writes all batches in one job; returns the merged report of each table."""
-        for p in planned:
-            self.schema_updates.queries.refresh(p.table)
+        self.schema_updates.queries.refresh(p.table for p in planned)
         hit("job.before")
         reports = self._jobs.run([p.batch for p in planned], job_of(planned), with_offsets=False, pool=pool)
         hit("job.after")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -134,19 +134,24 @@ class QueryTables:
         self._queries = queries
         self._references = References(catalog)
 
-    def refresh(self, table: Table) -> None:
-        """Gives the next batch the newest versions of the table's reference tables; analyses the query again where their
-        columns have changed.
+    def refresh(self, tables: Iterable[Table]) -> None:
+        """Gives the next batch of the tables the newest versions of their reference tables; analyses a query again where
+        their columns have changed.
 
-        Raises: as `load`, and as `References.refresh`.
+        Raises: UnavailableError; other errors show when the table is loaded again, alone.
         """
-        if not table.spec.lookup:
-            return
-        known = {name: reference.types for name, reference in table.schema.references.items()}
-        self._references.refresh(table)
-        found = {name: reference.types for name, reference in table.schema.references.items()}
-        if table.schema.query is not None and found != known:
-            table.state = self.load(table)
+        states: dict[str, TableState | None] = {}
+        for table in tables:
+            if not table.spec.lookup:
+                continue
+            known = {name: reference.types for name, reference in table.schema.references.items()}
+            try:
+                self._references.refresh(table, states)
+                found = {name: reference.types for name, reference in table.schema.references.items()}
+                if table.schema.query is not None and found != known:
+                    table.state = self.load(table)
+            except SpecError as error:
+                raise UnavailableError(error.message, remedy=error.remedy, where=error.where) from None
 
     def first_schema(self, table: Table, records: Schema, key_columns: Sequence[str]) -> Schema:
         """Returns the schema of a new table. records: the fields of its records. key_columns: the fields of the records'
@@ -235,7 +240,7 @@ class QueryTables:
         protection = protection_of(table.spec)
         stage = protecting(fields, protection, _origins(table, fields)) if protection and table.spec.protect else None
         seen = fields if stage is None else protected_schema(fields, stage)
-        self._references.refresh(table)
+        self._references.refresh(table, {})
         with _awaiting_fields(table.spec):
             lookups = [lookup_stage(one, table.schema.references[one.name], seen) for one in table.spec.lookup]
         seen = with_lookups(seen, lookups)

@@ -40,6 +40,8 @@ Fields = Mapping[str, IcebergType]
 class _Source(Protocol):
     """A reference table at one version."""
 
+    #: What distinguishes it from others, also from one that had its name before.
+    identity: str
     #: What a commit says of the version.
     version: Mapping[str, Any]
     #: Its columns.
@@ -58,22 +60,23 @@ class References:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def refresh(self, table: Table) -> None:
-        """Gives the table the newest rows of its reference tables.
+    def refresh(self, table: Table, states: dict[str, TableState | None]) -> None:
+        """Gives the table the newest rows of its reference tables. states: reference tables as the catalog has them now, to
+        which those that are loaded are added.
 
         Raises: UnavailableError for a reference table that is not there, cannot be read, or cannot be joined as it is;
         SpecError for a column that it lacks.
         """
-        table.schema.references = {lookup.name: self.find(table, lookup) for lookup in table.spec.lookup}
+        table.schema.references = {lookup.name: self.find(table, lookup, states) for lookup in table.spec.lookup}
 
-    def find(self, table: Table, lookup: LookupSpec) -> Reference:
+    def find(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None]) -> Reference:
         """Returns the newest rows of the reference table of one lookup.
 
         Raises: as `refresh`.
         """
         where = f"table {table.name}, lookup {lookup.name}"
         with _failing_as_unavailable(lookup, where):
-            source = self._open(table, lookup, where)
+            source = self._open(table, lookup, states, where)
             on, take = [column for _, column in lookup.on], list(lookup.take)
             for name in (*on, *take):
                 if name not in source.fields:
@@ -81,16 +84,18 @@ class References:
                     raise SpecError(
                         f"{_named(lookup)} has no column `{name}` that lookups can use", remedy=remedy, where=where
                     )
-            name = as_json([lookup.table, lookup.file, on, take])
+            name = as_json([source.identity, on, take])
             known = find_reference(key_of(name, source.version))
             return known or note(_read(source, lookup, name, where))
 
-    def _open(self, table: Table, lookup: LookupSpec, where: str) -> _Source:
+    def _open(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None], where: str) -> _Source:
         if lookup.file:
             properties = table.state.io_properties if table.state else self._catalog.store_properties()
             store = store_of(tuple(sorted(properties.items())))
             return _File(store, lookup.file)
-        state = self._catalog.load(lookup.table)
+        if lookup.table not in states:
+            states[lookup.table] = self._catalog.load(lookup.table)
+        state = states[lookup.table]
         if state is None:
             raise UnavailableError(
                 f"{_named(lookup)} does not exist", remedy="create it, or correct `table` of the lookup", where=where
@@ -149,6 +154,7 @@ class _IcebergTable:
     def __init__(self, catalog: Catalog, state: TableState) -> None:
         self._catalog = catalog
         self._state = state
+        self.identity = f"{state.name} {state.uuid} {state.schema.schema_id}"
         self.fields: Fields = {field.name: field.field_type for field in state.schema.fields}
         self.version: Mapping[str, Any] = {"table": state.name, "snapshot-id": state.head_id}
 
@@ -179,6 +185,7 @@ class _File:
 
     def __init__(self, store: StoreIO, location: str) -> None:
         self._store, self._location = store, location
+        self.identity = location
         self.version: Mapping[str, Any] = {"file": location, "version": store.version_of(location)}
         self._reader: Any = _Csv if location.lower().endswith(".csv") else _Parquet
         with store.new_input(location).open() as stream:

@@ -15,19 +15,23 @@ import pytest
 from py4j.java_gateway import JavaGateway
 from pyiceberg.types import LongType, StringType
 
+from frazil.ingest import references
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.process.references import Reference, load_reference
 from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import new_schema
-from frazil.spec.models import KeySpec, LookupSpec
+from frazil.spec.models import ColumnSpec, KeySpec, LookupSpec
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
 COUNTRIES = [("de", "Germany", "EU"), ("fr", "France", "EU"), ("us", "USA", None)]
+SCHEMA = new_schema(dict.fromkeys(("code", "name", "region"), StringType()).items())
+COLUMNS = tuple(ColumnSpec(name=name, type=kind) for name, kind in (("id", LongType()), ("country_code", StringType())))
 COUNTRY = {"table": "ref.countries", "on": ((("country_code",), "code"),), "take": ("name", "region")}
 
 
@@ -44,14 +48,9 @@ def scene(tmp_path: Path, queries: SparkQueries, monkeypatch: pytest.MonkeyPatch
     def services(**parts: Any) -> Services:
         return Services(queries=queries, **parts)
 
-    def make(lookup: Any = COUNTRY, name: str = "country", **settings: Any) -> Scene:
-        made = Scene(tmp_path, "a", lookup=(LookupSpec(name=name, **lookup),), **settings)
-        made.catalog.create(
-            "ref.countries",
-            new_schema({"code": StringType(), "name": StringType(), "region": StringType()}.items()),
-            {},
-            2,
-        )
+    def make(lookup: Any = COUNTRY, **settings: Any) -> Scene:
+        made = Scene(tmp_path, "a", lookup=(LookupSpec(**{"name": "country", **lookup}),), **settings)
+        made.catalog.create("ref.countries", SCHEMA, {}, 2)
         put(made, COUNTRIES)
         return made
 
@@ -64,14 +63,10 @@ def put(scene: Scene, rows: Sequence[Sequence[Any]], table: str = "ref.countries
     state = scene.catalog.load(table)
     assert state is not None
     target = plain_target(state)
-    writer = FileWriter(target)
-    columns = list(zip(*rows, strict=True)) or [[] for _ in target.arrow_schema]
-    writer.write(
-        pa.Table.from_arrays(
-            [pa.array(one, f.type) for one, f in zip(columns, target.arrow_schema, strict=True)],
-            schema=target.arrow_schema,
-        )
-    )
+    writer, schema = FileWriter(target), target.arrow_schema
+    if rows:
+        columns = [pa.array(one, field.type) for one, field in zip(zip(*rows, strict=True), schema, strict=True)]
+        writer.write(pa.Table.from_arrays(columns, schema=schema))
     gone = frozenset(file.path for file in scene.catalog.data_files(table))
     return scene.catalog.append_foreign(table, tuple(writer.finish()), gone)
 
@@ -166,7 +161,7 @@ def test_one_process_takes_a_new_version_and_new_types_of_the_reference_table(sc
     assert [(row["name"], row["size"]) for row in made.rows("n.a")] == [("Germany", 80), ("Deutschland", 81)]
 
 
-def test_deleted_rows_of_the_reference_table_are_not_found(scene: Any) -> None:
+def test_an_empty_reference_table_has_nothing_for_any_record(scene: Any) -> None:
     made = scene(select="select id, country.name as name from records")
     put(made, [])
     made.feed("a", {"id": 1, "country_code": "de"})
@@ -197,8 +192,13 @@ def test_a_lookup_finds_by_several_fields_nested_ones_too(scene: Any, tmp_path: 
     pq.write_table(
         pa.table({"shop": [1, 1, 2], "sku": ["a", "b", "a"], "price": [Decimal("1.50"), Decimal("2.00"), None]}), file
     )
-    lookup = {"file": str(file), "on": ((("shop",), "shop"), (("item", "sku"), "sku")), "take": ("price",)}
-    made = scene(lookup, name="price", select="select id, price.price as price, price is null as is_miss from records")
+    lookup = {
+        "file": str(file),
+        "on": ((("shop",), "shop"), (("item", "sku"), "sku")),
+        "take": ("price",),
+        "name": "price",
+    }
+    made = scene(lookup, select="select id, price.price as price, price is null as is_miss from records")
     items = ((1, 1, "b"), (2, 2, "a"), (3, 2, "b"), (4, None, "a"))
     made.feed("a", *({"id": n, "shop": shop, "item": {"sku": sku}} for n, shop, sku in items))
     made.catch_up()
@@ -229,31 +229,125 @@ def test_a_csv_file_has_text_and_its_commit_names_what_the_store_says_of_it(scen
     assert progress(made).lookups["country"] != first
 
 
+def _refused(scene: Scene, *records: Any) -> str:
+    scene.feed("a", *records)
+    table = waiting(scene)
+    assert table.status.run_state is not RunState.RUNNING
+    return f"{table.status.reason} / {table.status.remedy}"
+
+
 def test_a_reference_table_that_is_gone_is_waited_for(scene: Any) -> None:
     made = scene()
     made.feed("a", {"id": 1, "country_code": "de"})
     made.catch_up()
     made.catalog.drop("ref.countries")
-    made.feed("a", {"id": 2, "country_code": "de"})
-    table = waiting(made)
-    assert table.status.run_state is RunState.BACKING_OFF
-    assert "the reference table ref.countries does not exist" in table.status.reason
-    assert "lookup country" in table.status.where
-    made.catalog.create(
-        "ref.countries", new_schema({"code": StringType(), "name": StringType(), "region": StringType()}.items()), {}, 2
-    )
+    assert "the reference table ref.countries does not exist" in _refused(made, {"id": 2, "country_code": "de"})
+    made.catalog.create("ref.countries", SCHEMA, {}, 2)
     put(made, COUNTRIES)
     made.catch_up()
     assert [row["id"] for row in made.rows("n.a")] == [1, 2]
 
 
-def test_several_rows_for_one_key_are_refused_until_one_is_left(scene: Any) -> None:
+def test_several_rows_for_one_key_are_waited_out(scene: Any) -> None:
     made = scene()
     put(made, [*COUNTRIES, ("fr", "France again", None)])
-    made.feed("a", {"id": 1, "country_code": "de"})
-    table = waiting(made)
-    assert table.status.run_state is RunState.BACKING_OFF
-    assert "several rows with the key code 'fr'" in table.status.reason
+    assert "several rows with the key code 'fr'" in _refused(made, {"id": 1, "country_code": "de"})
     put(made, COUNTRIES)
     made.catch_up()
     assert len(made.rows("n.a")) == 1
+
+
+def test_a_file_that_is_not_there_or_is_no_parquet_is_waited_for(scene: Any, tmp_path: Path) -> None:
+    file = tmp_path / "countries.parquet"
+    made = scene({**COUNTRY, "table": "", "file": str(file)})
+    assert "cannot be read" in _refused(made, {"id": 1, "country_code": "de"})
+    file.write_bytes(b"code,name")
+    assert "cannot be read" in _refused(made)
+    pq.write_table(pa.table({"code": ["de"], "name": ["Germany"], "region": ["EU"]}), file)
+    made.catch_up()
+    assert made.rows("n.a")[0]["country"] == {"name": "Germany", "region": "EU"}
+
+
+def test_a_reference_table_that_is_too_large_is_waited_for(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = scene()
+    monkeypatch.setattr(references, "MOST_ROWS", 2)
+    assert "too large: 3 rows" in _refused(made, {"id": 1, "country_code": "de"})
+    put(made, COUNTRIES[:2])
+    made.catch_up()
+    assert len(made.rows("n.a")) == 1
+    monkeypatch.setattr(references, "MOST_BYTES", 1)
+    put(made, COUNTRIES[:1])
+    assert "too large: 1 rows" in _refused(made, {"id": 2, "country_code": "de"})
+
+
+RECORD = {"id": 1, "country_code": "de", "amount": 1.5, "nested": {"code": "de"}}
+
+
+@pytest.mark.parametrize(
+    ("lookup", "settings", "reason", "corrected"),
+    [
+        ({"take": ("nmae",)}, {}, "no column `nmae` that lookups can use / did you mean `name`?", {"take": ("name",)}),
+        (
+            {"on": ((("id",), "code"),)},
+            {},
+            "compares id, which is int64, with code, which is string / compare values of one type",
+            {"on": ((("country_code",), "code"),)},
+        ),
+        (
+            {"on": ((("country_kode",), "code"),)},
+            {"unknown_fields": "drop", "columns": COLUMNS},
+            "names an unknown field country_kode / did you mean `country_code`?",
+            {},
+        ),
+        (
+            {"on": ((("country_code", "x"), "code"),)},
+            {"unknown_fields": "drop", "columns": COLUMNS},
+            "an unknown field country_code.x / name a field inside of a struct",
+            {},
+        ),
+        ({"name": "Nested"}, {}, "have a field `Nested`, as a lookup is called / name the lookup otherwise", {}),
+        (
+            {},
+            {"where": "country.region = 'EU'"},
+            "`where` names a lookup, which only records are looked up for that `where` takes / write the condition as",
+            {},
+        ),
+    ],
+)
+def test_a_lookup_that_cannot_be_stops_the_table_until_it_is_corrected(
+    scene: Any, lookup: Any, settings: Any, reason: str, corrected: Any
+) -> None:
+    made = scene({**COUNTRY, **lookup}, **settings)
+    assert reason in _refused(made, RECORD)
+    settings = {"filter": settings["where"]} if "where" in settings else settings
+    made.settings = {"lookup": (LookupSpec(**{"name": "country", **COUNTRY, **corrected}),), **settings}
+    made.catch_up()
+    assert len(made.rows("n.a")) == 1
+
+
+def test_a_key_that_no_record_has_had_yet_is_waited_for(scene: Any) -> None:
+    made = scene()
+    assert "unknown field country_code, and no record has had it yet" in _refused(made, {"id": 1})
+    made.settings["columns"] = (ColumnSpec(name="country_code", type=StringType()),)
+    made.catch_up()
+    assert [row["country"] for row in made.rows("n.a")] == [None]
+
+
+def test_a_key_column_of_an_upsert_table_is_not_looked_up(scene: Any) -> None:
+    made = scene(mode="upsert", key=KeySpec(format="json"), key_columns=("name",), format_version=2)
+    made.settings["select"] = "select country.name as name, id from records"
+    made.source.produce("a", 0, b'{"id": 1, "country_code": "de"}', made.clock.now_ms(), key=b'{"id": 1}')
+    assert "`key_columns` names `name`, which is looked up" in _refused(made)
+    made.settings["key_columns"] = ("id",)
+    made.catch_up()
+    assert made.rows("n.a") == [{"name": "Germany", "id": 1}]
+
+
+def test_rows_come_back_from_the_bytes_that_tasks_get() -> None:
+    values = pa.StructArray.from_arrays([pa.array(["x", None])], names=["a"])
+    made = Reference("r", {"table": "r", "snapshot-id": 7}, [pa.array(["k", "l"])], values)
+    found = load_reference(made.dump())
+    assert (found.key, found.types) == (made.key, made.types)
+    rows, members = found.find([pa.array(["l", "?", None, "k"])])
+    assert rows.tolist() == [1, -1, -1, 0]
+    assert members.to_pylist() == [{"a": None}, None, None, {"a": "x"}]
