@@ -42,7 +42,7 @@ class _Source(Protocol):
 
     #: What distinguishes it from others, also from one that had its name before.
     identity: str
-    #: What a commit says of the version.
+    #: The version, as a commit names it.
     version: Mapping[str, Any]
     #: Its columns.
     fields: Fields
@@ -181,7 +181,7 @@ class _IcebergTable:
 
 
 class _File:
-    """A Parquet or CSV file, whose version is what its store says of it."""
+    """A Parquet or CSV file, whose version is that of its store."""
 
     def __init__(self, store: StoreIO, location: str) -> None:
         self._store, self._location = store, location

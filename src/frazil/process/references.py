@@ -38,7 +38,7 @@ class Reference:
         the columns to take, as structs.
         """
         self.name = name
-        #: What a commit says of the version.
+        #: The version, as a commit names it.
         self.version = version
         self.on = tuple(on)
         self.values = values

@@ -22,9 +22,6 @@ from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_writt
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import METADATA_TYPES, TableTarget
 
-FAILED = "failed_expression"
-_CLASSES = {LOOKUP_MISS: "lookup_miss"}
-"""The classes of dead letters for failures that are no failing expression."""
 _BY_NAME = Reading(unknown_fields="drop", may_widen=False)
 
 
@@ -80,15 +77,17 @@ def run(target: TableTarget, program: Program, columns: Records, count: int) -> 
 
 def mismatches_of(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:
     """Returns the failures as mismatches of their records. records: the index of each row's record."""
-    return [
-        Mismatch(int(records[failure.row]), failure.column, _CLASSES.get(failure.error_class, FAILED), _reason(failure))
-        for failure in sorted(failures, key=lambda failure: failure.row)[:limit]
-    ]
+    first = sorted(failures, key=lambda failure: failure.row)[:limit]
+    return [_mismatch(failure, int(records[failure.row])) for failure in first]
 
 
-def _reason(failure: Failure) -> str:
-    values = f" of {', '.join(failure.values)}" if failure.values else ""
-    return f"{failure.error_class}: {failure.expression}{values}"
+def _mismatch(failure: Failure, record: int) -> Mismatch:
+    values = ", ".join(failure.values)
+    if failure.error_class == LOOKUP_MISS:
+        reason = f"the reference table has no row for {failure.expression} of {values}"
+        return Mismatch(record, failure.column, "lookup_miss", reason)
+    reason = f"{failure.error_class}: {failure.expression}{' of ' if values else ''}{values}"
+    return Mismatch(record, failure.column, "failed_expression", reason)
 
 
 def input_columns(

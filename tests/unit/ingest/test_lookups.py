@@ -128,7 +128,7 @@ def test_a_miss_makes_a_dead_letter(scene: Any) -> None:
     [file] = made.catalog.data_files("n.a__dead_letters")
     rows = pq.read_table(file.path).to_pylist()
     assert {row["error_class"] for row in rows} == {"lookup_miss"}
-    assert rows[0]["message"] == 'LOOKUP_MISS: country_code = code of "xx"'
+    assert rows[0]["message"] == 'the reference table has no row for country_code = code of "xx"'
 
 
 def test_each_commit_names_the_version_that_its_rows_show(scene: Any) -> None:
@@ -139,6 +139,20 @@ def test_each_commit_names_the_version_that_its_rows_show(scene: Any) -> None:
     made.feed("a", {"id": 2, "country_code": "de"}, {"id": 3, "country_code": "fr"})
     made.catch_up()
     assert [row["name"] for row in made.rows("n.a")] == ["Germany", "Deutschland", None]
+    assert progress(made).lookups["country"]["snapshot-id"] == snapshot
+
+
+def test_a_batch_that_is_tried_again_has_one_version_whole(scene: Any) -> None:
+    made = scene(select="select id, country.name as name from records")
+    made.feed("a", {"id": 1, "country_code": "de"})
+    made.catch_up()
+    made.catalog.losses = ["question"]
+    made.feed("a", {"id": 2, "country_code": "de"}, {"id": 3, "country_code": "fr"})
+    waiting(made, turns=3)
+    assert [row["id"] for row in made.rows("n.a")] == [1]
+    snapshot = put(made, [("de", "Deutschland", "EU"), ("fr", "Frankreich", "EU")])
+    made.catch_up()
+    assert [row["name"] for row in made.rows("n.a")] == ["Germany", "Deutschland", "Frankreich"]
     assert progress(made).lookups["country"]["snapshot-id"] == snapshot
 
 
