@@ -35,16 +35,20 @@ def _read_lookup(entry: Entry, label: str, problems: Problems) -> LookupSpec | N
         if fields.get(needed) is None:
             problems.add(entry.line, f"`{label}` has no `{needed}`", f"write it, such as {_EXAMPLE}")
     found = LookupSpec(name=entry.key, **fields.values())
-    for name, check in (("table", table_name), ("file", _check_file)):
-        if (one := fields.get(name)) is not None:
-            problems.attempt(one.line, None, check, getattr(found, name) or "")
+    for name, written, check in (("table", found.table, table_name), ("file", found.file, _check_file)):
+        if written:
+            problems.attempt(fields.node(name).line, None, check, written)
     return found
 
 
 def _check_file(location: str) -> str:
-    if location and PurePosixPath(location).suffix.lower() not in REFERENCE_FILES:
+    if PurePosixPath(location).suffix.lower() not in REFERENCE_FILES:
         raise SpecError(
             f"`{location}` is neither a Parquet nor a CSV file", remedy="name a file that ends with .parquet or .csv"
         )
-    address_of(location)
+    address = address_of(location)
+    if address.kind == "local" and not address.key.startswith("/"):
+        raise SpecError(
+            f"`{location}` is not a whole path", remedy="begin the path with `/`, or with the scheme of a store"
+        )
     return location

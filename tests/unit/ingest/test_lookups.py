@@ -4,6 +4,7 @@ refused until it is corrected.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.java_gateway import JavaGateway
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, StringType, UUIDType
 
 from frazil.ingest import references
 from frazil.ingest.queries import SparkQueries
@@ -24,13 +25,14 @@ from frazil.process.references import Reference, load_reference
 from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import ColumnSpec, KeySpec, LookupSpec
+from frazil.store.file_io import StoreIO
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
 COUNTRIES = [("de", "Germany", "EU"), ("fr", "France", "EU"), ("us", "USA", None)]
-SCHEMA = new_schema(dict.fromkeys(("code", "name", "region"), StringType()).items())
+SCHEMA = new_schema({**dict.fromkeys(("code", "name", "region"), StringType()), "uid": UUIDType()}.items())
 COLUMNS = tuple(ColumnSpec(name=name, type=kind) for name, kind in (("id", LongType()), ("country_code", StringType())))
 COUNTRY = {"table": "ref.countries", "on": ((("country_code",), "code"),), "take": ("name", "region")}
 
@@ -65,7 +67,9 @@ def put(scene: Scene, rows: Sequence[Sequence[Any]], table: str = "ref.countries
     target = plain_target(state)
     writer, schema = FileWriter(target), target.arrow_schema
     if rows:
-        columns = [pa.array(one, field.type) for one, field in zip(zip(*rows, strict=True), schema, strict=True)]
+        named = zip(zip(*rows, strict=True), schema, strict=False)  # The rest is null.
+        columns = [pa.array(one, field.type) for one, field in named]
+        columns += [pa.nulls(len(rows), field.type) for field in list(schema)[len(columns) :]]
         writer.write(pa.Table.from_arrays(columns, schema=schema))
     gone = frozenset(file.path for file in scene.catalog.data_files(table))
     return scene.catalog.append_foreign(table, tuple(writer.finish()), gone)
@@ -165,11 +169,11 @@ def test_one_process_takes_a_new_version_and_new_types_of_the_reference_table(sc
         "ref.countries",
         lambda schema: new_schema([*((f.name, f.field_type) for f in schema.fields), ("size", LongType())]),
     )
-    put(made, [("de", "Germany", "EU", 80)])
+    put(made, [("de", "Germany", "EU", None, 80)])
     service = made.start()
     made.feed("a", {"id": 1, "country_code": "de"})
     assert service_scene.turn_until(service, lambda: made.catalog.load("n.a") and made.rows("n.a"))
-    put(made, [("de", "Deutschland", "EU", 81)])
+    put(made, [("de", "Deutschland", "EU", None, 81)])
     made.feed("a", {"id": 2, "country_code": "de"})
     assert service_scene.turn_until(service, lambda: len(made.rows("n.a")) == 2)
     assert [(row["name"], row["size"]) for row in made.rows("n.a")] == [("Germany", 80), ("Deutschland", 81)]
@@ -250,48 +254,44 @@ def _refused(scene: Scene, *records: Any) -> str:
     return f"{table.status.reason} / {table.status.remedy}"
 
 
-def test_a_reference_table_that_is_gone_is_waited_for(scene: Any) -> None:
-    made = scene()
-    made.feed("a", {"id": 1, "country_code": "de"})
-    made.catch_up()
-    made.catalog.drop("ref.countries")
-    assert "the reference table ref.countries does not exist" in _refused(made, {"id": 2, "country_code": "de"})
-    made.catalog.create("ref.countries", SCHEMA, {}, 2)
-    put(made, COUNTRIES)
-    made.catch_up()
-    assert [row["id"] for row in made.rows("n.a")] == [1, 2]
-
-
-def test_several_rows_for_one_key_are_waited_out(scene: Any) -> None:
+def test_a_reference_table_that_cannot_be_joined_is_waited_for(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = scene()
     put(made, [*COUNTRIES, ("fr", "France again", None)])
     assert "several rows with the key code 'fr'" in _refused(made, {"id": 1, "country_code": "de"})
     put(made, COUNTRIES)
+    monkeypatch.setattr(references, "MOST_ROWS", 2)
+    assert "too large: 3 rows" in _refused(made)
+    put(made, COUNTRIES[:2])
     made.catch_up()
-    assert len(made.rows("n.a")) == 1
+    monkeypatch.setattr(references, "MOST_BYTES", 1)
+    put(made, COUNTRIES[:1])
+    assert "too large: 1 rows" in _refused(made, {"id": 2, "country_code": "de"})
+    monkeypatch.setattr(references, "MOST_ROWS", 9)
+    monkeypatch.setattr(references, "MOST_BYTES", 999)
+    made.catch_up()
+    made.catalog.drop("ref.countries")
+    assert "the reference table ref.countries does not exist" in _refused(made, {"id": 3, "country_code": "de"})
+    made.catalog.create("ref.countries", SCHEMA, {}, 2)
+    put(made, COUNTRIES)
+    made.catch_up()
+    assert [row["id"] for row in made.rows("n.a")] == [1, 2, 3]
 
 
-def test_a_file_that_is_not_there_or_is_no_parquet_is_waited_for(scene: Any, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_joined_is_waited_for(
+    scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "countries.parquet"
     made = scene({**COUNTRY, "table": "", "file": str(file)})
     assert "cannot be read" in _refused(made, {"id": 1, "country_code": "de"})
     file.write_bytes(b"code,name")
     assert "cannot be read" in _refused(made)
     pq.write_table(pa.table({"code": ["de"], "name": ["Germany"], "region": ["EU"]}), file)
+    with monkeypatch.context() as patched:
+        versions = itertools.count()
+        patched.setattr(StoreIO, "version_of", lambda *_: str(next(versions)))
+        assert "the file was replaced while it was read" in _refused(made)
     made.catch_up()
     assert made.rows("n.a")[0]["country"] == {"name": "Germany", "region": "EU"}
-
-
-def test_a_reference_table_that_is_too_large_is_waited_for(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = scene()
-    monkeypatch.setattr(references, "MOST_ROWS", 2)
-    assert "too large: 3 rows" in _refused(made, {"id": 1, "country_code": "de"})
-    put(made, COUNTRIES[:2])
-    made.catch_up()
-    assert len(made.rows("n.a")) == 1
-    monkeypatch.setattr(references, "MOST_BYTES", 1)
-    put(made, COUNTRIES[:1])
-    assert "too large: 1 rows" in _refused(made, {"id": 2, "country_code": "de"})
 
 
 RECORD = {"id": 1, "country_code": "de", "amount": 1.5, "nested": {"code": "de"}}
@@ -319,6 +319,13 @@ RECORD = {"id": 1, "country_code": "de", "amount": 1.5, "nested": {"code": "de"}
             "an unknown field country_code.x / name a field inside of a struct",
             {},
         ),
+        (
+            {"take": ("uid",)},
+            {},
+            "takes uid, a uuid or fixed column, which Spark has no type for / leave it out of",
+            {},
+        ),
+        ({"take": ("x",)}, {}, "no column `x` that lookups can use / write one of: code, name", {"take": ("name",)}),
         ({"name": "Nested"}, {}, "have a field `Nested`, as a lookup is called / name the lookup otherwise", {}),
         (
             {},

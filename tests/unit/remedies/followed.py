@@ -26,6 +26,8 @@ _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_on
 _QUERIES = "integration/test_queries.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
 
+_LOOKUPS = "unit/ingest/test_lookups.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
     # Tables with a query.
     **dict.fromkeys(
@@ -41,6 +43,32 @@ FOLLOWED: Mapping[str, str] = {
     "declare its type under `columns`, or correct it (…); Frazil looks at further records": (
         "unit/ingest/test_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
     ),
+    # Lookups.
+    **dict.fromkeys(
+        (
+            "create it, or correct `table` of the lookup",
+            "leave one row for each key, or compare further columns in `on`",
+            "take fewer columns, or make a smaller table of the rows that are looked up",
+        ),
+        f"{_LOOKUPS}a_reference_table_that_cannot_be_joined_is_waited_for",
+    ),
+    **dict.fromkeys(
+        ("put the file in place, or correct it; Frazil retries with back-off", "Frazil reads it again"),
+        f"{_LOOKUPS}a_file_that_cannot_be_joined_is_waited_for",
+    ),
+    **dict.fromkeys(
+        (
+            "compare values of one type, and no floating-point numbers: declare the type of the field under `columns`, or"
+            " add a column of its type to the reference table",
+            "leave it out of `take`, or store it as a string",
+            "name a field inside of a struct",
+            "name the lookup otherwise",
+            "write the condition as `filter`, or in `select`",
+            "write one of: …",
+        ),
+        f"{_LOOKUPS}a_lookup_that_cannot_be_stops_the_table_until_it_is_corrected",
+    ),
+    "name a column of the record's own fields": f"{_LOOKUPS}a_key_column_of_an_upsert_table_is_not_looked_up",
     # The key of `protect`.
     **dict.fromkeys(
         ("write that `protect_key` until they are replayed", "replay with the old `protect_key`"),
