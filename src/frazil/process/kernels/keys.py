@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import offsets_of
-from frazil.decode.memory import COMPILED, I32, U8, is_on_disk
+from frazil.decode.memory import COMPILED, I32, U8, is_on_disk, load8, load64
 
 Ints = NDArray[np.int64]
 _DIGITS = 38
@@ -62,7 +62,7 @@ class _Distinct:
         self._starts, self._bytes = _bytes_of(values)
         # At most half of the places are taken.
         self._places = np.full(1 << max(1, (2 * self._count - 1).bit_length()), -1, np.int32)
-        _place_all(self._bytes, self._starts, _there(values), self._places)
+        self._run(self._starts, self._bytes, values, np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         return self._count
@@ -70,9 +70,13 @@ class _Distinct:
     def find(self, values: pa.Array) -> Ints:
         """Returns the index of each value: int64 of shape (n_values,), -1 for null and for values that are not here."""
         found = np.full(len(values), -1, np.int64)
-        starts, raw = _bytes_of(values)
-        _find_all(raw, starts, _there(values), self._bytes, self._starts, self._places, found)
+        if len(values):
+            self._run(*_bytes_of(values), values, found)
         return found
+
+    def _run(self, starts: I32, raw: U8, values: pa.Array, found: Ints) -> None:
+        there = np.asarray(values.is_valid()).astype(np.uint8)
+        _find_all(raw.ctypes.data, starts, there, self._bytes.ctypes.data, self._starts, self._places, found)
 
 
 def comparable(kind: pa.DataType) -> pa.DataType | None:
@@ -84,10 +88,6 @@ def comparable(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_decimal(kind):
         return pa.decimal128(_DIGITS, kind.scale)
     return None if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind) else kind
-
-
-def _there(values: pa.Array) -> U8:
-    return np.asarray(values.is_valid()).astype(np.uint8)
 
 
 def _bytes_of(values: pa.Array) -> tuple[I32, U8]:
@@ -109,39 +109,46 @@ def _bytes_of(values: pa.Array) -> tuple[I32, U8]:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _place_of(raw: U8, start: int, end: int, known: U8, starts: I32, places: I32) -> np.int64:
-    """Returns the place of some bytes: that of the equal key, else a free one."""
-    mixed = np.uint64(14695981039346656037)  # FNV-1a.
-    for n in range(start, end):
-        mixed = (mixed ^ np.uint64(raw[n])) * np.uint64(1099511628211)
-    mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(32)
-    last = places.size - 1
-    place = np.int64(mixed & np.uint64(last))
-    while places[place] >= 0:
-        first = starts[places[place]]
-        if starts[places[place] + 1] - first == end - start:
-            n = 0
-            while n < end - start and known[first + n] == raw[start + n]:
-                n += 1
-            if n == end - start:
-                break
-        place = (place + 1) & last
-    return place
+def _hash(i: int, end: int) -> np.uint64:
+    """Returns a hash of the bytes from one address to another, eight at a time."""
+    mixed = np.uint64(end - i)
+    while i + 8 <= end:
+        mixed = (mixed ^ np.uint64(load64(i))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+        i += 8
+    while i < end:
+        mixed = (mixed ^ np.uint64(load8(i))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+        i += 1
+    return mixed ^ (mixed >> np.uint64(32))
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _place_all(known: U8, starts: I32, there: U8, places: I32) -> None:
-    for row in range(starts.size - 1):
-        if there[row] != 0:
-            places[_place_of(known, starts[row], starts[row + 1], known, starts, places)] = row
+def _are_equal(i: int, end: int, j: int) -> bool:
+    while i < end and load8(i) == load8(j):
+        i += 1
+        j += 1
+    return i == end
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find_all(raw: U8, offsets: I32, there: U8, known: U8, starts: I32, places: I32, found: Ints) -> None:
+def _find_all(raw: int, offsets: I32, there: U8, known: int, starts: I32, places: I32, found: Ints) -> None:
+    """Writes the index of each value, of those that are in `places`; with `found` empty it adds the values to `places`."""
+    last = np.uint64(places.size - 1)
     for row in range(offsets.size - 1):
-        if there[row] != 0:
-            found[row] = places[_place_of(raw, offsets[row], offsets[row + 1], known, starts, places)]
+        if there[row] == 0:
+            continue
+        i, end = raw + offsets[row], raw + offsets[row + 1]
+        place = _hash(i, end) & last
+        while places[place] >= 0:
+            first = starts[places[place]]
+            if starts[places[place] + 1] - first == end - i and _are_equal(i, end, known + first):
+                break
+            place = (place + np.uint64(1)) & last
+        if found.size == 0:
+            places[place] = row
+        else:
+            found[row] = places[place]
 
 
 def warm_up(compiles_all: bool) -> None:
