@@ -72,8 +72,8 @@ class Scene:
 
     def produce(self, topic: str, *records: tuple[Any, Any]) -> None:
         for key, value in records:
-            texts = {name: json.dumps(one) for name, one in (("value", value), ("key", key)) if one is not None}
-            self._producer.produce(topic, **texts)
+            texts = (None if one is None else json.dumps(one) for one in (key, value))
+            self._producer.produce(topic, key=next(texts), value=next(texts))
         assert self._producer.flush(30) == 0
 
     def table(self, name: str) -> StaticTable:

@@ -300,7 +300,12 @@ RECORD = {"id": 1, "country_code": "de", "amount": 1.5, "nested": {"code": "de"}
 @pytest.mark.parametrize(
     ("lookup", "settings", "reason", "corrected"),
     [
-        ({"take": ("nmae",)}, {}, "no column `nmae` that lookups can use / did you mean `name`?", {"take": ("name",)}),
+        (
+            {"take": ("name_",)},
+            {},
+            "no column `name_` that lookups can use / did you mean `name`?",
+            {"take": ("name",)},
+        ),
         (
             {"on": ((("id",), "code"),)},
             {},
