@@ -6,10 +6,9 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from frazil.process.kernels.keys import RowKeys, comparable
 
@@ -48,16 +47,19 @@ def test_a_reference_table_without_rows_has_no_key() -> None:
     assert nothing.find([pa.array(["a"]), pa.array([1])]).tolist() == [-1]
 
 
-_COLUMN = st.sampled_from(["", "a", "b", "aa", None])
+def test_keys_of_several_columns_are_found_as_a_dictionary_finds_them() -> None:
+    chance, values = np.random.default_rng(7), ["", "a", "b", "aa", None]
 
+    def drawn() -> list[tuple[str | None, ...]]:
+        return [tuple(values[n] for n in row) for row in chance.integers(0, 5, (chance.integers(0, 20), 3)).tolist()]
 
-@given(st.lists(st.tuples(_COLUMN, _COLUMN, _COLUMN), max_size=30), st.lists(st.tuples(_COLUMN, _COLUMN, _COLUMN)))
-def test_keys_of_several_columns_are_found_as_a_dictionary_finds_them(rows: list[Any], asked: list[Any]) -> None:
-    def columns(of: list[Any]) -> list[pa.Array]:
+    def columns(of: list[tuple[str | None, ...]]) -> list[pa.Array]:
         return [pa.array([one[n] for one in of], pa.string()) for n in range(3)]
 
-    whole = [one for one in rows if None not in one]
-    keys = RowKeys(columns(rows))
-    assert (keys.repeated is None) == (len(set(whole)) == len(whole))
-    known = {one: n for n, one in enumerate(rows) if None not in one}
-    assert keys.find(columns(asked)).tolist() == [known.get(one, -1) for one in asked]
+    for _ in range(200):
+        rows, asked = drawn(), drawn()
+        whole = [one for one in rows if None not in one]
+        keys = RowKeys(columns(rows))
+        assert (keys.repeated is None) == (len(set(whole)) == len(whole))
+        known = {one: n for n, one in enumerate(rows) if None not in one}
+        assert keys.find(columns([*asked, *rows])).tolist() == [known.get(one, -1) for one in [*asked, *rows]]
