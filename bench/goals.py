@@ -73,6 +73,10 @@ def _query(results: Results) -> float | None:
     return results.times("process", "query", "plain", "cpu_s_per_million")
 
 
+def _lookup(results: Results) -> float | None:
+    return results.times("process", "lookup", "plain", "cpu_s_per_million")
+
+
 def _cost_of_maintenance(results: Results) -> float | None:
     """What the same records cost with maintenance beyond what they cost without, by the latter; in percent."""
     times = results.times("maintenance", "on", "off", "cpu_s_per_million")
@@ -153,6 +157,7 @@ GOALS = (
     ),
     Goal("records/s to S3, running process", "× local files", 0.8, _to_s3, at_least=True),
     Goal("a query (half of the records, two casts, one hash): CPU per record read", "× no query", 1.15, _query),
+    Goal("one column looked up in 100,000 rows: CPU per record read", "× no look-up", 1.25, _lookup),
     Goal(
         "1,000 scattered updates into 2 M rows, plan to commit", "s", 0.9, _of("upsert", _SCATTERED_2, "took_median_s")
     ),

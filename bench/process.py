@@ -1,13 +1,18 @@
-"""What a query costs: the records of `running` into a table as they are, and through a query that keeps half of them."""
+"""What a query and a look-up cost: the records of `running` into a table as they are, through a query that keeps half of
+them, and joined with a reference table.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from bench import subjects
 from bench.arithmetic import prefix_total
@@ -23,6 +28,9 @@ select id, sha2(cast(user_id as string), 256) as user, page_url, action, cast(am
 from records where user_id < {_USERS}
 """
 """Half of the records, two casts, one hash."""
+LOOKUP = f"select {', '.join(SCHEMA)}, user.tier as tier from records"
+"""All fields, and one that is looked up by `user_id` in 100,000 rows."""
+_REFERENCE_ROWS = 100_000
 
 
 def measure(place: Place) -> None:
@@ -30,14 +38,14 @@ def measure(place: Place) -> None:
     if "frazil" not in place.settings.subjects:
         return
     with place.attempt("what a query costs"):
-        loads = loads_of(place)
+        loads = {**loads_of(place), "lookup": _lookup_of(place)}
         runs: dict[str, list[Run]] = {variant: [] for variant in loads}
         for _ in range(place.settings.runs_of("frazil")):
             for variant, load in loads.items():
                 runs[variant].append(_one_run(place, load))
                 say(f"{variant}: {json.dumps(runs[variant][-1])}")
         for variant, found in runs.items():
-            place.write_result("process", "frazil", variant, found, query=QUERY.strip())
+            place.write_result("process", "frazil", variant, found, query=loads[variant].table.get("select", ""))
 
 
 def loads_of(place: Place) -> Mapping[str, Load]:
@@ -51,6 +59,28 @@ def loads_of(place: Place) -> Mapping[str, Load]:
         table={**plain.table, "select": QUERY},
     )
     return {"plain": plain, "query": query}
+
+
+def _lookup_of(place: Place) -> Load:
+    """The same topic, joined with a reference table that has a row for each of its users, and others."""
+    plain, file = loads_of(place)["plain"], place.run_folder("reference") / "users.parquet"
+    users = dict.fromkeys(place.pool.user_ids)
+    others = (user for user in range(2 * _REFERENCE_ROWS) if user not in users)
+    ids = [*users, *itertools.islice(others, max(0, _REFERENCE_ROWS - len(users)))]
+    pq.write_table(pa.table({"user": ids, "tier": [f"tier-{user % 7}" for user in ids]}), file)
+    rows = [{**json.loads(tail), "tier": "tier-0"} for tail in (b"{" + one for one in place.pool.tails)]
+    names = (name for name in [*SCHEMA, "tier"] if name != "id")
+    sums = {name: _as_long(prefix_total([weight(row[name]) for row in rows], plain.total)) for name in names}
+    ids_sum = plain.total * (plain.total - 1) // 2
+    return dataclasses.replace(
+        plain,
+        expected={"(rows)": plain.total, "(different ids)": plain.total, **sums, "id": ids_sum},
+        table={
+            **plain.table,
+            "lookup": {"user": {"file": str(file), "on": "user_id = user", "take": ["tier"]}},
+            "select": LOOKUP,
+        },
+    )
 
 
 def _one_run(place: Place, load: Load) -> Run:

@@ -149,6 +149,10 @@ _SECTIONS = {
         "The long form of an [expectation](../how-to/expect.md), with `that`, `min_rows` or `max_age`; the short form is the"
         " condition alone.",
     ),
+    "lookup": (
+        "tables.&lt;name&gt;.lookup.&lt;column&gt;",
+        "A [reference table](../how-to/lookup.md) that records are joined with.",
+    ),
     "envelope": (
         "tables.&lt;name&gt;.envelope",
         "The long form: `operation` names the operation field of the row; `type: debezium` has settings.",
@@ -178,6 +182,7 @@ _SAMPLE = Progress(
     skipped={"page_views": {1: (900, 1100)}},
     emptied="00000000000026719680/00000000000026720120",
     last_deletes=(LastDelete("page_views", 1, 1179, "5a0e7b0c51f4d2a9"),),
+    lookups={"country": {"table": "ref.countries", "snapshot-id": 3051729675574597004}},
     bad_skipped=12,
     ignored_records={"heartbeat": 40, "transaction": 7},
     routed=(RoutedTable("shop.order", ("order",), {"page_views": {0: 0, 1: 0}}),),

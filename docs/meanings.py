@@ -57,6 +57,12 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Records since the table was created that change no row, such as heartbeats, by kind (see"
         " [envelopes](envelopes.md)). Absent when there are none.",
     ),
+    "lookups": (
+        "JSON: lookup → table and snapshot-id, or file and version",
+        "The version of each reference table that the rows of this commit were joined with: the snapshot of an Iceberg"
+        " table, the ETag of an object, or the size and modification time of a local file (see"
+        " [lookup](../how-to/lookup.md)). Absent without `lookup`.",
+    ),
     "dead-letters": (
         "JSON: table, files, since, topic",
         "The pending dead letters of this commit: files that belong to the dead-letter table `table`, and the offsets"

@@ -200,6 +200,8 @@ class Progress:
     balance: Balance | None = None
     #: The number of records since the table was created that did not meet each of its expectations.
     unmet: Mapping[str, int] = field(default_factory=dict)
+    #: By lookup, the reference table that this commit's rows were joined with, and its version.
+    lookups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: Id of the snapshot; None before the first commit, together with empty offsets.
     snapshot_id: int | None = None
     #: The time of the snapshot; None before the first commit.

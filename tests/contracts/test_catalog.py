@@ -253,3 +253,7 @@ def test_marks_are_a_pipeline_s_own_and_come_and_go(lake: Lake) -> None:
     catalog.mark(TABLE, "begun", None)
     catalog.mark(TABLE, "begun", None)
     assert "begun" not in load(lake.catalog()).marks
+
+
+def test_what_reaches_the_store_has_nothing_of_the_catalog_itself(catalog: Catalog) -> None:
+    assert {"uri", "warehouse", "type"}.isdisjoint(catalog.store_properties())

@@ -80,18 +80,19 @@ class Pipeline:
 
     def checks(self) -> list[dict[str, Any]]:
         """What `check` finds."""
-        done, document = self._command("check")
+        done, document = self.command("check")
         found: list[dict[str, Any]] = document["checks"]
         assert done.returncode == (0 if all(check["ok"] for check in found) else 1), done.stderr
         return found
 
     def status(self) -> dict[str, Any]:
         """What `status` reports of each table."""
-        tables: dict[str, Any] = self._command("status")[1]["tables"]
+        tables: dict[str, Any] = self.command("status")[1]["tables"]
         return tables
 
-    def _command(self, word: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-        command = [sys.executable, "-m", "frazil.cli.main", word, "--output", "json", "--file", str(self.file)]
+    def command(self, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+        """A command as it ended, and the document that it printed."""
+        command = [sys.executable, "-m", "frazil.cli.main", *words, "--output", "json", "--file", str(self.file)]
         done = subprocess.run(
             command,
             cwd=self.directory,

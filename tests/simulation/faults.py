@@ -170,6 +170,9 @@ class UnsureCatalog:
     def lock(self, table: str) -> AbstractContextManager[object]:
         return self._catalog.lock(table)
 
+    def store_properties(self) -> Mapping[str, str]:
+        return self._catalog.store_properties()
+
     def scan(self, table: str) -> Scan:
         self._fate.step("catalog.scan")
         return self._catalog.scan(table)

@@ -248,6 +248,10 @@ class MemoryCatalog:
         if any(delete.data_file in left for delete in delta.deletes):
             raise InvariantError("a data file was to have two deletion vectors", where=table)
 
+    def store_properties(self) -> Mapping[str, str]:
+        """See Catalog."""
+        return {}
+
     def lock(self, table: str) -> AbstractContextManager[object]:  # noqa: ARG002
         """See the port; tests use one thread."""
         return nullcontext()

@@ -92,6 +92,7 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
         "balance": as_json(asdict(progress.balance)) if progress.balance is not None else "",
         "expectations": as_json(dict(progress.unmet)) if progress.unmet else "",
+        "lookups": as_json({name: dict(one) for name, one in progress.lookups.items()}) if progress.lookups else "",
     }
     parts |= {name: text for name, text in of_some_tables.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
@@ -128,6 +129,7 @@ def from_summary(
         rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
         balance=_BALANCE.validate_json(summary[balance]) if (balance := key(pipeline, "balance")) in summary else None,
         unmet=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
+        lookups=json.loads(summary.get(key(pipeline, "lookups"), "{}")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )

@@ -32,6 +32,7 @@ from frazil.ops.check import (
     Finding,
     check_kafka,
     check_local_folder,
+    check_lookups,
     check_machine,
     check_orders,
     check_queries,
@@ -114,6 +115,7 @@ def _check_storage(
         unmade = MemoryCatalog(spec.state_dir, spec.pipeline)
         found = [one for one in check_tables(tables, comparison(spec, source, unmade)) if not one.is_ok]
         yield from found
+        yield from check_lookups(tables, unmade)
         yield from _check_records(spec, source, unmade, found, queries)
     if not has_catalog(spec) and _is_local(warehouse):
         yield check_store(warehouse, {}, [], lambda *_: "")
@@ -145,6 +147,7 @@ def _check_tables(
     yield from found
     yield from check_service(spec, tables)
     yield from check_orders(tables, spec.path)
+    yield from check_lookups(tables, catalog)
     if source is not None:
         yield from _check_records(spec, source, catalog, found, queries)
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from frazil.ingest.task import Job, quoting_no_record, read_all
 from frazil.ingest.task_limits import limited_memory, limited_time
+from frazil.process.references import receive
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget
 
@@ -86,6 +87,7 @@ class _Search:
 
     def run(self) -> tuple[list[BadRecord], list[BadRecord]]:
         """Returns the records that end a trial alone, and the first record of each group that does so only together."""
+        receive(self._job.references)  # Once, and not in each child.
         found: list[BadRecord] = []
         together: list[BadRecord] = []
         left = [(0, self._batch.num_rows)]

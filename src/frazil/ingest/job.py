@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,12 +31,14 @@ from frazil.ingest.task import (
 )
 from frazil.kafka.security import kafka_remedy
 from frazil.kafka.source import read_ranges
+from frazil.process.references import Reference, find_reference
 from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
 from frazil.types import Batch
 from frazil.write.target import TableTarget
 
 if TYPE_CHECKING:
+    from pyspark.core.broadcast import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
 # A task costs 50 to 100 ms, however few records it reads: below this number one task is fastest.
@@ -107,24 +110,31 @@ class SparkJobs:
         self._parallelism = parallelism
         self.parallelism = expected
         self._small: dict[SparkSession, SparkSession] = {}
+        self._broadcasts: dict[str, Broadcast[bytes]] = {}
+        self._sending = threading.Lock()
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         """See the protocol."""
         is_small = not with_offsets and all(batch.is_small for batch in batches)
-        rows = self._collect(batches, job, task_of(job), with_offsets=with_offsets, pool=pool, is_small=is_small)
+        rows = self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
         return [load_report(row) for row in rows]
 
     def isolate(self, batch: Batch, job: Job) -> Found:
         """See the protocol."""
         apart = replace(batch, most_tasks=1)
-        return load_found(
-            self._collect([apart], job, search_of(job), with_offsets=True, pool=_SEARCH_POOL, is_small=False)
-        )
+        return load_found(self._collect([apart], job, search_of, with_offsets=True, pool=_SEARCH_POOL, is_small=False))
 
     def _collect(
-        self, batches: Sequence[Batch], job: Job, task: Task, *, with_offsets: bool, pool: str, is_small: bool
+        self,
+        batches: Sequence[Batch],
+        job: Job,
+        task_of: Callable[[Job], Task],
+        *,
+        with_offsets: bool,
+        pool: str,
+        is_small: bool,
     ) -> list[str]:
-        """Returns the text of each task."""
+        """Returns the text of each task. task_of: returns the task of a job."""
         spark = self._activate(pool, is_small)
         ranges = read_once(batches)
         self.parallelism = self._parallelism(spark)
@@ -136,11 +146,22 @@ class SparkJobs:
                 records = _with_few_headers(records)
             if is_small:
                 records = _without_oversized(records)
+            task = task_of(self._sent(spark, job))
             return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
         except (PySparkException, Py4JJavaError) as error:
             remedy = _remedy(error)
             kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
             raise kind(f"a task failed: {cause_of(error)}", remedy=remedy) from None
+
+    def _sent(self, spark: SparkSession, job: Job) -> Job:
+        """Returns the job with broadcasts in place of the rows of reference tables: Spark sends them to a process once."""
+        with self._sending:
+            for key in [key for key in self._broadcasts if find_reference(key) is None]:
+                self._broadcasts.pop(key).destroy()  # No job has these rows any more.
+            for key, one in job.references.items():
+                if key not in self._broadcasts and isinstance(one, Reference):
+                    self._broadcasts[key] = spark.sparkContext.broadcast(one.dump())
+            return replace(job, references={key: self._broadcasts[key] for key in job.references})
 
     def _activate(self, pool: str, is_small: bool) -> SparkSession:
         # Each thread has its own JVM thread, whose session and pool must be set.
@@ -174,6 +195,7 @@ def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | 
         is_scattered=bool(trials) or any(p.table.needs_one_task for p in planned),
         beside={topic: tuple(targets[1:]) for topic, targets in fed.items() if targets[1:]},
         starts=own_starts([p.batch for p in planned]),
+        references={one.key: one for p in planned for one in p.table.schema.references.values()},
     )
 
 

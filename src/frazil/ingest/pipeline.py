@@ -81,6 +81,7 @@ class Pipeline:
 
     def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:
         """Reads and writes all batches in one job; returns the merged report of each table."""
+        self.schema_updates.queries.refresh(p.table for p in planned)
         hit("job.before")
         reports = self._jobs.run([p.batch for p in planned], job_of(planned), with_offsets=False, pool=pool)
         hit("job.after")
@@ -253,6 +254,7 @@ class Pipeline:
             rest_records=add_counts(before.rest_records, report.routed.rest_records),
             balance=balance,
             unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
+            lookups={name: reference.version for name, reference in table.schema.references.items()},
         )
         commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
+from frazil.ingest.references import References
 from frazil.ingest.schema_changes import query_adder, same_table
 from frazil.ingest.settings import (
     declared_columns,
@@ -33,6 +34,8 @@ from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.expressions import Outside
 from frazil.process.kernels.table import reason
+from frazil.process.lookups import joined, lookup_stage, with_lookups
+from frazil.process.origins import origins_of as origins_of_columns
 from frazil.process.program import Call, Expectation, Field, Program, Project
 from frazil.process.protect import KEY, Protection, protecting
 from frazil.process.refusals import check_condition, check_query
@@ -187,6 +190,26 @@ class QueryTables:
     def __init__(self, catalog: Catalog, queries: Queries | None) -> None:
         self._catalog = catalog
         self._queries = queries
+        self._references = References(catalog)
+
+    def refresh(self, tables: Iterable[Table]) -> None:
+        """Gives the next batch of the tables the newest versions of their reference tables; analyses a query again where
+        their columns have changed.
+
+        Raises: UnavailableError; other errors show when the table is loaded again, alone.
+        """
+        states: dict[str, TableState | None] = {}
+        for table in tables:
+            if not table.spec.lookup:
+                continue
+            known = {name: reference.types for name, reference in table.schema.references.items()}
+            try:
+                self._references.refresh(table, states)
+                found = {name: reference.types for name, reference in table.schema.references.items()}
+                if table.schema.query is not None and found != known:
+                    table.state = self.load(table)
+            except SpecError as error:
+                raise UnavailableError(error.message, remedy=error.remedy, where=error.where) from None
 
     def first_schema(self, table: Table, records: Schema, key_columns: Sequence[str]) -> Schema:
         """Returns the schema of a new table. records: the fields of its records. key_columns: the fields of the records'
@@ -284,15 +307,22 @@ class QueryTables:
         fields = Schema(*(one for one in whole.fields if one.name != RESCUED_COLUMN))
         protection = protection_of(table.spec)
         stage = protecting(fields, protection, _origins(table, fields)) if protection and table.spec.protect else None
+        seen = fields if stage is None else protected_schema(fields, stage)
+        self._references.refresh(table, {})
+        with _waiting_for_fields(table.spec, table.name):
+            lookups = [lookup_stage(one, table.schema.references[one.name], seen) for one in table.spec.lookup]
+        seen = with_lookups(seen, lookups)
         if not (table.spec.select or table.spec.where or table.spec.has_steps):
-            return self._expecting(table, _unchanged(table, fields, stage))
-        if self._queries is None:
+            query = _unchanged(table, seen)
+        elif self._queries is None:
             raise _no_spark(table)
-        if stage is None:
-            return self._expecting(table, self._queries.analyse(table.spec, fields))
-        query = self._queries.analyse(table.spec, protected_schema(fields, stage))
+        else:
+            query = self._queries.analyse(table.spec, seen)
+        query = joined(query, lookups, table.spec.lookup, bool(table.spec.where))
+        _refuse_keys_looked_up(table.spec, query)
         program = program_of(query)
-        return self._expecting(table, replace(query, program=replace(program, stages=(stage, *program.stages))))
+        stages = program.stages if stage is None else (stage, *program.stages)
+        return self._expecting(table, replace(query, program=replace(program, stages=stages)))
 
     def _expecting(self, table: Table, query: Query) -> Query:
         """Returns the query with what its rows are expected to meet."""
@@ -320,15 +350,25 @@ def _origins(table: Table, fields: Schema) -> dict[str, Path | None]:
     return origins_of(source)
 
 
-def _unchanged(table: Table, fields: Schema, stage: Project | None) -> Query:
-    """Returns the query of a table whose rows are its records, protected by `stage`."""
-    columns = tuple((one.name, Field(one.name, arrow_type(one.field_type))) for one in fields.fields)
-    own = own_columns(table.spec)
-    kept = Project(tuple(one for one in (stage.columns if stage else columns) if one[0] not in own))
-    seen = protected_schema(fields, kept)
-    made = tuple(Column(one.name, one.field_type, False, frozenset(((one.name,),))) for one in seen.fields)
-    output = tuple(Field(name, column.type) for name, column in kept.columns)
-    return Query(made, frozenset(), Program((kept,), output), None)
+def _unchanged(table: Table, seen: Schema) -> Query:
+    """Returns the query of a table whose rows are its records, as they are behind `protect` and `lookup`."""
+    kept = [one for one in seen.fields if one.name not in own_columns(table.spec)]
+    made = tuple(Column(one.name, one.field_type, False, frozenset(((one.name,),))) for one in kept)
+    output = tuple(Field(one.name, arrow_type(one.field_type)) for one in kept)
+    return Query(made, frozenset(), Program((Project(tuple((one.name, one) for one in output)),), output), None)
+
+
+def _refuse_keys_looked_up(spec: TableSpec, query: Query) -> None:
+    """Raises SpecError where what identifies or orders rows is looked up: it would change with the reference table."""
+    looked_up = origins_of_columns(program_of(query)).looked_up
+    for setting, names in (("key_columns", spec.key_columns), ("order_by", (spec.order_by,))):
+        for name in names:
+            if name in looked_up:
+                raise SpecError(
+                    f"`{setting}` names `{name}`, which is looked up and changes with the reference table",
+                    remedy="name a column of the record's own fields",
+                    where=spec.name,
+                )
 
 
 def protected_schema(fields: Schema, stage: Project) -> Schema:

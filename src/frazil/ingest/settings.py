@@ -38,8 +38,9 @@ def layout_of(spec: TableSpec) -> Layout:
 def metadata_in_query(spec: TableSpec) -> dict[MetadataField, str]:
     """Returns the metadata of records that the table's query names, with the columns it is named by."""
     names = metadata_names(spec)
+    keys = (".".join(path) for lookup in spec.lookup for path, _ in lookup.on)
     added = (names.get(str(value), "") for _, value in spec.add_fields)
-    text = " ".join((spec.where, spec.filter, spec.select, *added))
+    text = " ".join((spec.where, spec.filter, spec.select, *added, *keys))
     known = {field: column for field, column in METADATA_COLUMNS.items() if column in names}
     return {field: column for field, column in known.items() if re.search(rf"\b{column}\b", text)}
 

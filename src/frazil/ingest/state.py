@@ -18,6 +18,7 @@ from frazil.ingest.task import OVERSIZED_BYTES
 from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.process.analysis import Query
+from frazil.process.references import Reference
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields
 from frazil.schema.projection import KEY_ROOT, format_path
@@ -281,6 +282,8 @@ class SchemaState:
     no_op_change: NoOpChange | None = None
     #: The table's query as analysed for the fields that its records are known to have; None before that, and without one.
     query: Query | None = None
+    #: The rows of reference tables that the next batch joins, by lookup.
+    references: dict[str, Reference] = field(default_factory=dict)
 
     def add_schemas(self, schemas: Mapping[str, WriterSchema]) -> None:
         """Adds registry schemas that a batch has requested; the next batch is read with them."""

@@ -45,6 +45,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         headers=(),
         source=replace(_target_of(table.records, schema), protection=None),
         program=program_of(query) if query is not None and schema is None else None,
+        lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
         fails_to_null=table.spec.on_error == "null",
     )
 
@@ -138,8 +139,9 @@ def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
     Raises: SpecError where it leaves out one of them.
     """
     made: dict[str, str] = {}
-    for column, names in origins_of(program_of(query)).columns.items():
-        if len(names) == 1:
+    origins = origins_of(program_of(query))
+    for column, names in origins.columns.items():
+        if len(names) == 1 and column not in origins.looked_up:
             made.setdefault(next(iter(names)), column)
     for name in fields:
         if name not in made:

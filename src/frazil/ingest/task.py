@@ -26,6 +26,7 @@ from frazil.failpoints import hit
 from frazil.ingest.shares import OVERSIZED_PARTITION, Share, shares_of
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.process.evaluate import Unmet
+from frazil.process.references import Reference, Sent, receive
 from frazil.report import (
     MOST_BAD,
     BadRecords,
@@ -86,6 +87,8 @@ class Job:
     beside: Mapping[str, tuple[TableTarget, ...]] = field(default_factory=dict)
     #: The offsets at which the records of a table begin, for tables that do not use all records of their topics.
     starts: Mapping[str, Offsets] = field(default_factory=dict)
+    #: The rows of reference tables that lookups join, by key.
+    references: Mapping[str, Reference | Sent] = field(default_factory=dict)
 
     def targets_of(self, topic: str) -> tuple[TableTarget, ...]:
         """Returns the tables that a topic feeds."""
@@ -174,6 +177,7 @@ def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
     """Reads all records, writes all files and returns the reports; no rows remain in memory afterwards."""
+    receive(job.references)
     runs: dict[str, _TableRun] = {}
     try:
         for batch in batches:

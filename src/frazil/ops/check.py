@@ -20,6 +20,7 @@ from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.preflight import identified_otherwise, keeps_old_metadata, refuse_foreseen, text_order
+from frazil.ingest.references import References
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
@@ -196,6 +197,19 @@ def check_queries(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
 def made_by_query(columns: Iterable[tuple[str, str]]) -> str:
     """Returns the columns of a query, for people."""
     return f"makes {', '.join(f'{name}: {kind}' for name, kind in columns)}"
+
+
+def check_lookups(tables: Iterable[Table], catalog: Catalog) -> Iterator[Finding]:
+    """Yields a finding for each reference table that records are joined with."""
+    references, states = References(catalog), dict[str, TableState | None]()
+    for table in tables:
+        for lookup in table.spec.lookup:
+            name, tried = f"lookup {lookup.name} of {table.name}", f"read {lookup.table or lookup.file}"
+            try:
+                found = references.find(table, lookup, states)
+                yield Finding(name, True, tried, plural(len(found.values), "row"))
+            except FrazilError as error:
+                yield failed(name, tried, error)
 
 
 def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:

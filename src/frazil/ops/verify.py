@@ -54,6 +54,8 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
         return "it has no progress yet"
     if spec.route is not None:
         return "it belongs to a route"
+    if spec.lookup:
+        return "its rows were joined with older versions of reference tables"
     if spec.start.kind == "latest":
         return "`start: latest` does not say which record was its first"
     found = source.topics(lambda topic: topic in state.progress.offsets)

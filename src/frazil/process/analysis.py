@@ -29,7 +29,17 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, ids_of, items_of
 from frazil.process.expressions import Expressions, Outside, Path, Value, element_type
-from frazil.process.program import Explode, Expression, Field, Filter, Program, Project, Stage, fields_of
+from frazil.process.program import (
+    Explode,
+    Expression,
+    Field,
+    Filter,
+    Program,
+    Project,
+    Stage,
+    expressions_of,
+    fields_of,
+)
 from frazil.process.refusals import check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
@@ -301,9 +311,7 @@ def _pruned(stages: Sequence[Stage]) -> tuple[Stage, ...]:
 
 def _names_in(stage: Stage) -> set[str]:
     """Returns the columns that a stage uses."""
-    if isinstance(stage, Project):
-        return set().union(*(fields_of(expression) for _, expression in stage.columns))
-    return fields_of(stage.condition if isinstance(stage, Filter) else stage.array)
+    return set().union(*map(fields_of, expressions_of(stage)))
 
 
 _CAST = "cast it to a type that Iceberg has, such as `cast(… as array<string>)`"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 from typing import Literal as Choice
 
@@ -38,15 +39,19 @@ from frazil.process.program import (
     Field,
     Filter,
     Literal,
+    Lookup,
     Program,
     Project,
     fields_of,
 )
+from frazil.process.references import Reference
 from frazil.schema.arrow import Rows, as_written, spread_mask
 
 OnError = Choice["dead_letter", "null"]
 EXPLODED = "explode"
 """The name under which records are counted whose array has no element."""
+LOOKUP_MISS = "LOOKUP_MISS"
+"""The error class of a record for which a reference table has no row."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Failure:
     row: int
     #: The column of the result, or of the stage, whose value cannot be had; the name of a filter.
     column: str
-    #: Spark's error class, such as CAST_INVALID_INPUT.
+    #: Spark's error class, such as CAST_INVALID_INPUT, or LOOKUP_MISS.
     error_class: str
     #: The expression as Spark prints it.
     expression: str
@@ -108,11 +113,12 @@ def evaluate(
     columns: Mapping[str, pa.Array],
     rows: int,
     on_error: OnError = "dead_letter",
-    unjudged: Mapping[str, Bools] = {},
+    unjudged: Mapping[str, Bools] = MappingProxyType({}),
+    references: Mapping[str, Reference] = MappingProxyType({}),
 ) -> Processed:
     """Returns the rows that a program makes of `rows` records. on_error: whether a record with a failing expression is
     refused, or the expression's column becomes null (a filter's condition too, which drops the record). unjudged: by
-    expectation, the records that it does not judge.
+    expectation, the records that it does not judge. references: what each lookup of the program joins.
 
     Raises: InvariantError for a program that `reason` refuses.
     """
@@ -122,6 +128,8 @@ def evaluate(
             run.filter(stage)
         elif isinstance(stage, Project):
             run.project(stage)
+        elif isinstance(stage, Lookup):
+            run.look_up(stage, references[stage.name])
         else:
             run.explode(stage)
     unmet = run.judge(program.expectations, unjudged) if program.expectations else []
@@ -205,6 +213,22 @@ class _Run:
             for row in rows[first].tolist()
         )
         return Unmet(expectation, mask, dict(zip(records.tolist(), texts, strict=True)))
+
+    def look_up(self, stage: Lookup, reference: Reference) -> None:
+        batch = _Batch(self.columns, self.parents.size)
+        made = [(stage.name, batch.column(key)) for key in stage.keys]
+        is_refused = self._refuse(batch, made)
+        found, values = reference.find([as_array(column.values, self.parents.size) for _, column in made])
+        self.columns = {**self.columns, stage.name: as_written(values, stage.type)}
+        is_miss = found < 0
+        if stage.on_miss == "dead_letter":
+            for row in np.flatnonzero(is_miss & ~self.failed[self.parents]).tolist():
+                key = tuple(batch.text_of(one, row) for one in stage.keys)
+                self.failures.append(Failure(int(self.parents[row]), stage.name, LOOKUP_MISS, stage.sql, key))
+            self.failed[self.parents[is_miss]] = True
+            is_refused |= bool(is_miss.any())
+        is_kept = ~is_miss if stage.on_miss == "drop" else np.ones(is_miss.size, np.bool_)
+        self._keep(is_kept, is_refused, stage.dropped_as)
 
     def _refuse(self, batch: _Batch, made: Sequence[tuple[str, Column]]) -> bool:
         """Refuses the records of failed rows; returns whether there are any."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from frazil.process.program import Call, Explode, Expression, Field, Filter, Program, Project
+from frazil.process.program import Call, Explode, Expression, Field, Filter, Lookup, Program, Project
 
 Names = frozenset[str]
 
@@ -16,14 +16,17 @@ class Origins:
 
     #: By column of the result, the columns that its values are made from.
     columns: Mapping[str, Names]
-    #: The columns that decide which rows there are: those of conditions and of exploded arrays.
+    #: The columns that decide which rows there are: those of conditions, exploded arrays and lookups.
     rows: Names
+    #: The columns of the result that have values of reference tables; `columns` names what these are found by.
+    looked_up: Names = frozenset()
 
 
 def origins_of(program: Program) -> Origins:
     """Returns what the program uses of its input."""
     known: dict[str, Names] = {}
     deciding: Names = frozenset()
+    lookups = frozenset(stage.name for stage in program.stages if isinstance(stage, Lookup))
     for stage in program.stages:
         if isinstance(stage, Filter):
             deciding |= _of(stage.condition, known)
@@ -33,7 +36,16 @@ def origins_of(program: Program) -> Origins:
             found = _of(stage.array, known)
             known |= dict.fromkeys(filter(None, (stage.name, stage.position)), found)
             deciding |= found
-    return Origins({field.name: known.get(field.name, frozenset((field.name,))) for field in program.output}, deciding)
+        elif isinstance(stage, Lookup):
+            found = frozenset().union(*(_of(key, known) for key in stage.keys))
+            known[stage.name] = found | {stage.name}
+            deciding |= found if stage.on_miss != "null" else frozenset()
+    columns = {field.name: known.get(field.name, frozenset((field.name,))) for field in program.output}
+    return Origins(
+        {name: names - lookups for name, names in columns.items()},
+        deciding - lookups,
+        frozenset(name for name, names in columns.items() if names & lookups),
+    )
 
 
 def _of(expression: Expression, known: Mapping[str, Names]) -> Names:

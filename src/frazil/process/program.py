@@ -94,7 +94,41 @@ class Expectation:
         return self.action in ("dead_letter", "stop")
 
 
-Stage = Filter | Project | Explode
+@dataclass(frozen=True)
+class Lookup:
+    """Adds a column with what a reference table has for the row: a struct, null where no row of it has the key."""
+
+    #: The column, which is the lookup's name.
+    name: str
+    #: What is compared with the key columns of the reference table, in their order.
+    keys: tuple[Expression, ...]
+    #: The struct.
+    type: pa.DataType
+    #: What becomes of a row without one in the reference table.
+    on_miss: Choice["null", "drop", "dead_letter"]
+    #: The comparison as the pipeline file has it, for messages.
+    sql: str
+
+    @property
+    def dropped_as(self) -> str:
+        """What dropped rows are counted as."""
+        return f"lookup {self.name}"
+
+
+Stage = Filter | Project | Explode | Lookup
+
+
+def expressions_of(stage: Stage) -> tuple[Expression, ...]:
+    """Returns the expressions that a stage evaluates."""
+    match stage:
+        case Filter():
+            return (stage.condition,)
+        case Project():
+            return tuple(expression for _, expression in stage.columns)
+        case Explode():
+            return (stage.array,)
+        case Lookup():
+            return stage.keys
 
 
 @dataclass(frozen=True)

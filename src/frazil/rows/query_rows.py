@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,9 @@ from pyiceberg.types import NestedField, StructType
 from frazil.decode.cast import Conversion, Place, convert_struct
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.settings import OWN_TYPES, Reading
-from frazil.process.evaluate import Failure, Processed, Unmet, evaluate
+from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, Unmet, evaluate
 from frazil.process.program import Program
+from frazil.process.references import references_of
 from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick, spread_mask
 from frazil.types import FIRST_PLACEHOLDER_ID
 from frazil.write.target import METADATA_TYPES, TableTarget
@@ -117,23 +119,26 @@ def run(
     program: Program,
     columns: Records,
     count: int,
-    unjudged: Mapping[str, Bools] = {},
+    unjudged: Mapping[str, Bools] = MappingProxyType({}),
 ) -> Processed:
     """Evaluates a program as the table's settings say. unjudged: as for `evaluate`."""
-    return evaluate(program, columns, count, "null" if target.fails_to_null else "dead_letter", unjudged)
+    on_error: OnError = "null" if target.fails_to_null else "dead_letter"
+    return evaluate(program, columns, count, on_error, unjudged, references_of(target.lookups))
 
 
 def mismatches_of(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:
     """Returns the failures as mismatches of their records. records: the index of each row's record."""
-    return [
-        Mismatch(int(records[failure.row]), failure.column, "failed_expression", _reason(failure))
-        for failure in sorted(failures, key=lambda failure: failure.row)[:limit]
-    ]
+    first = sorted(failures, key=lambda failure: failure.row)[:limit]
+    return [_mismatch(failure, int(records[failure.row])) for failure in first]
 
 
-def _reason(failure: Failure) -> str:
-    values = f" of {', '.join(failure.values)}" if failure.values else ""
-    return f"{failure.error_class}: {failure.expression}{values}"
+def _mismatch(failure: Failure, record: int) -> Mismatch:
+    values = ", ".join(failure.values)
+    if failure.error_class == LOOKUP_MISS:
+        reason = f"the reference table has no row for {failure.expression} of {values}"
+        return Mismatch(record, failure.column, "lookup_miss", reason)
+    reason = f"{failure.error_class}: {failure.expression}{' of ' if values else ''}{values}"
+    return Mismatch(record, failure.column, "failed_expression", reason)
 
 
 def input_columns(

@@ -23,6 +23,8 @@ LIMIT_NODES = 200_000
 LIMIT_DEPTH = 50
 
 Kind = Literal["text", "boolean", "integer", "number", "time", "nothing"]
+_NAMES = ("on",)
+"""Keys that YAML 1.1 reads as booleans, and that are names here."""
 _KINDS: dict[str, Kind] = {
     "tag:yaml.org,2002:str": "text",
     "tag:yaml.org,2002:value": "text",
@@ -218,7 +220,7 @@ class _Conversion:
         if not isinstance(node, yaml.ScalarNode) or kind in (None, "nothing"):
             raise self._error(_line(node), "a key that is not text", "write a name before the colon")
         key: str = node.value
-        if kind == "boolean":
+        if kind == "boolean" and key not in _NAMES:
             raise self._error(_line(node), f"YAML reads the key `{key}` as a boolean", f'put it in quotes: "{key}"')
         if node.style is None and ":" in key and isinstance(value, yaml.ScalarNode) and value.value == "":
             name = key.partition(":")[0]

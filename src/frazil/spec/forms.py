@@ -190,6 +190,20 @@ def read_words(fields: Fields, key: str) -> tuple[str, ...]:
     return tuple(word for word in words if word is not None)
 
 
+def _parse_on(text: str) -> tuple[tuple[Path, str], ...]:
+    """The equalities between paths of fields and columns."""
+    found = []
+    for part in re.split(r"\s+and\s+", text.strip(), flags=re.IGNORECASE):
+        sides = [side.strip() for side in part.split("=")]
+        if len(sides) != 2 or not all(sides):
+            raise SpecError(
+                f"`{part}` compares no field with a column",
+                remedy="write `field = column`, and `and` between several; a constant is a condition for `where`",
+            )
+        found.append((parse_path(sides[0]), sides[1]))
+    return tuple(found)
+
+
 _MAX_DEPTH = 100
 _CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
@@ -254,6 +268,7 @@ def _check_spark_property(_: str, key: str) -> None:
         raise SpecError(f"Spark ignores `{key}`: its properties begin with `spark.`", remedy=remedy)
 
 
+ON = parsed_text(text_like("country_code = code", "shop = shop_id and item.sku = sku"), _parse_on)
 SEPARATOR = parsed_text(TEXT.schema, _parse_separator)
 CONTEXT = parsed_text({"type": "string", "pattern": f"^{_CONTEXT}$"}, _parse_context)
 SPARK_CONF = Form(

@@ -26,6 +26,7 @@ from frazil.spec.forms import (
     CONTEXT,
     DEPTH,
     DURATION,
+    ON,
     ORPHAN_AGE,
     PATHS,
     SEPARATOR,
@@ -65,6 +66,8 @@ _ENVELOPES = ("none", *(name for name in ENVELOPES.built_in if name != "operatio
 METADATA_COLUMNS: Mapping[MetadataField, str] = {field: f"_{field}" for field in get_args(MetadataField)}
 """The column that each field of `metadata` is written to, unless the file names another."""
 ProtectAction = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
+REFERENCE_FILES = (".parquet", ".csv")
+"""How the name of a `file` of `lookup` ends."""
 PROTECT_ACTIONS: tuple[str, ...] = get_args(ProtectAction)
 OWNED_REGISTRY_PROPERTIES: Mapping[str, str] = {
     "url": "write it as `registry.url`",
@@ -291,6 +294,24 @@ class ExpectationSpec(
     def is_of_batch(self) -> bool:
         """Whether a batch is judged as a whole, before its commit."""
         return self.at_most is not None or self.min_rows is not None
+
+
+class LookupSpec(_Declared, json_schema_extra={"required": ["on", "take"]}):
+    """A reference table that the table's records are joined with."""
+
+    #: The lookup, and the column that it fills.
+    name: Annotated[str, NOT_A_KEY]
+    table: Annotated[str, TEXT] = ""
+    """The reference table: an Iceberg table of the catalog."""
+    file: Annotated[str, TEXT] = ""
+    """In place of `table`, a Parquet or CSV file: a path, or an address in the store, such as s3://bucket/countries.csv."""
+    on: Annotated[tuple[tuple[tuple[str, ...], str], ...], ON] = ()
+    """What is equal: a field of the record, `=`, a column of the reference table; several are joined by `and`."""
+    take: Annotated[tuple[str, ...], TEXTS] = ()
+    """The columns of the reference table that become members of the lookup's column."""
+    on_miss: Literal["null", "drop", "dead_letter"] = "null"
+    """What becomes of a record without a row in the reference table, or with null in the key: null in the lookup's column,
+    no row, or a dead letter."""
 
 
 class CommitSpec(_Declared):
@@ -572,6 +593,10 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     """The key of `protect`, at least 32 bytes, as ${file:PATH} or ${env:NAME}."""
     where: Annotated[str, TEXT] = ""
     """The condition for records that the table takes, in Spark SQL: `type = 'order'`. Others make no row and are counted."""
+    lookup: Annotated[
+        tuple[LookupSpec, ...], Form({"type": "object", "additionalProperties": section("lookup").schema})
+    ] = ()
+    """Reference tables that records are joined with, each by the name of the column that it fills."""
     rename: Annotated[tuple[tuple[tuple[str, ...], str], ...], STRINGS] = ()
     """New names of fields: `{old: new}`, nested ones by their path."""
     drop_fields: Annotated[tuple[tuple[str, ...], ...], PATHS] = ()
@@ -665,10 +690,11 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
 
     @property
     def has_query(self) -> bool:
-        """Whether a query, `protect` or `expect` makes the table's rows from the records' fields; otherwise they are the
-        records.
+        """Whether a query, `lookup`, `protect` or `expect` makes the table's rows from the records' fields; otherwise they
+        are the records.
         """
-        return bool(self.where or self.select or self.has_steps or self.protect or self.judges_rows)
+        steps = self.where or self.select or self.has_steps or self.lookup
+        return bool(steps or self.protect or self.judges_rows)
 
     @property
     def judges_rows(self) -> bool:
@@ -679,7 +705,7 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
         """Returns the settings without those that change records before the table, except for `protect`."""
         texts, lists = (
             ("where", "filter", "select"),
-            ("rename", "drop_fields", "keep_fields", "cast", "add_fields", "expect"),
+            ("lookup", "rename", "drop_fields", "keep_fields", "cast", "add_fields", "expect"),
         )
         return self.model_copy(update={**dict.fromkeys(texts, ""), **dict.fromkeys(lists, ())})
 

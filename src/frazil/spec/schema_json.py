@@ -58,6 +58,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "column": models.ColumnSpec,
     "protect_rule": models.ProtectRule,
     "expectation": models.ExpectationSpec,
+    "lookup": models.LookupSpec,
     "table": models.TableSpec,
 }
 

@@ -23,6 +23,7 @@ from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
 from frazil.spec.expect import check_expect, read_expect
 from frazil.spec.forms import read_paths
 from frazil.spec.keys import Fields, Path, Read, keys_of, read_items, read_text
+from frazil.spec.lookups import read_lookups
 from frazil.spec.models import (
     DEFAULTS_KEYS,
     METADATA_COLUMNS,
@@ -325,6 +326,7 @@ _READERS: Mapping[str, Read] = {
     "atomic": read_atomic,
     "protect": read_protect,
     "expect": read_expect,
+    "lookup": read_lookups,
     "properties": lambda fields, key: fields.strings(key, _check_table_property),
     "rename": read_rename,
     "cast": read_cast,

@@ -60,6 +60,19 @@ class StoreIO(FileIO):
         address = address_of(location)
         return _LocalFile(location, address) if address.kind == "local" else self._object(location, address)
 
+    def version_of(self, location: str) -> str:
+        """Returns what changes when a file is replaced: the ETag of an object, or size and modification time.
+
+        Raises: OSError when the store fails, or has no such file.
+        """
+        address = address_of(location)
+        if address.kind == "local":
+            found = Path(address.key).stat()
+            return f"{found.st_size} bytes, {found.st_mtime_ns}"
+        with _as_os_errors(location):
+            head = obstore.head(self._client(address).store, address.key)
+        return head["e_tag"] or f"{head['size']} bytes, {head['last_modified'].isoformat()}"
+
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Deletes a file, unless the store's properties forbid to delete objects.
 

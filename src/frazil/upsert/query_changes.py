@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from frazil.decode.columns import Mismatch
 from frazil.process.evaluate import Processed
 from frazil.process.origins import Origins, origins_of
-from frazil.process.program import Filter, Program, fields_of
+from frazil.process.program import Filter, Lookup, Program, fields_of
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.protected import without_values
 from frazil.rows.query_rows import (
@@ -175,7 +175,12 @@ def _unavailable(target: TableTarget, origins: Origins, unsent: Mapping[str, Boo
 
 def _keys_alone(program: Program) -> Program:
     """Returns the program without conditions: a row that it would drop has a key all the same."""
-    return Program(tuple(stage for stage in program.stages if not isinstance(stage, Filter)), program.output)
+    stages = (
+        replace(stage, on_miss="null") if isinstance(stage, Lookup) else stage
+        for stage in program.stages
+        if not isinstance(stage, Filter)
+    )
+    return Program(tuple(stages), program.output)
 
 
 def _with_keys(target: TableTarget, program: Program, changes: Changes, columns: Records, rows: Rows) -> Changes:

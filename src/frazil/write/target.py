@@ -178,6 +178,8 @@ class TableTarget:
     source: TableTarget | None = None
     #: What makes the rows from the columns of `source`; None while the fields of the records are not known.
     program: Program | None = None
+    #: The lookups of `program`, each with the key of the rows that the batch joins (`process/references.py`).
+    lookups: tuple[tuple[str, str], ...] = ()
     #: What an expression that fails makes: a dead letter (False), or null in its column (True).
     fails_to_null: bool = False
 

@@ -14,7 +14,7 @@ from frazil.decode.json_schema import types as json_schema
 from frazil.decode.protobuf import json as protobuf_json
 from frazil.decode.protobuf import layout, wire
 from frazil.decode.protobuf import schema as protobuf
-from frazil.ingest import task_limits
+from frazil.ingest import references, task_limits
 from frazil.name_length import MAX_NAME_BYTES
 from frazil.spec.models import LimitsSpec
 
@@ -54,6 +54,8 @@ LIMITS = {
         f"{task_limits.CPU_SECONDS:.0f} s"
     ),
     "additional memory of a worker for one task": f"{task_limits.MEMORY_BYTES // 2**30} GiB",
+    "rows of a reference table of [`lookup`](../how-to/lookup.md)": f"{references.MOST_ROWS:,}",
+    "size in memory of the columns that a lookup names": f"{references.MOST_BYTES // 2**20} MiB",
     "numbers in Avro, varints and lengths in Protobuf": "10 bytes and 64 bits",
 }
 

@@ -58,6 +58,7 @@ def test_every_summary_key_has_a_meaning() -> None:
         places={"a": {0: "b"}},
         emptied="b",
         last_deletes=(LastDelete("a", 0, 1, "k"),),
+        lookups={"a": {"table": "b.c", "snapshot-id": 1}},
     )
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 

@@ -11,7 +11,7 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.ops.verify import UpTo, copying, has_lost_records, load_for_copy, plan_copies
-from frazil.spec.models import ExpectationSpec, Start
+from frazil.spec.models import ExpectationSpec, LookupSpec, Start
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
 from tests.unit.ingest.service_scene import Scene, turn_until
 
@@ -53,6 +53,7 @@ def test_tables_that_have_read_one_topic_to_different_places_are_copied_apart(tm
     [
         ("no progress", "it has no progress yet"),
         ("latest", "`start: latest` does not say which record was its first"),
+        ("lookup", "its rows were joined with older versions of reference tables"),
         ("deleted", "the topic a does not exist any more"),
         ("recreated", "the topic a was deleted and created again"),
     ],
@@ -62,6 +63,8 @@ def test_what_no_topic_can_prove_is_named(tmp_path: Path, case: str, reason: str
     catalog = MemoryCatalog(tmp_path / "empty", "p") if case == "no progress" else scene.catalog
     if case == "latest":
         table.spec = table.spec.model_copy(update={"start": Start(kind="latest")})
+    elif case == "lookup":
+        table.spec = table.spec.model_copy(update={"lookup": (LookupSpec(name="l"),)})
     elif case == "deleted":
         del scene.source.by_name["a"]
     elif case == "recreated":

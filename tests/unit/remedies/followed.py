@@ -29,6 +29,8 @@ _EXPECT = "unit/ingest/test_expectations.py::test_"
 
 _IMPORTS = "unit/cli/test_imports.py::test_"
 
+_LOOKUPS = "unit/ingest/test_lookups.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
     # Imports of other tools' configurations.
     **dict.fromkeys(
@@ -71,6 +73,32 @@ FOLLOWED: Mapping[str, str] = {
     "correct the condition, or write `else: warn`": (
         f"{_EXPECT}a_share_of_recent_records_may_be_otherwise_and_a_greater_one_stops_the_table"
     ),
+    # Lookups.
+    **dict.fromkeys(
+        (
+            "create it, or correct `table` of the lookup",
+            "leave one row for each key, or compare further columns in `on`",
+            "take fewer columns, or make a smaller table of the rows that are looked up",
+        ),
+        f"{_LOOKUPS}a_reference_table_that_cannot_be_joined_is_waited_for",
+    ),
+    **dict.fromkeys(
+        ("put the file in place, or correct it; Frazil retries with back-off", "Frazil reads it again"),
+        f"{_LOOKUPS}a_file_that_cannot_be_joined_is_waited_for",
+    ),
+    **dict.fromkeys(
+        (
+            "compare values of one type, and no floating-point numbers: declare the type of the field under `columns`, or"
+            " add a column of its type to the reference table",
+            "leave it out of `take`, or store it as a string",
+            "name a field inside of a struct",
+            "name the lookup otherwise",
+            "write the condition as `filter`, or in `select`",
+            "write one of: …",
+        ),
+        f"{_LOOKUPS}a_lookup_that_cannot_be_stops_the_table_until_it_is_corrected",
+    ),
+    "name a column of the record's own fields": f"{_LOOKUPS}a_key_column_of_an_upsert_table_is_not_looked_up",
     # The key of `protect`.
     **dict.fromkeys(
         ("write that `protect_key` until they are replayed", "replay with the old `protect_key`"),

@@ -58,6 +58,7 @@ _BROKERS = "kafka: {bootstrap.servers: 'b:1'}\n"
 _UPSERT = "mode: upsert, key_columns: [id]"
 _DROP = "unknown_fields: drop, columns: {id: long, l: list<string>, s: 'struct<a: long>', t: string}"
 _AT = "columns: {at: timestamptz, day: date, n: long, f: double, raw: 'fixed[2]', s: 'struct<a: int>', l: list<int>}"
+_LOOKUP = "{table: a.r, on: country_code = code, take: [name]}"
 _LATEST = "value: {format: avro, schema: latest"
 _URL = "url: 'https://a'"
 
@@ -109,7 +110,7 @@ DOCUMENTS = [
     ),
     wholes("tables: {a.b: {topic: c}, a.b: {topic: d}}\n", _TABLE),
     wholes("tables: {a.b: {topic: c, start:latest}}\n", "tables: {a.b: {topic: c, start: latest}}\n"),
-    wholes("tables: {a.b: {topic: c, columns: {on: int}}}\n", 'tables: {a.b: {topic: c, columns: {"on": int}}}\n'),
+    wholes("tables: {a.b: {topic: c, columns: {off: int}}}\n", 'tables: {a.b: {topic: c, columns: {"off": int}}}\n'),
     wholes("tables: {a.b: {topic: c, <<: x}}\n", "tables: {a.x: &x {start: latest, topic: c}, a.b: {<<: *x}}\n"),
     wholes("", _TABLE),
     wholes("tables:\n", "tables:\n  shop.page_views: {topic: NAME}\n"),
@@ -164,6 +165,16 @@ DOCUMENTS = [
 ]
 
 TABLES = [
+    tables("lookup: [c]", f"lookup: {{country: {_LOOKUP}}}"),
+    tables("lookup: {c: {table: a.r, on: k = k, take: [n], file: /r.csv}}", f"lookup: {{c: {_LOOKUP}}}"),
+    tables("lookup: {c: {table: a.r, on: k = k}}", f"lookup: {{c: {_LOOKUP}}}"),
+    tables(
+        "lookup: {c: {file: /r.orc, on: k = k, take: [n]}}", "lookup: {c: {file: /r.parquet, on: k = k, take: [n]}}"
+    ),
+    tables("lookup: {c: {file: r.csv, on: k = k, take: [n]}}", "lookup: {c: {file: /r.csv, on: k = k, take: [n]}}"),
+    tables(
+        "lookup: {c: {table: a.r, on: k, take: [n]}}", "lookup: {c: {table: a.r, on: k = k and a.b = c, take: [n]}}"
+    ),
     tables("add_fields: shop", "add_fields: {origin: shop}"),
     tables(
         "add_fields: {at: source.ts_ms}", "envelope: debezium, add_fields: {at: source.ts_ms}", "add_fields: {at: x}"

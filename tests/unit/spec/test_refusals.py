@@ -34,7 +34,7 @@ TABLES = [
         "write a unit: one of ms, s, m, h, for example `5s`",
     ),
     ("topics: [b]", "table `shop.x` has both `topic` and `topics`", "keep one of them"),
-    ("on: 1", "YAML reads the key `on` as a boolean", 'put it in quotes: "on"'),
+    ("off: 1", "YAML reads the key `off` as a boolean", 'put it in quotes: "off"'),
     ("start:latest", "no space after the colon of `start`", "write `start: value`"),
     ("mode: apend", "`mode` cannot be `apend`", "did you mean `append`?"),
     ("mode: [append]", "`mode` is a list where one of its words is expected", "write one of: append, upsert"),

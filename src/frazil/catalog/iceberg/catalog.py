@@ -48,6 +48,7 @@ from frazil.catalog.progress import (
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, InvariantError, SpecError, UnavailableError
 from frazil.failpoints import hit
+from frazil.store.properties import task_properties
 from frazil.types import Commit, DataFile, Progress
 
 _TRIES = 5
@@ -353,6 +354,9 @@ class IcebergCatalog:
                 raise unavailable("the table cannot be loaded", error, table) from None
             self._behind.discard(table)
         return self.scans.scan(table, self._tables[table])
+
+    def store_properties(self) -> Mapping[str, str]:
+        return task_properties(self._properties)
 
     def lock(self, table: str) -> AbstractContextManager[object]:
         return self._locks.setdefault(table, threading.RLock())

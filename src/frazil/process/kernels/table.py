@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from frazil.process.kernels import arithmetic, casts, compare, conditions, hashes, nested, protect, text, time
 from frazil.process.kernels.values import Kernel, kind_of, matches
-from frazil.process.program import Call, Expression, Filter, Program, Project
+from frazil.process.program import Call, Expression, Program, expressions_of
 
 KERNELS: dict[str, Kernel] = {
     name: kernel
@@ -33,24 +34,14 @@ def reason(program: Program) -> str | None:
     """Returns why tasks cannot evaluate a program by themselves: its first expression that is outside the table; None
     where they can.
     """
-    for expression in _expressions(program):
+    judged = (one.condition for one in program.expectations)
+    for expression in itertools.chain(*map(expressions_of, program.stages), judged):
         for call in _calls(expression):
             kernel = KERNELS.get(call.function)
             found = f"{call.function} is not a proven function" if kernel is None else _objection(call, kernel)
             if found:
                 return f"`{call.sql or call.function}`: {found}"
     return None
-
-
-def _expressions(program: Program) -> Iterator[Expression]:
-    for stage in program.stages:
-        if isinstance(stage, Filter):
-            yield stage.condition
-        elif isinstance(stage, Project):
-            yield from (expression for _, expression in stage.columns)
-        else:
-            yield stage.array
-    yield from (expectation.condition for expectation in program.expectations)
 
 
 def _calls(expression: Expression) -> Iterator[Call]:

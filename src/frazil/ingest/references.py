@@ -1,0 +1,269 @@
+"""Reference tables of lookups, read in the driver: the rows at the newest version, as stages of the table's program join
+them.
+
+A version is asked for before every batch, and read only where this process does not have it yet.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+from pyiceberg.types import IcebergType, StringType
+
+from frazil.catalog.port import Catalog, TableState
+from frazil.catalog.scans import LiveFile
+from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.table import Table
+from frazil.process.kernels.keys import comparable
+from frazil.process.references import Reference, find_reference, key_of, note
+from frazil.schema.arrow import arrow_type, iceberg_type, one_array
+from frazil.spec.models import LookupSpec
+from frazil.spec.problems import advice
+from frazil.store.file_io import StoreIO, store_of
+from frazil.types import FIRST_PLACEHOLDER_ID, as_json
+from frazil.upsert.lookup.delete_files import are_deleted, read_deletes, rows_of
+from frazil.upsert.lookup.live_rows import read_columns
+from frazil.write.plain_target import plain_target
+
+MOST_ROWS = 1_000_000
+MOST_BYTES = 256 * 1024 * 1024
+Fields = Mapping[str, IcebergType]
+
+
+class _Source(Protocol):
+    """A reference table at one version."""
+
+    #: What distinguishes it from others, also from one that had its name before.
+    identity: str
+    #: The version, as a commit names it.
+    version: Mapping[str, Any]
+    #: Its columns.
+    fields: Fields
+
+    def read(self, names: list[str]) -> list[pa.Array]:
+        """Returns these columns.
+
+        Raises: OSError where the store fails; UnavailableError where there are too many rows, or the version is gone.
+        """
+
+
+class References:
+    """Reads reference tables with the access of one catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def refresh(self, table: Table, states: dict[str, TableState | None]) -> None:
+        """Gives the table the newest rows of its reference tables. states: reference tables as the catalog has them now, to
+        which those that are loaded are added.
+
+        Raises: UnavailableError for a reference table that is not there, cannot be read, or cannot be joined as it is;
+        SpecError for a column that it lacks.
+        """
+        table.schema.references = {lookup.name: self.find(table, lookup, states) for lookup in table.spec.lookup}
+
+    def find(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None]) -> Reference:
+        """Returns the newest rows of the reference table of one lookup.
+
+        Raises: as `refresh`.
+        """
+        where = f"table {table.name}, lookup {lookup.name}"
+        with _failing_as_unavailable(lookup, where):
+            source = self._open(table, lookup, states, where)
+            on, take = [column for _, column in lookup.on], list(lookup.take)
+            for name in (*on, *take):
+                if name not in source.fields:
+                    remedy = advice(name, source.fields)
+                    raise SpecError(
+                        f"{_named(lookup)} has no column `{name}` that lookups can use", remedy=remedy, where=where
+                    )
+            name = as_json([source.identity, on, take])
+            known = find_reference(key_of(name, source.version))
+            return known or note(_read(source, lookup, name, where))
+
+    def _open(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None], where: str) -> _Source:
+        if lookup.file:
+            properties = table.state.io_properties if table.state else self._catalog.store_properties()
+            store = store_of(tuple(sorted(properties.items())))
+            return _File(store, lookup.file)
+        if lookup.table not in states:
+            states[lookup.table] = self._catalog.load(lookup.table)
+        state = states[lookup.table]
+        if state is None:
+            raise UnavailableError(
+                f"{_named(lookup)} does not exist", remedy="create it, or correct `table` of the lookup", where=where
+            )
+        return _IcebergTable(self._catalog, state)
+
+
+@contextmanager
+def _failing_as_unavailable(lookup: LookupSpec, where: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise UnavailableError(
+            f"{_named(lookup)} cannot be read: {error}",
+            remedy="put the file in place, or correct it; Frazil retries with back-off",
+            where=where,
+        ) from None
+
+
+def _named(lookup: LookupSpec) -> str:
+    return f"the reference table {lookup.table or lookup.file}"
+
+
+def _read(source: _Source, lookup: LookupSpec, name: str, where: str) -> Reference:
+    on = [column for _, column in lookup.on]
+    read = dict(zip(names := sorted({*on, *lookup.take}), source.read(names), strict=True))
+    rows, size = len(read[on[0]]), sum(column.nbytes for column in read.values())
+    if rows > MOST_ROWS or size > MOST_BYTES:
+        raise _too_large(f"{rows} rows, {size} bytes", where)
+    kinds = {column: comparable(read[column].type) for column in on}
+    keys = [read[column] if kinds[column] is None else read[column].cast(kinds[column]) for column in on]
+    members = [pa.field(column, read[column].type) for column in lookup.take]
+    values = pa.StructArray.from_arrays([read[column] for column in lookup.take], fields=members)
+    reference = Reference(name, source.version, keys, values)
+    if all(kinds.values()) and (row := reference.keys.repeated) is not None:
+        key = ", ".join(f"{column} {read[column][row].as_py()!r}" for column in on)
+        raise UnavailableError(
+            f"{_named(lookup)} has several rows with the key {key}",
+            remedy="leave one row for each key, or compare further columns in `on`",
+            where=where,
+        )
+    return reference
+
+
+def _too_large(size: str, where: str) -> UnavailableError:
+    return UnavailableError(
+        f"the reference table is too large: {size}, and at most {MOST_ROWS} rows, {MOST_BYTES} bytes can be sent to tasks",
+        remedy="take fewer columns, or make a smaller table of the rows that are looked up",
+        where=where,
+    )
+
+
+class _IcebergTable:
+    """An Iceberg table of the catalog."""
+
+    def __init__(self, catalog: Catalog, state: TableState) -> None:
+        self._catalog = catalog
+        self._state = state
+        self.identity = f"{state.name} {state.uuid} {state.schema.schema_id}"
+        self.fields: Fields = {field.name: field.field_type for field in state.schema.fields}
+        self.version: Mapping[str, Any] = {"table": state.name, "snapshot-id": state.head_id}
+
+    def read(self, names: list[str]) -> list[pa.Array]:
+        scan = self._catalog.scan(self._state.name)
+        self.version = {**self.version, "snapshot-id": scan.read_at}
+        live = sum(file.record_count - sum(one.record_count for one in file.deletes) for file in scan.files)
+        if live > MOST_ROWS:
+            raise _too_large(f"{live} rows", self._state.name)
+        parts = [self._rows(file, names) for file in scan.files]
+        return [
+            pa.concat_arrays([pa.nulls(0, arrow_type(self.fields[name])), *(part[n] for part in parts)])
+            for n, name in enumerate(names)
+        ]
+
+    def _rows(self, file: LiveFile, names: list[str]) -> list[pa.Array]:
+        """Returns the columns of the rows of a file that are not deleted."""
+        target = plain_target(self._state)
+        gone = rows_of(read_deletes(target, file.path, file.deletes))
+        live = np.delete(np.arange(file.record_count), gone)
+        live = live[~are_deleted(target, file, live)]
+        columns = read_columns(target, file, [(name,) for name in names])
+        return [column.take(pa.array(live)) for column in columns]
+
+
+class _File:
+    """A Parquet or CSV file, whose version is that of its store."""
+
+    def __init__(self, store: StoreIO, location: str) -> None:
+        self._store, self._location = store, location
+        self.identity = location
+        self.version: Mapping[str, Any] = {"file": location, "version": store.version_of(location)}
+        self._reader: Any = _Csv if location.lower().endswith(".csv") else _Parquet
+        with store.new_input(location).open() as stream:
+            self.fields: Fields = dict(self._reader.fields(stream))
+
+    def read(self, names: list[str]) -> list[pa.Array]:
+        with self._store.new_input(self._location).open() as stream:
+            found = self._reader.read(stream, names)
+        if self._store.version_of(self._location) != self.version["version"]:
+            raise UnavailableError(
+                "the file was replaced while it was read", remedy="Frazil reads it again", where=self._location
+            )
+        return [one_array(found[name]).cast(arrow_type(self.fields[name])) for name in names]
+
+
+class _Csv:
+    """CSV in UTF-8 with the names of columns in its first line. Every column is text; an empty value without quotes is
+    null.
+    """
+
+    @staticmethod
+    def fields(stream: Any) -> Iterator[tuple[str, IcebergType]]:
+        """Yields the columns."""
+        for name in csv.open_csv(stream).schema.names:
+            yield name, StringType()
+
+    @staticmethod
+    def read(stream: Any, names: list[str]) -> pa.Table:
+        """Returns these columns."""
+        options = csv.ConvertOptions(
+            include_columns=names,
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        return csv.read_csv(stream, convert_options=options)
+
+
+class _Parquet:
+    """Parquet, of which nested columns are left out."""
+
+    @staticmethod
+    def fields(stream: Any) -> Iterator[tuple[str, IcebergType]]:
+        """Yields the columns."""
+        for column in pq.read_schema(stream):
+            kind = _written_type(column.type)
+            if kind is not None:
+                yield column.name, iceberg_type(kind, itertools.count(FIRST_PLACEHOLDER_ID))
+
+    @staticmethod
+    def read(stream: Any, names: list[str]) -> pa.Table:
+        """Returns these columns."""
+        return pq.ParquetFile(stream).read(columns=names, use_threads=False)
+
+
+def _written_type(kind: pa.DataType) -> pa.DataType | None:
+    """Returns the type in which a table would have values of an Arrow type; None where it would not."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _written_type(kind.value_type)
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC" if kind.tz else None)
+    if types.is_decimal128(kind):
+        return kind
+    return next((written for is_one, written in _WRITTEN if is_one(kind)), None)
+
+
+_WRITTEN = (
+    (pa.types.is_boolean, pa.bool_()),
+    (lambda kind: pa.types.is_integer(kind) and kind.bit_width < 32, pa.int32()),
+    (pa.types.is_int32, pa.int32()),
+    (lambda kind: pa.types.is_int64(kind) or pa.types.is_uint32(kind), pa.int64()),
+    (pa.types.is_float32, pa.float32()),
+    (pa.types.is_float64, pa.float64()),
+    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), pa.string()),
+    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), pa.binary()),
+    (pa.types.is_date, pa.date32()),
+    (pa.types.is_time, pa.time64("us")),
+)
+"""Kinds of Arrow types with the type in which a table has them."""

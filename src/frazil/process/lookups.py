@@ -1,0 +1,107 @@
+"""`lookup` as stages of a table's program: what they compare, and the columns that they add to the records. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, StructType
+
+from frazil.errors import SpecError
+from frazil.process.analysis import Query
+from frazil.process.catalyst import UnknownColumn
+from frazil.process.kernels.keys import comparable
+from frazil.process.program import Call, Expression, Field, Filter, Lookup, Program, fields_of
+from frazil.process.references import Reference
+from frazil.process.spark_types import has_fixed_bytes
+from frazil.schema.arrow import arrow_type, iceberg_type
+from frazil.schema.evolve import extend_schema
+from frazil.schema.parts import Path
+from frazil.spec.models import LookupSpec
+from frazil.spec.problems import advice
+from frazil.types import FIRST_PLACEHOLDER_ID
+
+
+def lookup_stage(lookup: LookupSpec, reference: Reference, records: Schema) -> Lookup:
+    """Returns the stage of a lookup. records: the columns before it.
+
+    Raises: UnknownColumn for a field that the records lack; SpecError where types differ, or the name is a field's.
+    """
+    name = lookup.name
+    if name.lower() in {field.name.lower() for field in records.fields}:
+        raise SpecError(f"the records have a field `{name}`, as a lookup is called", remedy="name the lookup otherwise")
+    keys = []
+    for (path, column), of_reference in zip(lookup.on, reference.on, strict=True):
+        key, kind = _field_at(records, path), of_reference.type
+        if comparable(key.type) is None or comparable(key.type) != comparable(kind):
+            raise SpecError(
+                f"`lookup.{name}` compares {'.'.join(path)}, which is {key.type}, with {column}, which is {kind}",
+                remedy="compare values of one type, and no floating-point numbers: declare the type of the field under"
+                " `columns`, or add a column of its type to the reference table",
+            )
+        keys.append(key)
+    for member in reference.values.type:
+        if has_fixed_bytes(member.type):
+            raise SpecError(
+                f"`lookup.{name}` takes {member.name}, a uuid or fixed column, which Spark has no type for",
+                remedy="leave it out of `take`, or store it as a string",
+            )
+    sql = " and ".join(f"{'.'.join(path)} = {column}" for path, column in lookup.on)
+    return Lookup(name, tuple(keys), reference.values.type, lookup.on_miss, sql)
+
+
+def _field_at(records: Schema, path: Path) -> Expression:
+    kind: IcebergType = records.as_struct()
+    found: Expression | None = None
+    for name in path:
+        fields = kind.fields if isinstance(kind, StructType) else ()
+        names = [field.name for field in fields]
+        if name not in names:
+            message = f"`lookup` names an unknown field {'.'.join(path)}"
+            raise UnknownColumn(message, remedy=advice(name, names) if names else "name a field inside of a struct")
+        place = names.index(name)
+        kind = fields[place].field_type
+        if found is None:
+            found = Field(name, arrow_type(kind))
+        else:
+            found = Call("GetStructField", (found,), arrow_type(kind), (("ordinal", place),), ".".join(path))
+    assert found is not None
+    return found
+
+
+def with_lookups(records: Schema, lookups: Iterable[Lookup]) -> Schema:
+    """Returns the columns behind lookups."""
+    ids = itertools.count(FIRST_PLACEHOLDER_ID)
+    return extend_schema(records, {(): {one.name: iceberg_type(one.type, ids) for one in lookups}})
+
+
+def joined(query: Query, lookups: Sequence[Lookup], specs: Sequence[LookupSpec], has_where: bool) -> Query:
+    """Returns a query with its lookups: behind the condition for records that the table takes, before all else.
+
+    Raises: SpecError where that condition names a lookup.
+    """
+    assert query.program is not None
+    stages = query.program.stages
+    first = stages[:1] if has_where else ()
+    found_by = {lookup.name: frozenset(path for path, _ in lookup.on) for lookup in specs}
+    for stage in first:
+        if isinstance(stage, Filter) and not found_by.keys().isdisjoint(fields_of(stage.condition)):
+            raise SpecError(
+                "`where` names a lookup, which only records are looked up for that `where` takes",
+                remedy="write the condition as `filter`, or in `select`",
+            )
+    deciding = [found_by[one.name] for one in lookups if one.on_miss != "null"]
+    columns = (replace(one, sources=_sources(one.sources, found_by)) for one in query.columns)
+    return replace(
+        query,
+        columns=tuple(columns),
+        conditions=_sources(query.conditions.union(*deciding), found_by),
+        program=Program((*first, *lookups, *stages[len(first) :]), query.program.output),
+    )
+
+
+def _sources(paths: frozenset[Path], found_by: Mapping[str, frozenset[Path]]) -> frozenset[Path]:
+    """Returns the paths, with the fields by which what is looked up is found."""
+    return paths.union(*(found_by.get(path[0], ()) for path in paths))

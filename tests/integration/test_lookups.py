@@ -1,0 +1,167 @@
+"""Tables joined with reference tables, as their user runs them: a table that the same pipeline keeps, and a file, both
+changed while the pipeline runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import StaticTable
+
+from frazil.clock import new_id
+from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.waiting import wait_until
+from tests.integration.pipelines import Ledger, Pipeline
+
+pytestmark = pytest.mark.timeout(900)
+COUNTRY = {"table": "ref.countries", "on": "country_code = code", "take": ["name"]}
+
+
+def _person(op: str, key: int, code: str) -> tuple[Any, Any]:
+    after = {"id": key, "country_code": code}
+    return {"id": key}, {"before": None, "after": after, "source": {"connector": "postgresql"}, "op": op, "ts_ms": 1}
+
+
+def _country(code: str, name: str | None) -> tuple[Any, Any]:
+    return {"code": code}, None if name is None else {"code": code, "name": name}
+
+
+class Scene:
+    """A topic of countries, which the reference table keeps, and topics of orders and people that are joined with it."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+        servers = broker.bootstrap_servers
+        self.folder, self.sizes = folder, folder / "sizes.parquet"
+        self.countries, self.orders, self.people = (Ledger(servers, new_id(), 1).topic for _ in range(3))
+        self._producer = Producer({"bootstrap.servers": servers})
+        size = {"file": str(self.sizes), "on": "size_code = code", "take": ["cm"]}
+        self.pipeline = Pipeline(
+            folder,
+            {
+                "pipeline": "p",
+                "kafka": {"bootstrap.servers": servers},
+                "tables": {
+                    "ref.countries": {"topic": self.countries, "mode": "upsert", "key": {"format": "json"}},
+                    "s.orders": {
+                        "topic": self.orders,
+                        "lookup": {"country": {**COUNTRY, "on_miss": "dead_letter"}, "size": size},
+                        "select": "select id, country.name as country, size.cm as cm from records",
+                    },
+                    "s.people": {
+                        "topic": self.people,
+                        "envelope": "debezium",
+                        "mode": "upsert",
+                        "lookup": {"country": {**COUNTRY, "on_miss": "drop"}},
+                    },
+                },
+            },
+        )
+        #: The versions of the reference table that tables were joined with.
+        self.versions: list[Any] = []
+
+    def write_sizes(self, cm: int) -> None:
+        pq.write_table(pa.table({"code": pa.array([1], pa.int32()), "cm": [cm]}), self.sizes)
+
+    def produce(self, topic: str, *records: tuple[Any, Any]) -> None:
+        for key, value in records:
+            texts = (None if one is None else json.dumps(one) for one in (key, value))
+            self._producer.produce(topic, key=next(texts), value=next(texts))
+        assert self._producer.flush(30) == 0
+
+    def table(self, name: str) -> StaticTable:
+        with sqlite3.connect(self.folder / "frazil-data" / "catalog.db") as catalog:
+            query = "select metadata_location from iceberg_tables where table_name = ?"
+            found = catalog.execute(query, (name,)).fetchall()
+        if not found:
+            raise NoSuchTableError(name)
+        return StaticTable.from_metadata(found[0][0])
+
+    def rows(self, name: str) -> list[tuple[Any, ...]]:
+        """The rows of a table in order, without the names of its columns; none before it exists."""
+        try:
+            found = self.table(name).scan().to_arrow().to_pylist()
+        except (NoSuchTableError, sqlite3.OperationalError):
+            return []
+        return sorted(tuple(row.values()) for row in found)
+
+    def wait_for(self, name: str, *expected: tuple[Any, ...]) -> None:
+        wait_until(lambda: self.rows(name) == list(expected), lambda: f"{name}: {self.rows(name)}")
+
+    def note_version(self) -> None:
+        snapshot = self.table("countries").current_snapshot()
+        assert snapshot is not None
+        self.versions.append({"table": "ref.countries", "snapshot-id": snapshot.snapshot_id})
+
+    def lookups(self, name: str) -> list[Any]:
+        """What the commits of a table name of their lookups, the oldest first, each once."""
+        texts = [str(one.summary["frazil.p.lookups"]) for one in self.table(name).snapshots() if one.summary]
+        return [json.loads(text) for text in dict.fromkeys(texts)]
+
+
+@pytest.fixture(scope="module")
+def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    made = Scene(broker, tmp_path_factory.mktemp("lookups"))
+    lacking = {one["name"]: one["found"] for one in made.pipeline.checks() if not one["ok"]}
+    assert "does not exist" in lacking["lookup country of s.orders"]
+    assert "cannot be read" in lacking["lookup size of s.orders"]
+    made.write_sizes(80)
+    with made.pipeline.start() as running:
+        made.produce(made.countries, _country("de", "Germany"), _country("fr", "France"))
+        made.wait_for("countries", ("de", "Germany"), ("fr", "France"))
+        made.note_version()
+        made.produce(
+            made.orders, *((None, {"id": n, "country_code": c, "size_code": 1}) for n, c in ((1, "de"), (2, "us")))
+        )
+        made.produce(made.people, _person("c", 1, "de"), _person("c", 2, "fr"), _person("c", 3, "us"))
+        made.wait_for("orders", (1, "Germany", 80))
+        made.wait_for("people", (1, "de", {"name": "Germany"}), (2, "fr", {"name": "France"}))
+        running.kill()
+    with made.pipeline.start() as running:
+        # France is deleted, by a delete file, and Germany renamed: person 1 keeps what was looked up, person 2 is dropped.
+        made.produce(made.countries, _country("de", "Deutschland"), _country("fr", None), _country("us", "USA"))
+        made.wait_for("countries", ("de", "Deutschland"), ("us", "USA"))
+        made.note_version()
+        made.write_sizes(81)
+        made.produce(
+            made.orders,
+            (None, {"id": 3, "country_code": "de", "size_code": 1}),
+            (None, {"id": 4, "country_code": "us"}),
+        )
+        made.produce(made.people, _person("u", 2, "fr"), _person("c", 4, "de"))
+        made.wait_for("orders", (1, "Germany", 80), (3, "Deutschland", 81), (4, "USA", None))
+        made.wait_for("people", (1, "de", {"name": "Germany"}), (4, "de", {"name": "Deutschland"}))
+        running.stop()
+    return made
+
+
+def test_each_commit_names_the_version_that_its_rows_have(scene: Scene) -> None:
+    for table in ("orders", "people"):
+        named = [one["country"] for one in scene.lookups(table)]
+        assert [one for n, one in enumerate(named) if one not in named[:n]] == scene.versions
+    assert len({one["size"]["version"] for one in scene.lookups("orders")}) == 2
+
+
+def test_misses_are_counted_and_lineage_names_the_keys(scene: Scene) -> None:
+    status = scene.pipeline.status()
+    assert status["s.people"]["ignored_records"] == {"lookup country": 2}
+    assert status["s.orders"]["dead_letters"] == 1
+    _, found = scene.pipeline.command("lineage", "s.orders")
+    columns = {one["name"]: one["fields"] for one in found["tables"]["s.orders"]["columns"]}
+    assert columns == {"id": ["id"], "country": ["country.name", "country_code"], "cm": ["size.cm", "size_code"]}
+    assert found["tables"]["s.orders"]["conditions"] == ["country_code"]
+
+
+def test_a_dead_letter_becomes_a_row_once_the_reference_table_has_its_key(scene: Scene) -> None:
+    _, shown = scene.pipeline.command("dead-letters", "show", "s.orders")
+    [dead_letter] = shown["tables"]["s.orders"]
+    assert (dead_letter["error_class"], dead_letter["offset"]) == ("lookup_miss", 1)
+    assert scene.pipeline.command("dead-letters", "replay", "s.orders")[0].returncode == 0
+    assert (2, "USA", 81) in scene.rows("orders")

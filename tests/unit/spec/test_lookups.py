@@ -1,0 +1,39 @@
+"""`lookup`, as a pipeline file has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from frazil.spec.models import LookupSpec
+from tests.unit.spec.pipeline_file import Load, Refuse, with_table
+
+
+def test_a_lookup_is_read_as_users_write_it(load: Load) -> None:
+    text = """lookup: {country: {table: ref.countries, on: "country_code = code", take: [name, region], on_miss: "null"},
+      price: {file: s3://b/p.csv, on: shop = shop_id AND item.sku=sku, take: [price], on_miss: drop}}"""
+    (spec,) = load(with_table(text)).tables
+    assert spec.lookup == (
+        LookupSpec(name="country", table="ref.countries", on=((("country_code",), "code"),), take=("name", "region")),
+        LookupSpec(
+            name="price",
+            file="s3://b/p.csv",
+            on=((("shop",), "shop_id"), (("item", "sku"), "sku")),
+            take=("price",),
+            on_miss="drop",
+        ),
+    )
+    assert spec.has_query
+
+
+@pytest.mark.parametrize(
+    ("lookup", "message"),
+    [
+        ("table: countries, on: a = b, take: [c]", "the table `countries` has no namespace"),
+        ("table: r.c, on: a = b, take: [c], miss: drop", "unknown key `miss` in `lookup.l`"),
+        ("table: r.c, on: a = b, take: [c], on_miss: skip", "`lookup.l.on_miss` cannot be `skip`"),
+        ("table: r.c, on: a = b and c, take: [c]", "`c` compares no field with a column"),
+        ("file: http://x/y.csv, on: a = b, take: [c]", "tasks cannot write to `http:`"),
+    ],
+)
+def test_what_is_wrong_is_named(refuse: Refuse, lookup: str, message: str) -> None:
+    assert message in str(refuse(with_table(f"lookup: {{l: {{{lookup}}}}}")))
