@@ -215,8 +215,20 @@ class QueryTables:
         if stage is None:
             return self._queries.analyse(table.spec, fields)
         query = self._queries.analyse(table.spec, protected_schema(fields, stage))
-        program = program_of(query)
-        return replace(query, program=replace(program, stages=(stage, *program.stages)))
+        return replace(query, program=_behind(stage, program_of(query)))
+
+
+def _behind(stage: Project, program: Program) -> Program:
+    """Returns the program for records that `stage` protects."""
+    part = program.spark_part
+    if part is not None:
+        carried = tuple((one.name, one) for one in part.values)
+        inputs = replace(part.inputs, stages=(stage, *part.inputs.stages))
+        stage, program = (
+            Project((*stage.columns, *carried)),
+            replace(program, spark_part=replace(part, inputs=inputs)),
+        )
+    return replace(program, stages=(stage, *program.stages))
 
 
 def _is_key_hashed(table: Table, protection: Protection) -> bool:

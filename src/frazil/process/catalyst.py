@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,7 +80,7 @@ class Catalyst:
             node = self._relation(records)
             for plan in plans:
                 for parent in reversed(list(chain_of(plan))[:-1]):
-                    node = parent.withNewChildren(self._seq(node))
+                    node = parent.withNewChildren(self.seq(node))
                 if plan is not plans[-1]:
                     node = self._named(node)
             return self._analyser.executeAndCheck(
@@ -101,18 +101,19 @@ class Catalyst:
         catalyst, nothing = self._sql.catalyst, self._static("scala.collection.immutable.Nil")
         return catalyst.plans.logical.SubqueryAlias(catalyst.AliasIdentifier(RECORDS, nothing), node)
 
-    def _static(self, name: str) -> Any:
-        """Returns Scala's object of that name."""
-        place: Any = self._jvm
-        for part in f"{name}$".split("."):
-            place = getattr(place, part)
-        return getattr(place, "MODULE$")
-
-    def _seq(self, *items: Any) -> Any:
+    def dump(self, expressions: Sequence[Any]) -> bytes:
+        """Returns expressions as Java serializes them, for `in_spark.with_values`."""
         listed = self._jvm.java.util.ArrayList()
-        for item in items:
-            listed.add(item)
-        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
+        for expression in expressions:
+            listed.add(expression)
+        return bytes(self._jvm.org.apache.commons.lang3.SerializationUtils.serialize(listed))
+
+    def seq(self, *items: Any) -> Any:
+        """Returns a sequence of Scala."""
+        return seq_of(self._jvm, items)
+
+    def _static(self, name: str) -> Any:
+        return static_of(self._jvm, name)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -140,6 +141,22 @@ class Catalyst:
         finally:
             if active.isDefined():
                 sessions.setActiveSession(active.get())
+
+
+def static_of(jvm: Any, name: str) -> Any:
+    """Returns Scala's object of that name."""
+    place = jvm
+    for part in f"{name}$".split("."):
+        place = getattr(place, part)
+    return getattr(place, "MODULE$")
+
+
+def seq_of(jvm: Any, items: Iterable[Any]) -> Any:
+    """Returns a sequence of Scala."""
+    listed = jvm.java.util.ArrayList()
+    for item in items:
+        listed.add(item)
+    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
 
 
 def chain_of(plan: Any) -> Iterator[Any]:

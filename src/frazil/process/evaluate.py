@@ -30,7 +30,7 @@ from frazil.process.kernels.values import (
     is_there,
     literal_places,
 )
-from frazil.process.program import Call, Explode, Expression, Field, Filter, Literal, Program, Project
+from frazil.process.program import Call, Explode, Expression, Field, Filter, Literal, Program, Project, shown_arguments
 from frazil.schema.arrow import as_written
 
 OnError = Choice["dead_letter", "null"]
@@ -153,7 +153,7 @@ class _Run:
         rows = np.flatnonzero(of_column)
         for row in rows[np.unique(self.parents[rows], return_index=True)[1]].tolist():
             call, error = batch.sources[int(first[row]) - 1]  # type: ignore[index]
-            values = tuple(batch.text_of(argument, row) for argument in call.arguments)
+            values = tuple(batch.text_of(argument, row) for argument in shown_arguments(call))
             name = made[of_column[row] - 1][0]
             self.failures.append(
                 Failure(int(self.parents[row]), name, ERRORS[error], call.sql or call.function, values)

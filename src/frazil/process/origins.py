@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from frazil.process.program import Call, Explode, Expression, Field, Filter, Program, Project
+from frazil.process.program import BY_SPARK, Call, Explode, Expression, Field, Filter, Program, Project
 
 Names = frozenset[str]
 
@@ -39,6 +40,8 @@ def origins_of(program: Program) -> Origins:
 def _of(expression: Expression, known: Mapping[str, Names]) -> Names:
     if isinstance(expression, Field):
         return known.get(expression.name, frozenset((expression.name,)))
+    if isinstance(expression, Call) and expression.function == BY_SPARK:
+        return frozenset(json.loads(str(dict(expression.options)["inputs"])))
     if isinstance(expression, Call):
         return frozenset().union(*(_of(argument, known) for argument in expression.arguments))
     return frozenset()

@@ -69,6 +69,8 @@ _ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+NO_TYPE = pa.large_binary()
+"""In place of the Arrow type of values that tasks cannot hold, such as variants. No column of a record has it."""
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _TIME = re.compile(r"time\(\d\)")
 _DAYS = re.compile(r"interval (day|hour|minute|second)( to .*)?")

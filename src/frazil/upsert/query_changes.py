@@ -20,7 +20,7 @@ from frazil.process.origins import Origins, origins_of
 from frazil.process.program import Filter, Program
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.protected import without_values
-from frazil.rows.query_rows import input_columns, mismatches_of, run, table_columns
+from frazil.rows.query_rows import input_columns, mismatches_of, run, spark_values, table_columns
 from frazil.schema.arrow import Bools, Records, Rows, pick
 from frazil.types import add_counts
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
@@ -54,7 +54,9 @@ def query_changes(target: TableTarget, changes: Changes, records: Records, limit
         return changes
     metadata = {name: records[name] for name, _ in source.metadata if name in records} or {"value": records["value"]}
     own = pick(metadata, changes.records)
-    columns = input_columns(source, changes.columns, own, changes.own)
+    columns = input_columns(source, changes.columns, own, changes.own) | pick(
+        spark_values(target, records), changes.records
+    )
     is_good = ~found.refused[changes.records]
     has_row = is_good & (changes.ops == UPSERT) & ~_are_marked(changes)
     origins, unsent = _origins(program), _unsent(source, changes)

@@ -29,7 +29,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
-from frazil.process.program import Program
+from frazil.process.program import Program, SparkPart
 from frazil.process.protect import Protection
 from frazil.routing import Route
 from frazil.schema.arrow import arrow_field
@@ -218,6 +218,11 @@ class TableTarget:
             path = _path_to(identifier, self.schema.fields)
             found |= {path[:cut] for cut in range(1, len(path) + 1)}
         return frozenset(found)
+
+    @property
+    def spark_part(self) -> SparkPart | None:
+        """What Spark evaluates of the table's query, before the task; None where it has no part."""
+        return self.program.spark_part if self.program is not None else None
 
     @property
     def needs_route_header(self) -> bool:

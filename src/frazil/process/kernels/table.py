@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from frazil.process.kernels import arithmetic, casts, compare, conditions, hashes, nested, protect, text, time
+from frazil.process.kernels import arithmetic, by_spark, casts, compare, conditions, hashes, nested, protect, text, time
 from frazil.process.kernels.values import Kernel, kind_of, matches
-from frazil.process.program import Call, Expression, Filter, Program, Project
+from frazil.process.program import Call, Expression, Filter, Program, Project, calls_in
 
 KERNELS: dict[str, Kernel] = {
     name: kernel
-    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, protect)
+    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, protect, by_spark)
     for name, kernel in family.KERNELS.items()
 }
 """By the name of Spark's class."""
@@ -20,6 +20,12 @@ def kernel_of(call: Call) -> Kernel | None:
     """Returns the kernel for a call; None where there is none for its types."""
     kernel = KERNELS.get(call.function)
     return kernel if kernel is not None and not _objection(call, kernel) else None
+
+
+def objection(call: Call) -> str:
+    """Returns why a call is outside the table; empty where it is not."""
+    kernel = KERNELS.get(call.function)
+    return f"{call.function} is not a proven function" if kernel is None else _objection(call, kernel)
 
 
 def _objection(call: Call, kernel: Kernel) -> str:
@@ -34,9 +40,8 @@ def reason(program: Program) -> str | None:
     where they can.
     """
     for expression in _expressions(program):
-        for call in _calls(expression):
-            kernel = KERNELS.get(call.function)
-            found = f"{call.function} is not a proven function" if kernel is None else _objection(call, kernel)
+        for call in calls_in(expression):
+            found = objection(call)
             if found:
                 return f"`{call.sql or call.function}`: {found}"
     return None
@@ -50,10 +55,3 @@ def _expressions(program: Program) -> Iterator[Expression]:
             yield from (expression for _, expression in stage.columns)
         else:
             yield stage.array
-
-
-def _calls(expression: Expression) -> Iterator[Call]:
-    if isinstance(expression, Call):
-        yield expression
-        for argument in expression.arguments:
-            yield from _calls(argument)

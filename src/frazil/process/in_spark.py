@@ -1,0 +1,197 @@
+"""The expressions of a query that Spark evaluates for each record, because no kernel is proven for them: found by the
+analysis, and applied to the records of a job (`with_values`).
+
+Each is a function of the columns of `records` alone: what it uses of earlier projections is written into it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from frazil.errors import SpecError
+from frazil.process.catalyst import Catalyst, class_of, items_of, seq_of, static_of
+from frazil.process.program import BY_SPARK, INPUT, Call, Expression, Field, Program, Project, SparkPart
+from frazil.process.spark_types import NO_TYPE
+from frazil.schema.arrow import arrow_type
+
+# No field of a record has such a name.
+_VALUE = "\0value{}"
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Why a query is not evaluated in tasks."""
+
+    #: The expression, as Spark prints it.
+    expression: str
+    #: What is special about it.
+    reason: str
+
+
+class InSpark:
+    """The expressions of one query that Spark evaluates."""
+
+    #: The first of them.
+    first: Outside | None = None
+
+    def __init__(self, catalyst: Catalyst, records: dict[int, str]) -> None:
+        """records: the columns of `records`, by Spark's ids of them."""
+        self._catalyst = catalyst
+        self._records = records
+        #: By Spark's id, the expression that a column of an earlier projection is.
+        self._columns: dict[int, Any] = {}
+        #: What `With` names, by Spark's ids of it.
+        self._shared: dict[int, Any] = {}
+        self._expressions: list[Any] = []
+        self._values: list[Field] = []
+        self._used: set[str] = set()
+
+    def define(self, column_id: int, alias: Any) -> None:
+        """Notes what a column of a projection is."""
+        self._columns[column_id] = alias
+
+    def define_shared(self, definition: Any) -> None:
+        """Notes what a name of `With` is."""
+        self._shared[int(definition.id().id())] = definition.child()
+
+    def add(self, call: Call, node: Any, reason: str) -> Call:
+        """Returns the call of the values that Spark will have made of an expression. node: Spark's expression. reason: why
+        it is Spark's.
+
+        Raises: SpecError where it cannot be evaluated for each record, or has another value at every run.
+        """
+        sql = call.sql or call.function
+        if not node.deterministic():
+            raise SpecError(f"`{sql}` is another value at every run", remedy="use columns of `records` alone")
+        inlined = self._inlined(node, sql)
+        inputs = sorted(str(one.name()) for one in items_of(inlined.references().toSeq()))
+        self.first = self.first or Outside(sql, reason)
+        self._used.update(inputs)
+        self._expressions.append(inlined)
+        value = Field(_VALUE.format(len(self._values)), pa.struct([pa.field("value", call.type)]))
+        self._values.append(value)
+        return Call(BY_SPARK, (value, *_fields_of(call)), call.type, (("inputs", json.dumps(inputs)),), sql)
+
+    def part(self, records: Schema) -> SparkPart | None:
+        """Returns the part of the program that is Spark's; None where it has none. records: the columns of `records`."""
+        if self.first is None:
+            return None
+        inputs = tuple(Field(one.name, arrow_type(one.field_type)) for one in records.fields if one.name in self._used)
+        return SparkPart(
+            Program((Project(tuple((one.name, one) for one in inputs)),), inputs),
+            tuple(self._values),
+            self._catalyst.dump(self._expressions),
+            f"`{self.first.expression}`: {self.first.reason}",
+        )
+
+    def _inlined(self, node: Any, sql: str) -> Any:
+        """Returns the expression with what it uses of earlier projections written into it, and what `With` names: Spark
+        would evaluate that apart, where a failure is none of the expression's.
+        """
+        kind = class_of(node)
+        if kind == "AttributeReference":
+            return self._column(node, sql)
+        children = items_of(node.children())
+        if kind == "With":
+            for definition in children[1:]:
+                self.define_shared(definition)
+        if kind in ("With", "Alias"):
+            return self._inlined(children[0], sql)
+        if kind == "CommonExpressionRef":
+            return self._inlined(self._shared[int(node.id().id())], sql)
+        made = [self._inlined(child, sql) for child in children]
+        is_same = all(one is other for one, other in zip(made, children, strict=True))
+        return node if is_same else node.withNewChildren(self._catalyst.seq(*made))
+
+    def _column(self, attribute: Any, sql: str) -> Any:
+        column_id = int(attribute.exprId().id())
+        if column_id in self._records:
+            return attribute
+        if column_id not in self._columns:
+            raise SpecError(
+                f"`{sql}` can be computed for records, and not for the elements of an exploded list",
+                remedy="compute it before: `explode(transform(items, item -> …))`",
+            )
+        return self._inlined(self._columns[column_id], sql)
+
+
+# The user's settings change what some expressions mean; these are for access, and for how Spark runs.
+_KEPT = ("spark.sql.execution.", "spark.sql.adaptive.", "spark.sql.codegen.", "spark.sql.catalog", "spark.sql.sources.")
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # It would move an expression that two have in common out of what catches its failure.
+    "spark.sql.subexpressionElimination.enabled": "false",
+}
+
+
+def prepare_session(session: Any) -> None:
+    """Gives a session of its own the settings with which queries are analysed. session: Spark's, in Java."""
+    conf = session.conf()
+    for name in [str(pair._1()) for pair in items_of(conf.getAll().toSeq())]:
+        if name.startswith("spark.sql.") and not name.startswith(_KEPT) and conf.isModifiable(name):
+            conf.unset(name)
+    for name, value in _SETTINGS.items():
+        conf.set(name, value)
+
+
+def input_schema(jvm: Any, part: SparkPart) -> list[tuple[str, str]]:
+    """Returns the columns of the inputs, each with Spark's type as JSON."""
+    by_name = {str(one.name()): one for one in _attributes(load(jvm, part))}
+    return [
+        (INPUT.format(n), str(by_name[column.name].dataType().json())) for n, column in enumerate(part.inputs.output)
+    ]
+
+
+def with_values(jvm: Any, session: Any, records: Any, part: SparkPart) -> Any:
+    """Returns Spark's data set of the records with the values of the expressions in place of their inputs. records: a data
+    set with the columns of `input_schema` behind others.
+    """
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    nothing, none = static_of(jvm, "scala.collection.immutable.Nil"), static_of(jvm, "scala.None")
+
+    def alias(expression: Any, name: str, column_id: Any) -> Any:
+        return catalyst.expressions.Alias(expression, name, column_id, nothing, none, nothing)
+
+    expressions = load(jvm, part)
+    plan = records.queryExecution().analyzed()
+    columns = {str(one.name()): one for one in items_of(plan.output())}
+    places = {column.name: INPUT.format(n) for n, column in enumerate(part.inputs.output)}
+    kept = [one for name, one in columns.items() if name not in places.values()]
+    inputs = [alias(columns[places[str(one.name())]], one.name(), one.exprId()) for one in _attributes(expressions)]
+    plan = catalyst.plans.logical.Project(seq_of(jvm, [*kept, *inputs]), plan)
+    name_of_value = catalyst.expressions.Literal.create("value", jvm.org.apache.spark.sql.types.DataTypes.StringType)
+    values = []
+    for value, expression in zip(part.values, expressions, strict=True):
+        whole = catalyst.expressions.CreateNamedStruct(seq_of(jvm, [name_of_value, expression]))
+        tried = catalyst.expressions.TryEval(whole)
+        values.append(alias(tried, value.name, catalyst.expressions.NamedExpression.newExprId()))
+    plan = catalyst.plans.logical.Project(seq_of(jvm, [*kept, *values]), plan)
+    return jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+
+
+def load(jvm: Any, part: SparkPart) -> list[Any]:
+    """Returns Spark's expressions."""
+    return list(jvm.org.apache.commons.lang3.SerializationUtils.deserialize(part.expressions))
+
+
+def _attributes(expressions: Iterable[Any]) -> list[Any]:
+    """Returns the columns that expressions use, each once."""
+    found: dict[int, Any] = {}
+    for expression in expressions:
+        found |= {int(one.exprId().id()): one for one in items_of(expression.references().toSeq())}
+    return list(found.values())
+
+
+def _fields_of(expression: Expression) -> tuple[Field, ...]:
+    """Returns the columns that an expression uses, each once."""
+    if isinstance(expression, Field):
+        return (expression,) if expression.type != NO_TYPE else ()
+    arguments = expression.arguments if isinstance(expression, Call) else ()
+    return tuple(dict.fromkeys(one for argument in arguments for one in _fields_of(argument)))
