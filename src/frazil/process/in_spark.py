@@ -21,7 +21,7 @@ from frazil.process.spark_types import NO_TYPE
 from frazil.schema.arrow import arrow_type
 
 # No field of a record has such a name.
-_VALUE = "\0value{}"
+_VALUE = "\x01value{}"
 
 
 @dataclass(frozen=True)
