@@ -10,8 +10,9 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
@@ -26,12 +27,15 @@ from frazil.ingest.settings import (
     protection_of,
     query_columns,
 )
+from frazil.ingest.spark_inputs import inputs_of
 from frazil.ingest.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.target import columns_of_keys, target_of
 from frazil.process.analysis import Column, Query, analyse
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
+from frazil.process.in_spark import values_here
 from frazil.process.kernels.table import reason
-from frazil.process.program import Call, Field, Program, Project
+from frazil.process.origins import spark_columns
+from frazil.process.program import Call, Field, Program, Project, SparkPart
 from frazil.process.protect import KEY, Protection, protecting
 from frazil.process.steps import Steps, compile_steps
 from frazil.rows.protected import origins_of
@@ -40,9 +44,13 @@ from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
 from frazil.types import FIRST_PLACEHOLDER_ID
+from frazil.write.target import TableTarget
 
 PROTECT_KEY_ID = "protect-key-id"
 """Property of a protected table: the id of the key of its newest rows."""
+
+
+Read = TypeVar("Read")
 
 
 class Queries(Protocol):
@@ -53,6 +61,11 @@ class Queries(Protocol):
 
         Raises: SpecError for a query that is wrong; UnavailableError for a field that no record has had yet, and where Spark
         does not answer.
+        """
+
+    def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
+        """Returns the values of expressions that Spark evaluates, by the column of `SparkPart.values`, without a job.
+        inputs: the columns that they use, of `count` records.
         """
 
 
@@ -73,6 +86,12 @@ class SparkQueries:
             if place not in self._known:
                 self._known[place] = self._analysed(spec, records)
             return self._known[place]
+
+    def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
+        """See Queries."""
+        with self._lock:
+            self._catalyst = self._catalyst or Catalyst(self._jvm())
+            return values_here(self._catalyst, part, inputs, count) if count else {}
 
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
         self._catalyst = self._catalyst or Catalyst(self._jvm())
@@ -98,7 +117,29 @@ class SparkQueries:
         unproven = reason(program_of(query))
         if unproven is not None:
             raise SpecError(f"tasks cannot compute {unproven}", remedy=f"write it otherwise; {RULES}", where=spec.name)
+        if program_of(query).spark_part is not None:
+            _refuse_spark_part(spec, program_of(query))
         return query
+
+
+def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
+    """Refuses expressions that Spark would have to evaluate for several rows of a record, or for rows without a record."""
+    assert program.spark_part is not None
+    what = f"Spark computes {program.spark_part.reason}"
+    if spec.envelope is not None and spec.envelope.kind == "canal":
+        raise SpecError(
+            f"{what}, and only one row of a message, where those of Canal have several",
+            remedy=f"use functions that tasks compute themselves; {RULES}",
+            where=spec.name,
+        )
+    made = spark_columns(program)
+    for name in (*spec.key_columns, *filter(None, (spec.order_by,))):
+        if name in made:
+            raise SpecError(
+                f"{what}, and `{name}`, by which rows are found, needs a value in deletes too",
+                remedy=f"make `{name}` of functions that tasks compute themselves; {RULES}",
+                where=spec.name,
+            )
 
 
 def steps_of(spec: TableSpec) -> Steps:
@@ -133,6 +174,22 @@ class QueryTables:
         if table.spec.mode != "upsert":
             return schema
         return with_identifiers(schema, table.spec.key_columns or columns_of_keys(query, key_columns))
+
+    def asking_spark(
+        self, target: TableTarget, topic: str, read: Callable[[dict[str, pa.Array]], Read]
+    ) -> Callable[[dict[str, pa.Array]], Read]:
+        """Returns a function that reads records with the values that Spark makes of them, as a job does. topic: the records'
+        topic, empty where they name it. read: reads records with these values.
+        """
+        part, queries = target.spark_part, self._queries
+        if part is None or queries is None:
+            return read
+
+        def asking(records: dict[str, pa.Array]) -> Read:
+            inputs = inputs_of(target, topic, records)
+            return read({**records, **queries.values(part, inputs, len(records["value"]))})
+
+        return asking
 
     def known(self, table: Table) -> Query | None:
         """Returns the query of a loaded table for the known fields of its records; None where none are known yet.

@@ -41,7 +41,8 @@ class Catalyst:
 
     def __init__(self, jvm: Any) -> None:
         """jvm: py4j's view of a JVM with Spark's classes; it needs no session."""
-        self._jvm = jvm
+        #: py4j's view of the JVM.
+        self.jvm = jvm
         self._sql = jvm.org.apache.spark.sql
         catalyst = self._sql.catalyst
         conf, hadoop = jvm.org.apache.spark.SparkConf(False), jvm.org.apache.hadoop.conf.Configuration()
@@ -57,7 +58,7 @@ class Catalyst:
 
         Raises: SpecError for a syntax error.
         """
-        with self._settings(), self._explained():
+        with self.settings(), self._explained():
             return self._parser.parsePlan(query)
 
     def parse_condition(self, condition: str) -> Any:
@@ -65,7 +66,7 @@ class Catalyst:
 
         Raises: SpecError for a syntax error.
         """
-        with self._settings(), self._explained():
+        with self.settings(), self._explained():
             parsed = self._parser.parseExpression(condition)
             source = self._parser.parsePlan(f"table {RECORDS}")
             return self._sql.catalyst.plans.logical.Filter(parsed, source)
@@ -76,7 +77,7 @@ class Catalyst:
 
         Raises: SpecError where Spark refuses the query.
         """
-        with self._settings(), self._explained():
+        with self.settings(), self._explained():
             node = self._relation(records)
             for plan in plans:
                 for parent in reversed(list(chain_of(plan))[:-1]):
@@ -103,17 +104,17 @@ class Catalyst:
 
     def dump(self, expressions: Sequence[Any]) -> bytes:
         """Returns expressions as Java serializes them, for `in_spark.with_values`."""
-        listed = self._jvm.java.util.ArrayList()
+        listed = self.jvm.java.util.ArrayList()
         for expression in expressions:
             listed.add(expression)
-        return bytes(self._jvm.org.apache.commons.lang3.SerializationUtils.serialize(listed))
+        return bytes(self.jvm.org.apache.commons.lang3.SerializationUtils.serialize(listed))
 
     def seq(self, *items: Any) -> Any:
         """Returns a sequence of Scala."""
-        return seq_of(self._jvm, items)
+        return seq_of(self.jvm, items)
 
     def _static(self, name: str) -> Any:
-        return static_of(self._jvm, name)
+        return static_of(self.jvm, name)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -128,8 +129,8 @@ class Catalyst:
             raise _refusal(java) from None
 
     @contextmanager
-    def _settings(self) -> Iterator[None]:
-        """In its block, this thread's part of the JVM has no active session, so that Spark's defaults hold."""
+    def settings(self) -> Iterator[None]:
+        """In its block, this thread's part of the JVM has no active session: Spark's defaults hold, ANSI mode and UTC."""
         sessions = self._sql.classic.SparkSession
         active = sessions.getActiveSession()
         sessions.clearActiveSession()

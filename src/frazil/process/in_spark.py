@@ -7,7 +7,7 @@ Each is a function of the columns of `records` alone: what it uses of earlier pr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,27 +153,66 @@ def with_values(jvm: Any, session: Any, records: Any, part: SparkPart) -> Any:
     """Returns Spark's data set of the records with the values of the expressions in place of their inputs. records: a data
     set with the columns of `input_schema` behind others.
     """
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    nothing, none = static_of(jvm, "scala.collection.immutable.Nil"), static_of(jvm, "scala.None")
-
-    def alias(expression: Any, name: str, column_id: Any) -> Any:
-        return catalyst.expressions.Alias(expression, name, column_id, nothing, none, nothing)
-
     expressions = load(jvm, part)
     plan = records.queryExecution().analyzed()
     columns = {str(one.name()): one for one in items_of(plan.output())}
     places = {column.name: INPUT.format(n) for n, column in enumerate(part.inputs.output)}
     kept = [one for name, one in columns.items() if name not in places.values()]
-    inputs = [alias(columns[places[str(one.name())]], one.name(), one.exprId()) for one in _attributes(expressions)]
-    plan = catalyst.plans.logical.Project(seq_of(jvm, [*kept, *inputs]), plan)
-    name_of_value = catalyst.expressions.Literal.create("value", jvm.org.apache.spark.sql.types.DataTypes.StringType)
-    values = []
-    for value, expression in zip(part.values, expressions, strict=True):
-        whole = catalyst.expressions.CreateNamedStruct(seq_of(jvm, [name_of_value, expression]))
-        tried = catalyst.expressions.TryEval(whole)
-        values.append(alias(tried, value.name, catalyst.expressions.NamedExpression.newExprId()))
-    plan = catalyst.plans.logical.Project(seq_of(jvm, [*kept, *values]), plan)
+    inputs = [
+        _alias(jvm, columns[places[str(one.name())]], one.name(), one.exprId()) for one in _attributes(expressions)
+    ]
+    project = jvm.org.apache.spark.sql.catalyst.plans.logical.Project
+    plan = project(seq_of(jvm, [*kept, *inputs]), plan)
+    plan = project(seq_of(jvm, [*kept, *_tried(jvm, part, expressions)]), plan)
     return jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+
+
+def values_here(catalyst: Catalyst, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
+    """Returns the values of the expressions, by the column of `SparkPart.values`, from Spark's interpreter in the driver,
+    without a job. inputs: the columns that they use, of `count` records, at least one.
+    """
+    jvm = catalyst.jvm
+    expressions = load(jvm, part)
+    by_name = {str(one.name()): one for one in _attributes(expressions)}
+    attributes = seq_of(jvm, [by_name[column.name] for column in part.inputs.output])
+    types, spark = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils, "org.apache.spark.sql"
+    arrow = static_of(jvm, f"{spark}.execution.arrow.ArrowConverters")
+    nothing, none = static_of(jvm, "scala.collection.immutable.Nil"), static_of(jvm, "scala.None")
+    logical = jvm.org.apache.spark.sql.catalyst.plans.logical
+    with catalyst.settings():
+        source = logical.LocalRelation(attributes, nothing, False, none)
+        plan = logical.Project(seq_of(jvm, _tried(jvm, part, expressions)), source)
+        columns = static_of(jvm, f"{spark}.catalyst.optimizer.ReplaceExpressions").apply(plan).projectList()
+        projection = jvm.org.apache.spark.sql.catalyst.expressions.InterpretedMutableProjection(columns, attributes)
+        if inputs:
+            batch = pa.RecordBatch.from_arrays(list(inputs), names=[column.name for column in part.inputs.output])
+            sent = seq_of(jvm, [bytearray(batch.serialize())]).iterator()
+            rows = arrow.fromBatchIterator(sent, types.fromAttributes(attributes), "UTC", True, False, None)
+        else:
+            rows = seq_of(jvm, [static_of(jvm, f"{spark}.catalyst.InternalRow").empty()]).iterator()
+        schema = types.fromAttributes(plan.output())
+        made = arrow.toBatchIterator(rows.map(projection), schema, count, "UTC", True, False, None)
+        answer = pa.py_buffer(bytes(made.next()))
+    found = pa.ipc.read_record_batch(answer, pa.schema([(one.name, one.type) for one in part.values]))
+    if not inputs:
+        found = found.take(pa.array([0] * count))
+    return dict(zip(found.schema.names, found.columns, strict=True))
+
+
+def _tried(jvm: Any, part: SparkPart, expressions: Iterable[Any]) -> list[Any]:
+    """Returns the expressions as columns: each a struct, or null where it fails."""
+    catalyst = jvm.org.apache.spark.sql.catalyst.expressions
+    name = catalyst.Literal.create("value", jvm.org.apache.spark.sql.types.DataTypes.StringType)
+    made = []
+    for value, expression in zip(part.values, expressions, strict=True):
+        whole = catalyst.CreateNamedStruct(seq_of(jvm, [name, expression]))
+        made.append(_alias(jvm, catalyst.TryEval(whole), value.name, catalyst.NamedExpression.newExprId()))
+    return made
+
+
+def _alias(jvm: Any, expression: Any, name: str, column_id: Any) -> Any:
+    nothing, none = static_of(jvm, "scala.collection.immutable.Nil"), static_of(jvm, "scala.None")
+    return jvm.org.apache.spark.sql.catalyst.expressions.Alias(expression, name, column_id, nothing, none, nothing)
 
 
 def load(jvm: Any, part: SparkPart) -> list[Any]:
