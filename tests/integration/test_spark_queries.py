@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,32 @@ from tests.integration.test_changelog import rows
 
 pytestmark = pytest.mark.timeout(600)
 CALLS: list[Any] = [
-    {"id": 1, "line": "GET /a/7 200", "body": '{"user": {"name": "ann"}, "tags": ["x", "y"]}', "at": "2026-07-01 10:00:00"},
+    {
+        "id": 1,
+        "line": "GET /a/7 200",
+        "body": '{"user": {"name": "ann"}, "tags": ["x", "y"]}',
+        "at": "2026-07-01 10:00:00",
+    },
     {"id": 2, "line": "PUT /b/x 201", "body": "no JSON", "at": "2026-01-01 10:00:00"},
     {"id": 3, "line": None, "body": None, "at": None},
     {"id": "four", "line": "GET /c/9 200", "body": "{}", "at": None},
+    {"id": 6, "line": "GET /a/8 2xx", "body": "{}", "at": None},
     {"id": 5, "line": "GET /a/8 500", "body": '{"user": {}}', "at": "2026-07-01 10:00:00"},
 ]
 SELECT = """
     select id, regexp_replace(line, '[0-9]+', '#') as line, upper(get_json_object(body, '$.user.name')) as name,
     from_json(body, 'user struct<name: string>, tags array<string>').tags as tags,
     transform(split(line, ' '), word -> lower(word) || id) as words, {number} as number,
-    date_format(from_utc_timestamp(cast(at as timestamp_ntz), 'Europe/Berlin'), 'HH:mm') as hour, hash(_offset) as h
+    date_format(from_utc_timestamp(cast(at as timestamp_ntz), 'Europe/Berlin'), 'HH:mm') as hour, hash(_offset) as h,
+    to_number(split(line, ' ')[2], '999') as code
     from records where not line rlike '5..$' or line is null
 """
 STRICT = "cast(regexp_extract(line, '/([^/ ]+) ', 1) as int) + 1"
 LENIENT = "try_cast(regexp_extract(line, '/([^/ ]+) ', 1) as int) + 1"
+PERSON = """
+    select id as person, regexp_extract(mail, '([a-z.]+)@', 1) as name, trim('>' from split({mail}, '@')[1]) as host
+    from records where state = 'on'
+"""
 
 
 def _change(op: str, after: Any) -> dict[str, Any]:
@@ -50,6 +61,7 @@ PEOPLE = [
     (3, _change("c", {"id": 3, "mail": "cid@y.org", "state": "on"})),
     (3, {**_change("d", None), "before": {"id": 3, "mail": None, "state": None}}),
     (1, _change("u", {"id": 1, "mail": "Ann <ann@z.org>", "state": "on"})),
+    (4, _change("c", {"id": 4, "mail": "dora at z.org", "state": "on"})),
 ]
 
 
@@ -87,8 +99,7 @@ class Scene:
                     "topic": self.people,
                     "envelope": "debezium",
                     "mode": "upsert",
-                    "select": "select id as person, regexp_extract(mail, '([a-z.]+)@', 1) as name, "
-                    "regexp_extract(mail, '@([a-z.]+)', 1) as host from records where state = 'on'",
+                    "select": PERSON.format(mail="mail"),
                     "key_columns": ["person"],
                 },
             },
@@ -131,23 +142,59 @@ def test_rows_have_what_spark_makes_of_their_records(scene: Scene) -> None:
         "number": 8,
         "hour": "12:00",
         "h": None,
+        "code": Decimal(200),
     }
     assert {name for name, value in found[3].items() if value is not None} == {"id", "h"}
     assert found.keys() == {1, 3}
-    print(scene.status["s.calls"])
+    assert scene.status["s.calls"]["ignored_records"] == {"where": 1}
 
 
 def test_an_expression_that_fails_is_a_dead_letter_of_its_record_alone(scene: Scene) -> None:
-    assert scene.status["s.calls"]["dead_letters"] == 2
+    assert scene.status["s.calls"]["dead_letters"] == 3
     _, shown = scene.command("dead-letters", "show", "s.calls")
-    print(shown)
+    found = {one["offset"]: (one["error_class"], one["path"], one["message"]) for one in shown["tables"]["s.calls"]}
+    assert found[1] == (
+        "failed_expression",
+        "number",
+        "CAST_INVALID_INPUT: CAST(regexp_extract(records.line, '/([^/ ]+) ', 1) AS INT) of \"x\"",
+    )
+    assert found[3][0] == "type_mismatch"
+    assert found[4] == (
+        "failed_expression",
+        "code",
+        """EXPRESSION_FAILED: to_number(split(records.line, ' ', -1)[2], '999') of "GET /a/8 2xx\"""",
+    )
     assert scene.status["s.nulls"]["dead_letters"] == 1
-    assert {row["id"]: row["number"] for row in rows(scene.folder, "nulls")} == {1: 8, 2: None, 3: None}
+    assert {row["id"]: row["number"] for row in rows(scene.folder, "nulls")} == {1: 8, 2: None, 3: None, 6: 9}
 
 
-def test_protected(scene: Scene) -> None:
-    print(rows(scene.folder, "hidden"), scene.status["s.hidden"])
+def test_spark_sees_protected_values_only(scene: Scene) -> None:
+    assert [row["line"] for row in rows(scene.folder, "hidden")] == ["hashed", "hashed", None, "hashed", "hashed"]
 
 
-def test_changes(scene: Scene) -> None:
+def test_changes_have_what_spark_makes_of_their_rows(scene: Scene) -> None:
     assert rows(scene.folder, "people") == [{"person": 1, "name": "ann", "host": "z.org"}]
+
+
+def test_dead_letters_are_replayed_without_a_job(scene: Scene) -> None:
+    scene.document["tables"]["s.calls"]["select"] = SELECT.format(number=LENIENT)
+    scene.document["tables"]["s.people"]["select"] = PERSON.format(mail="replace(mail, ' at ', '@')")
+    scene.pipeline.file.write_text(yaml.safe_dump(scene.document))
+    assert scene.command("dead-letters", "replay")[0] == 0
+    found = {row["id"]: row for row in rows(scene.folder, "calls")}
+    assert found[2] | {"h": None} == {
+        "id": 2,
+        "line": "PUT /b/x #",
+        "name": None,
+        "tags": None,
+        "words": ["put2", "/b/x2", "2012"],
+        "number": None,
+        "hour": "11:00",
+        "h": None,
+        "code": Decimal(201),
+    }
+    assert found[1] == next(row for row in scene.calls_before if row["id"] == 1)
+    assert sorted(rows(scene.folder, "people"), key=lambda row: int(row["person"])) == [
+        {"person": 1, "name": "ann", "host": "z.org"},
+        {"person": 4, "name": "", "host": "z.org"},
+    ]
