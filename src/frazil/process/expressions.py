@@ -98,7 +98,7 @@ class Expressions:
         if expression.type == NO_TYPE:
             return expression  # Whoever uses it is Spark's too.
         if expression not in self._known_calls:
-            self._known_calls[expression] = self.in_spark.add(expression, self._nodes[expression], unproven)
+            self._known_calls[expression] = self.in_spark.claim(expression, self._nodes[expression], unproven)
         return self._known_calls[expression]
 
     def _objection(self, call: Call) -> str:

@@ -60,7 +60,7 @@ class InSpark:
         """Notes what a name of `With` is."""
         self._shared[int(definition.id().id())] = definition.child()
 
-    def add(self, call: Call, node: Any, reason: str) -> Call:
+    def claim(self, call: Call, node: Any, reason: str) -> Call:
         """Returns the call of the values that Spark will have made of an expression. node: Spark's expression. reason: why
         it is Spark's.
 
@@ -68,7 +68,9 @@ class InSpark:
         """
         sql = call.sql or call.function
         if not node.deterministic():
-            raise SpecError(f"`{sql}` is another value at every run", remedy="use columns of `records` alone")
+            raise SpecError(
+                f"`{sql}` is another value at every run", remedy="use the columns of `records`, such as `_timestamp`"
+            )
         inlined = self._inlined(node, sql)
         inputs = sorted(str(one.name()) for one in items_of(inlined.references().toSeq()))
         self.first = self.first or Outside(sql, reason)
@@ -128,6 +130,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # It would move an expression that two have in common out of what catches its failure.
     "spark.sql.subexpressionElimination.enabled": "false",
+    # It would fail the query for a part without columns that fails.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding",
 }
 
 
@@ -187,7 +191,10 @@ def values_here(catalyst: Catalyst, part: SparkPart, inputs: Sequence[pa.Array],
         if inputs:
             batch = pa.RecordBatch.from_arrays(list(inputs), names=[column.name for column in part.inputs.output])
             sent = seq_of(jvm, [bytearray(batch.serialize())]).iterator()
-            rows = arrow.fromBatchIterator(sent, types.fromAttributes(attributes), "UTC", True, False, None)
+            fields = types.fromAttributes(attributes)
+            # As in a job: expressions take elements of Arrow's own arrays without asking whether they are null.
+            copied = static_of(jvm, f"{spark}.catalyst.expressions.UnsafeProjection").create(fields)
+            rows = arrow.fromBatchIterator(sent, fields, "UTC", True, False, None).map(copied)
         else:
             rows = seq_of(jvm, [static_of(jvm, f"{spark}.catalyst.InternalRow").empty()]).iterator()
         schema = types.fromAttributes(plan.output())
