@@ -1,5 +1,5 @@
-"""What a query costs: the records of `running` into a table as they are, through a query that keeps half of them, and through
-the same query where Spark computes it.
+"""What a query costs: the records of `running` into a table as they are, through a query that keeps half of them, and
+through the same query where Spark computes it.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame
 from frazil.process.analysis import analyse
 from frazil.process.catalyst import Catalyst
 from frazil.process.evaluate import Processed, evaluate
-from frazil.process.kernels.table import reason
 from frazil.process.in_spark import prepare_session, values_here, with_values
+from frazil.process.kernels.table import reason
 from frazil.process.program import BY_SPARK, INPUT, Program, Project, SparkPart, calls_in
 from frazil.runtime.jvm import Jvm
 from frazil.schema.arrow import as_written

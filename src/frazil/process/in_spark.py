@@ -64,13 +64,9 @@ class InSpark:
         """Returns the call of the values that Spark will have made of an expression. node: Spark's expression. reason: why
         it is Spark's.
 
-        Raises: SpecError where it cannot be evaluated for each record, or has another value at every run.
+        Raises: SpecError where it cannot be evaluated for each record.
         """
         sql = call.sql or call.function
-        if not node.deterministic():
-            raise SpecError(
-                f"`{sql}` is another value at every run", remedy="use the columns of `records`, such as `_timestamp`"
-            )
         inlined = self._inlined(node, sql)
         inputs = sorted(str(one.name()) for one in items_of(inlined.references().toSeq()))
         self.first = self.first or Outside(sql, reason)

@@ -56,6 +56,7 @@ FOLLOWED: Mapping[str, str] = {
             "name the column otherwise in `select`",
             "write `cast(… as …)` in `select`, or name the column otherwise",
             "write it otherwise; the rules of queries are in docs/reference/queries.md",
+            "make `…` of functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md",
         ),
         "unit/ingest/test_queries.py::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
     ),
@@ -71,6 +72,12 @@ FOLLOWED: Mapping[str, str] = {
     "test_the_table_names_its_key_by_an_id_and_an_upsert_table_with_hashed_keys_takes_no_other",
     "drop this dead letter": "unit/process/test_protect.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone",
     # Queries before the table.
+    "compute it before: `explode(transform(items, item -> …))`": (
+        "integration/test_queries.py::test_an_expression_of_sparks_needs_a_record_of_its_own"
+    ),
+    "use functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md": (
+        "unit/ingest/test_queries.py::test_rows_of_one_message_are_not_sparks"
+    ),
     **dict.fromkeys(
         (
             "a row is made of one record: leave it out, and aggregate what is in the table",
