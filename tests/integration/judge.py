@@ -102,7 +102,7 @@ class Judge:
         columns = [self._columns[one.name] for one in part.inputs.output]
         here = values_here(self._catalyst, part, columns, len(self._rows))
         for name, column in found.items():
-            assert repr(column.to_pylist()) == repr(as_written(here[name], column.type).to_pylist()), part.reason
+            assert _shown(column) == _shown(as_written(here[name], column.type)), part.reason
         return found
 
     def proven(self, expressions: Sequence[str]) -> list[str]:
@@ -224,6 +224,11 @@ def _has_spark_part(program: Program) -> bool:
     (stage,) = program.stages
     assert isinstance(stage, Project)
     return any(call.function == BY_SPARK for _, expression in stage.columns for call in calls_in(expression))
+
+
+def _shown(values: pa.Array) -> tuple[list[bool], str]:
+    """Returns which values there are and what they are, as text: NaN equals itself."""
+    return values.is_valid().to_pylist(), repr(plain(pc.struct_field(values, 0)))
 
 
 def _class(condition: Any) -> str:

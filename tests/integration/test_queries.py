@@ -399,6 +399,8 @@ _NOT_ALLOWED = [
     ("format_number(x, i)", "a count", "10000"),
     ("array_insert(tags, -99999, name)", "a count", "10000"),
     ("sequence(1, 1000000000)", "`sequence`", "array(1, 2, 3)"),
+    ("map_from_entries(array(struct(name, i)))", "makes a map", "array(struct(key, value))"),
+    ("size(str_to_map(upper(name)))", "makes a map", "from_json"),
     ("naem", "unknown column `naem`", "did you mean `name`"),
     ("addr.citi", "unknown field `citi`", "did you mean `city`"),
     ("name + b", "data type mismatch", "cast the value"),
@@ -456,6 +458,7 @@ _MENDED = {
     "select null as n from records": "select cast(null as string) as n from records",
     "select ts - _timestamp as l from records": "select timestampdiff(second, _timestamp, ts) as l from records",
     "select parse_json(name) as v from records": "select get_json_object(name, '$.v') as v from records",
+    "select map(name, i) as m from records": "select array(struct(name, i)) as m from records",
     "select array() as a from records": "select cast(array() as array<string>) as a from records",
     f"select {'- ' * 300}id as n from records": f"select {'- ' * 100}n as n from (select {'- ' * 100}id as n from records)",
     "select id from records where id in (select 1)": "select id from records where id in (1, 2)",
@@ -528,7 +531,8 @@ def test_columns_and_their_types_are_those_of_a_session(catalyst: Catalyst, jvm:
         "select id, p, e.* from records lateral view outer posexplode(items) t as p, e",
         "select date_trunc('day', ts) as a, d + 1 as c, ts + interval 1 hour as e, cast(tn as timestamp) as f from records",
         "select case when b then 1 when i = 2 then 2.5 end as a, if(b, i, x) as c, nvl(i, 0L) as d from records",
-        "select transform(tags, t -> length(t)) as a, map('a', 1.0) as c, from_json(name, 'a int') as d from records",
+        "select transform(tags, t -> length(t)) as a, map_filter(m, (k, v) -> v > 1) as c from records",
+        "select from_json(name, 'a int') as d from records",
     ]
     # Spark has no types for the two others.
     known = Schema(*(field for field in RECORDS.fields if field.name not in ("u", "f")))

@@ -51,6 +51,7 @@ class Catalyst:
         )
         self._parser = catalyst.parser.CatalystSqlParser()
         self._refusals = jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
+        self._replaceable = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable")
         self._analyser = catalyst.analysis.Analyzer(catalog)
 
     def parse(self, query: str) -> Any:
@@ -108,6 +109,10 @@ class Catalyst:
         for expression in expressions:
             listed.add(expression)
         return bytes(self.jvm.org.apache.commons.lang3.SerializationUtils.serialize(listed))
+
+    def is_replaced(self, node: Any) -> bool:
+        """Whether Spark evaluates another expression in place of an analysed one, its `replacement`."""
+        return bool(self._replaceable.isInstance(node))
 
     def seq(self, *items: Any) -> Any:
         """Returns a sequence of Scala."""

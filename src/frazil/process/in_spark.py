@@ -20,6 +20,8 @@ from frazil.process.program import BY_SPARK, INPUT, Call, Expression, Field, Pro
 from frazil.process.spark_types import NO_TYPE
 from frazil.schema.arrow import arrow_type
 
+# Their builder of maps keeps the entries of a record that fails, and gives them to the next one.
+_BUILDING_MAPS = ("CreateMap", "MapFromArrays", "MapFromEntries", "MapConcat", "TransformKeys", "StringToMap")
 # No field of a record has such a name.
 _VALUE = "\x01value{}"
 
@@ -95,6 +97,13 @@ class InSpark:
         kind = class_of(node)
         if kind == "AttributeReference":
             return self._column(node, sql)
+        if kind in _BUILDING_MAPS:
+            raise SpecError(
+                f"`{sql}` makes a map, and Spark does not say for which record that fails",
+                remedy="make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",
+            )
+        if self._catalyst.is_replaced(node):
+            return self._inlined(node.replacement(), sql)
         children = items_of(node.children())
         if kind == "With":
             for definition in children[1:]:
@@ -182,7 +191,7 @@ def values_here(catalyst: Catalyst, part: SparkPart, inputs: Sequence[pa.Array],
     with catalyst.settings():
         source = logical.LocalRelation(attributes, nothing, False, none)
         plan = logical.Project(seq_of(jvm, _tried(jvm, part, expressions)), source)
-        columns = static_of(jvm, f"{spark}.catalyst.optimizer.ReplaceExpressions").apply(plan).projectList()
+        columns = plan.projectList()
         projection = jvm.org.apache.spark.sql.catalyst.expressions.InterpretedMutableProjection(columns, attributes)
         if inputs:
             batch = pa.RecordBatch.from_arrays(list(inputs), names=[column.name for column in part.inputs.output])

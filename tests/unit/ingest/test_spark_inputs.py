@@ -49,7 +49,13 @@ def _inputs(target: TableTarget, records: pa.RecordBatch) -> list[str | None]:
 
 
 def test_a_record_that_cannot_be_read_has_no_inputs_and_stays(target: TableTarget) -> None:
-    assert _inputs(target, _records({"a": "x"}, b"{", {"a": 5}, {"a": None}, {"a": "y"})) == ["x", None, None, None, "y"]
+    assert _inputs(target, _records({"a": "x"}, b"{", {"a": 5}, {"a": None}, {"a": "y"})) == [
+        "x",
+        None,
+        None,
+        None,
+        "y",
+    ]
 
 
 def test_records_that_end_tasks_and_oversized_ones_are_not_read(target: TableTarget) -> None:

@@ -86,6 +86,7 @@ FOLLOWED: Mapping[str, str] = {
             "compute a part of it in a sub-query in FROM",
             "correct the query; the rules of queries are in docs/reference/queries.md",
             "give it a type: `cast(null as string)`",
+            "make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",
             "name a field of the records: …",
             "name one of them otherwise: `as NAME`",
             "select the field as it is, or declare it as string or binary",
