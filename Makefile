@@ -106,7 +106,7 @@ soak-examples: setup $(VENV)/.dev
 # 2,500 expressions made by chance, in Spark's interpreter and in its generated code; FRAZIL_FIRST_SEED and FRAZIL_QUERIES (of
 # 250 expressions) for others.
 soak-queries: setup $(VENV)/.dev
-	$(BIN)/python -m pytest -m soak tests/integration/test_proven_functions.py
+	$(BIN)/python -m pytest -m soak tests/integration/test_proven_functions.py tests/integration/test_spark_functions.py
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev

@@ -184,6 +184,11 @@ PLAN = Document(
             "Warnings: an `order_by` column that is text, a key column that no record has, changes without their"
             " `envelope`, old metadata files that are kept.",
         ),
+        "in_spark": (
+            "text",
+            "The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the"
+            " whole query.",
+        ),
         "partition_spec": ("list of texts", "The partition spec of new files."),
         "partition_spec_before": ("list of texts", "The current partition spec."),
         "sort_order": ("list of texts", "The sort order of new files."),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.isolate import Found, load_found, search
 from frazil.ingest.plan import read_once
 from frazil.ingest.task import Job, run_task, source_columns
@@ -108,7 +108,10 @@ class MemoryJobs:
         self._tasks = tasks
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
-        """See JobRunner."""
+        """See JobRunner. Raises SpecError where Spark computes a part of a query: there is no Spark."""
+        if job.spark_part is not None:
+            remedy = "use functions that tasks compute themselves, or test the table with Spark"
+            raise SpecError(f"there is no Spark to compute {job.spark_part.reason}", remedy=remedy)
         columns = source_columns(job, with_offsets)
         reports = []
         records = list(chain.from_iterable(self._read(r, columns) for r in read_once(batches)))

@@ -19,13 +19,16 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JError, Py4JJavaError, get_return_value
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 
 from frazil.process.analysis import analyse
 from frazil.process.catalyst import Catalyst
 from frazil.process.evaluate import Processed, evaluate
+from frazil.process.in_spark import prepare_session, values_here, with_values
 from frazil.process.kernels.table import reason
-from frazil.process.program import Program, Project
+from frazil.process.program import BY_SPARK, INPUT, Program, Project, SparkPart, calls_in
 from frazil.runtime.jvm import Jvm
+from frazil.schema.arrow import as_written
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -53,7 +56,10 @@ class Difference:
 class Judge:
     """Compares results over one table of rows."""
 
-    def __init__(self, jvm: Jvm, rows: pa.Table, schema: Schema, generates_code: bool = False) -> None:
+    def __init__(
+        self, jvm: Jvm, rows: pa.Table, schema: Schema, generates_code: bool = False, asks_spark: bool = False
+    ) -> None:
+        """asks_spark: whether expressions may be Spark's, which tasks do not evaluate by themselves."""
         self._spark = jvm.session().newSession()
         for name, value in _SETTINGS.items() if generates_code else (_SETTINGS | _INTERPRETED).items():
             self._spark.conf.set(name, value)
@@ -65,6 +71,11 @@ class Judge:
         self._spark.createDataFrame(numbered).createOrReplaceTempView("records")
         whole: Any = self._spark.table("records")
         self._internal = whole._jdf.queryExecution().executedPlan().executeCollect()
+        self._asks_spark = asks_spark
+        self._numbered = numbered
+        self._own = jvm.session().newSession()
+        prepare_session(self._own._jsparkSession)
+        self._made: dict[str, pa.Array] = {}
         self._columns = {name: pc_one(rows.column(name)) for name in rows.column_names}
 
     def programs(self, expressions: Sequence[str]) -> list[Program]:
@@ -72,6 +83,8 @@ class Judge:
         listed = ", ".join(f"{expression} as c{n}" for n, expression in enumerate(expressions))
         query = analyse(self._catalyst, f"select {listed} from records", self._schema)
         assert query.program is not None, (expressions, query.outside)
+        part = query.program.spark_part
+        self._made = {} if part is None else self.values(part)
         (stage,) = query.program.stages
         assert isinstance(stage, Project)
         return [
@@ -79,10 +92,25 @@ class Judge:
             for column, field in zip(stage.columns, query.program.output, strict=True)
         ]
 
+    def values(self, part: SparkPart) -> dict[str, pa.Array]:
+        """Returns what Spark makes of the rows in a job, which is what its interpreter makes of them in the driver."""
+        inputs = [f"{one.name} as `{INPUT.format(n)}`" for n, one in enumerate(part.inputs.output)]
+        records: Any = self._own.createDataFrame(self._numbered).selectExpr("row", *inputs)
+        beside = DataFrame(with_values(self._jvm, self._own._jsparkSession, records._jdf, part), self._own)
+        table = beside.toArrow().sort_by("row")
+        found = {one.name: as_written(pc_one(table.column(one.name)), one.type) for one in part.values}
+        columns = [self._columns[one.name] for one in part.inputs.output]
+        here = values_here(self._catalyst, part, columns, len(self._rows))
+        for name, column in found.items():
+            assert _shown(column) == _shown(as_written(here[name], column.type)), part.reason
+        return found
+
     def proven(self, expressions: Sequence[str]) -> list[str]:
         """Returns the expressions that tasks evaluate by themselves."""
         return [
-            one for one, program in zip(expressions, self.programs(expressions), strict=True) if not reason(program)
+            one
+            for one, program in zip(expressions, self.programs(expressions), strict=True)
+            if not _has_spark_part(program)
         ]
 
     def differences(self, expressions: Sequence[str]) -> list[Difference]:
@@ -108,7 +136,8 @@ class Judge:
     def _evaluate(self, program: Program) -> Processed:
         objection = reason(program)
         assert objection is None, objection
-        return evaluate(program, self._columns, len(self._rows))
+        assert self._asks_spark or not _has_spark_part(program), program
+        return evaluate(program, self._columns | self._made, len(self._rows))
 
     def _judged(self, expressions: Sequence[str], made: Sequence[Processed]) -> list[Any]:
         """Returns Spark's columns, an exception for one that it cannot evaluate."""
@@ -153,7 +182,7 @@ class Judge:
         asked = self._interpreter(expression)
         for failure in ours.failures:
             error = asked(failure.row)
-            if error != failure.error_class:
+            if error != failure.error_class and not (error and failure.error_class == "EXPRESSION_FAILED"):
                 return f"row {self._row(failure.row)}: {failure.error_class}, in Spark {error}"
         return ""
 
@@ -189,6 +218,17 @@ class Judge:
             return ""
 
         return asked
+
+
+def _has_spark_part(program: Program) -> bool:
+    (stage,) = program.stages
+    assert isinstance(stage, Project)
+    return any(call.function == BY_SPARK for _, expression in stage.columns for call in calls_in(expression))
+
+
+def _shown(values: pa.Array) -> tuple[list[bool], str]:
+    """Returns which values there are and what they are, as text: NaN equals itself."""
+    return values.is_valid().to_pylist(), repr(plain(pc.struct_field(values, 0)))
 
 
 def _class(condition: Any) -> str:

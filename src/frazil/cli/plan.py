@@ -66,6 +66,8 @@ def _lines(table: PlannedTable) -> Iterator[str]:
             if text:
                 yield f"  {word}: {text}"
     yield from _columns(table)
+    if table.in_spark:
+        yield f"  Spark computes a part of the query before the tasks: {table.in_spark}"
     for change in table.refused:
         yield f"  refused: {change}"
     for warning in table.warnings:

@@ -19,6 +19,7 @@ from frazil.dead_letters.requirements import Needs, split_crashing
 from frazil.decode.columns import Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
+from frazil.ingest.queries import QueryTables
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
 from frazil.schema.arrow import arrow_type, pick
@@ -75,15 +76,15 @@ class HistoryQuery:
 
 
 class NewerChanges:
-    """The changes behind dead letters in their topics, read once and continued from there. fetch: fetches schemas that
-    records name, and returns the target with them.
-    """
+    """The changes behind dead letters in their topics, read once and continued from there. reader: reads them."""
 
-    def __init__(self, topic_readers: TopicReaders, asked: HistoryQuery, target: TableTarget, fetch: Fetch) -> None:
+    def __init__(
+        self, topic_readers: TopicReaders, asked: HistoryQuery, target: TableTarget, reader: ChangeReader
+    ) -> None:
         self._topic_readers = topic_readers
         self._asked = asked
         self._target = target
-        self._fetch = fetch
+        self._reader = reader
         self._known = KeySet(asked.changes.take(deduplicate(asked.changes).last).keys)
         self._ends: dict[Partition, int] = {}
         self._seen: set[Place] = set()
@@ -152,7 +153,7 @@ class NewerChanges:
         if not others:
             return
         records = _columns(topic, number, others)
-        changes, self._target = read_with(self._fetch, self._target, topic, records)
+        changes, self._target = self._reader.read(self._target, topic, records)
         is_other = np.array(is_taken)[read]
         # The record may have been a change when it was written, and its row cannot be determined now.
         refused = np.flatnonzero(changes.decoded.refused & is_other).tolist()
@@ -185,16 +186,24 @@ class NewerChanges:
             self._parts = [combined.take(deduplicate(combined).kept)]
 
 
-def read_with(
-    fetch: Fetch, target: TableTarget, topic: str, records: Mapping[str, pa.Array]
-) -> tuple[Changes, TableTarget]:
-    """Returns the changes of records that may be bad, and the target with the schemas that they name."""
-    for _ in range(_ROUNDS):
-        changes = read_upserts(target, topic, records, MAX_MISMATCHES)
-        if not changes.decoded.missing:
-            break
-        target = fetch(changes.decoded.missing)
-    return changes, target
+@dataclass(frozen=True)
+class ChangeReader:
+    """Reads records that may be bad as changes."""
+
+    #: Fetches schemas that records name, and returns the target with them.
+    fetch: Fetch
+    #: Evaluates what of the table's query is Spark's.
+    queries: QueryTables
+
+    def read(self, target: TableTarget, topic: str, records: dict[str, pa.Array]) -> tuple[Changes, TableTarget]:
+        """Returns the changes of records, and the target with the schemas that they name."""
+        for _ in range(_ROUNDS):
+            of_target = partial(read_upserts, target, topic, limit=MAX_MISMATCHES)
+            changes = self.queries.asking_spark(target, topic, of_target)(records)
+            if not changes.decoded.missing:
+                break
+            target = self.fetch(changes.decoded.missing)
+        return changes, target
 
 
 def ranked_changes(target: TableTarget, topic: int, changes: Changes, records: Mapping[str, pa.Array]) -> Ranked:
@@ -236,7 +245,8 @@ def _columns(topic: str, number: int, records: Sequence[ReadRecord]) -> dict[str
 class Draft:
     """Reads dead letters until a missing schema or column is found; all of them are in memory until `finish`."""
 
-    def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
+    def __init__(self, target: TableTarget, topics: Sequence[str], queries: QueryTables) -> None:
+        self._queries = queries
         self.target = target
         #: The topics of the dead letters.
         self.topics = tuple(topics)
@@ -292,9 +302,7 @@ class Draft:
         return True
 
     def _take(self, topic: str, dead_letters: pa.RecordBatch) -> None:
-        def read(records: Mapping[str, pa.Array]) -> Changes:
-            return read_upserts(self.target, topic, records, _ALL)
-
+        read = self._queries.asking_spark(self.target, topic, partial(read_upserts, self.target, topic, limit=_ALL))
         columns_left, columns_of = self.target.reading.columns_left, partial(records_of, self.target)
         for some, records, changes in read_bounded(dead_letters, read, columns_left, columns_of):
             self._take_read(topic, some, records, changes)

@@ -172,7 +172,7 @@ class Replayer:
     ) -> _Written:
         """Writes the rows and the remaining dead letters, after schemas and columns that they need are there."""
         for _ in range(_ROUNDS):
-            attempt = _Attempt(target_of(table), plain_target(dead_letters), selection)
+            attempt = _Attempt(target_of(table), plain_target(dead_letters), selection, self._queries)
             with abandoning(attempt.writer, attempt.dead_letter_writer):
                 for file in files:
                     for rows in pieces(attempt.dead_letters, file):
@@ -226,13 +226,16 @@ class Replayer:
 class _Attempt:
     """Reads dead letters and writes their rows until a missing schema or column is found."""
 
-    def __init__(self, target: TableTarget, dead_letters: TableTarget, selection: Selection) -> None:
+    def __init__(
+        self, target: TableTarget, dead_letters: TableTarget, selection: Selection, queries: QueryTables
+    ) -> None:
         self.target = target
         self.dead_letters = dead_letters
         self.writer = FileWriter(target)
         self.dead_letter_writer = FileWriter(dead_letters)
         self.needs = Needs()
         self._selection = selection
+        self._queries = queries
         self._replayed = 0
         self._selected = 0
 
@@ -243,7 +246,8 @@ class _Attempt:
         readable, crashing, reasons = split_crashing(self.target, rows.filter(chosen))
         self._selected += crashing.num_rows
         write_some(self.dead_letter_writer, with_new_reason(crashing, reasons))
-        read, columns_of = partial(read_records, self.target, limit=_ALL), partial(records_of, self.target)
+        read = self._queries.asking_spark(self.target, "", partial(read_records, self.target, limit=_ALL))
+        columns_of = partial(records_of, self.target)
         for batch in readable.to_batches():
             for dead_letters, records, found in read_bounded(batch, read, columns_left, columns_of):
                 self._take_read(dead_letters, records, found)

@@ -19,7 +19,7 @@ from frazil.catalog.port import Catalog, Replacement, TableState
 from frazil.catalog.progress import COMMIT_ID, REMOVED, REPLAY_ID, is_unmoved
 from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
-from frazil.dead_letters.changes import NOT_KNOWN, Draft, HistoryQuery, NewerChanges, TopicReaders
+from frazil.dead_letters.changes import NOT_KNOWN, ChangeReader, Draft, HistoryQuery, NewerChanges, TopicReaders
 from frazil.dead_letters.files import (
     Place,
     ReplayResult,
@@ -198,13 +198,14 @@ class _Replacing:
         self._topic_readers = topic_readers
         self._table = table
         self._dead_letters = dead_letters
+        self._reader = ChangeReader(self._fetch, queries)
         self._topics = sorted({topic for topic, _, _ in self._places(dead_letters.files)})
 
     # ---- dead letters to changes
 
     def draft(self) -> Draft | None:
         """Returns the dead letters as changes; None where a missing schema or column exists now."""
-        draft = Draft(target_of(self._table), self._topics)
+        draft = Draft(target_of(self._table), self._topics, self._queries)
         with abandoning(draft.writer):
             for rows in self._dead_letters.pieces():
                 draft.take(rows.filter(self._dead_letters.selection.of(rows)))
@@ -245,12 +246,12 @@ class _Replacing:
         files = self._catalog.scan(self._dead_letters.state.name).files
         dead_letters, unread = self._places(files), self._places(files, Selection(CRASHES))
         asked = HistoryQuery(draft.topics, draft.latest, draft.stamps, frozenset(dead_letters), frozenset(unread))
-        return NewerChanges(self._topic_readers, asked, draft.target, self._fetch)
+        return NewerChanges(self._topic_readers, asked, draft.target, self._reader)
 
     def _remaining(self, draft: Draft) -> RemainingDeadLetters | None:
         if self._dead_letters.selection == Selection() and not draft.truncates:
             return None
-        return RemainingDeadLetters(self._others, draft.truncates, draft.topics, draft.target, self._fetch)
+        return RemainingDeadLetters(self._others, draft.truncates, draft.topics, draft.target, self._reader)
 
     def _others(self) -> Iterator[pa.Table]:
         """Yields the dead letters that are not selected."""

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from frazil.dead_letters.changes import (
     NEWER_EXISTS,
     NOTHING_NEWER,
-    Fetch,
+    ChangeReader,
     numbers_of_keys,
     of_keys,
     ranked_changes,
-    read_with,
 )
 from frazil.dead_letters.files import Place, by_topic, records_of
 from frazil.decode.columns import Mismatch
@@ -201,13 +200,13 @@ class RemainingDeadLetters:
         truncates: Sequence[Ranked],
         topics: Sequence[str],
         target: TableTarget,
-        fetch: Fetch,
+        reader: ChangeReader,
     ) -> None:
         self._dead_letters = dead_letters
         self._truncates = truncates
         self._topics = topics
         self._target = target
-        self._fetch = fetch
+        self._reader = reader
         self._found: list[Ranked] | None = None
 
     def verdicts(self, changes: Ranked, latest: LatestChanges) -> Verdicts:
@@ -243,7 +242,7 @@ class RemainingDeadLetters:
 
     def _changes(self, topic: str, dead_letters: pa.RecordBatch) -> Ranked | None:
         records = records_of(self._target, dead_letters)
-        changes, self._target = read_with(self._fetch, self._target, topic, records)
+        changes, self._target = self._reader.read(self._target, topic, records)
         kept = changes.without_refused()
         if not kept.ops.size:
             return None

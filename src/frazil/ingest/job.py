@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
 from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.shares import OVERSIZED_PARTITION
+from frazil.ingest.spark_inputs import with_inputs
 from frazil.ingest.table import Planned
 from frazil.ingest.target import target_of
 from frazil.ingest.task import (
@@ -31,6 +34,8 @@ from frazil.ingest.task import (
 )
 from frazil.kafka.security import kafka_remedy
 from frazil.kafka.source import read_ranges
+from frazil.process.in_spark import input_schema, prepare_session, with_values
+from frazil.process.program import SparkPart
 from frazil.process.references import Reference, find_reference
 from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
@@ -109,7 +114,7 @@ class SparkJobs:
         self._servers = servers or (lambda: kafka["bootstrap.servers"])
         self._parallelism = parallelism
         self.parallelism = expected
-        self._small: dict[SparkSession, SparkSession] = {}
+        self._sessions: dict[tuple[SparkSession, bool, bool], SparkSession] = {}
         self._broadcasts: dict[str, Broadcast[bytes]] = {}
         self._sending = threading.Lock()
 
@@ -121,7 +126,7 @@ class SparkJobs:
 
     def isolate(self, batch: Batch, job: Job) -> Found:
         """See the protocol."""
-        apart = replace(batch, most_tasks=1)
+        apart, job = replace(batch, most_tasks=1), replace(job, asks_spark=False)
         return load_found(self._collect([apart], job, search_of, with_offsets=True, pool=_SEARCH_POOL, is_small=False))
 
     def _collect(
@@ -135,7 +140,7 @@ class SparkJobs:
         is_small: bool,
     ) -> list[str]:
         """Returns the text of each task. task_of: returns the task of a job."""
-        spark = self._activate(pool, is_small)
+        spark = self._activate(pool, is_small, job.spark_part is not None)
         ranges = read_once(batches)
         self.parallelism = self._parallelism(spark)
         slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
@@ -146,6 +151,8 @@ class SparkJobs:
                 records = _with_few_headers(records)
             if is_small:
                 records = _without_oversized(records)
+            if job.spark_part is not None:
+                records = _with_spark_values(spark, records, job, job.spark_part)
             task = task_of(self._sent(spark, job))
             return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
         except (PySparkException, Py4JJavaError) as error:
@@ -163,22 +170,29 @@ class SparkJobs:
                     self._broadcasts[key] = spark.sparkContext.broadcast(one.dump())
             return replace(job, references={key: self._broadcasts[key] for key in job.references})
 
-    def _activate(self, pool: str, is_small: bool) -> SparkSession:
+    def _activate(self, pool: str, is_small: bool, has_spark_part: bool) -> SparkSession:
         # Each thread has its own JVM thread, whose session and pool must be set.
-        spark = self._session()
-        if is_small:
-            spark = self._unmeasured(spark)
+        spark = self._derived(self._session(), is_small, has_spark_part)
         jvm: Any = spark.sparkContext._jvm
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
         return spark
 
-    def _unmeasured(self, spark: SparkSession) -> SparkSession:
-        """Returns a session on the same context that does not measure records."""
-        if spark not in self._small:
-            self._small = {spark: spark.newSession()}
-            self._small[spark].conf.set(*_NO_LIMIT)
-        return self._small[spark]
+    def _derived(self, spark: SparkSession, is_small: bool, has_spark_part: bool) -> SparkSession:
+        """Returns a session on the same context: one that does not measure records, where they are small, and one with the
+        settings of queries, where Spark evaluates a part of one.
+        """
+        if not is_small and not has_spark_part:
+            return spark
+        place = spark, is_small, has_spark_part
+        if place not in self._sessions:
+            made = spark.newSession()
+            if has_spark_part:
+                prepare_session(made._jsparkSession)
+            if is_small:
+                made.conf.set(*_NO_LIMIT)
+            self._sessions = {known: one for known, one in self._sessions.items() if known[0] is spark} | {place: made}
+        return self._sessions[place]
 
 
 def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:
@@ -231,6 +245,19 @@ def _without_oversized(records: DataFrame) -> DataFrame:
     replaced = {name: f"if({is_oversized}, null, {name}) as {name}" for name in _SIZES}
     replaced["partition"] = f"if({is_oversized}, {OVERSIZED_PARTITION}, partition) as partition"
     return records.selectExpr(*(replaced.get(name, name) for name in records.columns))
+
+
+def _with_spark_values(spark: SparkSession, records: DataFrame, job: Job, part: SparkPart) -> DataFrame:
+    """Returns the records with the values of the expressions that Spark evaluates."""
+    from pyspark.sql import DataFrame  # noqa: PLC0415  (imported late, as by whoever makes the session)
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    jvm: Any = spark.sparkContext._jvm
+    schema = json.loads(records.schema.json())
+    for name, kind in input_schema(jvm, part):
+        schema["fields"].append({"name": name, "type": json.loads(kind), "nullable": True, "metadata": {}})
+    beside = records.mapInArrow(partial(with_inputs, job), StructType.fromJson(schema))
+    return DataFrame(with_values(jvm, spark._jsparkSession, beside._jdf, part), spark)
 
 
 def cause_of(error: Exception) -> str:

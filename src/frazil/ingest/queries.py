@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
@@ -28,15 +29,17 @@ from frazil.ingest.settings import (
     protection_of,
     query_columns,
 )
+from frazil.ingest.spark_inputs import inputs_of
 from frazil.ingest.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.target import columns_of_keys, target_of
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
-from frazil.process.expressions import Outside
+from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
 from frazil.process.lookups import joined, lookup_stage, with_lookups
 from frazil.process.origins import origins_of as origins_of_columns
-from frazil.process.program import Call, Expectation, Field, Program, Project
+from frazil.process.origins import spark_columns
+from frazil.process.program import Call, Expectation, Field, Program, Project, SparkPart
 from frazil.process.protect import KEY, Protection, protecting
 from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import Steps, compile_steps
@@ -48,9 +51,13 @@ from frazil.spec import TableSpec
 from frazil.spec.models import ExpectationSpec
 from frazil.spec.steps import metadata_names
 from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
+from frazil.write.target import TableTarget
 
 PROTECT_KEY_ID = "protect-key-id"
 """Property of a protected table: the id of the key of its newest rows."""
+
+
+Read = TypeVar("Read")
 
 
 class Queries(Protocol):
@@ -73,6 +80,11 @@ class Queries(Protocol):
         """Returns the table's expectations for rows with these columns.
 
         Raises: as `analyse`.
+        """
+
+    def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
+        """Returns the values of expressions that Spark evaluates, by the column of `SparkPart.values`, without a job.
+        inputs: the columns that they use, of `count` records.
         """
 
 
@@ -123,8 +135,14 @@ class SparkQueries:
         assert found.stage is not None
         action = one.action if one.at_most is None else "warn"  # A share is judged when all tasks have reported.
         expectation = Expectation(one.name, found.stage.condition, one.that, action)
-        _refuse_unproven(Program((), (), (expectation,)), where)
+        _refuse_unproven(Program((), (), expectations=(expectation,)), where)
         return expectation
+
+    def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
+        """See Queries."""
+        with self._lock:
+            self._catalyst = self._catalyst or Catalyst(self._jvm())
+            return values_here(self._catalyst, part, inputs, count) if count else {}
 
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
         self._catalyst = self._catalyst or Catalyst(self._jvm())
@@ -136,6 +154,8 @@ class SparkQueries:
             query = analyse(self._catalyst, text, records, spec.where, steps, metadata)
         _refuse_outside(query.outside, spec.name)
         _refuse_unproven(program_of(query), spec.name)
+        if program_of(query).spark_part is not None:
+            _refuse_spark_part(spec, program_of(query))
         return query
 
 
@@ -167,6 +187,36 @@ def _refuse_unproven(program: Program, where: str) -> None:
     unproven = reason(program)
     if unproven is not None:
         raise SpecError(f"tasks cannot compute {unproven}", remedy=f"write it otherwise; {RULES}", where=where)
+
+
+def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
+    """Refuses expressions that Spark would have to evaluate for several rows of a record, for rows without a record, or
+    behind a lookup.
+    """
+    part = program.spark_part
+    assert part is not None
+    what = f"Spark computes {part.reason}"
+    looked_up = {one.name for one in spec.lookup} & {one.name for one in part.inputs.output}
+    if looked_up:
+        raise SpecError(
+            f"{what}, and `{min(looked_up)}` is looked up behind that",
+            remedy=f"use functions that tasks compute themselves; {RULES}",
+            where=spec.name,
+        )
+    if spec.envelope is not None and spec.envelope.kind == "canal":
+        raise SpecError(
+            f"{what}, and only one row of a message, where those of Canal have several",
+            remedy=f"use functions that tasks compute themselves; {RULES}",
+            where=spec.name,
+        )
+    made = spark_columns(program)
+    for name in (*spec.key_columns, *filter(None, (spec.order_by,))):
+        if name in made:
+            raise SpecError(
+                f"{what}, and `{name}`, by which rows are found, needs a value in deletes too",
+                remedy=f"make `{name}` of functions that tasks compute themselves; {RULES}",
+                where=spec.name,
+            )
 
 
 def steps_of(spec: TableSpec) -> Steps:
@@ -230,6 +280,22 @@ class QueryTables:
         """
         if self._queries is not None:
             self._queries.check(table.spec)
+
+    def asking_spark(
+        self, target: TableTarget, topic: str, read: Callable[[dict[str, pa.Array]], Read]
+    ) -> Callable[[dict[str, pa.Array]], Read]:
+        """Returns a function that reads records with the values that Spark makes of them, as a job does. topic: the records'
+        topic, empty where they name it. read: reads records with these values.
+        """
+        part, queries = target.spark_part, self._queries
+        if part is None or queries is None:
+            return read
+
+        def asking(records: dict[str, pa.Array]) -> Read:
+            inputs = inputs_of(target, topic, records)
+            return read({**records, **queries.values(part, inputs, len(records["value"]))})
+
+        return asking
 
     def known(self, table: Table) -> Query | None:
         """Returns the query of a loaded table for the known fields of its records; None where none are known yet.
@@ -321,8 +387,7 @@ class QueryTables:
         query = joined(query, lookups, table.spec.lookup, bool(table.spec.where))
         _refuse_keys_looked_up(table.spec, query)
         program = program_of(query)
-        stages = program.stages if stage is None else (stage, *program.stages)
-        return self._expecting(table, replace(query, program=replace(program, stages=stages)))
+        return self._expecting(table, replace(query, program=program if stage is None else _behind(stage, program)))
 
     def _expecting(self, table: Table, query: Query) -> Query:
         """Returns the query with what its rows are expected to meet."""
@@ -336,6 +401,19 @@ class QueryTables:
 
 def _no_spark(table: Table) -> SpecError:
     return SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
+
+
+def _behind(stage: Project, program: Program) -> Program:
+    """Returns the program for records that `stage` protects."""
+    part = program.spark_part
+    if part is not None:
+        carried = tuple((one.name, one) for one in part.values)
+        inputs = replace(part.inputs, stages=(stage, *part.inputs.stages))
+        stage, program = (
+            Project((*stage.columns, *carried)),
+            replace(program, spark_part=replace(part, inputs=inputs)),
+        )
+    return replace(program, stages=(stage, *program.stages))
 
 
 def _is_key_hashed(table: Table, protection: Protection) -> bool:

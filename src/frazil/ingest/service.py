@@ -369,7 +369,7 @@ class Service:
             return
         ready = [p for p in planned if not self._finds_end_first(p)]
         planned = self._suspects.select(sorted(ready, key=lambda p: p.table.schedule.last_batch_at_s))
-        alone = {p.table.name for p in planned if p.table.schedule.goes_alone}
+        alone = {p.table.name for p in planned if p.table.schedule.goes_alone or p.table.has_spark_part}
         # The first group has the table with the oldest batch, so that each table is read in turn, also one that fails.
         by_name = {p.table.name: p for p in planned}
         for store in dict.fromkeys(store_of(p.table.state) for p in planned):

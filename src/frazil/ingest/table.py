@@ -197,6 +197,12 @@ class Table:
         buckets = (term.transform for term in self.spec.partition_by or () if term.transform.startswith("bucket"))
         return prod(int(transform[7:-1]) for transform in buckets) >= MANY_FILES
 
+    @property
+    def has_spark_part(self) -> bool:
+        """Whether Spark evaluates a part of the table's query, for which a job reads this table alone."""
+        program = self.schema.query.program if self.schema.query is not None else None
+        return program is not None and program.spark_part is not None
+
     def topic_ids(self) -> Mapping[str, str]:
         """Returns the ids of all topics in the position."""
         return {**self.progress.topic_ids, **{t.name: t.id for t in self.offsets.topics.values()}}

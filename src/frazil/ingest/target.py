@@ -23,7 +23,7 @@ from frazil.ingest.settings import (
 )
 from frazil.ingest.table import KEY_COLUMNS, Table, target_file_size
 from frazil.process.analysis import Query
-from frazil.process.origins import origins_of
+from frazil.process.origins import origins_of, spark_columns
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.spec.models import ValueSpec
@@ -139,9 +139,9 @@ def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
     Raises: SpecError where it leaves out one of them.
     """
     made: dict[str, str] = {}
-    origins = origins_of(program_of(query))
+    by_spark, origins = spark_columns(program_of(query)), origins_of(program_of(query))
     for column, names in origins.columns.items():
-        if len(names) == 1 and column not in origins.looked_up:
+        if len(names) == 1 and column not in origins.looked_up and column not in by_spark:
             made.setdefault(next(iter(names)), column)
     for name in fields:
         if name not in made:

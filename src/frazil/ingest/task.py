@@ -26,6 +26,7 @@ from frazil.failpoints import hit
 from frazil.ingest.shares import OVERSIZED_PARTITION, Share, shares_of
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.process.evaluate import Unmet
+from frazil.process.program import SparkPart
 from frazil.process.references import Reference, Sent, receive
 from frazil.report import (
     MOST_BAD,
@@ -89,6 +90,8 @@ class Job:
     starts: Mapping[str, Offsets] = field(default_factory=dict)
     #: The rows of reference tables that lookups join, by key.
     references: Mapping[str, Reference | Sent] = field(default_factory=dict)
+    #: Whether Spark evaluates its part of a query; otherwise all of that fails.
+    asks_spark: bool = True
 
     def targets_of(self, topic: str) -> tuple[TableTarget, ...]:
         """Returns the tables that a topic feeds."""
@@ -102,6 +105,13 @@ class Job:
     def topics_of(self, table: str) -> tuple[str, ...]:
         """Returns the topics that feed a table, by name."""
         return tuple(sorted(topic for topic in self.targets if table in {one.name for one in self.targets_of(topic)}))
+
+    @property
+    def spark_part(self) -> SparkPart | None:
+        """What Spark evaluates before the task, of a job with one table; None where it has no part."""
+        if not self.asks_spark:
+            return None
+        return next((target.spark_part for target in self.all_targets if target.spark_part is not None), None)
 
     @property
     def only_topic(self) -> str | None:
@@ -144,7 +154,7 @@ def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.Record
 
 def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with limited_memory(), quoting_no_record(job):
-        yield from run_task(job, _each_in_time(batches))
+        yield from run_task(job, each_in_time(batches))
 
 
 @contextmanager
@@ -160,7 +170,7 @@ def quoting_no_record(job: Job) -> Iterator[None]:
         raise RuntimeError(f"{type(error).__name__}, not quoted because a table protects fields") from None
 
 
-def _each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields the batches, and limits the processor time between each and the next."""
     for batch in batches:
         with limited_time():
@@ -194,7 +204,7 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
 
 def _take_batch(job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun]) -> None:
     """Hands each table its records, and holds no more of them than there is memory for."""
-    for topic, records in _by_topic(job, batch):
+    for topic, records in by_topic(job, batch):
         for share in shares_of(job.targets_of(topic), topic, records, job.starts):
             name = share.target.name
             if name not in runs:
@@ -623,7 +633,7 @@ class _TableRun:
             self._note_hints(decoded)
 
 
-def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+def by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yields the batch in slices of one topic: records of a range are neighbours, so that there are few slices."""
     if batch.num_rows == 0:
         return

@@ -111,6 +111,8 @@ class PlannedTable:
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
     warnings: tuple[str, ...] = ()
+    #: What of its query Spark computes before the tasks, and why; empty where tasks compute all of it.
+    in_spark: str = ""
     #: Whether a run would only continue to read, or wait for a first record.
     is_idle: bool = False
     #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
@@ -322,6 +324,8 @@ def _add_query_columns(
     plan.query_columns = (
         tuple((name, format_type(kind)) for name, kind in query_columns(query).items()) if query else ()
     )
+    part = query.program.spark_part if query is not None and query.program is not None else None
+    plan.in_spark = part.reason if part is not None else ""
     own = own_columns(table.spec)
     plan.columns = tuple(
         PlannedColumn(

@@ -28,7 +28,8 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, ids_of, items_of
-from frazil.process.expressions import Expressions, Outside, Path, Value, element_type
+from frazil.process.expressions import Expressions, Path, Value, element_type
+from frazil.process.in_spark import InSpark, Outside
 from frazil.process.program import (
     Explode,
     Expression,
@@ -145,11 +146,13 @@ def analyse(
         check_query(steps, plans[-1])
         names += ["filter" for node in chain_of(plans[-1]) if class_of(node) == "Filter"]
     analysed = catalyst.analyse([*plans, parsed], records)
-    stages = _read(analysed, records, itertools.chain(names, itertools.repeat("where")), metadata)
+    stages = _read(catalyst, analysed, records, itertools.chain(names, itertools.repeat("where")), metadata)
     columns = stages.select(analysed, star_of(parsed))
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
     outside = stages.expressions.outside
-    program = None if outside else Program(_pruned(stages.found), fields)
+    spark_part = stages.in_spark.part(records)
+    found = _carrying(stages.found, spark_part.values if spark_part is not None else ())
+    program = None if outside else Program(_pruned(found), fields, spark_part)
     return Query(columns, frozenset(stages.conditions), program, outside)
 
 
@@ -160,17 +163,19 @@ def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name:
     """
     parsed = catalyst.parse_condition(condition)
     check_condition(condition, parsed.condition())
-    stages = _read(catalyst.analyse([parsed], records), records, itertools.repeat(name))
+    stages = _read(catalyst, catalyst.analyse([parsed], records), records, itertools.repeat(name))
     (stage,) = stages.found
-    outside = stages.expressions.outside
+    outside = stages.expressions.outside or stages.in_spark.first
     return Condition(
         stage if isinstance(stage, Filter) and not outside else None, frozenset(stages.conditions), outside
     )
 
 
-def _read(analysed: Any, records: Schema, names: Iterator[str], metadata: Container[str] = METADATA) -> _Stages:
+def _read(
+    catalyst: Catalyst, analysed: Any, records: Schema, names: Iterator[str], metadata: Container[str] = METADATA
+) -> _Stages:
     source, *above = reversed(list(chain_of(analysed)))
-    stages = _Stages(source, records, names, metadata)
+    stages = _Stages(source, records, names, metadata, catalyst)
     for node in above:
         stages.add(node)
     return stages
@@ -179,17 +184,21 @@ def _read(analysed: Any, records: Schema, names: Iterator[str], metadata: Contai
 class _Stages:
     """The stages of a query, read from the source to the result."""
 
-    def __init__(self, source: Any, records: Schema, names: Iterator[str], metadata: Container[str]) -> None:
+    def __init__(
+        self, source: Any, records: Schema, names: Iterator[str], metadata: Container[str], catalyst: Catalyst
+    ) -> None:
         """source: the relation. records: its columns. names: by filter, what the records are counted as that it drops.
         metadata: the columns that `*` does not stand for.
         """
-        self.expressions = Expressions()
+        ids = ids_of(source.output())
+        self.in_spark = InSpark(catalyst, dict(zip(ids, (column.name for column in records.fields), strict=True)))
+        self.expressions = Expressions(self.in_spark)
         self.found: list[Stage] = []
         #: The fields of the records that decide which rows there are.
         self.conditions: set[Path] = set()
         self._names = names
         self._metadata: set[int] = set()
-        for column_id, column in zip(ids_of(source.output()), records.fields, strict=True):
+        for column_id, column in zip(ids, records.fields, strict=True):
             name, kind = column.name, column.field_type
             found = Field(name, arrow_type(kind))
             self.expressions.columns[column_id] = Value(
@@ -211,7 +220,7 @@ class _Stages:
         """
         kind = class_of(node)
         if kind == "Filter":
-            condition = self.expressions.read(node.condition())
+            condition = self.expressions.whole(node.condition())
             self.conditions |= condition.sources
             self.found.append(Filter(condition.expression, next(self._names)))
         elif kind == "Project":
@@ -237,7 +246,7 @@ class _Stages:
 
     def _explode(self, node: Any) -> None:
         generator = node.generator()
-        exploded = self.expressions.read(generator.child())
+        exploded = self.expressions.whole(generator.child())
         taken = {one.expression.name for one in self.expressions.columns.values() if isinstance(one.expression, Field)}
         outputs = items_of(node.generatorOutput())
         found: list[Value] = []
@@ -307,6 +316,15 @@ def _pruned(stages: Sequence[Stage]) -> tuple[Stage, ...]:
             found.append(stage)
         used |= _names_in(found[-1])
     return tuple(reversed(found))
+
+
+def _carrying(stages: Sequence[Stage], values: Sequence[Field]) -> list[Stage]:
+    """Returns the stages with inner projections that leave the values that Spark has made to later stages."""
+    carried = tuple((one.name, one) for one in values)
+    return [
+        Project((*stage.columns, *carried)) if isinstance(stage, Project) and stage is not stages[-1] else stage
+        for stage in stages
+    ]
 
 
 def _names_in(stage: Stage) -> set[str]:

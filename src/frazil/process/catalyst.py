@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,7 +41,8 @@ class Catalyst:
 
     def __init__(self, jvm: Any) -> None:
         """jvm: py4j's view of a JVM with Spark's classes; it needs no session."""
-        self._jvm = jvm
+        #: py4j's view of the JVM.
+        self.jvm = jvm
         self._sql = jvm.org.apache.spark.sql
         catalyst = self._sql.catalyst
         conf, hadoop = jvm.org.apache.spark.SparkConf(False), jvm.org.apache.hadoop.conf.Configuration()
@@ -50,6 +51,7 @@ class Catalyst:
         )
         self._parser = catalyst.parser.CatalystSqlParser()
         self._refusals = jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
+        self._replaceable = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable")
         self._analyser = catalyst.analysis.Analyzer(catalog)
 
     def parse(self, query: str) -> Any:
@@ -57,7 +59,7 @@ class Catalyst:
 
         Raises: SpecError for a syntax error.
         """
-        with self._settings(), self._explained():
+        with self.settings(), self._explained():
             return self._parser.parsePlan(query)
 
     def parse_condition(self, condition: str) -> Any:
@@ -65,7 +67,7 @@ class Catalyst:
 
         Raises: SpecError for a syntax error.
         """
-        with self._settings(), self._explained():
+        with self.settings(), self._explained():
             parsed = self._parser.parseExpression(condition)
             source = self._parser.parsePlan(f"table {RECORDS}")
             return self._sql.catalyst.plans.logical.Filter(parsed, source)
@@ -76,11 +78,11 @@ class Catalyst:
 
         Raises: SpecError where Spark refuses the query.
         """
-        with self._settings(), self._explained():
+        with self.settings(), self._explained():
             node = self._relation(records)
             for plan in plans:
                 for parent in reversed(list(chain_of(plan))[:-1]):
-                    node = parent.withNewChildren(self._seq(node))
+                    node = parent.withNewChildren(self.seq(node))
                 if plan is not plans[-1]:
                     node = self._named(node)
             return self._analyser.executeAndCheck(
@@ -101,18 +103,23 @@ class Catalyst:
         catalyst, nothing = self._sql.catalyst, self._static("scala.collection.immutable.Nil")
         return catalyst.plans.logical.SubqueryAlias(catalyst.AliasIdentifier(RECORDS, nothing), node)
 
-    def _static(self, name: str) -> Any:
-        """Returns Scala's object of that name."""
-        place: Any = self._jvm
-        for part in f"{name}$".split("."):
-            place = getattr(place, part)
-        return getattr(place, "MODULE$")
+    def dump(self, expressions: Sequence[Any]) -> bytes:
+        """Returns expressions as Java serializes them, for `in_spark.with_values`."""
+        listed = self.jvm.java.util.ArrayList()
+        for expression in expressions:
+            listed.add(expression)
+        return bytes(self.jvm.org.apache.commons.lang3.SerializationUtils.serialize(listed))
 
-    def _seq(self, *items: Any) -> Any:
-        listed = self._jvm.java.util.ArrayList()
-        for item in items:
-            listed.add(item)
-        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
+    def is_replaced(self, node: Any) -> bool:
+        """Whether Spark evaluates another expression in place of an analysed one, its `replacement`."""
+        return bool(self._replaceable.isInstance(node))
+
+    def seq(self, *items: Any) -> Any:
+        """Returns a sequence of Scala."""
+        return seq_of(self.jvm, items)
+
+    def _static(self, name: str) -> Any:
+        return static_of(self.jvm, name)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -127,8 +134,8 @@ class Catalyst:
             raise _refusal(java) from None
 
     @contextmanager
-    def _settings(self) -> Iterator[None]:
-        """In its block, this thread's part of the JVM has no active session, so that Spark's defaults hold."""
+    def settings(self) -> Iterator[None]:
+        """In its block, this thread's part of the JVM has no active session: Spark's defaults hold, ANSI mode and UTC."""
         sessions = self._sql.classic.SparkSession
         active = sessions.getActiveSession()
         sessions.clearActiveSession()
@@ -140,6 +147,22 @@ class Catalyst:
         finally:
             if active.isDefined():
                 sessions.setActiveSession(active.get())
+
+
+def static_of(jvm: Any, name: str) -> Any:
+    """Returns Scala's object of that name."""
+    place = jvm
+    for part in f"{name}$".split("."):
+        place = getattr(place, part)
+    return getattr(place, "MODULE$")
+
+
+def seq_of(jvm: Any, items: Iterable[Any]) -> Any:
+    """Returns a sequence of Scala."""
+    listed = jvm.java.util.ArrayList()
+    for item in items:
+        listed.add(item)
+    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
 
 
 def chain_of(plan: Any) -> Iterator[Any]:

@@ -43,6 +43,7 @@ from frazil.process.program import (
     Program,
     Project,
     fields_of,
+    shown_arguments,
 )
 from frazil.process.references import Reference
 from frazil.schema.arrow import Rows, as_written, spread_mask
@@ -243,7 +244,7 @@ class _Run:
         rows = np.flatnonzero(of_column)
         for row in rows[np.unique(self.parents[rows], return_index=True)[1]].tolist():
             call, error = batch.sources[int(first[row]) - 1]  # type: ignore[index]
-            values = tuple(batch.text_of(argument, row) for argument in call.arguments)
+            values = tuple(batch.text_of(argument, row) for argument in shown_arguments(call))
             name = made[of_column[row] - 1][0]
             self.failures.append(
                 Failure(int(self.parents[row]), name, ERRORS[error], call.sql or call.function, values)

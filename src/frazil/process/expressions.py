@@ -18,8 +18,10 @@ from pyiceberg.types import IcebergType, ListType, StructType
 
 from frazil.errors import SpecError
 from frazil.process.catalyst import SEPARATOR, class_of, ids_of, items_of
+from frazil.process.in_spark import InSpark, Outside
+from frazil.process.kernels.table import objection
 from frazil.process.program import Call, Expression, Literal
-from frazil.process.spark_types import arrow_of, has_fixed_bytes, iceberg_type
+from frazil.process.spark_types import NO_TYPE, arrow_of, has_fixed_bytes, iceberg_type
 
 Path = tuple[str, ...]
 #: Arguments of Spark's expressions that are neither expressions nor types, by their names here.
@@ -33,10 +35,6 @@ _OPTIONS = {
     "unit": "unit",
     "seed": "seed",
 }
-# Arguments that are functions of elements.
-_LAMBDAS = {"function", "merge"}
-# Their patterns are no children.
-_PATTERN_LISTS = ("LikeAny", "LikeAll", "NotLikeAny", "NotLikeAll")
 _TODAY = ("now", "today", "tomorrow", "yesterday")
 # What Spark prints for an expression that `With` names.
 _SHARED = "commonexpressionref()"
@@ -60,31 +58,53 @@ class Value:
     is_required: bool = False
 
 
-@dataclass(frozen=True)
-class Outside:
-    """Why a query is not evaluated in tasks."""
-
-    #: The expression, as Spark prints it.
-    expression: str
-    #: What is special about it.
-    reason: str
-
-
 @dataclass
 class Expressions:
     """Reads the expressions of one query."""
 
-    #: The columns that the next expressions may name, by Spark's ids of them.
-    columns: dict[int, Value] = field(default_factory=dict)
+    #: The expressions that Spark evaluates.
+    in_spark: InSpark
     #: The first expression that has no place in a Program.
     outside: Outside | None = None
+    #: The columns that the next expressions may name, by Spark's ids of them.
+    columns: dict[int, Value] = field(default_factory=dict)
     #: What `With` names, by Spark's ids of it.
     _shared: dict[int, Value] = field(default_factory=dict)
     #: The innermost of them as Spark prints it.
     _shared_sql: str = ""
     #: The names of the arguments of each class.
     _arguments: dict[str, list[str]] = field(default_factory=dict)
-    _types: dict[str, pa.DataType | None] = field(default_factory=dict)
+    _types: dict[str, pa.DataType] = field(default_factory=dict)
+    #: Spark's expression of each call.
+    _nodes: dict[Call, Any] = field(default_factory=dict)
+    #: What is Spark's of the calls of the columns that expressions may name now.
+    _known_calls: dict[Call, Call] = field(default_factory=dict)
+
+    def whole(self, node: Any) -> Value:
+        """Returns an analysed expression of a stage, in which Spark evaluates what is not proven: the outermost such
+        expressions, each with everything in it.
+
+        Raises: as `read`; SpecError for an expression that Spark cannot evaluate for each record.
+        """
+        value = self.read(node)
+        return replace(value, expression=self._settled(value.expression))
+
+    def _settled(self, expression: Expression) -> Expression:
+        if not isinstance(expression, Call):
+            return expression
+        unproven = self._objection(expression)
+        if not unproven:
+            return replace(expression, arguments=tuple(map(self._settled, expression.arguments)))
+        if expression.type == NO_TYPE:
+            return expression  # Whoever uses it is Spark's too.
+        if expression not in self._known_calls:
+            self._known_calls[expression] = self.in_spark.claim(expression, self._nodes[expression], unproven)
+        return self._known_calls[expression]
+
+    def _objection(self, call: Call) -> str:
+        if any(one.type == NO_TYPE for one in (call, *call.arguments)):
+            return f"{call.function} has values of a type that tasks do not have"
+        return objection(call)
 
     def read(self, node: Any) -> Value:
         """Returns an analysed expression.
@@ -102,10 +122,6 @@ class Expressions:
         names = self._names(kind, node)
         if names and names[-1] == "replacement":
             return self.read(node.children().head())
-        if kind in _PATTERN_LISTS:
-            self.note(str(node.sql()), "a list of patterns")
-        if _LAMBDAS & set(names):
-            self.note(f"{node.prettyName()}(…)", "a function of the elements of a list or map")
         return self._call(kind, node, names)
 
     def note(self, expression: str, reason: str) -> None:
@@ -116,12 +132,9 @@ class Expressions:
         """Returns the Arrow type of an expression's values."""
         text = str(node.dataType().json())
         if text not in self._types:
-            self._types[text] = arrow_of(json.loads(text))
-        found = self._types[text]
-        if found is None:
-            self.note(str(node.sql()), f"values of the type {text.strip(chr(34))}")
-            return pa.null()
-        return found
+            found = arrow_of(json.loads(text))
+            self._types[text] = NO_TYPE if found is None else found
+        return self._types[text]
 
     def _names(self, kind: str, node: Any) -> list[str]:
         if kind not in self._arguments:
@@ -141,6 +154,7 @@ class Expressions:
             self._options(node, names),
             sql,
         )
+        self._nodes[call] = node
         return Value(call, frozenset().union(*(argument.sources for argument in arguments)))
 
     def _sql_of(self, node: Any) -> str:
@@ -155,11 +169,14 @@ class Expressions:
         found = []
         for n, column_id in enumerate(ids_of(items)):
             known = self.columns.get(column_id)
+            if known is None:
+                self.in_spark.define(column_id, items.apply(n))
             found.append((column_id, known or self._named(items.apply(n))))
+        self._known_calls = {}
         return found
 
     def _named(self, item: Any) -> Value:
-        value = self.read(item.child())
+        value = self.whole(item.child())
         kind = value.kind or iceberg_type(json.loads(str(item.dataType().json())))
         return replace(value, name=str(item.name()), kind=kind, is_required=not item.nullable())
 
@@ -188,6 +205,7 @@ class Expressions:
         child, *definitions = items_of(node.children())
         for definition in definitions:
             self._shared[int(definition.id().id())] = self.read(definition.child())
+            self.in_spark.define_shared(definition)
         outer, self._shared_sql = self._shared_sql, str(definitions[0].child().sql())
         value = self.read(child)
         self._shared_sql = outer
@@ -206,10 +224,13 @@ class Expressions:
         """Returns a member of a struct, or of each struct of a list."""
         ordinal, name = int(node.ordinal()), self._sql_of(node)
         of = whole.expression.type
+        if of == NO_TYPE:
+            return self._call(kind, node, self._names(kind, node), [whole])
         is_list = kind == "GetArrayStructFields"
         member = (of.value_type if is_list else of).field(ordinal)
         result = pa.list_(pa.field("element", member.type)) if is_list else member.type
         call = Call(kind, (whole.expression,), result, (("ordinal", ordinal),), name)
+        self._nodes[call] = node
         sources = frozenset((*path, member.name) for path in whole.sources) if whole.is_path else whole.sources
         return Value(call, sources, whole.is_path, None if is_list else member_type(whole.kind, ordinal))
 

@@ -13,7 +13,7 @@ from frazil.errors import SpecError
 from frazil.process.analysis import Query
 from frazil.process.catalyst import UnknownColumn
 from frazil.process.kernels.keys import comparable
-from frazil.process.program import Call, Expression, Field, Filter, Lookup, Program, fields_of
+from frazil.process.program import Call, Expression, Field, Filter, Lookup, fields_of
 from frazil.process.references import Reference
 from frazil.process.spark_types import has_fixed_bytes
 from frazil.schema.arrow import arrow_type, iceberg_type
@@ -98,7 +98,7 @@ def joined(query: Query, lookups: Sequence[Lookup], specs: Sequence[LookupSpec],
         query,
         columns=tuple(columns),
         conditions=_sources(query.conditions.union(*deciding), found_by),
-        program=Program((*first, *lookups, *stages[len(first) :]), query.program.output),
+        program=replace(query.program, stages=(*first, *lookups, *stages[len(first) :])),
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from frazil.process.program import Call, Explode, Expression, Field, Filter, Lookup, Program, Project
+from frazil.process.program import BY_SPARK, Call, Explode, Expression, Field, Filter, Lookup, Program, Project
 
 Names = frozenset[str]
 
@@ -48,9 +49,29 @@ def origins_of(program: Program) -> Origins:
     )
 
 
+def spark_columns(program: Program) -> Names:
+    """Returns the columns of the result that have values which Spark has made."""
+    made: Names = frozenset()
+    for stage in program.stages:
+        if isinstance(stage, Project):
+            made = frozenset(name for name, expression in stage.columns if _is_made(expression, made))
+        elif isinstance(stage, Explode) and _is_made(stage.array, made):
+            made |= {stage.name}
+    return made
+
+
+def _is_made(expression: Expression, made: Names) -> bool:
+    if isinstance(expression, Field):
+        return expression.name in made
+    is_own = isinstance(expression, Call) and expression.function == BY_SPARK
+    return is_own or (isinstance(expression, Call) and any(_is_made(one, made) for one in expression.arguments))
+
+
 def _of(expression: Expression, known: Mapping[str, Names]) -> Names:
     if isinstance(expression, Field):
         return known.get(expression.name, frozenset((expression.name,)))
+    if isinstance(expression, Call) and expression.function == BY_SPARK:
+        return frozenset(json.loads(str(dict(expression.options)["inputs"])))
     if isinstance(expression, Call):
         return frozenset().union(*(_of(argument, known) for argument in expression.arguments))
     return frozenset()

@@ -6,6 +6,7 @@ Values are of Arrow types (`schema/arrow.py`): text is `string`, a moment `times
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from typing import Literal as Choice
@@ -45,6 +46,25 @@ class Call:
 
 
 Expression = Field | Literal | Call
+BY_SPARK = "BySpark"
+"""The function of a call whose values Spark has made. Its first argument is their column; the others are the columns that
+its expression uses, for messages. Its option `inputs` has the columns of the records that it uses, as JSON.
+"""
+INPUT = "\x01input{}"
+"""The column with an input of Spark's expressions, by its place among those of `SparkPart.inputs`."""
+
+
+def shown_arguments(call: Call) -> tuple[Expression, ...]:
+    """Returns the arguments of a call that its failure quotes."""
+    return call.arguments[1:] if call.function == BY_SPARK else call.arguments
+
+
+def calls_in(expression: Expression) -> Iterator[Call]:
+    """Yields the calls of an expression, each before its arguments."""
+    if isinstance(expression, Call):
+        yield expression
+        for argument in expression.arguments:
+            yield from calls_in(argument)
 
 
 @dataclass(frozen=True)
@@ -138,8 +158,24 @@ class Program:
     stages: tuple[Stage, ...]
     #: The result's columns, with types.
     output: tuple[Field, ...]
+    #: What Spark evaluates before; None where tasks evaluate every expression.
+    spark_part: SparkPart | None = None
     #: The conditions that the rows are expected to meet, over the result's columns; every row is judged by every one.
     expectations: tuple[Expectation, ...] = ()
+
+
+@dataclass(frozen=True)
+class SparkPart:
+    """The expressions of a program that Spark evaluates, for each record, before a task evaluates the rest."""
+
+    #: Makes the columns that they use from those of the records.
+    inputs: Program
+    #: The columns of their values, in their order: a struct whose member is the value, or null where the expression fails.
+    values: tuple[Field, ...]
+    #: Spark's expressions, as Java serializes them.
+    expressions: bytes
+    #: Why the first of them is Spark's.
+    reason: str
 
 
 def fields_of(expression: Expression) -> set[str]:

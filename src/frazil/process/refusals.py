@@ -55,7 +55,7 @@ FUNCTIONS: dict[str, frozenset[str]] = {
 }
 _ALLOWED = frozenset().union(*FUNCTIONS.values())
 #: The place of the count among the arguments of a function that makes something of that length.
-_COUNTS = {"repeat": 1, "lpad": 1, "rpad": 1, "space": 0, "array_repeat": 1}
+_COUNTS = {"repeat": 1, "lpad": 1, "rpad": 1, "space": 0, "array_repeat": 1, "format_number": 1, "array_insert": 1}
 # What else a query may not have, by Spark's classes, with the remedy.
 _PLANS = {
     "UnresolvedWith": ("a WITH clause", "write a sub-query in FROM, `select … from (select … from records)`"),
@@ -215,6 +215,10 @@ def _check_count(name: str, node: Any, place: int) -> None:
     if place >= len(arguments):
         return  # Spark names the number of arguments that is wanted.
     count = arguments[place]
+    if class_of(count) == "UnaryMinus":  # A place from the end.
+        count = count.child()
+    if class_of(count) == "Literal" and str(count.dataType().typeName()) == "string":
+        return  # The pattern of `format_number`.
     if class_of(count) != "Literal" or not str(count.toString()).isdigit() or int(count.toString()) > LIMIT_COUNT:
         remedy = f"write a number up to {LIMIT_COUNT}"
         raise SpecError(

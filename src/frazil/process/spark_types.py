@@ -69,6 +69,8 @@ _ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+NO_TYPE = pa.large_binary()
+"""In place of the Arrow type of values that tasks cannot hold, such as variants. No column of a record has it."""
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _TIME = re.compile(r"time\(\d\)")
 _DAYS = re.compile(r"interval (day|hour|minute|second)( to .*)?")
@@ -124,7 +126,7 @@ def _iceberg_struct(kind: Any, ids: Iterator[int]) -> IcebergType | None:
         if of_member is None or "collation" in str(member["metadata"]).lower():
             return None
         fields.append(NestedField(own_id, member["name"], of_member, required=not member["nullable"]))
-    return StructType(*fields)
+    return StructType(*fields) if fields else None
 
 
 def _iceberg_list(kind: Any, ids: Iterator[int]) -> IcebergType | None:
@@ -155,7 +157,8 @@ def arrow_of(kind: Any) -> pa.DataType | None:
         return None if element is None else pa.list_(pa.field("element", element))
     if kind["type"] == "map":
         key, value = arrow_of(kind["keyType"]), arrow_of(kind["valueType"])
-        return None if key is None or value is None else pa.map_(key, pa.field("value", value))
+        is_known = key is not None and value is not None and not pa.types.is_null(key)
+        return pa.map_(key, pa.field("value", value)) if is_known else None
     return None
 
 

@@ -60,7 +60,7 @@ def query_rows(
         return decoded, None
     is_out = decoded.refused if skipped is None else decoded.refused | skipped
     rows = np.flatnonzero(~is_out)
-    columns = input_columns(target.source, decoded.columns, records, {})
+    columns = input_columns(target.source, decoded.columns, records, {}) | spark_values(target, records)
     if rows.size < is_out.size:
         columns = pick(columns, rows)
     found = run(target, target.program, columns, rows.size)
@@ -154,6 +154,18 @@ def input_columns(
         count = len(next(iter(records.values())))
         found[column] = pa.nulls(count, kind) if values is None else as_written(values, kind)
     return found
+
+
+def spark_values(target: TableTarget, records: Records) -> dict[str, pa.Array]:
+    """Returns the columns of values that Spark has made of some records, for the program; failures of all where Spark was
+    not asked. records: one value per row.
+    """
+    count = len(next(iter(records.values())))
+    part = target.spark_part
+    return {
+        one.name: as_written(records[one.name], one.type) if one.name in records else pa.nulls(count, one.type)
+        for one in (part.values if part is not None else ())
+    }
 
 
 def table_columns(

@@ -16,7 +16,14 @@ from frazil.runtime.gateway import hadoop_folders, hadoop_settings, options_file
 from frazil.runtime.jars import own_jars, spark_home
 from frazil.runtime.java import find_java, with_one_collector
 
-_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_FOR_ARROW = "--add-opens=java.base/java.nio=ALL-UNNAMED"
+_OPTIONS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+)
 # The jars of PySpark that Iceberg needs; opening all of them doubles the time.
 _NEEDED = ("hadoop-client-", "slf4j-api", "jcl-over-", "log4j-", "commons-", "py4j-")
 

@@ -28,6 +28,7 @@ from frazil.rows.query_rows import (
     mismatches_of,
     refuse_unmet,
     run,
+    spark_values,
     table_columns,
 )
 from frazil.schema.arrow import Bools, Records, Rows, pick, spread_mask
@@ -62,7 +63,9 @@ def query_changes(target: TableTarget, changes: Changes, records: Records, limit
         return changes
     metadata = {name: records[name] for name, _ in source.metadata if name in records} or {"value": records["value"]}
     own = pick(metadata, changes.records)
-    columns = input_columns(source, changes.columns, own, changes.own)
+    columns = input_columns(source, changes.columns, own, changes.own) | pick(
+        spark_values(target, records), changes.records
+    )
     is_good = ~found.refused[changes.records]
     has_row = is_good & (changes.ops == UPSERT) & ~_are_marked(changes)
     origins, unsent = _origins(program), _unsent(source, changes)

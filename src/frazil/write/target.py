@@ -29,7 +29,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.settings import OWN_TYPES, Envelope, Reading
-from frazil.process.program import Program
+from frazil.process.program import Program, SparkPart
 from frazil.process.protect import Protection
 from frazil.routing import Route
 from frazil.schema.arrow import arrow_field
@@ -225,6 +225,11 @@ class TableTarget:
     def has_expectations(self) -> bool:
         """Whether rows are judged before they are written."""
         return self.program is not None and bool(self.program.expectations)
+
+    @property
+    def spark_part(self) -> SparkPart | None:
+        """What Spark evaluates of the table's query, before the task; None where it has no part."""
+        return self.program.spark_part if self.program is not None else None
 
     @property
     def needs_route_header(self) -> bool:

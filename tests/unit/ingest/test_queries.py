@@ -10,11 +10,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from pyiceberg.types import DecimalType, LongType, UUIDType
+from pyiceberg.schema import Schema
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType, UUIDType
 
+from frazil.errors import SpecError
+from frazil.ingest.queries import SparkQueries
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.spec.models import ColumnSpec, EnvelopeSpec, KeySpec
+from frazil.spec import TableSpec
+from frazil.spec.models import ColumnSpec, EnvelopeSpec, KeySpec, TopicSelector
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -176,7 +180,7 @@ def test_what_is_no_query_of_records_stops_the_table_with_a_remedy(scene: Any, q
     ("settings", "followed"),
     [
         (
-            {"select": "select id, initcap(regexp_replace(a, 'x', 'y')) as a from records"},
+            {"select": "select id, explode(map(a, 1)) as (a, one) from records"},
             {"select": "select id, a from records"},
         ),
         ({"select": "select id, a as b, a as B from records"}, {"select": "select id, a as b, a as c from records"}),
@@ -187,6 +191,10 @@ def test_what_is_no_query_of_records_stops_the_table_with_a_remedy(scene: Any, q
         (
             {"select": "select id, a, n, id + 1 as next from records", "schema_evolution": "freeze"},
             {"select": "select id, a from records", "schema_evolution": "freeze"},
+        ),
+        (
+            {"select": "select bround(id, 0) as id, a from records", "mode": "upsert", "key_columns": ("id",)},
+            {"select": "select id, a from records", "mode": "upsert", "key_columns": ("id",)},
         ),
         (
             {"select": "select a from records", "mode": "upsert", "key": KeySpec(format="json"), "format_version": 3},
@@ -267,3 +275,27 @@ def test_a_type_that_spark_lacks_is_kept_where_its_column_is_selected_as_it_is(s
     state = made.catalog.load("n.a")
     assert state is not None
     assert state.schema.find_type("id") == UUIDType()
+
+
+def test_rows_of_one_message_are_not_sparks(queries: SparkQueries) -> None:
+    records = Schema(NestedField(1, "a", StringType(), required=False))
+    spec = TableSpec.model_validate(
+        {
+            "name": "n.a",
+            "topics": (TopicSelector(literal="a"),),
+            "envelope": EnvelopeSpec(kind="canal"),
+            "select": "select regexp_replace(a, 'x', 'y') as a from records",
+        }
+    )
+    with pytest.raises(SpecError, match="Canal have several") as caught:
+        queries.analyse(spec, records)
+    assert "tasks compute themselves" in caught.value.remedy
+    queries.analyse(spec.model_copy(update={"select": "select replace(a, 'x', 'y') as a from records"}), records)
+
+
+def test_without_spark_a_table_that_needs_it_has_no_rows_and_no_dead_letters(scene: Any) -> None:
+    made = scene(select="select id, regexp_replace(a, 'x', 'y') as a from records")
+    made.feed("a", {"id": 1, "a": "x"})
+    table = only(made.catch_up())
+    assert "there is no Spark" in table.status.reason
+    assert made.catalog.load("n.a") is None or made.rows("n.a") == []

@@ -59,6 +59,7 @@ FOLLOWED: Mapping[str, str] = {
             "name the column otherwise in `select`",
             "write `cast(… as …)` in `select`, or name the column otherwise",
             "write it otherwise; the rules of queries are in docs/reference/queries.md",
+            "make `…` of functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md",
         ),
         "unit/ingest/test_queries.py::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
     ),
@@ -108,6 +109,12 @@ FOLLOWED: Mapping[str, str] = {
     "test_the_table_names_its_key_by_an_id_and_an_upsert_table_with_hashed_keys_takes_no_other",
     "drop this dead letter": "unit/process/test_protect.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone",
     # Queries before the table.
+    "compute it before: `explode(transform(items, item -> …))`": (
+        "integration/test_queries.py::test_an_expression_of_sparks_needs_a_record_of_its_own"
+    ),
+    "use functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md": (
+        "unit/ingest/test_queries.py::test_rows_of_one_message_are_not_sparks"
+    ),
     **dict.fromkeys(
         (
             "a row is made of one record: leave it out, and aggregate what is in the table",
@@ -116,6 +123,7 @@ FOLLOWED: Mapping[str, str] = {
             "compute a part of it in a sub-query in FROM",
             "correct the query; the rules of queries are in docs/reference/queries.md",
             "give it a type: `cast(null as string)`",
+            "make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",
             "name a field of the records: …",
             "name one of them otherwise: `as NAME`",
             "select the field as it is, or declare it as string or binary",

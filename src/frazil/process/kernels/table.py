@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
-from frazil.process.kernels import arithmetic, casts, compare, conditions, hashes, nested, protect, text, time
+from frazil.process.kernels import arithmetic, by_spark, casts, compare, conditions, hashes, nested, protect, text, time
 from frazil.process.kernels.values import Kernel, kind_of, matches
-from frazil.process.program import Call, Expression, Program, expressions_of
+from frazil.process.program import Call, Program, calls_in, expressions_of
 
 KERNELS: dict[str, Kernel] = {
     name: kernel
-    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, protect)
+    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, protect, by_spark)
     for name, kernel in family.KERNELS.items()
 }
 """By the name of Spark's class."""
@@ -21,6 +20,12 @@ def kernel_of(call: Call) -> Kernel | None:
     """Returns the kernel for a call; None where there is none for its types."""
     kernel = KERNELS.get(call.function)
     return kernel if kernel is not None and not _objection(call, kernel) else None
+
+
+def objection(call: Call) -> str:
+    """Returns why a call is outside the table; empty where it is not."""
+    kernel = KERNELS.get(call.function)
+    return f"{call.function} is not a proven function" if kernel is None else _objection(call, kernel)
 
 
 def _objection(call: Call, kernel: Kernel) -> str:
@@ -36,16 +41,8 @@ def reason(program: Program) -> str | None:
     """
     judged = (one.condition for one in program.expectations)
     for expression in itertools.chain(*map(expressions_of, program.stages), judged):
-        for call in _calls(expression):
-            kernel = KERNELS.get(call.function)
-            found = f"{call.function} is not a proven function" if kernel is None else _objection(call, kernel)
+        for call in calls_in(expression):
+            found = objection(call)
             if found:
                 return f"`{call.sql or call.function}`: {found}"
     return None
-
-
-def _calls(expression: Expression) -> Iterator[Call]:
-    if isinstance(expression, Call):
-        yield expression
-        for argument in expression.arguments:
-            yield from _calls(argument)

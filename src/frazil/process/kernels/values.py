@@ -34,8 +34,9 @@ ERRORS = (
     "INVALID_INDEX_OF_ZERO",
     "INVALID_UTF8_STRING",
     "NUMERIC_OUT_OF_SUPPORTED_RANGE",
+    "EXPRESSION_FAILED",
 )
-"""Spark's error classes; an error code is a place in this list."""
+"""Spark's error classes, and the one of all failures in Spark itself; an error code is a place in this list."""
 (
     NO_ERROR,
     CAST_INVALID_INPUT,
@@ -49,6 +50,7 @@ ERRORS = (
     INVALID_INDEX_OF_ZERO,
     INVALID_UTF8_STRING,
     NUMERIC_OUT_OF_SUPPORTED_RANGE,
+    EXPRESSION_FAILED,
 ) = range(len(ERRORS))
 
 

@@ -1,0 +1,248 @@
+"""The expressions of a query that Spark evaluates for each record, because no kernel is proven for them: found by the
+analysis, and applied to the records of a job (`with_values`).
+
+Each is a function of the columns of `records` alone: what it uses of earlier projections is written into it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from frazil.errors import SpecError
+from frazil.process.catalyst import Catalyst, class_of, items_of, seq_of, static_of
+from frazil.process.program import BY_SPARK, INPUT, Call, Expression, Field, Program, Project, SparkPart
+from frazil.process.spark_types import NO_TYPE
+from frazil.schema.arrow import arrow_type
+
+# Their builder of maps keeps the entries of a record that fails, and gives them to the next one.
+_BUILDING_MAPS = ("CreateMap", "MapFromArrays", "MapFromEntries", "MapConcat", "TransformKeys", "StringToMap")
+# No field of a record has such a name.
+_VALUE = "\x01value{}"
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Why a query is not evaluated in tasks."""
+
+    #: The expression, as Spark prints it.
+    expression: str
+    #: What is special about it.
+    reason: str
+
+
+class InSpark:
+    """The expressions of one query that Spark evaluates."""
+
+    #: The first of them.
+    first: Outside | None = None
+
+    def __init__(self, catalyst: Catalyst, records: dict[int, str]) -> None:
+        """records: the columns of `records`, by Spark's ids of them."""
+        self._catalyst = catalyst
+        self._records = records
+        #: By Spark's id, the expression that a column of an earlier projection is.
+        self._columns: dict[int, Any] = {}
+        #: What `With` names, by Spark's ids of it.
+        self._shared: dict[int, Any] = {}
+        self._expressions: list[Any] = []
+        self._values: list[Field] = []
+        self._used: set[str] = set()
+
+    def define(self, column_id: int, alias: Any) -> None:
+        """Notes what a column of a projection is."""
+        self._columns[column_id] = alias
+
+    def define_shared(self, definition: Any) -> None:
+        """Notes what a name of `With` is."""
+        self._shared[int(definition.id().id())] = definition.child()
+
+    def claim(self, call: Call, node: Any, reason: str) -> Call:
+        """Returns the call of the values that Spark will have made of an expression. node: Spark's expression. reason: why
+        it is Spark's.
+
+        Raises: SpecError where it cannot be evaluated for each record.
+        """
+        sql = call.sql or call.function
+        inlined = self._inlined(node, sql)
+        inputs = sorted(str(one.name()) for one in items_of(inlined.references().toSeq()))
+        self.first = self.first or Outside(sql, reason)
+        self._used.update(inputs)
+        self._expressions.append(inlined)
+        value = Field(_VALUE.format(len(self._values)), pa.struct([pa.field("value", call.type)]))
+        self._values.append(value)
+        return Call(BY_SPARK, (value, *_fields_of(call)), call.type, (("inputs", json.dumps(inputs)),), sql)
+
+    def part(self, records: Schema) -> SparkPart | None:
+        """Returns the part of the program that is Spark's; None where it has none. records: the columns of `records`."""
+        if self.first is None:
+            return None
+        inputs = tuple(Field(one.name, arrow_type(one.field_type)) for one in records.fields if one.name in self._used)
+        return SparkPart(
+            Program((Project(tuple((one.name, one) for one in inputs)),), inputs),
+            tuple(self._values),
+            self._catalyst.dump(self._expressions),
+            f"`{self.first.expression}`: {self.first.reason}",
+        )
+
+    def _inlined(self, node: Any, sql: str) -> Any:
+        """Returns the expression with what it uses of earlier projections written into it, and what `With` names: Spark
+        would evaluate that apart, where a failure is none of the expression's.
+        """
+        kind = class_of(node)
+        if kind == "AttributeReference":
+            return self._column(node, sql)
+        if kind in _BUILDING_MAPS:
+            raise SpecError(
+                f"`{sql}` makes a map, and Spark does not say for which record that fails",
+                remedy="make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",
+            )
+        if self._catalyst.is_replaced(node):
+            return self._inlined(node.replacement(), sql)
+        children = items_of(node.children())
+        if kind == "With":
+            for definition in children[1:]:
+                self.define_shared(definition)
+        if kind in ("With", "Alias"):
+            return self._inlined(children[0], sql)
+        if kind == "CommonExpressionRef":
+            return self._inlined(self._shared[int(node.id().id())], sql)
+        made = [self._inlined(child, sql) for child in children]
+        is_same = all(one is other for one, other in zip(made, children, strict=True))
+        return node if is_same else node.withNewChildren(self._catalyst.seq(*made))
+
+    def _column(self, attribute: Any, sql: str) -> Any:
+        column_id = int(attribute.exprId().id())
+        if column_id in self._records:
+            return attribute
+        if column_id not in self._columns:
+            raise SpecError(
+                f"`{sql}` can be computed for records, and not for the elements of an exploded list",
+                remedy="compute it before: `explode(transform(items, item -> …))`",
+            )
+        return self._inlined(self._columns[column_id], sql)
+
+
+# The user's settings change what some expressions mean; these are for access, and for how Spark runs.
+_KEPT = ("spark.sql.execution.", "spark.sql.adaptive.", "spark.sql.codegen.", "spark.sql.catalog", "spark.sql.sources.")
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # It would move an expression that two have in common out of what catches its failure.
+    "spark.sql.subexpressionElimination.enabled": "false",
+    # It would fail the query for a part without columns that fails.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding",
+}
+
+
+def prepare_session(session: Any) -> None:
+    """Gives a session of its own the settings with which queries are analysed. session: Spark's, in Java."""
+    conf = session.conf()
+    for name in [str(pair._1()) for pair in items_of(conf.getAll().toSeq())]:
+        if name.startswith("spark.sql.") and not name.startswith(_KEPT) and conf.isModifiable(name):
+            conf.unset(name)
+    for name, value in _SETTINGS.items():
+        conf.set(name, value)
+
+
+def input_schema(jvm: Any, part: SparkPart) -> list[tuple[str, str]]:
+    """Returns the columns of the inputs, each with Spark's type as JSON."""
+    by_name = {str(one.name()): one for one in _attributes(load(jvm, part))}
+    return [
+        (INPUT.format(n), str(by_name[column.name].dataType().json())) for n, column in enumerate(part.inputs.output)
+    ]
+
+
+def with_values(jvm: Any, session: Any, records: Any, part: SparkPart) -> Any:
+    """Returns Spark's data set of the records with the values of the expressions in place of their inputs. records: a data
+    set with the columns of `input_schema` behind others.
+    """
+    expressions = load(jvm, part)
+    plan = records.queryExecution().analyzed()
+    columns = {str(one.name()): one for one in items_of(plan.output())}
+    places = {column.name: INPUT.format(n) for n, column in enumerate(part.inputs.output)}
+    kept = [one for name, one in columns.items() if name not in places.values()]
+    inputs = [
+        _alias(jvm, columns[places[str(one.name())]], one.name(), one.exprId()) for one in _attributes(expressions)
+    ]
+    project = jvm.org.apache.spark.sql.catalyst.plans.logical.Project
+    plan = project(seq_of(jvm, [*kept, *inputs]), plan)
+    plan = project(seq_of(jvm, [*kept, *_tried(jvm, part, expressions)]), plan)
+    return jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+
+
+def values_here(catalyst: Catalyst, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
+    """Returns the values of the expressions, by the column of `SparkPart.values`, from Spark's interpreter in the driver,
+    without a job. inputs: the columns that they use, of `count` records, at least one.
+    """
+    jvm = catalyst.jvm
+    expressions = load(jvm, part)
+    by_name = {str(one.name()): one for one in _attributes(expressions)}
+    attributes = seq_of(jvm, [by_name[column.name] for column in part.inputs.output])
+    types, spark = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils, "org.apache.spark.sql"
+    arrow = static_of(jvm, f"{spark}.execution.arrow.ArrowConverters")
+    nothing, none = static_of(jvm, "scala.collection.immutable.Nil"), static_of(jvm, "scala.None")
+    logical = jvm.org.apache.spark.sql.catalyst.plans.logical
+    with catalyst.settings():
+        source = logical.LocalRelation(attributes, nothing, False, none)
+        plan = logical.Project(seq_of(jvm, _tried(jvm, part, expressions)), source)
+        columns = plan.projectList()
+        projection = jvm.org.apache.spark.sql.catalyst.expressions.InterpretedMutableProjection(columns, attributes)
+        if inputs:
+            batch = pa.RecordBatch.from_arrays(list(inputs), names=[column.name for column in part.inputs.output])
+            sent = seq_of(jvm, [bytearray(batch.serialize())]).iterator()
+            fields = types.fromAttributes(attributes)
+            # As in a job: expressions take elements of Arrow's own arrays without asking whether they are null.
+            copied = static_of(jvm, f"{spark}.catalyst.expressions.UnsafeProjection").create(fields)
+            rows = arrow.fromBatchIterator(sent, fields, "UTC", True, False, None).map(copied)
+        else:
+            rows = seq_of(jvm, [static_of(jvm, f"{spark}.catalyst.InternalRow").empty()]).iterator()
+        schema = types.fromAttributes(plan.output())
+        made = arrow.toBatchIterator(rows.map(projection), schema, count, "UTC", True, False, None)
+        answer = pa.py_buffer(bytes(made.next()))
+    found = pa.ipc.read_record_batch(answer, pa.schema([(one.name, one.type) for one in part.values]))
+    if not inputs:
+        found = found.take(pa.array([0] * count))
+    return dict(zip(found.schema.names, found.columns, strict=True))
+
+
+def _tried(jvm: Any, part: SparkPart, expressions: Iterable[Any]) -> list[Any]:
+    """Returns the expressions as columns: each a struct, or null where it fails."""
+    catalyst = jvm.org.apache.spark.sql.catalyst.expressions
+    name = catalyst.Literal.create("value", jvm.org.apache.spark.sql.types.DataTypes.StringType)
+    made = []
+    for value, expression in zip(part.values, expressions, strict=True):
+        whole = catalyst.CreateNamedStruct(seq_of(jvm, [name, expression]))
+        made.append(_alias(jvm, catalyst.TryEval(whole), value.name, catalyst.NamedExpression.newExprId()))
+    return made
+
+
+def _alias(jvm: Any, expression: Any, name: str, column_id: Any) -> Any:
+    nothing, none = static_of(jvm, "scala.collection.immutable.Nil"), static_of(jvm, "scala.None")
+    return jvm.org.apache.spark.sql.catalyst.expressions.Alias(expression, name, column_id, nothing, none, nothing)
+
+
+def load(jvm: Any, part: SparkPart) -> list[Any]:
+    """Returns Spark's expressions."""
+    return list(jvm.org.apache.commons.lang3.SerializationUtils.deserialize(part.expressions))
+
+
+def _attributes(expressions: Iterable[Any]) -> list[Any]:
+    """Returns the columns that expressions use, each once."""
+    found: dict[int, Any] = {}
+    for expression in expressions:
+        found |= {int(one.exprId().id()): one for one in items_of(expression.references().toSeq())}
+    return list(found.values())
+
+
+def _fields_of(expression: Expression) -> tuple[Field, ...]:
+    """Returns the columns that an expression uses, each once."""
+    if isinstance(expression, Field):
+        return (expression,) if expression.type != NO_TYPE else ()
+    arguments = expression.arguments if isinstance(expression, Call) else ()
+    return tuple(dict.fromkeys(one for argument in arguments for one in _fields_of(argument)))
