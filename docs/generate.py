@@ -117,6 +117,9 @@ _SECTIONS = {
     "tls": ("registry.tls", ""),
     "catalog": ("catalog", ""),
     "spark": ("spark", ""),
+    "http": ("http", "The HTTP service of `frazil run`; short forms: `true`, `false`."),
+    "http_tokens": ("http.tokens", ""),
+    "http_tls": ("http.tls", ""),
     "commit": ("commit", "At the top level for all tables; in a table for that table."),
     "maintenance": (
         "maintenance",

@@ -143,6 +143,9 @@ LOG_EVENTS: dict[str, str] = {
     " [cluster](../how-to/cluster.md#what-executors-need).",
     "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
     " abandoned, and the next run reads it again.",
+    "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",
+    "http_unavailable": "Another process listens at the default address of the HTTP service, or this machine lacks the"
+    " address: the pipeline runs without the service.",
     "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"
     " column has the plain type. `value: {format: avro, logical_types: lenient}` applies the logical type. Logged"
     " once per schema.",

@@ -48,6 +48,16 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "name an address that answers": f"{_IMPORTS}a_live_connector_is_read_and_one_that_is_not_there_refused",
     "name a broker that answers": f"{_IMPORTS}a_live_cluster_is_read",
+    # The HTTP service.
+    **dict.fromkeys(
+        (
+            "end the other process, or write another address under `http.listen`",
+            "write an address under `http: {listen: …}`, or `http: false`",
+            "name a certificate and its key, both as PEM and without a password",
+        ),
+        "unit/http/test_server.py::test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remedy",
+    ),
+    "ask again in a few seconds": "unit/http/test_api.py::test_a_pipeline_that_starts_answers_soon",
     # Tables with a query.
     **dict.fromkeys(
         (
