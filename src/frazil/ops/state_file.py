@@ -113,12 +113,12 @@ def started_at(pid: int) -> str | None:
 
 def describe(table: Table) -> dict[str, Any]:
     """Returns the state of one table for `status`."""
-    progress = table.progress
+    progress, status = table.progress, table.shown_status
     return {
-        "state": table.status.run_state.value,
-        "reason": table.status.reason,
-        "remedy": table.status.remedy,
-        "where": table.status.where,
+        "state": status.run_state.value,
+        "reason": status.reason,
+        "remedy": status.remedy,
+        "where": status.where,
         "topics": sorted(table.offsets.topics),
         "lag_records": table.offsets.lag_records,
         "freshness_ms": table.sizes.freshness_ms,
