@@ -18,6 +18,7 @@ from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading
 from frazil.clock import Clock, SystemClock, jitter, new_id
+from frazil.dead_letters.changes import TopicReaders
 from frazil.errors import SpecError, UnavailableError
 from frazil.http.server import HttpServer, open_server
 from frazil.ingest.discovery import tolerate_empty_patterns
@@ -29,12 +30,12 @@ from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.kafka.outbox import KafkaOutbox
-from frazil.kafka.reader import KafkaReader
+from frazil.kafka.reader import KafkaReader, read_sample
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
-from frazil.ops.running import RunningPipeline
+from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
@@ -123,7 +124,7 @@ def _run(
     source = open_topics(spec)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and checks then.
         tolerate_empty_patterns(spec, topics_for_reading(spec))
-    running = RunningPipeline(spec, state_file, clock)
+    running = RunningPipeline(spec, state_file, clock, output.redaction.document)
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
     with _served(running) as server, running_jvm(spec) as jvm, named_jvm_death():
         # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
@@ -151,7 +152,8 @@ def _run(
             slowed_by=maintenance_scheduler.slowed_by,
         )
         publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server)
-        service = running.service = Service(spec, services, new_id(), publish)
+        service = Service(spec, services, new_id(), publish)
+        running.parts = Parts(service, partial(_own_services, spec, jvm, services), maintenance_scheduler.plans)
         stopping.then(service.stop)
         if not until_caught_up:
             maintenance_scheduler.start()
@@ -163,6 +165,19 @@ def _run(
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)
     return service.tables
+
+
+def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
+    """Opens what commands beside the loop need, as if each were a process of its own."""
+    catalog, clock = open_catalog(jvm, spec), SystemClock()
+    return OwnServices(
+        catalog,
+        IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of),
+        TopicReaders(topics_for_reading(spec), KafkaReader(spec.kafka, clock)),
+        lambda ranges: read_sample(spec.kafka, ranges, clock),
+        services.schemas,
+        services.queries,
+    )
 
 
 @contextmanager

@@ -32,10 +32,12 @@ class UnknownTable(SpecError):
 class Requests:
     """Requests, in the order in which they arrive. A request whose process ends is never answered."""
 
-    def __init__(self, discovery: Discovery, loader: Loader, workers: Workers) -> None:
+    def __init__(self, discovery: Discovery, loader: Loader, workers: Workers, publish: Callable[[], None]) -> None:
+        """publish: shows a change before its request is answered."""
         self._discovery = discovery
         self._loader = loader
         self._workers = workers
+        self._publish = publish
         self._waiting = SimpleQueue[Callable[[], None]]()
 
     def pause(self, name: str) -> Future[None]:
@@ -52,6 +54,14 @@ class Requests:
         Raises, in the future: UnknownTable; SpecError where the table cannot begin again; the errors of `Loader.restart`.
         """
         return self._add(partial(self._restart, name, is_dry))
+
+    def find(self, name: str) -> Table:
+        """Returns the table of this name. Raises: UnknownTable."""
+        tables = self._discovery.tables
+        if name in tables:
+            return tables[name]
+        near = nearest(name, tables)
+        raise UnknownTable(f"the pipeline has no table `{name}`", remedy=f"did you mean `{near}`?" if near else "")
 
     def run(self) -> bool:
         """Does what was requested; returns whether there was something. Only the loop's thread calls this."""
@@ -70,19 +80,13 @@ class Requests:
         self._workers.wake()
         return future
 
-    def _table(self, name: str) -> Table:
-        tables = self._discovery.tables
-        if name in tables:
-            return tables[name]
-        near = nearest(name, tables)
-        raise UnknownTable(f"the pipeline has no table `{name}`", remedy=f"did you mean `{near}`?" if near else "")
-
     def _change(self, name: str, change: Callable[[Table], None], future: Future[None]) -> None:
-        change(self._table(name))
+        change(self.find(name))
+        self._publish()
         future.set_result(None)
 
     def _restart(self, name: str, is_dry: bool, future: Future[Restart]) -> None:
-        table = self._table(name)
+        table = self.find(name)
         _check_restart(table, is_dry)
         if not is_dry:
             table.schedule.in_flight = True

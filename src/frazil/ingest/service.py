@@ -81,7 +81,7 @@ class Service:
         self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
         #: What operators request of single tables.
-        self.requests = Requests(self._discovery, self._loader, services.workers)
+        self.requests = Requests(self._discovery, self._loader, services.workers, lambda: publish(self.tables))
         self._is_stopping = False
         self._has_logged_stopping = False
         self._published_at_s = float("-inf")

@@ -101,12 +101,21 @@ def report_pipeline(
     return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms)
 
 
-def report_running(pipeline: str, tables: Iterable[Table], document: Mapping[str, Any], now_ms: int) -> PipelineReport:
-    """Returns the state of every table as the process that calls this published it in `document`; asks no service."""
+def report_running(
+    pipeline: str,
+    tables: Iterable[Table],
+    document: Mapping[str, Any],
+    maintenance: Mapping[str, MaintenanceReport],
+    now_ms: int,
+) -> PipelineReport:
+    """Returns the state of every table as the process that calls this published it in `document`; asks no service.
+    maintenance: health and due maintenance by table, as the process last measured them.
+    """
     process = find_process(document, now_ms)
     problems = (_silence(process, now_ms),) if process.is_silent else ()
-    found = (_report(_Found(table), process, document, now_ms) for table in tables)
-    return PipelineReport(pipeline, process, problems, tuple(found), now_ms)
+    found = (_Found(table, maintenance=maintenance.get(table.name)) for table in tables)
+    reports = tuple(_report(one, process, document, now_ms) for one in found)
+    return PipelineReport(pipeline, process, problems, reports, now_ms)
 
 
 def find_process(known_state: Mapping[str, Any], now_ms: int) -> Process:

@@ -464,7 +464,11 @@ class HttpSpec(_Declared):
     """The HTTP service of `frazil run`."""
 
     listen: Annotated[
-        Address, parsed_text(text_like("127.0.0.1:8787", "0.0.0.0:8787", "[::1]:8787"), parse_address)
+        Address,
+        Key(
+            parsed_text(text_like("127.0.0.1:8787", "0.0.0.0:8787", "[::1]:8787"), parse_address),
+            default="127.0.0.1:8787",
+        ),
     ] = Address("127.0.0.1", 8787)
     """Where it listens. An address that other machines reach needs `tokens` and `tls`."""
     tokens: Annotated[HttpTokensSpec, section("http_tokens")] = HttpTokensSpec()

@@ -65,7 +65,9 @@ def test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remed
 def test_it_answers_until_it_is_stopped(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a")
     address = free()
-    running = RunningPipeline(scene.spec("a"), StateFile(tmp_path, "p", scene.clock, str), scene.clock)
+    running = RunningPipeline(
+        scene.spec("a"), StateFile(tmp_path, "p", scene.clock, str), scene.clock, lambda found: found
+    )
     server = open_server(HttpSpec(listen=address), APP, running)
     assert server is not None
     server.start()
