@@ -40,6 +40,12 @@ class Service:
         assert status == 200, text
         return json.loads(text)
 
+    def begin(self, path: str) -> str:
+        """The place of the work that a POST begins."""
+        with urllib.request.urlopen(urllib.request.Request(self.address + path, method="POST"), timeout=20) as answer:
+            place: str = answer.headers["Location"]
+        return place
+
     def sample(self, name: str, table: str) -> float | None:
         """The value of a metric of a table."""
         for family in text_string_to_metric_families(self.get("/metrics")[1]):
@@ -85,9 +91,7 @@ def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipel
     assert pipeline.command("pause", "t.unknown", expected=1)["error"]["message"] == (
         "the pipeline has no table `t.unknown`"
     )
-    maintained = urllib.request.Request(f"{service.address}/api/v1/tables/{table}/maintain", method="POST")
-    with urllib.request.urlopen(maintained, timeout=20) as answer:
-        place = answer.headers["Location"]
+    place = service.begin(f"/api/v1/tables/{table}/maintain")
     wait_until(lambda: service.json(place)["state"] != "running", "the end of a round of maintenance")
     assert service.json(place)["state"] == "done"
     taken = pipeline.command("run", "--until-caught-up", expected=1)["error"]

@@ -96,7 +96,7 @@ class Endpoint:
     #: The JSON Schema of the answer.
     answer: Schema = field(default_factory=lambda: OBJECT)
     parameters: type[Parameters] = Parameters
-    #: Whether it may be answered with 202, while the work goes on.
+    #: Whether it may be answered with 202, while the work continues.
     is_long: bool = False
     #: Whether also a GET needs the right to operate: records are shown.
     is_private: bool = False

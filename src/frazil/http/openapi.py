@@ -49,7 +49,9 @@ _REFERENCE = "#/components/schemas/{model}"
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     responses: dict[str, Any] = {"200": _json("The answer.", endpoint.answer)}
     if endpoint.is_long:
-        responses["202"] = _json("The work goes on: ask for the operation.", {"$ref": "#/components/schemas/Operation"})
+        responses["202"] = _json(
+            "The work continues: ask for the operation.", {"$ref": "#/components/schemas/Operation"}
+        )
     responses |= {code: {"$ref": f"#/components/responses/{code}"} for code in _PROBLEMS}
     variables = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,8 +12,13 @@ import pytest
 from jsonschema import validate
 from openapi_spec_validator import validate as validate_openapi
 from starlette.testclient import TestClient
+from structlog.testing import capture_logs
 
 from frazil.http.api import ENDPOINTS
+from frazil.http.operations import Operations
+from frazil.http.problems import Refused
+from frazil.ingest.requests import Requests
+from frazil.ops import running
 from frazil.ops.reports import as_document
 from frazil.ops.status import report_pipeline
 from frazil.testing import MemoryCatalog
@@ -138,6 +144,17 @@ def test_maintenance_is_shown_and_run(scene: RunningScene, client: TestClient) -
     assert "metadata" in scene.maintenance.calls
 
 
+def test_too_much_work_is_refused_until_some_is_done() -> None:
+    operations, may_end = Operations(), threading.Event()
+    begun = [operations.begin(lambda: {"done": may_end.wait(10)}) for _ in range(100)]
+    with pytest.raises(Refused) as refused:
+        operations.begin(dict)
+    assert refused.value.problem.remedy == "ask again later"
+    may_end.set()
+    wait_for(lambda: operations.get(begun[-1].id).state == "done")
+    assert operations.get(operations.begin(dict).id).state in ("running", "done")
+
+
 def test_a_plan_is_shown(client: TestClient) -> None:
     plan = client.get("/api/v1/plan").json()
     assert (plan["pipeline"], sorted(plan["tables"])) == ("p", ["n.a", "n.b"])
@@ -149,6 +166,30 @@ def test_what_does_not_exist_is_named_with_what_to_do(client: TestClient) -> Non
     assert problem(client.get("/api/v1/operations/x")) == (404, "UnknownOperation", "begin it again")
     assert problem(client.get("/nothing")) == (404, "NotFound", "see /openapi.json")
     assert problem(client.delete("/api/v1/tables")) == (405, "MethodNotAllowed", "see /openapi.json")
+
+
+def test_a_loop_that_does_not_answer_is_named(scene: RunningScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "ANSWER_S", 0.01)
+    monkeypatch.setattr(Requests, "run", lambda _: False)
+    answer = scene.client().post("/api/v1/tables/n.a/pause")
+    assert problem(answer) == (503, "UnavailableError", "look at the state of the table, and ask again")
+
+
+def test_an_unforeseen_failure_is_logged_and_not_shown(
+    scene: RunningScene, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("a detail")
+
+    monkeypatch.setattr(scene.pipeline, "plan", fail)
+    with capture_logs() as logs:
+        answer = client.get("/api/v1/plan")
+    remedy = "look at the log of the process for `http_request_failed`"
+    assert problem(answer) == (500, "InternalError", remedy)
+    assert "a detail" not in answer.text
+    assert [(one["path"], str(one["exc_info"])) for one in logs if one["event"] == "http_request_failed"] == [
+        ("/api/v1/plan", "a detail")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +206,7 @@ def test_a_wrong_parameter_is_named(client: TestClient, query: str, code: str, m
     answer = client.get(f"/api/v1/tables/n.a/dead-letters/records?{query}")
     assert problem(answer)[:2] == (400, code)
     assert answer.json()["message"].startswith(message)
-    assert problem(client.get("/metrics?x=1"))[:2] == (400, "UnknownParameter")
+    assert problem(client.get("/metrics?x=1")) == (400, "UnknownParameter", "the parameters here: none")
 
 
 def test_the_openapi_document_is_valid_and_its_schemas_are_those_of_the_answers(client: TestClient) -> None:
