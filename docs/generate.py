@@ -134,8 +134,8 @@ An error is `application/problem+json` (RFC 9457):
   "type": "about:blank",
   "title": "Not Found",
   "status": 404,
-  "detail": "the pipeline has no table `shop.oders`",
-  "message": "the pipeline has no table `shop.oders`",
+  "detail": "the pipeline has no table `shop.orderz`",
+  "message": "the pipeline has no table `shop.orderz`",
   "remedy": "did you mean `shop.orders`?",
   "where": "",
   "code": "UnknownTable"

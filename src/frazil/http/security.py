@@ -132,7 +132,7 @@ def _check_origin(request: Request) -> None:
     if site not in ("same-origin", "none") or origin not in (None, own):
         raise Refused(
             403,
-            "CrossSite",
+            "OtherSite",
             "a page of another site made this request",
             "act on a page of the service itself",
             "Origin",

@@ -195,7 +195,7 @@ def test_an_unforeseen_failure_is_logged_and_not_shown(
 @pytest.mark.parametrize(
     ("query", "code", "message"),
     [
-        ("limt=3", "UnknownParameter", "unknown parameter `limt`"),
+        ("limits=3", "UnknownParameter", "unknown parameter `limits`"),
         ("limit=0", "WrongParameter", "`limit` is wrong: Input should be greater than or equal to 1"),
         ("limit=1&limit=2", "WrongParameter", "`limit` is there twice"),
         ("partition=x", "WrongParameter", "`partition` is wrong"),

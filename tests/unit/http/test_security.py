@@ -91,7 +91,7 @@ def test_an_address_for_other_machines_takes_any_host_as_it_needs_a_token(scene:
 )
 def test_pages_of_other_sites_do_not_act(scene: RunningScene, headers: dict[str, str]) -> None:
     answer = scene.client().post(PAUSE, headers=headers)
-    assert (answer.status_code, answer.json()["code"]) == (403, "CrossSite")
+    assert (answer.status_code, answer.json()["code"]) == (403, "OtherSite")
     assert answer.json()["remedy"] == "act on a page of the service itself"
 
 

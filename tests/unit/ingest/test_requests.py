@@ -144,7 +144,7 @@ def test_a_table_whose_progress_is_more_than_offsets_is_refused(tmp_path: Path) 
 
 def test_an_unknown_table_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     service = Scene(tmp_path, "orders").start()
-    with pytest.raises(UnknownTable, match=r"no table `n\.oders`") as refused:
-        done(service, service.requests.pause("n.oders"))
+    with pytest.raises(UnknownTable, match=r"no table `n\.orderz`") as refused:
+        done(service, service.requests.pause("n.orderz"))
     assert refused.value.remedy == "did you mean `n.orders`?"
     assert RunState.PAUSED not in {table.shown_status.run_state for table in service.tables}
