@@ -203,7 +203,7 @@ def _publish(
     maintenance_scheduler.note(activities.of(tables))
     state_file.write(tables, maintenance=maintenance_scheduler.status())
     # Not while the first batch runs: its commit would be later.
-    if server is not None and (any(one.sizes.records_per_s for one in tables) or not any(map(_is_busy, tables))):
+    if server is not None and (any(one.counts.records for one in tables) or not any(map(_is_busy, tables))):
         server.begin()
 
 
