@@ -21,10 +21,10 @@ from frazil import failpoints as failpoint_module
 from frazil.catalog.progress import key, to_summary
 from frazil.cli.commands import COMMANDS, Command, Settings, build_app
 from frazil.cli.output import Output
-from frazil.imports import TOOLS
-from frazil.imports.answers import Tool
 from frazil.http import metrics
 from frazil.http.api import ENDPOINTS
+from frazil.imports import TOOLS
+from frazil.imports.answers import Tool
 from frazil.spec import json_schema
 from frazil.store.properties import STORES, TABLE, StoreProperty
 from frazil.types import DataFile, LastDelete, PendingDeadLetters, Progress, RoutedTable, Watermark

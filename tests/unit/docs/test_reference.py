@@ -16,7 +16,6 @@ from frazil import errors
 from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
-from frazil.cli.dead_letters import class_document, dead_letter_document
 from frazil.cli.imports import import_document
 from frazil.cli.lineage import lineage_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
