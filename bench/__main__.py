@@ -18,6 +18,7 @@ from bench import (
     maintenance,
     many,
     metadata,
+    metrics,
     new_schema,
     new_topics,
     process,
@@ -43,6 +44,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "metadata": metadata.measure,
     "lakes": lakes.measure,
     "process": process.measure,
+    "metrics": metrics.measure,
     "maintenance": maintenance.measure,
 }
 

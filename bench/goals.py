@@ -198,6 +198,7 @@ GOALS = (
     ),
     Goal("200 topics at 20 records/s each", "% of one core", 80, _of("many", "200-topics-20-per-s", "percent_of_core")),
     Goal("the same: latest commit after its time", "ms", 1000, _of("many", "200-topics-20-per-s", "late_max_ms")),
+    Goal("a scrape of 1,000 tables", "ms", 100, _of("metrics", "1000-tables", "scrape_ms")),
     Goal("memory of driver and workers, peak", "MB", 3000, _of("throughput", "plain", "peak_pss_mb")),
     Goal("start to first commit", "s", 12, _of("start", "", "start_s")),
     Goal("start to first commit after kill -9", "s", 12, _of("start", "", "restart_s")),

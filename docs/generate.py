@@ -21,6 +21,8 @@ from frazil import failpoints as failpoint_module
 from frazil.catalog.progress import key, to_summary
 from frazil.cli.commands import COMMANDS, Command, Settings, build_app
 from frazil.cli.output import Output
+from frazil.http import metrics
+from frazil.http.api import ENDPOINTS
 from frazil.imports import TOOLS
 from frazil.imports.answers import Tool
 from frazil.spec import json_schema
@@ -109,6 +111,45 @@ These properties of a table (`properties` in the pipeline file, or set by anothe
 _IMPORT = """\
 What [`frazil import {tool}`](../how-to/import-{tool}.md) makes of each setting. The first row that matches decides; `*`
 stands for any text. A setting that is not carried over is reported with the reason and what to do, also an unknown one."""
+_METRICS = """\
+`/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each has the label `pipeline`, those of tables also
+`table`. Counters are of the process and begin at 0; a metric of a table is absent while it is unknown. The metrics of
+`prometheus-client` about the process, such as `process_resident_memory_bytes`, are there too.
+
+A table has about 45 series: 1,000 tables have 45,000. Histograms are over all tables. Values of `code` and `kind` are few:
+the classes of [errors](errors.md), of [dead letters](dead-letters.md#classes-of-error), and the kinds of [ignored
+records](envelopes.md)."""
+_API = """\
+The [HTTP service](../how-to/http.md) answers these requests; `/openapi.json` describes them for programs. An unknown
+parameter is an error. What a command prints with `--output json` is the answer of the request that does the same ([its
+keys](output.md))."""
+_API_END = """\
+A POST whose work takes long is answered with 202, an `id` and the header `Location`; the work's `state` is `running`,
+`done` with its `result`, or `failed` with its `problem`.
+
+An error is `application/problem+json` (RFC 9457):
+
+```json
+{
+  "type": "about:blank",
+  "title": "Not Found",
+  "status": 404,
+  "detail": "the pipeline has no table `shop.orderz`",
+  "message": "the pipeline has no table `shop.orderz`",
+  "remedy": "did you mean `shop.orders`?",
+  "where": "",
+  "code": "UnknownTable"
+}
+```
+
+| status | meaning |
+| --- | --- |
+| 400 | a parameter is wrong, or the table refuses the command |
+| 401, 403 | no known token; a token that may only read, or a page of another site |
+| 404, 405 | no such table, operation or path; no such method |
+| 409 | another process has committed to the table |
+| 421 | the request names another host |
+| 503 | the pipeline starts, or a service does not answer |"""
 _SECTIONS = {
     "": ("The file", "The keys at the top level."),
     "kafka": ("kafka", "All Kafka client properties are passed on; the following keys have a special meaning."),
@@ -117,6 +158,9 @@ _SECTIONS = {
     "tls": ("registry.tls", ""),
     "catalog": ("catalog", ""),
     "spark": ("spark", ""),
+    "http": ("http", "The HTTP service of `frazil run`; short forms: `true`, `false`."),
+    "http_tokens": ("http.tokens", ""),
+    "http_tls": ("http.tls", ""),
     "commit": ("commit", "At the top level for all tables; in a table for that table."),
     "maintenance": (
         "maintenance",
@@ -399,6 +443,32 @@ def _store_row(known: StoreProperty) -> tuple[str, ...]:
     return f"`{name}`", known.treatment, known.note + harmless
 
 
+# ---- the HTTP service
+
+
+def metrics_page() -> str:
+    """The metrics."""
+    head = ("metric", "type", "labels", "meaning")
+    tables, process = (
+        [(f"`{m.name}`", m.kind, m.labels, m.help) for m in found] for found in (metrics.TABLE, metrics.PROCESS)
+    )
+    return _page(["# Metrics", _NOTE, _METRICS, "## Tables", _table(head, tables), "## Process", _table(head, process)])
+
+
+def api_page() -> str:
+    """The endpoints."""
+    rows: list[tuple[str, ...]] = []
+    parameters: dict[str, str] = {}
+    for one in ENDPOINTS:
+        known = one.parameters.model_fields
+        right = "operate" if one.is_private or one.method == "POST" else "read"
+        rows.append((f"`{one.method} {one.path}`", right, ", ".join(f"`{name}`" for name in known), one.summary))
+        parameters |= {name: field.description or "" for name, field in known.items()}
+    meanings = [(f"`{name}`", meaning) for name, meaning in parameters.items()]
+    blocks = [_table(("request", "right", "parameters", "answer"), rows), _table(("parameter", "meaning"), meanings)]
+    return _page(["# The API", _NOTE, _API, *blocks, _API_END])
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "pipeline-file.md": pipeline_file_page,
     "cli.md": cli_page,
@@ -409,6 +479,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "failpoints.md": failpoints_page,
     "stores.md": stores_page,
     **{f"import-{tool.name}.md": partial(import_page, tool) for tool in TOOLS},
+    "metrics.md": metrics_page,
+    "api.md": api_page,
 }
 
 

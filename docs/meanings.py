@@ -162,6 +162,11 @@ LOG_EVENTS: dict[str, str] = {
     " event, and the first of them. At most once a minute for each [expectation](../how-to/expect.md).",
     "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
     " abandoned, and the next run reads it again.",
+    "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
+    "http_request_failed": "A request to the HTTP service failed in an unforeseen way; the pipeline continues.",
+    "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",
+    "http_unavailable": "Another process listens at the default address of the HTTP service, or this machine lacks the"
+    " address: the pipeline runs without the service.",
     "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"
     " column has the plain type. `value: {format: avro, logical_types: lenient}` applies the logical type. Logged"
     " once per schema.",
@@ -221,8 +226,11 @@ LOG_EVENTS: dict[str, str] = {
     " second Ctrl-C does not wait for them.",
     "table_backing_off": "A service that the table needs does not answer: the table retries after `retry_in_s`"
     " seconds.",
+    "table_paused": "An operator has [paused](../how-to/http.md#commands) the table.",
     "table_recreated": "The table was dropped and recreated under its name: Frazil reads into it from `start`, or"
     " from the offsets that it has. See [changes by hand](../how-to/existing-table.md#changes-by-hand-while-it-runs).",
+    "table_reset": "An operator made the table begin again at `start`; `offsets` are the next ones to be read.",
+    "table_resumed": "An operator lets a paused or stopped table continue.",
     "table_stopped": "The table stops until its operator has decided: reason, place and remedy.",
     "table_taken_over": "An earlier run of this pipeline committed a batch first. An empty commit of this run has"
     " taken the table over, and the earlier run ends with exit code 3 at its next commit: see [another run has taken"

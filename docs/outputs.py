@@ -55,7 +55,7 @@ TABLE = Document(
     {
         "state": (
             "text",
-            "`waiting`, `running`, `backing off`, `stopped` or `not running` ([states](../operations/README.md)).",
+            "`waiting`, `running`, `backing off`, `stopped`, `paused` or `not running` ([states](../operations/README.md)).",
         ),
         "ok": ("boolean", "Whether the table is healthy."),
         **_TELLING,

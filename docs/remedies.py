@@ -16,7 +16,17 @@ from pathlib import Path
 
 from docs.scan import GAP, SOURCE, call_name, text_with_gaps, tree
 
-_PLACES = {"TableStopped": 1, "Problem": 1, "RefusedChange": 2, "Finding": 4, "_mind": 2, "_told_nothing": 1}
+_PLACES = {
+    "TableStopped": 1,
+    "Problem": 1,
+    "RefusedChange": 2,
+    "Finding": 4,
+    "_mind": 2,
+    "_told_nothing": 1,
+    "Refused": 3,
+    "make_problem": 3,
+    "Status": 2,
+}
 """Where a call without the word `remedy` has it."""
 _NAMES = {"remedy", "advice"}
 """What the parameters and variables are called that carry one."""

@@ -122,12 +122,15 @@ class BadRecords:
     first: tuple[BadRecord, ...] = ()
     #: The number of all bad records.
     count: int = 0
+    #: The numbers of bad records by class of error, as far as they were looked at one by one.
+    classes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def merge(cls, parts: Sequence[Self], limit: int = MOST_BAD) -> Self:
         """Returns the bad records of all tasks of a batch; the first `limit` of them are listed one by one."""
         first = sorted((one for part in parts for one in part.first), key=lambda b: (b.topic, b.partition, b.offset))
-        return cls(tuple(first[:limit]), sum(part.count for part in parts))
+        classes = add_counts(*(part.classes for part in parts))
+        return cls(tuple(first[:limit]), sum(part.count for part in parts), classes)
 
 
 @dataclass(frozen=True)

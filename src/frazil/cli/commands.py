@@ -57,6 +57,9 @@ COMMANDS = (
     ),
     Command("plan", "frazil.cli.plan:command", "Show what `frazil run` would create or change."),
     Command("status", "frazil.cli.status:command", "Show each table's state, lag and last commit."),
+    Command("pause", "frazil.cli.operate:pause", "Pause one table of the running pipeline."),
+    Command("resume", "frazil.cli.operate:resume", "Continue a paused or stopped table of the running pipeline."),
+    Command("reset", "frazil.cli.operate:reset", "Make one table of the running pipeline begin again at `start`."),
     Command("maintain", "frazil.cli.maintain:command", "Run table maintenance once."),
     Command(
         "dead-letters list", "frazil.cli.dead_letters:list_dead_letters", "Show how many dead letters each table has."

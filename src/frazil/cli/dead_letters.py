@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -30,10 +29,18 @@ from frazil.ingest.failures import TableStopped, named_jvm_death
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.reader import KafkaReader
-from frazil.literals import format_moment
-from frazil.ops.dead_letters import DeadLetterClass, classes_of, count_dead_letters, find_tables, newest_dead_letters
+from frazil.ops.dead_letters import (
+    DeadLetterClass,
+    bytes_document,
+    classes_document,
+    classes_of,
+    count_dead_letters,
+    dead_letter_document,
+    find_tables,
+    newest_dead_letters,
+    time_text,
+)
 from frazil.ops.reports import plural
-from frazil.process.protect_key import key_id_of
 from frazil.spec import PipelineSpec
 
 TableName = Annotated[
@@ -75,13 +82,9 @@ def list_dead_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: Tabl
     with _open(spec, table) as desk:
         for found, dead_letters in desk.settled():
             classes = classes_of(desk.catalog, dead_letters) if dead_letters is not None else []
-            count = sum(one.count for one in classes)
             name = dead_letters.name if dead_letters is not None else None
-            tables[found.name] = {
-                "dead_letter_table": name,
-                "dead_letters": count,
-                "classes": [class_document(one) for one in classes],
-            }
+            tables[found.name] = classes_document(name, classes)
+            count = tables[found.name]["dead_letters"]
             lines.append(f"{found.name}: {plural(count, 'dead letter')}" + (f" in {name}" if count else ""))
             lines += _class_lines(classes)
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no tables")
@@ -204,49 +207,18 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
 # ---- output
 
 
-def class_document(found: DeadLetterClass) -> dict[str, Any]:
-    """Returns the JSON of one error class."""
-    return {**asdict(found), "first": _time(found.first), "last": _time(found.last)}
-
-
 def _class_lines(classes: list[DeadLetterClass]) -> Iterator[str]:
     width = max((len(one.error_class) for one in classes), default=0)
     for one in classes:
-        yield f"  {one.error_class:<{width}}  {one.count:>9,}  {_time(one.first) or '–'} to {_time(one.last) or '–'}"
+        yield f"  {one.error_class:<{width}}  {one.count:>9,}  {time_text(one.first) or '–'} to {time_text(one.last) or '–'}"
         place = f"field {_plain(one.path)}: " if one.path else ""
         yield f"  {'':<{width}}  such as: {place}{_plain(one.example)}"
-
-
-def dead_letter_document(dead_letter: dict[str, Any]) -> dict[str, Any]:
-    """Returns the JSON of one dead letter, with all of its columns."""
-    headers = [{"key": one["key"], "value": bytes_document(one["value"])} for one in dead_letter["headers"] or ()]
-    return {
-        **dead_letter,
-        "timestamp": _time(dead_letter["timestamp"]),
-        "key": bytes_document(dead_letter["key"]),
-        "value": bytes_document(dead_letter["value"]),
-        "headers": headers,
-    }
-
-
-def bytes_document(raw: bytes | None) -> dict[str, str] | None:
-    """Returns bytes as text where they are UTF-8, else in base64; None for no value, which differs from an empty one. Of
-    encrypted bytes only the id of their key is returned.
-    """
-    if raw is None:
-        return None
-    if (key_id := key_id_of(raw)) is not None:
-        return {"encrypted": key_id}
-    try:
-        return {"text": raw.decode()}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(raw).decode()}
 
 
 def _dead_letter_lines(table: str, dead_letter: dict[str, Any]) -> Iterator[str]:
     place = f"topic {dead_letter['topic']}, partition {dead_letter['partition']}, offset {dead_letter['offset']}"
     far_ms = dead_letter.get(FAR_TIME)
-    time = _time(dead_letter["timestamp"]) or (f"timestamp {far_ms} ms" if far_ms is not None else "no timestamp")
+    time = time_text(dead_letter["timestamp"]) or (f"timestamp {far_ms} ms" if far_ms is not None else "no timestamp")
     yield f"{table}: {place}, {time}"
     field = f"field {_plain(dead_letter['path'])}: " if dead_letter["path"] else ""
     yield f"  {dead_letter['error_class']}: {field}{_plain(dead_letter['message'] or '')}"
@@ -272,7 +244,3 @@ def _shown(raw: bytes | None) -> str:
 def _plain(text: str) -> str:
     """Returns the text on one line."""
     return plain(text, kept="")
-
-
-def _time(micros: int | None) -> str | None:
-    return None if micros is None else f"{format_moment(micros, 'milliseconds')}+00:00"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
 
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
@@ -13,7 +12,7 @@ from frazil.clock import SystemClock
 from frazil.ingest.queries import Queries
 from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics
-from frazil.ops.plan import FirstOffset, PlannedTable, plan_tables
+from frazil.ops.plan import FirstOffset, PlannedTable, plan_document, plan_tables
 from frazil.ops.reports import count
 from frazil.spec import PipelineSpec
 
@@ -42,11 +41,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     spec = read_spec(output, file)
     with catalog_for_reading(spec) as catalog, open_queries(spec) as queries:
         tables = plan_of(spec, topics_for_reading(spec), catalog, queries)
-    is_idle = all(table.is_idle for table in tables)
-    planned = {table.name: table.document() for table in tables}
-    document: dict[str, Any] = {"pipeline": spec.pipeline, "changes": not is_idle, "tables": planned}
+    document = plan_document(spec.pipeline, tables)
     output.result(document, "\n\n".join("\n".join(_lines(table)) for table in tables) or "no tables")
-    return 0 if is_idle else SOMETHING_TO_DO
+    return SOMETHING_TO_DO if document["changes"] else 0
 
 
 def plan_of(spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, queries: Queries | None) -> list[PlannedTable]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,9 @@ from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading
 from frazil.clock import Clock, SystemClock, jitter, new_id
+from frazil.dead_letters.changes import TopicReaders
 from frazil.errors import SpecError, UnavailableError
+from frazil.http.server import HttpServer, open_server
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
@@ -28,11 +30,12 @@ from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.kafka.outbox import KafkaOutbox
-from frazil.kafka.reader import KafkaReader
+from frazil.kafka.reader import KafkaReader, read_sample
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
+from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
@@ -121,8 +124,9 @@ def _run(
     source = open_topics(spec)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and checks then.
         tolerate_empty_patterns(spec, topics_for_reading(spec))
+    running = RunningPipeline(spec, state_file, clock, output.redaction.document)
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
-    with running_jvm(spec) as jvm, named_jvm_death():
+    with _served(running) as server, running_jvm(spec) as jvm, named_jvm_death():
         # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
@@ -147,7 +151,9 @@ def _run(
             queries=SparkQueries(lambda: jvm.gateway.jvm),
             slowed_by=maintenance_scheduler.slowed_by,
         )
-        service = Service(spec, services, new_id(), partial(_publish, state_file, maintenance_scheduler, Activities()))
+        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server)
+        service = Service(spec, services, new_id(), publish)
+        running.parts = Parts(service, partial(_own_services, spec, jvm, services), maintenance_scheduler.plans)
         stopping.then(service.stop)
         if not until_caught_up:
             maintenance_scheduler.start()
@@ -161,11 +167,48 @@ def _run(
     return service.tables
 
 
+def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
+    """Opens what commands beside the loop need, as if each were a process of its own."""
+    catalog, clock = open_catalog(jvm, spec), SystemClock()
+    return OwnServices(
+        catalog,
+        IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of),
+        TopicReaders(topics_for_reading(spec), KafkaReader(spec.kafka, clock)),
+        lambda ranges: read_sample(spec.kafka, ranges, clock),
+        services.schemas,
+        services.queries,
+    )
+
+
+@contextmanager
+def _served(running: RunningPipeline) -> Iterator[HttpServer | None]:
+    """Serves the pipeline over HTTP, where the pipeline file wants that."""
+    server = open_server(running.spec.http, "frazil.http.app:make_app", running)
+    if server is not None:
+        server.start()
+    try:
+        yield server
+    finally:
+        if server is not None:
+            server.stop()
+
+
 def _publish(
-    state_file: StateFile, maintenance_scheduler: MaintenanceScheduler, activities: Activities, tables: Sequence[Table]
+    state_file: StateFile,
+    maintenance_scheduler: MaintenanceScheduler,
+    activities: Activities,
+    server: HttpServer | None,
+    tables: Sequence[Table],
 ) -> None:
     maintenance_scheduler.note(activities.of(tables))
     state_file.write(tables, maintenance=maintenance_scheduler.status())
+    # Not while the first batch runs: its commit would be later.
+    if server is not None and (any(one.counts.records for one in tables) or not any(map(_is_busy, tables))):
+        server.begin()
+
+
+def _is_busy(table: Table) -> bool:
+    return table.schedule.in_flight
 
 
 def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm) -> None:

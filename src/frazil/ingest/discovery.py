@@ -20,7 +20,7 @@ from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
 from frazil.spec.topics import select_topics, topic_filter
-from frazil.types import OffsetRange, RoutedTable
+from frazil.types import OffsetRange, Offsets, RoutedTable, by_topic
 
 log = structlog.get_logger("frazil")
 _NAME_REMEDY = "leave its topic out of `topics`, and give it a table under `tables`"
@@ -212,6 +212,13 @@ class Discovery:
         for (topic, partition), offset in offsets.items():
             table.offsets.first.setdefault(topic, {})[partition] = offset
             table.offsets.first_ids[topic] = table.offsets.topics[topic].id
+
+    def start_offsets(self, table: Table) -> Offsets:
+        """Returns the offsets that the setting `start` gives to the partitions of the table's topics now.
+
+        Raises: UnavailableError when Kafka does not answer.
+        """
+        return by_topic(self._starts(table, table.partitions()))
 
     def _starts(self, table: Table, partitions: list[Partition]) -> dict[Partition, int]:
         """Returns the offsets that `start` gives to partitions; a partition without a leader is missing."""

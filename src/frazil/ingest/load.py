@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import structlog
 
@@ -14,8 +15,11 @@ from frazil.ingest.preflight import arranged, has_layout_columns, keeps_old_meta
 from frazil.ingest.schemas import may_change
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
+from frazil.ingest.table_updates import forget_batch
 from frazil.ingest.target import target_of
+from frazil.kafka.port import Partition
 from frazil.rows.writer_schemas import LATEST
+from frazil.types import Offsets, by_partition
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.write.file_formats import format_of
 
@@ -27,6 +31,35 @@ _SCHEMAS_EVERY_S = 60.0
 RELOAD_IDLE_EVERY_S = 60.0
 # Attempts to take a table over from an earlier run, before a batch of this run's own must win.
 _CLAIMS = 3
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A table that begins again at its setting `start`."""
+
+    #: The next offsets before.
+    committed: Offsets
+    #: The next offsets after.
+    start: Offsets
+    #: The table's mode: records that are read again are rows twice with `append`, and replace their rows with `upsert`.
+    mode: str
+
+    @property
+    def read_again(self) -> int:
+        """The number of offsets that are read again."""
+        return sum(
+            max(0, offset - self._start(place, offset)) for place, offset in by_partition(self.committed).items()
+        )
+
+    @property
+    def left_unread(self) -> int:
+        """The number of offsets that have not been read and never will be."""
+        return sum(
+            max(0, self._start(place, offset) - offset) for place, offset in by_partition(self.committed).items()
+        )
+
+    def _start(self, place: Partition, otherwise: int) -> int:
+        return self.start.get(place[0], {}).get(place[1], otherwise)
 
 
 class Loader:
@@ -126,6 +159,23 @@ class Loader:
             return False
         table.state = self.pipeline.claim(table)
         return True
+
+    def restart(self, table: Table, is_dry: bool) -> Restart:
+        """Commits the offsets of the setting `start` as the progress of a table that no batch is running for, unless
+        `is_dry`; returns the offsets before and after.
+
+        Raises: the errors of `load`, ConflictError when another run committed first, UnavailableError when Kafka does not
+        answer.
+        """
+        if not is_dry:
+            self.load(table)
+        found = Restart(table.progress.offsets, self._discovery.start_offsets(table), table.spec.mode)
+        if not is_dry:
+            table.state = self.pipeline.restart(table, found.start)
+            table.forget_batches()
+            forget_batch(table)
+            log.info("table_reset", table=table.name, offsets=found.start)
+        return found
 
     def in_turn(self, tables: Iterable[Table]) -> list[Table]:
         """Returns the tables in the order in which they are loaded or refreshed. Those that are not loaded come first

@@ -44,6 +44,8 @@ class Committed:
     report: TaskReport
     #: How the changes affected the rows of an upsert table; None for other tables.
     resolved: Resolved | None = None
+    #: How long the commit took, in seconds.
+    took_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ class SchemaChanged:
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         planned.table.schema.no_op_change = self.no_op_change
+        planned.table.counts.schema_changes["applied"] += self.no_op_change is None
         log.info("schema_changed", table=planned.table.name, columns=self.column_count)
 
 

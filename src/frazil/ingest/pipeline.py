@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from frazil.catalog.port import NotSent, TableState
 from frazil.clock import new_id
@@ -42,7 +43,7 @@ from frazil.ingest.table import Planned, Table
 from frazil.ingest.target import target_of
 from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
-from frazil.types import Commit, PendingDeadLetters, Progress, add_counts, advance, by_topic
+from frazil.types import Commit, Offsets, PendingDeadLetters, Progress, add_counts, advance, by_topic
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.upsert.records.tombstones import still_last
@@ -75,6 +76,7 @@ class Pipeline:
         self._source = services.source
         self._jobs = services.jobs
         self._schemas = services.schemas
+        self._clock = services.clock
         self._identity = identity
         self.schema_updates = SchemaUpdates(services.catalog, services.jobs, services.queries)
         self._dead_letters = DeadLetterTables(services.catalog, services.outbox, identity.pipeline)
@@ -179,6 +181,13 @@ class Pipeline:
         """Commits the table's own progress again, under this run's id and without a row, so that the next commit of an
         earlier run is refused and that run ends.
         """
+        return self._commit_progress(table)
+
+    def restart(self, table: Table, offsets: Offsets) -> TableState:
+        """Commits the table's progress with other offsets, and without a row."""
+        return self._commit_progress(table, offsets=offsets, last_deletes=())
+
+    def _commit_progress(self, table: Table, **changes: Any) -> TableState:
         state = table.state
         assert state is not None
         mine = replace(
@@ -189,6 +198,7 @@ class Pipeline:
             skipped={},
             dead_letters=None,
             balance=None,
+            **changes,
         )
         commit = Commit(table.name, (), mine, state.progress, shape=state.shape)
         return replace(state, progress=self._catalog.commit(commit))
@@ -256,6 +266,7 @@ class Pipeline:
             unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
             lookups={name: reference.version for name, reference in table.schema.references.items()},
         )
+        began_s = self._clock.monotonic_s()
         commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
         try:
             # The state may be newer than the load that committed pending dead letters, as a schema change returns it, and
@@ -274,11 +285,12 @@ class Pipeline:
         except (ConflictError, NotSent, SpecError):
             self._delete_files(table, report)
             raise
+        took_s = self._clock.monotonic_s() - began_s
         hit("commit.after")
         delivered = self._dead_letters.deliver(table.name, committed)
         if resolved is not None and resolved.changes >= _MANY_CHANGES:
             release_memory()
-        return Committed(replace(state, progress=delivered), report, resolved)
+        return Committed(replace(state, progress=delivered), report, resolved, took_s)
 
     def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesMissing) -> Outcome:
         """Returns the outcome where a row has no value for a required column: the one of a record without the value."""

@@ -51,6 +51,9 @@ class Planner:
             raise self._discovery.outage  # Neither ends nor topics are returned: Kafka itself is unavailable.
         self.is_changed = ends != self.ends
         self.ends, self.silent = ends, frozenset(asked - ends.keys())
+        for table in active:
+            if table.schedule.is_paused and table.catalog.is_loaded:
+                table.offsets.lag_records = lag_records(table.position(), ends)
 
     def set_idle_status(self, table: Table) -> None:
         """Sets what a table without a batch waits for: a topic, a leader, or records."""

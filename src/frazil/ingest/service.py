@@ -33,6 +33,7 @@ from frazil.ingest.load import Loader
 from frazil.ingest.outcome import Committed, Outcome, Reload, Replan, Retry, Stop, outcome_of
 from frazil.ingest.plan import group_batches, tables_read_with
 from frazil.ingest.planner import LONGEST_POLL_S, Planner
+from frazil.ingest.requests import Requests
 from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Planned, Table
@@ -79,6 +80,8 @@ class Service:
         self._planner = Planner(self._discovery, services.jobs, services.clock)
         self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
+        #: What operators request of single tables.
+        self.requests = Requests(self._discovery, self._loader, services.workers, lambda: publish(self.tables))
         self._is_stopping = False
         self._has_logged_stopping = False
         self._published_at_s = float("-inf")
@@ -163,7 +166,7 @@ class Service:
         finished = self._workers.wait(timeout_s)
         for done in finished:
             done.then(done.future)
-        return bool(finished)
+        return self.requests.run() or bool(finished)
 
     @property
     def _is_ending(self) -> bool:
@@ -302,6 +305,7 @@ class Service:
             table
             for table in self.tables
             if not table.schedule.in_flight
+            and not table.schedule.is_paused
             and table.status.run_state is not RunState.STOPPED
             and (table.schedule.failures == 0 or now_s >= table.schedule.next_due_s)
         ]
@@ -477,6 +481,7 @@ class Service:
         """Applies the outcome of a batch to its table: the only place that distinguishes outcomes."""
         table = planned.table
         table.schedule.in_flight = False
+        table.counts.batches[type(outcome).__name__] += 1
         match outcome:
             case Committed():
                 note_read(table, outcome, self._clock.monotonic_s())

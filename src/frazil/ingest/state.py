@@ -1,9 +1,10 @@
-"""What is known of one table while the pipeline runs: eight records, each with its rules beside it. Times are of the
+"""What is known of one table while the pipeline runs: nine records, each with its rules beside it. Times are of the
 monotonic clock, in seconds.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ class RunState(StrEnum):
     RUNNING = "running"
     BACKING_OFF = "backing off"
     STOPPED = "stopped"
+    PAUSED = "paused"
 
 
 @dataclass
@@ -70,6 +72,8 @@ class Schedule:
     in_flight: bool = False
     #: Whether the next batch gets a job of its own, because a job that it shared has failed.
     goes_alone: bool = False
+    #: Whether an operator has paused the table: no batch is planned until it is resumed.
+    is_paused: bool = False
     #: Consecutive failures.
     failures: int = 0
     #: Consecutive refused commits during which no other writer made progress either.
@@ -388,3 +392,72 @@ class KeyUpdateState:
     def end_batch(self) -> None:
         """Forgets the records that were collected for a batch which is committed now."""
         self.unpaired = self.missing_required = self.abandoned = frozenset()
+
+
+@dataclass
+class Histogram:
+    """Numbers of observations by size."""
+
+    #: The upper bounds of the buckets, in ascending order; larger observations are in one more bucket.
+    bounds: tuple[float, ...]
+    #: Observations of each bucket; empty before the first.
+    counts: list[int] = field(default_factory=list)
+    #: The sum of all observations.
+    total: float = 0.0
+
+    def observe(self, value: float) -> None:
+        """Adds an observation."""
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Bounds of histograms of durations, in seconds."""
+
+
+@dataclass
+class RunCounts:
+    """What this process has done for a table since it started, for metrics. Only the loop's thread changes it."""
+
+    #: Batches by outcome.
+    batches: Counter[str] = field(default_factory=Counter)
+    #: Records of committed batches, and the bytes of their values.
+    records: int = 0
+    value_bytes: int = 0
+    #: Rows and bytes of the data files that were committed, and their number.
+    rows: int = 0
+    file_bytes: int = 0
+    files: int = 0
+    #: Rows that were deleted by changes.
+    deleted_rows: int = 0
+    #: Bad records of committed batches that became dead letters, by class of error.
+    dead_letters: Counter[str] = field(default_factory=Counter)
+    #: Bad records of committed batches that were skipped.
+    skipped_records: int = 0
+    #: Schema changes by outcome.
+    schema_changes: Counter[str] = field(default_factory=Counter)
+    #: Stops of the table by error.
+    stops: Counter[str] = field(default_factory=Counter)
+    #: Seconds from the newest record of a batch to its commit.
+    freshness_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    #: Seconds from the plan of a batch to the end of its commit.
+    batch_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    #: Seconds that the commits took.
+    commit_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+
+    def add(self, report: TaskReport, is_skipping: bool, deleted_rows: int) -> None:
+        """Adds a committed batch. is_skipping: whether its bad records were skipped."""
+        self.records += report.counts.record_count
+        self.value_bytes += report.counts.value_bytes
+        self.files += len(report.written.data)
+        self.rows += sum(file.record_count for file in report.written.data)
+        self.file_bytes += sum(file.size_bytes for file in report.written.data)
+        self.deleted_rows += deleted_rows
+        bad = report.bad_records
+        if is_skipping:
+            self.skipped_records += bad.count
+        elif bad.count:
+            self.dead_letters.update(bad.classes)
+            if others := bad.count - sum(bad.classes.values()):
+                self.dead_letters["other"] += others

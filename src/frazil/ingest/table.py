@@ -20,6 +20,8 @@ from frazil.ingest.state import (
     CatalogState,
     KeyUpdateState,
     OffsetState,
+    RunCounts,
+    RunState,
     Schedule,
     SchemaState,
     Sizes,
@@ -67,6 +69,8 @@ class Table:
     expectations: ExpectationState = field(default_factory=ExpectationState)
     #: Primary-key updates.
     key_updates: KeyUpdateState = field(default_factory=KeyUpdateState)
+    #: Figures of this process, for metrics.
+    counts: RunCounts = field(default_factory=RunCounts)
     #: Tables that the next commit of the table of the rest is to name, and the commit behind which they were found.
     found_tables: tuple[RoutedTable, ...] = ()
     found_after: str = ""
@@ -75,6 +79,13 @@ class Table:
     def name(self) -> str:
         """`namespace.table`."""
         return self.spec.name
+
+    @property
+    def shown_status(self) -> Status:
+        """The status that operators see: a paused table is paused once its running batch has ended."""
+        if not self.schedule.is_paused or self.schedule.in_flight or self.status.run_state is RunState.STOPPED:
+            return self.status
+        return Status(RunState.PAUSED, "an operator has paused the table", f"run `frazil resume {self.name}`")
 
     @property
     def progress(self) -> Progress:

@@ -72,7 +72,39 @@ def note_committed(planned: Planned, outcome: Committed, planner: Planner, servi
     table.key_updates.resolved = outcome.resolved
     latest = [ms for partitions in report.counts.latest_ms.values() for ms in partitions.values()]
     table.sizes.freshness_ms = max(0, services.clock.now_ms() - max(latest)) if latest else None
+    _count_committed(table, outcome, took_s)
     _log_committed(table, outcome, took_s)
+
+
+def _count_committed(table: Table, outcome: Committed, took_s: float) -> None:
+    counts = table.counts
+    deleted = outcome.resolved.deleted if outcome.resolved is not None else 0
+    counts.add(outcome.report, table.spec.on_bad_record == "skip", deleted)
+    counts.batch_s.observe(took_s)
+    counts.commit_s.observe(outcome.took_s)
+    if table.sizes.freshness_ms is not None:
+        counts.freshness_s.observe(table.sizes.freshness_ms / 1000)
+
+
+def pause_table(table: Table) -> None:
+    """Lets no further batch of the table begin; a running one is finished and committed."""
+    if not table.schedule.is_paused:
+        table.schedule.is_paused = True
+        log.info("table_paused", table=table.name)
+
+
+def resume_table(table: Table) -> None:
+    """Continues a paused table, and a stopped one from its progress in the table, as after a restart."""
+    is_stopped = table.status.run_state is RunState.STOPPED
+    if table.schedule.is_paused or is_stopped:
+        log.info("table_resumed", table=table.name)
+    table.schedule.is_paused, table.schedule.next_due_s = False, 0.0
+    if is_stopped:
+        table.forget_batches()
+        forget_batch(table)
+        table.catalog.is_loaded = False
+        table.schedule.failures = table.schedule.conflicts = 0
+        table.status.set(RunState.WAITING)
 
 
 def forget_batch(table: Table) -> None:
@@ -111,6 +143,7 @@ def is_beaten(table: Table, before: TableState | None) -> bool:
 def stop_table(table: Table, error: FrazilError | TableStopped) -> None:
     """Stops the table, until the process is started again."""
     table.status.set(RunState.STOPPED, error)
+    table.counts.stops[type(error).__name__] += 1
     status = table.status
     log.error("table_stopped", table=table.name, reason=status.reason, where=status.where, remedy=status.remedy)
 
@@ -189,6 +222,7 @@ def _add_refusals(table: Table, report: TaskReport) -> None:
                 schema_evolution=table.spec.schema_evolution,
                 **asdict(refused),
             )
+            table.counts.schema_changes["refused"] += 1
     table.schema.refusals = noted
 
 

@@ -7,6 +7,7 @@ broker): a record that cannot become a row is reported, and the task then writes
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -458,7 +459,9 @@ class _TableRun:
 
     def _note_unread(self, topic: str, columns: dict[str, pa.Array], named: list[BadRecord]) -> None:
         self._count(topic, columns, {})
-        self.bad = BadRecords.merge([self.bad, BadRecords(tuple(named), len(named))])
+        self.bad = BadRecords.merge(
+            [self.bad, BadRecords(tuple(named), len(named), Counter(one.kind for one in named))]
+        )
         if self.is_writing and self.target.dead_letters is not None:
             columns.setdefault("topic", pa.repeat(pa.scalar(topic), len(named)))
             mismatches = [Mismatch(row, one.path, one.kind, one.reason) for row, one in enumerate(named)]
@@ -610,7 +613,8 @@ class _TableRun:
             offset = columns["offset"][mismatch.row].as_py() if "offset" in columns else -1
             partition = columns["partition"][mismatch.row].as_py()
             first.append(BadRecord(topic, partition, offset, mismatch.kind, mismatch.path, mismatch.reason))
-        self.bad = BadRecords.merge([self.bad, BadRecords(tuple(first), decoded.mismatch_count)])
+        classes = Counter({mismatch.row: mismatch.kind for mismatch in decoded.mismatches}.values())
+        self.bad = BadRecords.merge([self.bad, BadRecords(tuple(first), decoded.mismatch_count, classes)])
 
     def _note_unmet(self, topic: str, columns: dict[str, pa.Array], unmet: Sequence[Unmet]) -> None:
         for one in unmet:

@@ -15,7 +15,7 @@ from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.maintenance.due import FAILED_RETRY_S, Known, TableActivity
 from frazil.maintenance.health import TableHealth
-from frazil.maintenance.plan import Mode, is_open
+from frazil.maintenance.plan import Mode, Plan, is_open
 from frazil.maintenance.run import MaintenanceRunner, Outcome
 
 log = structlog.get_logger("frazil")
@@ -72,6 +72,11 @@ class MaintenanceScheduler:
         with self._lock:
             every = self._known.items()
             return {name: _status_of(known) for name, known in every if known.rounds.plan or known.rounds.failure}
+
+    def plans(self) -> Mapping[str, Plan]:
+        """Returns the health of each table that was checked, and what was due, as of its last check."""
+        with self._lock:
+            return {name: known.rounds.plan for name, known in self._known.items() if known.rounds.plan is not None}
 
     def slowed_by(self, table: str) -> float:
         """Returns how many times as far apart as usual a table's commits should be, if each may undo maintenance: 1.0

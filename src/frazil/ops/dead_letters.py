@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,9 @@ from frazil.dead_letters.files import Selection, pieces
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
+from frazil.literals import format_moment
 from frazil.ops.status import known_tables
+from frazil.process.protect_key import key_id_of
 from frazil.spec import PipelineSpec
 from frazil.spec.problems import nearest
 from frazil.write.plain_target import plain_target
@@ -117,3 +120,51 @@ def _with_micros(rows: pa.Table) -> pa.Table:
     """
     place = rows.schema.get_field_index("timestamp")
     return rows.set_column(place, "timestamp", rows["timestamp"].cast(pa.int64()))
+
+
+# ---- documents
+
+
+def classes_document(dead_letter_table: str | None, classes: Sequence[DeadLetterClass]) -> dict[str, Any]:
+    """Returns the JSON of a table's dead letters by error class. dead_letter_table: None where it does not exist."""
+    return {
+        "dead_letter_table": dead_letter_table,
+        "dead_letters": sum(one.count for one in classes),
+        "classes": [class_document(one) for one in classes],
+    }
+
+
+def class_document(found: DeadLetterClass) -> dict[str, Any]:
+    """Returns the JSON of one error class."""
+    return {**asdict(found), "first": time_text(found.first), "last": time_text(found.last)}
+
+
+def dead_letter_document(dead_letter: dict[str, Any]) -> dict[str, Any]:
+    """Returns the JSON of one dead letter, with all of its columns."""
+    headers = [{"key": one["key"], "value": bytes_document(one["value"])} for one in dead_letter["headers"] or ()]
+    return {
+        **dead_letter,
+        "timestamp": time_text(dead_letter["timestamp"]),
+        "key": bytes_document(dead_letter["key"]),
+        "value": bytes_document(dead_letter["value"]),
+        "headers": headers,
+    }
+
+
+def bytes_document(raw: bytes | None) -> dict[str, str] | None:
+    """Returns bytes as text where they are UTF-8, else in base64; None for no value, which differs from an empty one. Of
+    encrypted bytes only the id of their key is returned.
+    """
+    if raw is None:
+        return None
+    if (key_id := key_id_of(raw)) is not None:
+        return {"encrypted": key_id}
+    try:
+        return {"text": raw.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}
+
+
+def time_text(micros: int | None) -> str | None:
+    """Returns a time in microseconds as ISO 8601, in UTC."""
+    return None if micros is None else f"{format_moment(micros, 'milliseconds')}+00:00"

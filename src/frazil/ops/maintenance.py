@@ -15,7 +15,7 @@ from frazil.errors import FrazilError
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.maintenance.due import TableActivity
-from frazil.maintenance.plan import MaintenanceTask
+from frazil.maintenance.plan import MaintenanceTask, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.maintenance.scheduler import ROUND_BYTES
 from frazil.ops.reports import MaintenanceReport
@@ -116,8 +116,13 @@ def report_maintenance(
     Raises: UnavailableError as the catalog.
     """
     plan = MaintenanceRunner(table_maintenance, pipeline, clock).plan(maintained_table(table))
-    if plan is None:
-        return None
+    return None if plan is None else maintenance_report(plan, table.spec.mode, known_state)
+
+
+def maintenance_report(plan: Plan, mode: str, known_state: Mapping[str, Any]) -> MaintenanceReport:
+    """Returns the health and due maintenance of a table with this plan. mode: the table's mode; known_state: what the
+    running process last reported of its maintenance.
+    """
     health = plan.health
     lasts = [at for at in (health.last_maintenance_ms, known_state.get("last_ms")) if at is not None]
     return MaintenanceReport(
@@ -132,7 +137,7 @@ def report_maintenance(
         waiting=plan.waiting,
         above_cap=health.above_cap,
         failure=known_state.get("failure", ""),
-        slowed_by=known_state.get("slowed_by", 1.0) if table.spec.mode == "upsert" else 1.0,
+        slowed_by=known_state.get("slowed_by", 1.0) if mode == "upsert" else 1.0,
     )
 
 

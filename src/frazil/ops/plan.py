@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -144,6 +144,12 @@ class _SampleReader:
     catalog: Catalog
     #: Analyses queries.
     queries: QueryTables
+
+
+def plan_document(pipeline: str, tables: Sequence[PlannedTable]) -> dict[str, Any]:
+    """Returns the JSON of a plan."""
+    is_idle = all(table.is_idle for table in tables)
+    return {"pipeline": pipeline, "changes": not is_idle, "tables": {table.name: table.document() for table in tables}}
 
 
 def plan_tables(

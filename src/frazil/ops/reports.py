@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from frazil.schema.rejected_changes import RefusedChange
 
 NOTHING = "–"
@@ -156,6 +158,59 @@ def _table_document(table: TableReport) -> dict[str, Any]:
         **{name: list(value) if isinstance(value, tuple) else value for name, value in words.items()},
         "lag_s": None if table.lag_s is None else round(table.lag_s, 3),
         "average_file_bytes": None if average is None else round(average),
+    }
+
+
+def table_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of a table's document."""
+    schema = _schema(TableReport)
+    properties, problem = schema["properties"], _schema(Problem)["properties"]
+    for name in ("name", "is_well", "problem"):
+        del properties[name]
+    reason = {"reason": problem.pop("message")}
+    figures = {"ok": {"type": "boolean"}, "average_file_bytes": {"type": ["integer", "null"]}}
+    return _complete({**reason, **problem, **properties, **figures})
+
+
+def pipeline_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of the pipeline's document without its tables."""
+    process = _schema(Process)["properties"]
+    for name in ("running", "silent"):
+        process[name] = process.pop(f"is_{name}")
+    text, problem = {"type": "string"}, _complete(_schema(Problem)["properties"])
+    return _complete(
+        {
+            "pipeline": text,
+            "ok": {"type": "boolean"},
+            "now_ms": {"type": "integer"},
+            "process": _complete(process),
+            "problems": {"type": "array", "items": problem},
+        }
+    )
+
+
+def _schema(kind: type) -> dict[str, Any]:
+    """Returns the JSON Schema of a report, without references."""
+    schema = TypeAdapter(kind).json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def expand(value: Any) -> Any:
+        if isinstance(value, dict):
+            if "$ref" in value:
+                return expand(definitions[value["$ref"].rpartition("/")[2]])
+            return {name: expand(held) for name, held in value.items() if name not in ("title", "default")}
+        return [expand(held) for held in value] if isinstance(value, list) else value
+
+    found: dict[str, Any] = expand(schema)
+    return found
+
+
+def _complete(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": dict(properties),
+        "required": list(properties),
     }
 
 

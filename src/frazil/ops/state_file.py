@@ -24,6 +24,8 @@ class StateFile:
 
     def __init__(self, directory: Path, pipeline: str, clock: Clock, redact: Callable[[str], str]) -> None:
         self.path = directory / f"{pipeline}.json"
+        #: The document that this process wrote last; empty before that.
+        self.document: Mapping[str, Any] = {}
         self._clock = clock
         self._redact = redact
         self._last: dict[str, Any] = {}
@@ -43,8 +45,8 @@ class StateFile:
             return
         self._last, self._written_ms = described, now_ms
         who = {"pid": os.getpid(), "host": socket.gethostname(), "started": started_at(os.getpid())}
-        document = {**who, "ended": ended, "updated_ms": now_ms}
-        text = json.dumps({**document, "tables": self._redacted(described)})
+        self.document = {**who, "ended": ended, "updated_ms": now_ms, "tables": self._redacted(described)}
+        text = json.dumps(self.document)
         partial = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
             make_private_directory(self.path.parent)
@@ -111,12 +113,12 @@ def started_at(pid: int) -> str | None:
 
 def describe(table: Table) -> dict[str, Any]:
     """Returns the state of one table for `status`."""
-    progress = table.progress
+    progress, status = table.progress, table.shown_status
     return {
-        "state": table.status.run_state.value,
-        "reason": table.status.reason,
-        "remedy": table.status.remedy,
-        "where": table.status.where,
+        "state": status.run_state.value,
+        "reason": status.reason,
+        "remedy": status.remedy,
+        "where": status.where,
         "topics": sorted(table.offsets.topics),
         "lag_records": table.offsets.lag_records,
         "freshness_ms": table.sizes.freshness_ms,

@@ -4,7 +4,7 @@ file. Nothing is changed; what is known is reported also where a service does no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,6 +99,23 @@ def report_pipeline(
     found = _collect(spec, source, catalog, known_state, problems, maintenance_status)
     tables = (_report(found[name], process, known_state, now_ms) for name in sorted(found))
     return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms)
+
+
+def report_running(
+    pipeline: str,
+    tables: Iterable[Table],
+    document: Mapping[str, Any],
+    maintenance: Mapping[str, MaintenanceReport],
+    now_ms: int,
+) -> PipelineReport:
+    """Returns the state of every table as the process that calls this published it in `document`; asks no service.
+    maintenance: health and due maintenance by table, as the process last measured them.
+    """
+    process = find_process(document, now_ms)
+    problems = (_silence(process, now_ms),) if process.is_silent else ()
+    found = (_Found(table, maintenance=maintenance.get(table.name)) for table in tables)
+    reports = tuple(_report(one, process, document, now_ms) for one in found)
+    return PipelineReport(pipeline, process, problems, reports, now_ms)
 
 
 def find_process(known_state: Mapping[str, Any], now_ms: int) -> Process:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.spec.document import Section, read_document
+from frazil.spec.http import read_http
 from frazil.spec.keys import Fields, keys_of
 from frazil.spec.models import (
     DEFAULTS_KEYS,
@@ -52,6 +53,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
         "registry": read_registry(fields.get("registry"), secrets, problems),
         "catalog": catalog,
         "spark": read_spark(fields.get("spark"), secrets, problems),
+        "http": read_http(fields.get("http"), secrets, problems),
         "commit": commit,
         "maintenance": maintenance,
         "defaults": shared,

@@ -21,6 +21,7 @@ from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.plugins.services import Service, service_at
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
+from frazil.spec.addresses import Address, parse_address
 from frazil.spec.forms import (
     ADDRESSES,
     CONTEXT,
@@ -35,6 +36,7 @@ from frazil.spec.forms import (
     STRINGS,
     TEXT,
     TEXTS,
+    TOKENS,
     TYPE_WORD,
     WORDS,
     ZONE,
@@ -493,6 +495,43 @@ class SparkSpec(_Declared):
     """Spark's own properties."""
 
 
+class HttpTokensSpec(_Declared):
+    """Tokens that callers of the HTTP service send as `Authorization: Bearer …`. Without any everyone may call it."""
+
+    read: Annotated[tuple[str, ...], TOKENS, Field(repr=False, exclude=True)] = ()
+    """Tokens that may read, as ${env:NAME} or ${file:PATH}, each of at least 32 characters: one, or a list."""
+    operate: Annotated[tuple[str, ...], TOKENS, Field(repr=False, exclude=True)] = ()
+    """Tokens that may read and act, in the same form."""
+
+
+class HttpTlsSpec(_Declared, json_schema_extra={"required": ["certificate", "key"]}):
+    """The certificate of the HTTP service; paths are absolute."""
+
+    certificate: Annotated[str, TEXT]
+    """File (PEM) with the certificate, and those of the authorities between it and the root."""
+    key: Annotated[str, TEXT]
+    """File (PEM) with the certificate's key."""
+
+
+class HttpSpec(_Declared):
+    """The HTTP service of `frazil run`."""
+
+    listen: Annotated[
+        Address,
+        Key(
+            parsed_text(text_like("127.0.0.1:8787", "0.0.0.0:8787", "[::1]:8787"), parse_address),
+            default="127.0.0.1:8787",
+        ),
+    ] = Address("127.0.0.1", 8787)
+    """Where it listens. An address that other machines reach needs `tokens` and `tls`."""
+    tokens: Annotated[HttpTokensSpec, section("http_tokens")] = HttpTokensSpec()
+    """The tokens that callers need."""
+    tls: Annotated[HttpTlsSpec | None, section("http_tls")] = None
+    """The certificate for HTTPS."""
+    #: Whether the file has `listen`: then an address that another process uses is an error.
+    is_declared: Annotated[bool, NOT_A_KEY] = False
+
+
 class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]}):
     """One table: which topics feed it, and how."""
 
@@ -783,6 +822,9 @@ class PipelineSpec(
     """The Iceberg catalog; by default JDBC on SQLite under ./frazil-data."""
     spark: Annotated[SparkSpec, section("spark")] = SparkSpec()
     """Spark's master and configuration."""
+    #: None: none is started.
+    http: Annotated[HttpSpec | None, with_switch(section("http"))] = HttpSpec()
+    """The HTTP service of `frazil run`: metrics, health and API."""
     commit: Annotated[CommitSpec, section("commit")] = CommitSpec()
     """When to commit and how large files should be: the default for every table."""
     maintenance: Annotated[MaintenanceSpec, with_switch(section("maintenance"))] = MaintenanceSpec()

@@ -25,6 +25,8 @@ _ENVIRONMENT = {
     "CATALOG_SECRET": "x",
     "DB_PASSWORD": "x",
     "PROTECT_KEY": "x" * 32,
+    "FRAZIL_READ_TOKEN": "x" * 32,
+    "FRAZIL_TOKEN": "y" * 32,
     "NESSIE_TOKEN": "x",
     "REGISTRY_PASSWORD": "x",
 }

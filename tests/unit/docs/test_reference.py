@@ -16,10 +16,8 @@ from frazil import errors
 from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
-from frazil.cli.dead_letters import class_document, dead_letter_document
 from frazil.cli.imports import import_document
 from frazil.cli.lineage import lineage_document
-from frazil.cli.maintain import TableRound, document_of
 from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.imports.draft import Imported
@@ -29,8 +27,9 @@ from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
-from frazil.ops.dead_letters import DeadLetterClass
+from frazil.ops.dead_letters import DeadLetterClass, class_document, dead_letter_document
 from frazil.ops.lineage import TableLineage
+from frazil.ops.maintenance_rounds import TableRound, document_of_rounds
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, as_document
 from frazil.ops.state_file import describe
@@ -87,7 +86,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
     status = as_document(PipelineReport("p", Process(), (), (table,), 0))
     action = Action("compact", "a.b", "c", "d")
     rounds = TableRound("a.b", Plan("a.b", TableHealth(), (action,)), (Outcome(action, 1.0),))
-    rounds = document_of([rounds], dry_run=False)["tables"]["a.b"]
+    rounds = document_of_rounds([rounds], dry_run=False)["tables"]["a.b"]
     dead_letter = dict.fromkeys(DEAD_LETTER_TYPES)
     found = {
         outputs.STATUS: status,

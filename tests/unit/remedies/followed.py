@@ -51,6 +51,53 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "name an address that answers": f"{_IMPORTS}a_live_connector_is_read_and_one_that_is_not_there_refused",
     "name a broker that answers": f"{_IMPORTS}a_live_cluster_is_read",
+    # The HTTP service.
+    **dict.fromkeys(
+        (
+            "end the other process, or write another address under `http.listen`",
+            "write an address under `http: {listen: …}`, or `http: false`",
+            "name a certificate and its key, both as PEM and without a password",
+        ),
+        "unit/http/test_server.py::test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remedy",
+    ),
+    "ask again in a few seconds": "unit/http/test_api.py::test_a_pipeline_that_starts_answers_soon",
+    **dict.fromkeys(
+        ("begin it again", "see /openapi.json"),
+        "unit/http/test_api.py::test_what_does_not_exist_is_named_with_what_to_do",
+    ),
+    **dict.fromkeys(
+        ("keep one of them", "correct it", "the parameters here: …", "the parameters here: none"),
+        "unit/http/test_api.py::test_a_wrong_parameter_is_named",
+    ),
+    **dict.fromkeys(
+        ("run `frazil pause …` first", "wait for its first commit"),
+        "unit/ingest/test_requests.py::test_a_table_begins_again_and_the_dry_run_reports_what_is_read_twice",
+    ),
+    "stop the pipeline, drop the table, and start the pipeline again": (
+        "unit/ingest/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
+    ),
+    "ask again later": "unit/http/test_api.py::test_too_much_work_is_refused_until_some_is_done",
+    "look at the state of the table, and ask again": "unit/http/test_api.py::test_a_loop_that_does_not_answer_is_named",
+    "look at the log of the process for `http_request_failed`": (
+        "unit/http/test_api.py::test_an_unforeseen_failure_is_logged_and_not_shown"
+    ),
+    "run `frazil resume …`": "unit/http/test_api.py::test_a_table_is_paused_and_resumed",
+    **dict.fromkeys(
+        ("send `Authorization: Bearer TOKEN`", "use a token of `http.tokens.operate`"),
+        "unit/http/test_security.py::test_tokens_separate_reading_from_acting",
+    ),
+    "name the service localhost; a proxy in front of it sets `Host: localhost`": (
+        "unit/http/test_security.py::test_another_host_is_refused_on_loopback"
+    ),
+    "act on a page of the service itself": "unit/http/test_security.py::test_pages_of_other_sites_do_not_act",
+    **dict.fromkeys(
+        (
+            "remove `http: false`, and start the pipeline again",
+            "give each pipeline an address of its own: `http: {listen: …}`",
+            "start `frazil run`, on this machine and with this pipeline file",
+        ),
+        "unit/cli/test_operate.py::test_a_command_that_reaches_no_process_of_the_pipeline_reports_what_to_do",
+    ),
     # Tables with a query.
     **dict.fromkeys(
         (

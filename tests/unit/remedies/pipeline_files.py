@@ -52,6 +52,7 @@ def routes(broken: str, *fixed: str) -> Mended:
 
 
 _PLAIN = with_section("")
+_TLS, _TOKENS = "tls: {certificate: c, key: k}", f"tokens: {{operate: {'a' * 32}}}"
 _BY = "by: k, rest: a.r"
 _TABLE = "tables: {a.b: {topic: c}}\n"
 _BROKERS = "kafka: {bootstrap.servers: 'b:1'}\n"
@@ -473,6 +474,21 @@ SECTIONS = [
     sections("maintenance: {sort: [a up]}", "maintenance: {sort: [a, b desc]}"),
     sections("maintenance: {zorder: [a desc]}", "maintenance: {zorder: [a]}"),
     sections("registry: {}", "registry: {url: https://registry:8081}"),
+    sections("http: {listen: '8787'}", "http: {listen: '127.0.0.1:8787'}"),
+    sections(
+        f"http: {{listen: '0.0.0.0:1', {_TLS}}}",
+        f"http: {{listen: '0.0.0.0:1', {_TLS}, {_TOKENS}}}",
+        "http: {listen: '127.0.0.1:1'}",
+    ),
+    sections(
+        f"http: {{listen: '0.0.0.0:1', {_TOKENS}}}",
+        f"http: {{listen: '0.0.0.0:1', {_TLS}, {_TOKENS}}}",
+        "http: {listen: '127.0.0.1:1'}",
+    ),
+    sections("http: {tokens: {read: short}}", f"http: {{tokens: {{read: {'a' * 32}}}}}"),
+    sections("http: {tokens: {read: []}}", f"http: {{tokens: {{read: [{'a' * 32}]}}}}", "http: {}"),
+    sections("http: {tokens: {}}", *(f"http: {{tokens: {{{right}: {'a' * 32}}}}}" for right in ("read", "operate"))),
+    sections("http: {tls: {certificate: c}}", "http: {tls: {certificate: c, key: k}}"),
     sections("registry: {url: x}", "registry: {url: 'https://x'}"),
     sections("registry: {url: []}", f"registry: {{{_URL}}}"),
     sections("registry: {url: 'https://a:x'}", "registry: {url: 'https://registry:8081'}"),

@@ -1,0 +1,128 @@
+"""`frazil pause`, `resume` and `reset`: act on one table of a running pipeline, through its HTTP service."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import typer
+
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
+from frazil.cli.wiring import read_spec
+from frazil.errors import ConflictError, FrazilError, UnavailableError
+from frazil.ops.reports import plural
+from frazil.spec import PipelineSpec
+from frazil.spec.models import HttpSpec
+
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as shop.orders.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this option the command only shows what it would do.")]
+NOT_DONE = 1
+_TIMEOUT_S = 90.0
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def pause(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> None:
+    """Pause one table of the running pipeline. A batch in flight is committed; no other begins until `frazil resume`, or
+    until the process is started again. Other tables, and table maintenance, continue.
+
+    Exit code: 0 when it is paused; 1 when no process answers, or the pipeline has no such table.
+    """
+    found = _call(read_spec(output, file), "POST", table, "pause")
+    output.result(found, f"{table} is paused; {found['lag_records'] or 0:,} records behind")
+
+
+def resume(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> None:
+    """Continue one table of the running pipeline that is paused or stopped, from its progress in the table. A stopped table
+    stops again while the cause remains.
+
+    Exit code: 0 when it continues; 1 when no process answers, or the pipeline has no such table.
+    """
+    found = _call(read_spec(output, file), "POST", table, "resume")
+    output.result(found, f"{table} continues; {found['lag_records'] or 0:,} records behind")
+
+
+def reset(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE, yes: Yes = False) -> int:
+    """Make one table of the running pipeline begin again at its setting `start`. Its rows stay: with `mode: append` records
+    that are read again become rows again, with `mode: upsert` they replace their rows.
+
+    The table must be paused or stopped. Without --yes the command only shows how many offsets would be read again.
+
+    Exit code: 0 when it is done; 1 without --yes, when no process answers, or when the table cannot begin again.
+    """
+    found = _call(read_spec(output, file), "POST", table, "reset", dry_run=json.dumps(not yes))
+    output.result(found, "\n".join(_lines(table, found)))
+    return 0 if yes else NOT_DONE
+
+
+def _lines(table: str, found: dict[str, Any]) -> list[str]:
+    done = not found["dry_run"]
+    again, unread = plural(found["read_again"], "offset"), plural(found["left_unread"], "offset")
+    effect = "its records become rows a second time" if found["mode"] == "append" else "its records replace their rows"
+    lines = [f"{table} {'begins' if done else 'would begin'} again at `start`: {again} to be read again; {effect}"]
+    if found["left_unread"]:
+        lines.append(f"{unread} that {'were' if done else 'are'} not read yet {'are' if done else 'would be'} left out")
+    return lines if done else [*lines, "nothing was changed; add --yes to do it"]
+
+
+def _call(spec: PipelineSpec, method: str, table: str, command: str, **parameters: str) -> dict[str, Any]:
+    """Returns the answer of the process that runs the pipeline.
+
+    Raises: ConflictError where it refuses the request; UnavailableError where no process of this pipeline answers.
+    """
+    if spec.http is None:
+        remedy = "remove `http: false`, and start the pipeline again"
+        raise UnavailableError("`http` is false: the running pipeline takes no commands", remedy=remedy)
+    name = _ask(spec.http, "GET", "/api/v1/pipeline")["pipeline"]
+    if name != spec.pipeline:
+        raise UnavailableError(
+            f"the process at {spec.http.listen} runs another pipeline: `{name}`",
+            remedy="give each pipeline an address of its own: `http: {listen: …}`",
+            where=str(spec.http.listen),
+        )
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    return _ask(spec.http, method, f"/api/v1/tables/{quote(table, safe='')}/{command}{query}")
+
+
+def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:
+    connection = _connect(spec)
+    token = next(iter((*spec.tokens.operate, *spec.tokens.read)), None)
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        found: dict[str, Any] = json.loads(answer.read())
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise UnavailableError(
+            f"no running pipeline answers at {spec.listen}: {error}",
+            remedy="start `frazil run`, on this machine and with this pipeline file",
+            where=str(spec.listen),
+        ) from None
+    finally:
+        connection.close()
+    if answer.status >= HTTPStatus.BAD_REQUEST:
+        raise _error(answer.status, found)
+    return found
+
+
+def _connect(spec: HttpSpec) -> http.client.HTTPConnection:
+    host = _ANYWHERE.get(spec.listen.host, spec.listen.host)
+    if spec.tls is None:
+        return http.client.HTTPConnection(host, spec.listen.port, timeout=_TIMEOUT_S)
+    # The certificate is that of the pipeline file itself, whatever name it has.
+    context = ssl.create_default_context(cafile=spec.tls.certificate)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return http.client.HTTPSConnection(host, spec.listen.port, timeout=_TIMEOUT_S, context=context)
+
+
+def _error(status: int, found: dict[str, Any]) -> FrazilError:
+    """Returns the error of an answer: a refusal of the pipeline, or a service that does not answer it."""
+    is_refused = status < HTTPStatus.INTERNAL_SERVER_ERROR
+    kind: type[FrazilError] = ConflictError if is_refused else UnavailableError
+    return kind(
+        found.get("message", "the request failed"), remedy=found.get("remedy", ""), where=found.get("where", "")
+    )

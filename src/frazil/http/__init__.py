@@ -1,0 +1,1 @@
+"""The HTTP service of `frazil run`: health, metrics and the API."""

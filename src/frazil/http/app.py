@@ -1,0 +1,70 @@
+"""The application: its routes, and the guard that every request passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from frazil.errors import FrazilError
+from frazil.http.api import Parameters, read_parameters, routes
+from frazil.http.metrics import MEDIA_TYPE, render
+from frazil.http.openapi import openapi_document
+from frazil.http.problems import Problem, Refused, answer, make_problem, problem_of
+from frazil.http.security import Guard
+from frazil.ingest.failures import TableStopped
+from frazil.ops.running import RunningPipeline
+from frazil.spec.models import HttpSpec
+
+
+def make_app(pipeline: RunningPipeline, http: HttpSpec, more: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """Returns the application. more: further routes, such as pages."""
+    plain: dict[str, Callable[[Request], Response]] = {
+        "/healthz": lambda _: _healthz(pipeline),
+        "/readyz": lambda _: _readyz(pipeline),
+        "/metrics": lambda _: Response(render(pipeline), media_type=MEDIA_TYPE),
+        "/openapi.json": lambda _: JSONResponse(openapi_document()),
+    }
+
+    async def refuse(_: Request, error: Exception) -> Response:
+        return answer(_problem(error), pipeline.redact, getattr(error, "headers", None))
+
+    app = Starlette(
+        routes=[*(Route(path, _without_parameters(act)) for path, act in plain.items()), *routes(pipeline), *more],
+        exception_handlers=dict.fromkeys((HTTPException, FrazilError, TableStopped, Refused, Exception), refuse),
+    )
+    app.router.redirect_slashes = False
+    return Guard(app, http, pipeline.redact)
+
+
+def _without_parameters(act: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    def handle(request: Request) -> Response:
+        read_parameters(request, Parameters)
+        return act(request)
+
+    return handle
+
+
+def _healthz(pipeline: RunningPipeline) -> Response:
+    """Returns 503 while the loop is silent: the process should be started again."""
+    is_ok = pipeline.is_alive
+    return JSONResponse({"ok": is_ok}, 200 if is_ok else 503)
+
+
+def _readyz(pipeline: RunningPipeline) -> Response:
+    """Returns 503 while no table can be committed: the process starts, or a service that all tables need is missing."""
+    is_ok = pipeline.is_ready
+    return JSONResponse({"ok": is_ok}, 200 if is_ok else 503)
+
+
+def _problem(error: Exception) -> Problem:
+    if not isinstance(error, HTTPException):
+        return problem_of(error)
+    message = "there is nothing at this path" if error.status_code == 404 else "this path has no such method"
+    code = "NotFound" if error.status_code == 404 else "MethodNotAllowed"
+    return make_problem(error.status_code, code, message, "see /openapi.json")

@@ -1,0 +1,263 @@
+"""Metrics for Prometheus, read when they are scraped: the loop counts, and does nothing else for them.
+
+Every metric is one entry of `PROCESS` or `TABLE`, from which the reference page is made too. Lines are written here rather
+than by the client library, which takes several times as long for a thousand tables.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from pyspark import __version__ as spark_version
+
+import frazil
+from frazil.ingest.state import Histogram, RunCounts, RunState
+from frazil.ingest.table import Table
+from frazil.ops.reports import MaintenanceReport, PipelineReport, TableReport
+from frazil.ops.running import RunningPipeline
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Number = float | int | None
+Labelled = Iterable[tuple[str, int]]
+"""Values by the text of their further label."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric without its values."""
+
+    name: str
+    #: `gauge`, `counter` or `histogram`.
+    kind: str
+    #: What it counts or measures, in one sentence.
+    help: str
+    #: Its labels besides `pipeline` and `table`, with their values where these are known.
+    labels: str = ""
+
+
+@dataclass(frozen=True)
+class OfTable(Metric):
+    """A metric of each table, with the label `table`."""
+
+    #: Returns its values from what is shown of a table, and from the table; None for an unknown one.
+    read: Callable[[TableReport, Table], Number | Labelled] = lambda _report, _table: None
+
+
+@dataclass(frozen=True)
+class OfAll(Metric):
+    """A histogram over all tables: one for each of a thousand tables would be too many series."""
+
+    #: Returns the histogram of a table.
+    read: Callable[[RunCounts], Histogram] = lambda counts: counts.batch_s
+
+
+def _gauge(name: str, words: str, read: Callable[[TableReport], Number | Labelled], labels: str = "") -> OfTable:
+    return OfTable(name, "gauge", words, labels, lambda report, _: read(report))
+
+
+def _counter(name: str, words: str, read: Callable[[Table], Number | Labelled], labels: str = "") -> OfTable:
+    return OfTable(name, "counter", words, labels, lambda _, table: read(table))
+
+
+def _measured(name: str, words: str, read: Callable[[MaintenanceReport], Number]) -> OfTable:
+    def read_if_measured(report: TableReport) -> Number:
+        return None if report.maintenance is None else read(report.maintenance)
+
+    return _gauge(name, f"{words}, as table maintenance last measured it.", read_if_measured)
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _by(label: str, found: Mapping[str, int], known: Sequence[str] = ()) -> Labelled:
+    """Returns numbers by label; known values are there from the start, so that a first event is an increase."""
+    found = dict(found)  # The loop may add a name meanwhile.
+    return [(f'{label}="{_escaped(name)}"', found.get(name, 0)) for name in (*known, *sorted({*found} - {*known}))]
+
+
+_STATES = tuple(state.value.replace(" ", "_") for state in RunState)
+_OUTCOMES = {
+    "Committed": "committed",
+    "Replan": "replanned",
+    "Reload": "conflict",
+    "Retry": "unavailable",
+    "Stop": "stopped",
+}
+
+
+def _states(report: TableReport) -> Labelled:
+    own = report.state.replace(" ", "_")
+    return [(f'state="{state}"', int(state == own)) for state in _STATES]
+
+
+def _batches(table: Table) -> Labelled:
+    found = {_OUTCOMES[name]: number for name, number in dict(table.counts.batches).items()}
+    return _by("outcome", found, tuple(_OUTCOMES.values()))
+
+
+TABLE = (
+    _gauge(
+        "frazil_table_state",
+        "1 for the state of the table, 0 for the others.",
+        _states,
+        f"state = {', '.join(_STATES)}",
+    ),
+    _counter("frazil_table_stops_total", "Stops of the table.", lambda t: _by("code", t.counts.stops), "code = error"),
+    _gauge(
+        "frazil_table_lag_records",
+        "Offsets up to the ends of the topics that are not committed.",
+        lambda r: r.lag_records,
+    ),
+    _gauge("frazil_table_lag_seconds", "For how long the table has been incomplete.", lambda r: r.lag_s),
+    _gauge(
+        "frazil_table_watermark_timestamp_seconds",
+        "The record timestamp up to which the table is complete.",
+        lambda r: _seconds(r.watermark_ms),
+    ),
+    _gauge(
+        "frazil_table_last_commit_timestamp_seconds",
+        "When the pipeline last committed to the table.",
+        lambda r: _seconds(r.last_commit_ms),
+    ),
+    _counter("frazil_records_read_total", "Records of committed batches.", lambda t: t.counts.records),
+    _counter("frazil_read_bytes_total", "Bytes of the values of these records.", lambda t: t.counts.value_bytes),
+    _counter("frazil_rows_written_total", "Rows that tasks wrote for committed batches.", lambda t: t.counts.rows),
+    _counter("frazil_rows_deleted_total", "Rows that changes deleted.", lambda t: t.counts.deleted_rows),
+    _counter("frazil_files_written_total", "Data files with the rows that tasks wrote.", lambda t: t.counts.files),
+    _counter("frazil_written_bytes_total", "Bytes of these data files.", lambda t: t.counts.file_bytes),
+    _counter(
+        "frazil_batches_total",
+        "Batches by how they ended; a committed one is a commit.",
+        _batches,
+        f"outcome = {', '.join(_OUTCOMES.values())}",
+    ),
+    _counter(
+        "frazil_dead_letters_total",
+        "Dead letters of committed batches.",
+        lambda t: _by("code", t.counts.dead_letters),
+        "code = error class",
+    ),
+    _gauge("frazil_dead_letters", "Rows of the dead-letter table.", lambda r: r.dead_letters),
+    _counter(
+        "frazil_records_skipped_total",
+        "Bad records that were skipped (`on_bad_record: skip`).",
+        lambda t: t.counts.skipped_records,
+    ),
+    _counter(
+        "frazil_records_ignored_total",
+        "Records of committed batches that make no row, such as filtered ones.",
+        lambda t: _by("kind", t.bad_records.ignored_records),
+        "kind = kind of record",
+    ),
+    _counter(
+        "frazil_offsets_lost_total",
+        "Offsets that were skipped because Kafka had deleted their records.",
+        lambda t: t.offsets.skipped_offsets,
+    ),
+    _counter(
+        "frazil_schema_changes_total",
+        "Schema changes that records requested.",
+        lambda t: _by("outcome", t.counts.schema_changes, ("applied", "refused")),
+        "outcome = applied, refused",
+    ),
+    _gauge("frazil_table_rows", "Rows of the newest snapshot.", lambda r: r.rows),
+    _gauge("frazil_table_files", "Data files of the newest snapshot.", lambda r: r.files),
+    _gauge("frazil_table_size_bytes", "The size of the data files of the newest snapshot.", lambda r: r.size_bytes),
+    _gauge("frazil_table_snapshots", "Snapshots that can be read.", lambda r: r.snapshots),
+    _measured("frazil_table_delete_files", "Delete files of the newest snapshot", lambda m: m.delete_files),
+    _measured("frazil_table_small_files_ratio", "The share of small files", lambda m: m.small_share),
+    _measured("frazil_table_metadata_bytes", "The size of the table's metadata", lambda m: m.metadata_bytes),
+    _measured("frazil_maintenance_due_actions", "The number of actions that are due", lambda m: len(m.due)),
+    _measured(
+        "frazil_maintenance_last_success_timestamp_seconds",
+        "When table maintenance last changed the table",
+        lambda m: _seconds(m.last_ms),
+    ),
+)
+"""The metrics of tables."""
+PROCESS = (
+    Metric("frazil_build_info", "gauge", "1, with the versions as labels.", "version, spark, python"),
+    Metric("frazil_heartbeat_timestamp_seconds", "gauge", "When the loop last published its state, at most 5 s apart."),
+    Metric("frazil_tables", "gauge", "The number of tables."),
+    Metric("frazil_threads", "gauge", "Python threads of the process."),
+    OfAll(
+        "frazil_freshness_seconds",
+        "histogram",
+        "From the newest record of a batch to its commit.",
+        read=lambda counts: counts.freshness_s,
+    ),
+    OfAll(
+        "frazil_batch_seconds",
+        "histogram",
+        "From the plan of a batch to the end of its commit.",
+        read=lambda counts: counts.batch_s,
+    ),
+    OfAll("frazil_commit_seconds", "histogram", "How long commits took.", read=lambda counts: counts.commit_s),
+)
+"""The metrics of the process; those of `prometheus-client` are beside them."""
+_REGISTRY = CollectorRegistry()
+ProcessCollector(registry=_REGISTRY)
+
+
+def render(pipeline: RunningPipeline) -> bytes:
+    """Returns all metrics in Prometheus's text format.
+
+    Raises: UnavailableError until the tables are known.
+    """
+    report, tables = pipeline.report(), {table.name: table for table in pipeline.tables}
+    label = f'pipeline="{_escaped(report.pipeline)}"'
+    lines = [*_process_lines(report, tables.values(), label)]
+    shown = ((one, tables.get(one.name)) for one in report.tables)
+    known = [(f'{label},table="{_escaped(one.name)}"', one, table) for one, table in shown if table is not None]
+    for metric in TABLE:
+        lines += _head(metric)
+        name, read = metric.name, metric.read
+        for labels, one, table in known:
+            value = read(one, table)
+            if isinstance(value, int | float):
+                lines.append(f"{name}{{{labels}}} {value}")
+            elif value is not None:
+                lines += [f"{name}{{{labels},{more}}} {number}" for more, number in value]
+    return "\n".join([*lines, ""]).encode() + generate_latest(_REGISTRY)
+
+
+def _process_lines(report: PipelineReport, tables: Iterable[Table], label: str) -> Iterator[str]:
+    versions = {"version": frazil.__version__, "spark": spark_version, "python": platform.python_version()}
+    values: dict[str, tuple[str, Number]] = {
+        "frazil_build_info": ("".join(f',{name}="{version}"' for name, version in versions.items()), 1),
+        "frazil_heartbeat_timestamp_seconds": ("", _seconds(report.process.updated_ms)),
+        "frazil_tables": ("", len(report.tables)),
+        "frazil_threads": ("", threading.active_count()),
+    }
+    counts = [table.counts for table in tables]
+    for metric in PROCESS:
+        yield from _head(metric)
+        if isinstance(metric, OfAll):
+            yield from _histogram(metric, [metric.read(one) for one in counts], label)
+        else:
+            more, value = values[metric.name]
+            yield f"{metric.name}{{{label}{more}}} {value}"
+
+
+def _histogram(metric: OfAll, parts: Sequence[Histogram], label: str) -> Iterator[str]:
+    bounds = metric.read(RunCounts()).bounds
+    counts = [sum(column) for column in zip(*(part.counts for part in parts if part.counts), strict=True)]
+    sums = list(accumulate(counts or [0] * (len(bounds) + 1)))
+    for bound, number in zip((*map(str, bounds), "+Inf"), sums, strict=True):
+        yield f'{metric.name}_bucket{{{label},le="{bound}"}} {number}'
+    yield f"{metric.name}_count{{{label}}} {sums[-1]}"
+    yield f"{metric.name}_sum{{{label}}} {sum(part.total for part in parts)}"
+
+
+def _head(metric: Metric) -> tuple[str, str]:
+    return f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

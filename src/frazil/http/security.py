@@ -1,0 +1,139 @@
+"""Who may call the service, and the headers of every answer.
+
+On loopback without `http.tokens` everyone on this machine may; browsers are kept from being used against it: the host that a
+request names must be this one (DNS rebinding), and a request that acts must come from a page of the service itself.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from frazil.http.problems import Refused, answer
+from frazil.spec.models import HttpSpec
+
+log = structlog.get_logger("frazil")
+
+PUBLIC = ("/healthz", "/readyz")
+"""Paths that need no token: they answer nothing but yes or no."""
+COOKIE = "frazil_token"
+"""A browser's token: scripts cannot read the cookie, and pages of other sites cannot send it."""
+RIGHTS = "frazil.rights"
+_SAFE = ("GET", "HEAD")
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action"
+    " 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """Passes on requests that are allowed, with the rights of their caller in the scope: `read`, and `operate` to act."""
+
+    def __init__(self, app: ASGIApp, http: HttpSpec, redact: Callable[[Any], Any]) -> None:
+        self._app = app
+        self._http = http
+        self._redact = redact
+        self._headers = dict(_HEADERS)
+        if http.tls is not None:
+            self._headers["Strict-Transport-Security"] = "max-age=31536000"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            return
+        is_answered = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self._app(scope, receive, send_with_headers)
+        except Refused as refused:
+            await answer(refused.problem, self._redact, refused.headers)(scope, receive, send_with_headers)
+        except Exception as error:
+            log.error("http_request_failed", path=scope["path"], exc_info=error)
+            if not is_answered:
+                raise
+
+    def _check(self, scope: Scope) -> None:
+        request = Request(scope)
+        if self._http.listen.is_loopback:
+            _check_host(request, self._http.listen.host)
+        if request.method not in _SAFE:
+            _check_origin(request)
+        scope[RIGHTS] = rights = self._rights(request)
+        if request.url.path in PUBLIC:
+            return
+        if not rights:
+            refused = Refused(
+                401, "Unauthorized", "the token is missing or unknown", "send `Authorization: Bearer TOKEN`"
+            )
+            refused.headers = {"WWW-Authenticate": "Bearer"}
+            raise refused
+        if request.method not in _SAFE:
+            require_operate(request)
+
+    def _rights(self, request: Request) -> frozenset[str]:
+        tokens = self._http.tokens
+        if not (tokens.read or tokens.operate):
+            return frozenset(("read", "operate"))
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        given = token.strip() if kind.lower() == "bearer" else request.cookies.get(COOKIE, "")
+        if _is_among(given, tokens.operate):
+            return frozenset(("read", "operate"))
+        return frozenset(("read",)) if _is_among(given, tokens.read) else frozenset()
+
+
+def require_operate(request: Request) -> None:
+    """Raises Refused where the caller may only read."""
+    if "operate" not in request.scope[RIGHTS]:
+        raise Refused(403, "Forbidden", "this token may only read", "use a token of `http.tokens.operate`")
+
+
+def _is_among(given: str, tokens: tuple[str, ...]) -> bool:
+    """Compares in a time that does not depend on where the texts differ."""
+    return any(hmac.compare_digest(given.encode(), token.encode()) for token in tokens)
+
+
+def _check_host(request: Request, own: str) -> None:
+    host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    if host not in ("localhost", "127.0.0.1", "::1", own):
+        raise Refused(
+            421,
+            "WrongHost",
+            "the host of the request is not this machine",
+            "name the service localhost; a proxy in front of it sets `Host: localhost`",
+            "Host",
+        )
+
+
+def _check_origin(request: Request) -> None:
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
+    own = f"{request.url.scheme}://{request.headers.get('host', '')}"
+    if site not in ("same-origin", "none") or origin not in (None, own):
+        raise Refused(
+            403,
+            "OtherSite",
+            "a page of another site made this request",
+            "act on a page of the service itself",
+            "Origin",
+        )

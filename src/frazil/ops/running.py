@@ -1,0 +1,261 @@
+"""What a running process answers about its own pipeline, and does on request. Any thread may ask.
+
+The state comes from what the loop published last, without asking Kafka or the catalog. Commands on single tables go to the
+loop; what commands such as `frazil maintain` do beside a running process is done here with a catalog of its own, as these
+commands have one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from frazil.catalog.maintenance_port import TableMaintenance
+from frazil.catalog.port import Catalog
+from frazil.clock import Clock
+from frazil.dead_letters.changes import TopicReaders
+from frazil.dead_letters.files import Selection
+from frazil.dead_letters.replay import Replayer
+from frazil.errors import UnavailableError
+from frazil.ingest.load import Restart
+from frazil.ingest.queries import Queries
+from frazil.ingest.requests import Requests
+from frazil.ingest.schemas import Schemas
+from frazil.ingest.service import Service
+from frazil.ingest.state import RunState
+from frazil.ingest.table import Table
+from frazil.maintenance.plan import Plan
+from frazil.maintenance.run import MaintenanceRunner
+from frazil.ops.dead_letters import (
+    classes_document,
+    classes_of,
+    count_dead_letters,
+    dead_letter_document,
+    newest_dead_letters,
+)
+from frazil.ops.maintenance import load_upsert_tables, maintenance_report
+from frazil.ops.maintenance_rounds import chosen_tables, document_of_rounds, plan_rounds, run_rounds
+from frazil.ops.plan import ReadSample, plan_document, plan_tables
+from frazil.ops.reports import PipelineReport
+from frazil.ops.state_file import StateFile
+from frazil.ops.status import find_process, report_running
+from frazil.spec import PipelineSpec
+
+ANSWER_S = 60.0
+"""How long the loop's answer is waited for."""
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class OwnServices:
+    """The services of commands beside the loop."""
+
+    catalog: Catalog
+    table_maintenance: TableMaintenance
+    topics: TopicReaders
+    read_sample: ReadSample
+    schemas: Schemas | None = None
+    queries: Queries | None = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What exists once the JVM and the catalog have answered."""
+
+    #: The loop.
+    service: Service
+    #: Opens the services of commands beside the loop.
+    open_services: Callable[[], OwnServices]
+    #: Returns the health and the due maintenance of tables, as last measured.
+    plans: Callable[[], Mapping[str, Plan]] = dict
+
+
+@dataclass
+class RunningPipeline:
+    """The pipeline of this process."""
+
+    spec: PipelineSpec
+    #: What the loop published last.
+    state_file: StateFile
+    clock: Clock
+    #: Masks secrets in every text of a JSON document.
+    redact: Callable[[Any], Any]
+    #: None until the JVM and the catalog have answered.
+    parts: Parts | None = None
+    _services: OwnServices | None = None
+    _opening: threading.Lock = field(default_factory=threading.Lock)
+
+    # ---- reading
+
+    def report(self, name: str | None = None) -> PipelineReport:
+        """Returns the state of the pipeline and its tables, or of one of them.
+
+        Raises: UnavailableError until the loop has published for the first time; UnknownTable.
+        """
+        document, tables = self.state_file.document, self.tables if name is None else [self.find(name)]
+        if not document:
+            raise _starting()
+        return report_running(self.spec.pipeline, tables, document, self._maintenance(tables), self.clock.now_ms())
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop turns, or has yet to start: it publishes every few seconds."""
+        return not find_process(self.state_file.document, self.clock.now_ms()).is_silent
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the pipeline can commit: the loop knows the tables and turns, and not every table waits for a service."""
+        if self.parts is None or not self.state_file.document or not self.is_alive:
+            return False
+        tables = self.tables
+        return not tables or any(table.status.run_state is not RunState.BACKING_OFF for table in tables)
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables, by name; another thread changes them.
+
+        Raises: UnavailableError until they are known.
+        """
+        return self._known.service.tables
+
+    def find(self, name: str) -> Table:
+        """Returns the table of this name. Raises: UnknownTable; UnavailableError until the tables are known."""
+        return self._requests.find(name)
+
+    def plan(self) -> dict[str, Any]:
+        """Returns the JSON of `frazil plan`.
+
+        Raises: UnavailableError where a service does not answer.
+        """
+        own = self._own
+        tables = plan_tables(self.spec, own.topics.source, own.catalog, own.read_sample, own.schemas, own.queries)
+        return plan_document(self.spec.pipeline, tables)
+
+    def dead_letters(self, name: str) -> dict[str, Any]:
+        """Returns the JSON of a table's dead letters by error class.
+
+        Raises: UnavailableError where the catalog does not answer.
+        """
+        catalog, dead_letters = self._own.catalog, self._replayer.settled(self._copy(name))
+        if dead_letters is None:
+            return classes_document(None, ())
+        return classes_document(dead_letters.name, classes_of(catalog, dead_letters))
+
+    def dead_letter_records(self, name: str, selection: Selection, limit: int) -> list[dict[str, Any]]:
+        """Returns the JSON of a table's newest selected dead letters, `limit` at most.
+
+        Raises: UnavailableError where the catalog does not answer.
+        """
+        dead_letters = self._replayer.settled(self._copy(name))
+        if dead_letters is None:
+            return []
+        return [
+            dead_letter_document(one) for one in newest_dead_letters(self._own.catalog, dead_letters, selection, limit)
+        ]
+
+    # ---- acting
+
+    def pause(self, name: str) -> None:
+        """Lets no further batch of a table begin.
+
+        Raises: UnknownTable; UnavailableError where the loop does not answer.
+        """
+        _answer_of(self._requests.pause(name))
+
+    def resume(self, name: str) -> None:
+        """Continues a paused or stopped table.
+
+        Raises: UnknownTable; UnavailableError where the loop does not answer.
+        """
+        _answer_of(self._requests.resume(name))
+
+    def reset(self, name: str, dry_run: bool) -> Restart:
+        """Makes a paused or stopped table begin again at `start`, unless `dry_run`; returns what that means.
+
+        Raises: as Requests.restart; UnavailableError where the loop does not answer.
+        """
+        return _answer_of(self._requests.restart(name, dry_run))
+
+    def maintain(self, name: str, dry_run: bool) -> dict[str, Any]:
+        """Returns the JSON of `frazil maintain --table`: runs one round, unless `dry_run`.
+
+        Raises: UnavailableError where the catalog does not answer.
+        """
+        runner = MaintenanceRunner(self._own.table_maintenance, self.spec.pipeline, self.clock)
+        table = self._copy(name)
+        load_upsert_tables([table], self._own.catalog)
+        rounds = plan_rounds if dry_run else run_rounds
+        return document_of_rounds(list(rounds(runner, chosen_tables([table], name))), dry_run)
+
+    def replay(self, name: str, selection: Selection, dry_run: bool) -> dict[str, Any]:
+        """Replays a table's selected dead letters; returns the JSON of `frazil dead-letters replay` of the table, or with
+        `dry_run` the number of selected dead letters.
+
+        Raises: UnavailableError where a service does not answer.
+        """
+        table = self._copy(name)
+        if not dry_run:
+            done = self._replayer.replay(table, selection)
+            return {"replayed": done.replayed, "remaining": done.remaining}
+        dead_letters = self._replayer.settled(table)
+        count = 0 if dead_letters is None else count_dead_letters(self._own.catalog, dead_letters, selection)
+        return {"dead_letters": count}
+
+    # ---- parts
+
+    @property
+    def _known(self) -> Parts:
+        if self.parts is None:
+            raise _starting()
+        return self.parts
+
+    @property
+    def _requests(self) -> Requests:
+        return self._known.service.requests
+
+    @property
+    def _own(self) -> OwnServices:
+        parts = self._known
+        with self._opening:
+            if self._services is None:
+                self._services = parts.open_services()
+            return self._services
+
+    @property
+    def _replayer(self) -> Replayer:
+        own = self._own
+        return Replayer(own.catalog, own.schemas, own.topics, own.queries)
+
+    def _copy(self, name: str) -> Table:
+        """Returns a table of this name as a command has it, without anything that the loop knows.
+
+        Raises: UnknownTable.
+        """
+        return Table(self.find(name).spec)
+
+    def _maintenance(self, tables: Sequence[Table]) -> dict[str, Any]:
+        plans, recorded = self._known.plans(), self.state_file.document.get("tables", {})
+        return {
+            table.name: maintenance_report(
+                plans[table.name], table.spec.mode, recorded.get(table.name, {}).get("maintenance") or {}
+            )
+            for table in tables
+            if table.name in plans
+        }
+
+
+def _starting() -> UnavailableError:
+    return UnavailableError("the pipeline is starting", remedy="ask again in a few seconds")
+
+
+def _answer_of(request: Future[_Result]) -> _Result:
+    try:
+        return request.result(ANSWER_S)
+    except TimeoutError:
+        raise UnavailableError(
+            f"the pipeline has not done it within {ANSWER_S:.0f} s",
+            remedy="look at the state of the table, and ask again",
+        ) from None

@@ -1,0 +1,103 @@
+"""The HTTP service of a real run: scraped, asked, and used to pause, resume and reset a table, also by the commands."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.acceptance.ledger import events
+from tests.acceptance.pipelines import Pipeline
+from tests.fixtures.waiting import wait_until
+from tests.integration.servers import free_port
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class Service:
+    """The service at a port."""
+
+    def __init__(self, port: int) -> None:
+        self.address = f"http://127.0.0.1:{port}"
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of an answer; 0 while nothing listens."""
+        try:
+            with urllib.request.urlopen(self.address + path, timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError as error:
+            return 0, str(error)
+
+    def json(self, path: str) -> Any:
+        """The JSON of a good answer."""
+        status, text = self.get(path)
+        assert status == 200, text
+        return json.loads(text)
+
+    def begin(self, path: str) -> str:
+        """The place of the work that a POST begins."""
+        with urllib.request.urlopen(urllib.request.Request(self.address + path, method="POST"), timeout=20) as answer:
+            place: str = answer.headers["Location"]
+        return place
+
+    def sample(self, name: str, table: str) -> float | None:
+        """The value of a metric of a table."""
+        for family in text_string_to_metric_families(self.get("/metrics")[1]):
+            for one in family.samples:
+                if one.name == name and one.labels.get("table") == table:
+                    return one.value
+        return None
+
+
+def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipeline) -> None:
+    table, topic = pipeline.add_fed_table("watched")
+    port = free_port()
+    pipeline.document["http"] = {"listen": f"127.0.0.1:{port}"}
+    service = Service(port)
+    pipeline.feed.produce(topic, events(100))
+    run = pipeline.run()
+    run.wait_for("batch_committed", table=table)
+    wait_until(lambda: service.get("/readyz")[0] == 200, "a service that is ready")
+    assert service.get("/healthz") == (200, '{"ok":true}')
+    wait_until(lambda: service.sample("frazil_records_read_total", table) == 100, "a scrape with all records")
+    wait_until(lambda: service.json(f"/api/v1/tables/{table}")["state"] == "waiting", "a table without lag")
+    shown, printed = service.json(f"/api/v1/tables/{table}"), pipeline.command("status")["tables"][table]
+    assert shown.keys() == printed.keys()
+    same = ("state", "rows", "files", "lag_records", "topics", "last_commit_ms", "watermark_ms", "partition_spec")
+    assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
+    assert service.json("/api/v1/plan")["changes"] is False
+
+    assert pipeline.command("pause", table)["state"] == "paused"
+    pipeline.feed.produce(topic, events(50, 100))
+    wait_until(lambda: service.json(f"/api/v1/tables/{table}")["lag_records"] == 50, "the lag of a paused table")
+    assert pipeline.command("resume", table)["state"] != "paused"
+    wait_until(lambda: service.sample("frazil_records_read_total", table) == 150, "the records of the pause")
+    pipeline.check(table)
+
+    refused = pipeline.command("reset", table, "--yes", expected=1)["error"]
+    assert refused["remedy"] == f"run `frazil pause {table}` first"
+    pipeline.command("pause", table)
+    planned = pipeline.command("reset", table, expected=1)
+    assert (planned["dry_run"], planned["read_again"]) == (True, 150)
+    assert pipeline.command("reset", table, "--yes")["read_again"] == 150
+    pipeline.command("resume", table)
+    wait_until(lambda: service.json(f"/api/v1/tables/{table}")["rows"] == 300, "every record a second time")
+
+    assert pipeline.command("pause", "t.unknown", expected=1)["error"]["message"] == (
+        "the pipeline has no table `t.unknown`"
+    )
+    place = service.begin(f"/api/v1/tables/{table}/maintain")
+    wait_until(lambda: service.json(place)["state"] != "running", "the end of a round of maintenance")
+    assert service.json(place)["state"] == "done"
+    taken = pipeline.command("run", "--until-caught-up", expected=1)["error"]
+    assert taken["remedy"] == "end the other process, or write another address under `http.listen`"
+    assert run.stop() == 0, run.tail()
+    assert not run.seen("unexpected_error"), run.tail()
+    assert not run.seen("http_request_failed"), run.tail()
+    assert pipeline.command("pause", table, expected=1)["error"]["remedy"].startswith("start `frazil run`")

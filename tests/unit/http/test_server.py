@@ -1,0 +1,80 @@
+"""The server: where it listens, and what it does when it cannot."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from frazil.errors import SpecError, UnavailableError
+from frazil.http.server import open_server
+from frazil.ops.running import RunningPipeline
+from frazil.ops.state_file import StateFile
+from frazil.spec.addresses import Address
+from frazil.spec.models import HttpSpec, HttpTlsSpec
+from tests.unit.ingest.service_scene import Scene
+
+APP = "frazil.http.app:make_app"
+
+
+@pytest.fixture
+def taken() -> Iterator[Address]:
+    """An address that another process has."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield Address("127.0.0.1", other.getsockname()[1])
+
+
+def free() -> Address:
+    """An address that no process has."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return Address("127.0.0.1", one.getsockname()[1])
+
+
+def ask(address: Address, path: str) -> Any:
+    """The JSON of an answer."""
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+        return json.load(answer)
+
+
+def test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remedy(
+    taken: Address, tmp_path: Path
+) -> None:
+    with pytest.raises(UnavailableError, match="another process listens there") as refused:
+        open_server(HttpSpec(listen=taken, is_declared=True), APP, None)
+    assert refused.value.remedy == "end the other process, or write another address under `http.listen`"
+    with capture_logs() as logs:
+        assert open_server(HttpSpec(listen=taken), APP, None) is None
+    (event,) = logs
+    assert (event["event"], event["log_level"], event["address"]) == ("http_unavailable", "warning", str(taken))
+    assert event["remedy"] == "write an address under `http: {listen: …}`, or `http: false`"
+    (tmp_path / "c").write_text("no certificate")
+    for path in (tmp_path / "c", tmp_path / "missing"):
+        with pytest.raises(SpecError, match=r"`http\.tls` cannot be used") as wrong:
+            open_server(HttpSpec(listen=free(), tls=HttpTlsSpec(certificate=str(path), key=str(path))), APP, None)
+        assert wrong.value.remedy == "name a certificate and its key, both as PEM and without a password"
+    assert open_server(None, APP, None) is None
+
+
+def test_it_answers_until_it_is_stopped(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    address = free()
+    running = RunningPipeline(
+        scene.spec("a"), StateFile(tmp_path, "p", scene.clock, str), scene.clock, lambda found: found
+    )
+    server = open_server(HttpSpec(listen=address), APP, running)
+    assert server is not None
+    server.start()
+    server.begin()
+    try:
+        assert ask(address, "/healthz") == {"ok": True}
+    finally:
+        server.stop()
+    with pytest.raises(urllib.error.URLError):
+        ask(address, "/healthz")
