@@ -31,7 +31,7 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml
 	touch $@
 
 $(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml
-	$(BIN)/python -m frazil.runtime.warm
+	$(BIN)/frazil setup
 	touch $@
 
 # What tests, checks, documents and benchmarks need besides.

@@ -141,6 +141,7 @@ LOG_EVENTS: dict[str, str] = {
     "decoder_not_compiled": "On a cluster: the decoder could not be compiled on this machine, and why. Each executor"
     " compiles the decoder itself, as executors on another kind of processor do. See"
     " [cluster](../how-to/cluster.md#what-executors-need).",
+    "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",
     "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
     " abandoned, and the next run reads it again.",
     "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"
@@ -211,6 +212,7 @@ LOG_EVENTS: dict[str, str] = {
     "transaction_incomplete": "A table with `atomic` waits for the rest of a transaction: see"
     " [transactions](../operations/transactions.md).",
     "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
+    "waiting_for_jars": "Another process fetches the same jars: this one waits until they are stored.",
 }
 
 FAILPOINTS: dict[str, str] = {

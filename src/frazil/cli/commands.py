@@ -71,6 +71,7 @@ COMMANDS = (
     Command("verify", "frazil.cli.verify:command", "Prove that tables have exactly the rows of their topics."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
+    Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),
     *(
         Command(f"import {tool}", f"frazil.cli.imports:{tool.replace('-', '_')}", f"Make a pipeline file of {what}.")
