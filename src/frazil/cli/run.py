@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
+from frazil.cli.service_manager import report_alive
 from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import SpecError, UnavailableError
@@ -166,6 +167,7 @@ def _publish(
 ) -> None:
     maintenance_scheduler.note(activities.of(tables))
     state_file.write(tables, maintenance=maintenance_scheduler.status())
+    report_alive()
 
 
 def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm) -> None:
