@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -54,8 +55,8 @@ def _take_compiled(package: Path) -> None:
         shutil.copyfile(loop, copy)
 
 
-def run(*words: str, directory: Path) -> str:
-    environment = {**plain_environment(), "JDK_JAVA_OPTIONS": QUICK_JVM}
+def run(*words: str, directory: Path, **variables: str) -> str:
+    environment = {**plain_environment(), "JDK_JAVA_OPTIONS": QUICK_JVM, **variables}
     ended = subprocess.run(
         words, cwd=directory, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
@@ -83,7 +84,10 @@ def test_the_installed_command_reads_a_topic_into_a_table(
     (tmp_path / "frazil.yaml").write_text(
         f"pipeline: wheel\nkafka: {{bootstrap.servers: '{broker.bootstrap_servers}'}}\ntables: {{a.b: {{topic: {topic}}}}}\n"
     )
-    answer = run(str(installed / "frazil"), "run", "--until-caught-up", directory=tmp_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service_manager:
+        service_manager.bind(str(tmp_path / "notify"))
+        answer = run(str(installed / "frazil"), "run", "--until-caught-up", directory=tmp_path, NOTIFY_SOCKET="notify")
+        assert service_manager.recv(100) == b"READY=1\nWATCHDOG=1"
     assert answer.strip() == "a.b: 300 rows, 0 records behind"
 
 
