@@ -171,7 +171,11 @@ def _put(directory: Path, put: Callable[[Path, IO[str]], None], lock: IO[str]) -
     fresh.mkdir(parents=True)
     put(fresh, lock)
     fetched = sorted(fresh.glob("*.jar"))
-    check_sums(fetched)
+    try:
+        check_sums(fetched)
+    except UnavailableError:
+        shutil.rmtree(work, ignore_errors=True)  # Ivy has kept the wrong jar too, and would not fetch it again.
+        raise
     (fresh / _SIZES).write_text(json.dumps({jar.name: jar.stat().st_size for jar in fetched}))
     shutil.rmtree(directory, ignore_errors=True)
     fresh.rename(directory)

@@ -152,6 +152,15 @@ def test_a_jar_that_is_another_than_the_listed_one_is_refused(tmp_path: Path) ->
     assert len(digest) == 64
 
 
+def test_a_wrong_jar_from_the_repository_is_not_kept(fake_java: FakeJava, cache: Path) -> None:
+    fake_java(ending='printf other > "$folder/first-1.jar"; exit 0')
+    with pytest.raises(UnavailableError, match=r"the jar first-1\.jar is not the one"):
+        jars("spark")
+    assert [path.suffix for path in (cache / "jars").iterdir()] == [".lock"]
+    fake_java()
+    assert [jar.read_text() for jar in jars("spark")] == ["one", "three"]
+
+
 def test_a_jar_that_is_not_listed_is_refused(tmp_path: Path) -> None:
     jar = tmp_path / "stranger-1.jar"
     jar.write_bytes(b"another")
