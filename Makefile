@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
+.PHONY: setup machine test-setup manifests demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
 	soak-histories soak-decimals soak-examples soak-queries catalogs lock clean
 
 setup: $(VENV)/.jars
@@ -31,13 +31,20 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml
 	touch $@
 
 $(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml
-	$(BIN)/python -m frazil.runtime.warm
+	$(BIN)/frazil setup
 	touch $@
 
 # What tests, checks, documents and benchmarks need besides.
 $(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt
 	touch $@
+
+# The plain manifests, from the chart.
+manifests: HELM ?= helm
+manifests:
+	{ echo '# Rendered from deploy/helm/frazil by `make manifests`: edit the chart, or a copy of this file.'; \
+		$(HELM) template shop deploy/helm/frazil --namespace shop --values deploy/kubernetes/frazil-values.yaml; } \
+		> deploy/kubernetes/frazil.yaml
 
 demo: setup
 	$(BIN)/frazil demo

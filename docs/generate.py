@@ -44,7 +44,8 @@ contains only JSON documents, one per line, also when the command fails.
 
 Each option can also be set with the environment variable in its row; the command line takes precedence. An error names
 the problem, its place and the remedy; a stack trace is printed only with `--debug` ([errors](errors.md)).
-`frazil --version` prints the version, with `--output json` as `{"version": "…"}`."""
+`frazil --install-completion` makes bash, zsh or fish complete commands and options, `frazil --show-completion` prints the
+script for that. `frazil --version` prints the version, with `--output json` as `{"version": "…"}`."""
 _ERRORS = """\
 Frazil has six errors, one for each reaction of the operator. Each error names the problem, its place and the remedy; the
 table has the default texts."""

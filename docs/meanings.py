@@ -160,6 +160,7 @@ LOG_EVENTS: dict[str, str] = {
     " [cluster](../how-to/cluster.md#what-executors-need).",
     "expectation_not_met": "Records, or a commit, are not as `expect` of the table has it: how many since the last such"
     " event, and the first of them. At most once a minute for each [expectation](../how-to/expect.md).",
+    "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",
     "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
     " abandoned, and the next run reads it again.",
     "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
@@ -238,6 +239,7 @@ LOG_EVENTS: dict[str, str] = {
     "transaction_incomplete": "A table with `atomic` waits for the rest of a transaction: see"
     " [transactions](../operations/transactions.md).",
     "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
+    "waiting_for_jars": "Another process fetches the same jars: this one waits until they are stored.",
 }
 
 FAILPOINTS: dict[str, str] = {

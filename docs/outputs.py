@@ -374,4 +374,5 @@ With `--output json` every command prints one document, in one line; an error is
 bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`. `frazil schema` prints the JSON Schema itself, `frazil dev \
 broker` its `bootstrap_servers`, `pid` and `directory` once it listens. `frazil demo` prints its `tables` with the \
 numbers of records sent and rows found, the result of a `query`, `catalog` and `warehouse`, and `ok`, which is true \
-when all records arrived."""
+when all records arrived. `frazil setup` prints the number of `jars` for each use, the path of the `bundle` or null, and \
+`slower`, the reason why starts will be slower than they could be, empty when all was compiled and recorded."""

@@ -265,8 +265,26 @@ def test_status_of_a_running_pipeline_and_of_one_that_was_killed(broker: Embedde
         assert (status.code, status.document["process"]["running"]) == (0, True)
         assert (table["rows"], table["lag_records"], table["state"] in ("waiting", "running")) == (500, 0, True)
         assert table["dropped_fields"] == ["half", "word"]
+        assert _watched_rows(tmp_path, ledger) == (0, {500, 600})
     killed = frazil(tmp_path, "status")
     assert (killed.code, killed.tables()["s.live"]["state"]) == (0, "not running")
+
+
+def _watched_rows(directory: Path, ledger: Ledger) -> tuple[int, set[int]]:
+    """The exit code of a `frazil status --watch` that Ctrl-C ends, and the numbers of rows that it showed: those before and
+    after another hundred records.
+    """
+    command = [sys.executable, "-m", "frazil.cli.main", "status", "--watch", "--output", "json"]
+    with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        seen = {json.loads(watching.stdout.readline())["tables"]["s.live"]["rows"]}
+        ledger.produce(100)
+        for line in watching.stdout:
+            seen.add(json.loads(line)["tables"]["s.live"]["rows"])
+            if ledger.count in seen:
+                break
+        watching.send_signal(signal.SIGINT)
+        return watching.wait(_TIMEOUT_S), seen
 
 
 def test_demo_once_compares_what_was_sent_with_what_arrived_and_leaves_nothing_running(

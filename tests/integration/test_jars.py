@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from frazil.cli.main import main
 from frazil.runtime.gateway import class_archive
-from frazil.runtime.jars import USES, Use, are_jars_present, jars, own_jars
+from frazil.runtime.jars import USES, Use, are_jars_present, jars, known_sums, own_jars
 from frazil.runtime.java import find_java
 from frazil.runtime.jvm import JVM_OPTIONS
 
@@ -36,6 +37,26 @@ def test_each_use_has_its_classes(use: Use) -> None:
     assert [name for name in _CLASSES[use] if name not in held] == []
 
 
+def test_the_list_of_sums_names_exactly_the_jars_of_every_use() -> None:
+    assert {jar.name for use in USES for jar in jars(use)} == known_sums().keys()
+
+
+def test_without_a_network_the_command_ends_soon_and_names_what_it_could_not_fetch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "settings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="closed"/><resolvers><ibiblio name="closed" m2compatible="true"'
+        ' root="http://127.0.0.1:9/"/></resolvers></ivysettings>'
+    )
+    monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FRAZIL_IVY_SETTINGS", str(settings))
+    assert main(["setup"]) == 1
+    shown = capsys.readouterr().err
+    assert "org.apache.iceberg#iceberg-spark-runtime-4.1_2.13;1.12.0" in shown
+    assert "without a network run frazil setup --from a bundle" in shown
+
+
 def test_a_warm_call_takes_milliseconds_and_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for use in USES:
         jars(use)
@@ -56,4 +77,4 @@ def test_finding_java_takes_less_than_half_a_second() -> None:
 
 def test_the_set_up_has_kept_the_classes_that_every_start_loads() -> None:
     # Without the archive a start takes twice as much of the processor, and nothing else tells.
-    assert class_archive(own_jars(needs_s3=False), JVM_OPTIONS).exists(), "run `python -m frazil.runtime.warm`"
+    assert class_archive(own_jars(needs_s3=False), JVM_OPTIONS).exists(), "run `frazil setup`"

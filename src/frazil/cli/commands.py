@@ -75,6 +75,7 @@ COMMANDS = (
     Command("try", "frazil.cli.trial:command", "Show what a table makes of live records; write nothing."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
+    Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),
     *(
         Command(f"import {tool}", f"frazil.cli.imports:{tool.replace('-', '_')}", f"Make a pipeline file of {what}.")
@@ -113,7 +114,7 @@ class Settings:
 
 def build_app(words: list[str], settings: Settings) -> typer.Typer:
     """Returns the command line, in which only the command that `words` call is loaded."""
-    app = _group("Kafka topics become maintained Apache Iceberg tables.")
+    app = _group("Kafka topics become maintained Apache Iceberg tables.", has_completion=True)
     groups = {name: _group(summary) for name, summary in GROUPS.items()}
     for name, group in groups.items():
         app.add_typer(group, name=name)
@@ -192,8 +193,8 @@ def _unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
 
 
-def _group(summary: str) -> typer.Typer:
-    return typer.Typer(help=summary, add_completion=False, pretty_exceptions_enable=False)
+def _group(summary: str, has_completion: bool = False) -> typer.Typer:
+    return typer.Typer(help=summary, add_completion=has_completion, pretty_exceptions_enable=False)
 
 
 def _not_called() -> None:

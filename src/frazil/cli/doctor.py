@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from frazil.cli.output import Output
-from frazil.runtime.jars import are_jars_present, jars
-from frazil.runtime.machine import PRODUCT_USES, Check, checks
-
-Fetch = Annotated[bool, typer.Option("--fetch", help="Fetch missing jars first.")]
+from frazil.runtime.machine import Check, checks
 
 
-def command(output: Output, fetch: Fetch = False) -> int:
+def command(output: Output) -> int:
     """Check Java, jars and the rest of what Frazil needs on this machine; exit with 1 when something is missing."""
-    if fetch:
-        _fetch_missing(output)
     found = checks()
     is_well = all(check.is_ok for check in found)
     output.result({"ok": is_well, "checks": [_document(check) for check in found]}, "\n".join(map(_line, found)))
     return 0 if is_well else 1
-
-
-def _fetch_missing(output: Output) -> None:
-    for use in PRODUCT_USES:
-        if not are_jars_present(use):
-            output.note(f"fetching the jars for {use}")
-            jars(use)
 
 
 def _document(check: Check) -> dict[str, str | bool]:

@@ -21,7 +21,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     _share_utf8()
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = _to_complete() or list(sys.argv[1:] if arguments is None else arguments)
     settings = Settings(Output(_wanted_form(words)), debug="--debug" in words)
     try:
         return _run(words or ["--help"], settings)
@@ -34,6 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return settings.output.error(error, debug=settings.debug)
     finally:
         settings.output.close()
+
+
+def _to_complete() -> list[str]:
+    """Returns the words of the line that a shell wants completed, which it passes in variables; empty otherwise."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return line.split()[1:] if "_FRAZIL_COMPLETE" in os.environ else []
 
 
 def _share_utf8() -> None:

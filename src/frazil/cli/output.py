@@ -118,6 +118,11 @@ class Output:
         else:
             self._write(self._results, self.redaction.text(_render(text, self._results, self.redaction.text)))
 
+    def clear(self) -> None:
+        """Clears the terminal, where the next result is to replace the last one; does nothing elsewhere."""
+        if self.form is OutputFormat.text and self._results.isatty():
+            self._results.write("\x1b[H\x1b[2J")
+
     def note(self, text: str) -> None:
         """Writes progress and advice for people; never a result."""
         self._write(self._notes, plain(self.redaction.text(text)))

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
+from frazil.cli.service_manager import report_alive
 from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.dead_letters.changes import TopicReaders
@@ -205,6 +206,7 @@ def _publish(
     # Not while the first batch runs: its commit would be later.
     if server is not None and (any(one.counts.records for one in tables) or not any(map(_is_busy, tables))):
         server.begin()
+    report_alive()
 
 
 def _is_busy(table: Table) -> bool:

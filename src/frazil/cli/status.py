@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Annotated, Any
 
+import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +15,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_for_reading, known_state, read_spec, topics_for_reading
+from frazil.cli.wiring import catalog_for_reading, has_catalog, known_state, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.ingest.table import Table as IngestTable
 from frazil.ops.maintenance import report_maintenance
@@ -31,13 +33,18 @@ from frazil.ops.reports import (
     size,
 )
 from frazil.ops.status import report_pipeline
+from frazil.spec import PipelineSpec
 
+Watch = Annotated[
+    bool, typer.Option("--watch", help="Show the status again, two seconds after the last time, until Ctrl-C.")
+]
 NOT_WELL = 4
+_WATCH_EVERY_S = 2.0
 _LONG_NAME = 32
 _COLOURS = {"running": "green", "waiting": "green", "backing off": "yellow", "stopped": "red", "not running": ""}
 
 
-def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
+def command(output: Output, file: SpecFile = DEFAULT_FILE, watch: Watch = False) -> int:
     """Show the state of each table, its lag in records and seconds, watermark, last commit, files and their sizes.
 
     A table that is stopped or backing off is shown with reason, place and remedy. Works whether or not the pipeline is
@@ -45,7 +52,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 
     Exit code: 0 when everything is healthy; 4 when a table is stopped, backing off, missing or without a topic, or when
     Kafka, the catalog or the running process does not answer. A pipeline that is not running is no error, and neither is
-    lag.
+    lag. With --watch it is that of the last status shown.
     """
     spec = read_spec(output, file)
     clock = SystemClock()
@@ -57,12 +64,35 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
             return None
         return report_maintenance(IcebergMaintenance(catalog), spec.pipeline, table, recorded, clock)
 
-    catalog = catalog_for_reading(spec)
-    report = report_pipeline(
-        spec, topics_for_reading(spec), catalog, known_state(spec), clock.now_ms(), maintenance_status
-    )
-    output.result(as_document(report), render(report))
-    return 0 if report.is_well else NOT_WELL
+    def show(catalog: AbstractContextManager[Catalog]) -> int:
+        report = report_pipeline(
+            spec, topics_for_reading(spec), catalog, known_state(spec), clock.now_ms(), maintenance_status
+        )
+        if watch:
+            output.clear()
+        output.result(as_document(report), render(report))
+        return 0 if report.is_well else NOT_WELL
+
+    with ExitStack() as stack:
+        opened: list[Catalog] = []
+        code = show(_kept_open(spec, stack, opened))
+        with suppress(KeyboardInterrupt):
+            while watch:
+                clock.sleep(_WATCH_EVERY_S)
+                code = show(_kept_open(spec, stack, opened))
+    return code
+
+
+@contextmanager
+def _kept_open(spec: PipelineSpec, stack: ExitStack, opened: list[Catalog]) -> Iterator[Catalog]:
+    """Yields the catalog, which stays open until the stack ends: to open it starts a JVM. opened: it, once it exists."""
+    if not opened and has_catalog(spec):
+        opened.append(stack.enter_context(catalog_for_reading(spec)))
+    if opened:
+        yield opened[0]
+    else:
+        with catalog_for_reading(spec) as empty:
+            yield empty
 
 
 def render(report: PipelineReport) -> RenderableType:

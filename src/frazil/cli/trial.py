@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from frazil.cli.dead_letters import bytes_document
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile, plain
 from frazil.cli.wiring import catalog_for_reading, open_queries, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.kafka.reader import read_sample
 from frazil.literals import format_moment
+from frazil.ops.dead_letters import bytes_document
 from frazil.ops.reports import plural
 from frazil.ops.trial import LEARNED_RECORDS, Trial, TriedTable
 from frazil.ops.tried import TriedRecord

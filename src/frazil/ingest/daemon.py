@@ -14,41 +14,15 @@ import signal
 import sys
 import zipimport
 from functools import partial
-from importlib import import_module
-from importlib.abc import MetaPathFinder
-from typing import Any
 
 from pyspark.daemon import manager
 
 from frazil.ingest.task_limits import keep_freed_memory
 
-
-class _NoPandas(MetaPathFinder):
-    """An import hook that hides pandas."""
-
-    def find_spec(self, fullname: str, *_: Any) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(fullname)
-
-
-def _begin_arrow_without_pandas() -> None:
-    """Creates the first PyArrow array without pandas, which PyArrow would import for it: 0.2 s and 30 MB of every
-    daemon whose tasks use none. PyArrow tries again where pandas is really needed.
-    """
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        import_module("pyarrow").array([0])
-    finally:
-        sys.meta_path.remove(finder)
-
-
 # Compiled packages load in one version of Python only. Under another nothing is imported here, and the worker reports the
 # two versions to the driver; a daemon that exits here would leave no reason.
 if os.environ.get("FRAZIL_PYTHON") in (None, f"{sys.version_info.major}.{sys.version_info.minor}"):
     gc.disable()  # During the imports: nearly all objects stay, and collections would take a fifth of the start.
-    _begin_arrow_without_pandas()
-
     from frazil.ingest.warm_up import warm_up
 
     warm_up()

@@ -1,12 +1,13 @@
 """The jars of one use (`spark`, `s3`, `broker`), as ivy.xml declares them, fetched once and cached.
 
 A folder of the cache is complete or absent: jars are fetched next to it, under a lock, and renamed into place. It is
-trusted only while every jar has the size it was fetched with, so a deleted or truncated file is fetched again. A warm
-call reads one small file and starts no JVM.
+trusted only while every jar has the size it was fetched with, so a deleted or truncated file is fetched again, and the
+SHA-256 sum that `jars.sha256` lists. A warm call starts no JVM.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import importlib.util
@@ -15,14 +16,19 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Literal, get_args
+from typing import IO, Literal, get_args
+
+import structlog
 
 from frazil.errors import UnavailableError
 from frazil.runtime.java import find_java
+
+log = structlog.get_logger("frazil")
 
 Use = Literal["spark", "s3", "broker"]
 USES: tuple[Use, ...] = get_args(Use)
@@ -49,11 +55,20 @@ def jars(use: Use) -> list[Path]:
 
     Raises: UnavailableError where they cannot be fetched.
     """
-    directory = _directory(use)
+    return install_jars(use, partial(_fetch, use))
+
+
+def install_jars(use: Use, put: Callable[[Path, IO[str]], None]) -> list[Path]:
+    """Returns the jars of `use`. Where the cache lacks them, `put` is called with an empty folder to put them into, and
+    the open lock of that folder.
+
+    Raises: UnavailableError where they cannot be stored, or are not the listed ones.
+    """
+    directory = jars_directory(use)
     found = _complete(directory)
     if found is None:
-        with _locked(directory):
-            found = _complete(directory) or _fetch(use, directory)
+        with _locked(directory) as lock:
+            found = _complete(directory) or _put(directory, put, lock)
     check_sums(found)
     return found
 
@@ -67,21 +82,21 @@ def known_sums() -> dict[str, str]:
 def check_sums(found: Sequence[Path]) -> None:
     """Checks the jars against the known sums. A file is read once in a process.
 
-    Raises: UnavailableError for a jar with another sum than the listed one.
+    Raises: UnavailableError for a jar that is not listed, or with another sum than the listed one.
     """
     sums = known_sums()
     for jar in found:
         wanted = sums.get(jar.name)
         status = jar.stat()
         mark = (jar, status.st_size, status.st_mtime_ns, status.st_ino)
-        if wanted is None or mark in _CHECKED:
+        if mark in _CHECKED:
             continue
         with jar.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != wanted:
             raise UnavailableError(
                 f"the jar {jar.name} is not the one that Frazil was built with: its SHA-256 sum is {digest}",
-                remedy=f"remove the folder {jar.parent} and run frazil doctor --fetch; if the error returns, check"
+                remedy=f"remove the folder {jar.parent} and run frazil setup; if the error returns, check"
                 f" what answers in place of the repository, or what {SETTINGS_VARIABLE} names",
                 where=str(jar),
             )
@@ -103,14 +118,15 @@ def spark_home() -> Path:
 
 def are_jars_present(use: Use) -> bool:
     """Returns whether `jars(use)` would return without fetching."""
-    return _complete(_directory(use)) is not None
+    return _complete(jars_directory(use)) is not None
 
 
 def _declaration() -> bytes:
     return (resources.files("frazil.runtime") / "ivy.xml").read_bytes()
 
 
-def _directory(use: Use) -> Path:
+def jars_directory(use: Use) -> Path:
+    """Returns the folder of the jars of `use` in the cache; its name changes with ivy.xml."""
     key = hashlib.sha256(_declaration() + use.encode()).hexdigest()[:12]
     return cache_directory() / "jars" / f"{use}-{key}"
 
@@ -125,31 +141,41 @@ def _complete(directory: Path) -> list[Path] | None:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _locked(directory: Path) -> Iterator[IO[str]]:
+    """Locks the folder against other processes and yields the open lock.
+
+    Raises: UnavailableError where the block, or the lock, meets a full disk or a folder that cannot be written.
+    """
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        lock = directory.with_suffix(".lock").open("w")
+        with directory.with_suffix(".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.info("waiting_for_jars", folder=str(directory))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield lock
     except OSError as error:
         raise UnavailableError(
-            f"the jars cannot be stored: {error.strerror}",
-            remedy="make the folder writable, or name another in FRAZIL_CACHE",
+            f"the jars cannot be stored: {error.strerror or error}",
+            remedy="free disk space and make the folder writable, or name another in FRAZIL_CACHE",
             where=str(directory.parent),
         ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
-def _fetch(use: Use, directory: Path) -> list[Path]:
+def _put(directory: Path, put: Callable[[Path, IO[str]], None], lock: IO[str]) -> list[Path]:
     # Ivy's own files stay when a fetch fails, so that the next try continues there.
     work = directory.with_suffix(".fetching")
     fresh = work / "jars"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    (work / "ivy.xml").write_bytes(_declaration())
-    _run_ivy(use, work, fresh)
+    put(fresh, lock)
     fetched = sorted(fresh.glob("*.jar"))
-    check_sums(fetched)
+    try:
+        check_sums(fetched)
+    except UnavailableError:
+        shutil.rmtree(work, ignore_errors=True)  # Ivy has kept the wrong jar too, and would not fetch it again.
+        raise
     (fresh / _SIZES).write_text(json.dumps({jar.name: jar.stat().st_size for jar in fetched}))
     shutil.rmtree(directory, ignore_errors=True)
     fresh.rename(directory)
@@ -157,18 +183,29 @@ def _fetch(use: Use, directory: Path) -> list[Path]:
     return [directory / jar.name for jar in fetched]
 
 
-def _run_ivy(use: Use, work: Path, target: Path) -> None:
+def _fetch(use: Use, target: Path, lock: IO[str]) -> None:
+    """Fetches the jars into `target` with Ivy, which holds the lock too: it may outlive this process, and no other may
+    write to the folder meanwhile.
+    """
+    log.info("fetching_jars", use=use)
+    work = target.parent
+    (work / "ivy.xml").write_bytes(_declaration())
     pattern = f"{target}/[artifact](-[classifier])-[revision].[ext]"
     settings = os.environ.get(SETTINGS_VARIABLE)
     command = [str(find_java().path), "-jar", str(_ivy()), "-ivy", str(work / "ivy.xml"), "-confs", use]
     command += ["-cache", str(work / "ivy"), "-retrieve", pattern]
     command += ["-settings", settings] if settings else []
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False, pass_fds=[lock.fileno()]
+        )
     except subprocess.TimeoutExpired as error:
         raise _cannot_fetch(use, [f"no answer within {_FETCH_TIMEOUT_S:.0f} s"]) from error
     if answer.returncode:
-        raise _cannot_fetch(use, _reasons(answer.stdout + answer.stderr))
+        output = answer.stdout + answer.stderr
+        if os.strerror(errno.ENOSPC) in output:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise _cannot_fetch(use, _reasons(output))
 
 
 def _ivy() -> Path:
@@ -187,6 +224,6 @@ def _cannot_fetch(use: Use, reasons: list[str]) -> UnavailableError:
     return UnavailableError(
         f"jars cannot be fetched: use={use} {', '.join(reasons)}",
         remedy=f"let this machine reach Maven Central, or name a mirror's Ivy settings in {SETTINGS_VARIABLE}, "
-        "then run frazil doctor --fetch",
+        "then run frazil setup; without a network run frazil setup --from a bundle",
         where=str(cache_directory()),
     )

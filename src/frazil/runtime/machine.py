@@ -11,10 +11,9 @@ from pathlib import Path
 
 from frazil.errors import UnavailableError
 from frazil.runtime.gateway import raise_file_limit
-from frazil.runtime.jars import Use, are_jars_present, cache_directory
+from frazil.runtime.jars import USES, Use, are_jars_present, cache_directory
 from frazil.runtime.java import find_java
 
-PRODUCT_USES: tuple[Use, ...] = ("spark", "s3", "broker")
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_MEMORY_BYTES = 3 * 1024**3
 MINIMUM_DISK_BYTES = 2 * 1024**3
@@ -39,7 +38,7 @@ def checks() -> list[Check]:
     return [
         check_python(),
         check_java(),
-        *(check_jars(use) for use in PRODUCT_USES),
+        *(check_jars(use) for use in USES),
         check_memory(),
         check_disk(),
         *_too_few_files(),
@@ -67,7 +66,7 @@ def check_jars(use: Use) -> Check:
     """Checks whether the jars of one use are fetched."""
     if are_jars_present(use):
         return Check(f"jars for {use}", True, f"in {cache_directory()}")
-    return Check(f"jars for {use}", False, "not fetched yet", "run frazil doctor --fetch")
+    return Check(f"jars for {use}", False, "not fetched yet", "run frazil setup")
 
 
 def _too_few_files() -> list[Check]:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 import structlog
@@ -92,8 +92,8 @@ def packages_archive() -> Path:
     Raises: UnavailableError for a package whose files are not recorded, as of an editable installation.
     """
     added = sorted(FORMATS.packages | ENVELOPES.packages)
-    found = _closure((*_ROOTS, *added))
-    _check_recorded(found, added)
+    found = closure((*_ROOTS, *added), _NOT_SHIPPED)
+    check_recorded(distribution for distribution in found if distribution.name in added)
     key = hashlib.sha256(f"{PYTHON_VERSION} {platform.platform()} {_LEFT_OUT_FILES.pattern}".encode())
     for distribution in found:
         # RECORD has the hash of every file.
@@ -161,27 +161,36 @@ def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
             yield compiled.relative_to(folder).as_posix(), compiled
 
 
-def _check_recorded(distributions: Iterable[importlib.metadata.Distribution], added: Sequence[str]) -> None:
+def check_recorded(distributions: Iterable[importlib.metadata.Distribution]) -> None:
+    """Checks that the files of each package are known.
+
+    Raises: UnavailableError for an editable installation, and one that the operating system made.
+    """
     for found in distributions:
-        if found.name in added and not any(path.suffix == ".py" for path in found.files or ()):
+        if not any(path.suffix in (".py", ".so") for path in found.files or ()):
             raise UnavailableError(
-                f"the files of a package are not recorded, so it cannot be sent to the cluster: package={found.name}",
+                f"the files of a package are not recorded, so it cannot be packed: package={found.name}",
                 remedy="install it from its wheel, and not as an editable package",
             )
 
 
-def _closure(roots: Iterable[str]) -> list[importlib.metadata.Distribution]:
-    """Returns the distributions of `roots` and everything they require here, by name."""
+def closure(roots: Iterable[str], left_out: Collection[str] = ()) -> list[importlib.metadata.Distribution]:
+    """Returns the distributions of `roots` and everything they require here, by name, without those `left_out` and what
+    only these require.
+
+    Raises: UnavailableError for a root that is not installed.
+    """
+    named = set(roots)
     found: dict[str, importlib.metadata.Distribution] = {}
-    waiting = list(roots)
+    waiting = sorted(named)
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in found or name in _NOT_SHIPPED:
+        if name in found or name in left_out:
             continue
         try:
             found[name] = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            if name in _ROOTS:
+            if name in named:
                 remedy = "install Frazil's requirements"
                 raise UnavailableError(f"a package is not installed: package={name}", remedy=remedy) from None
             continue  # Required on other platforms only.

@@ -1,7 +1,5 @@
-"""`python -m frazil.runtime.warm`: does once everything that a first start would otherwise wait for.
-
-Fetches every jar of `ivy.xml`, compiles the decoder's loops, which are kept, and runs a small pipeline on a broker of
-its own, so that the JVM records the classes it loads (see `gateway`).
+"""Does once what a first start would otherwise wait for: compiles the decoder's loops, which are kept, and runs a small
+pipeline on a broker of its own, so that the JVM records the classes it loads (see `gateway`).
 """
 
 from __future__ import annotations
@@ -15,10 +13,9 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from frazil.errors import FrazilError
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.gateway import RECORD_VARIABLE, class_archive
-from frazil.runtime.jars import USES, jars, own_jars
+from frazil.runtime.jars import own_jars
 from frazil.runtime.jvm import JVM_OPTIONS
 
 _FILE = """
@@ -29,29 +26,20 @@ tables: {{warm.events: {{topic: events, metadata: [offset], columns: {{n: long, 
 """
 
 
-def fetch_all() -> None:
-    """Fetches all jars, with progress on standard error: the first time takes a minute or two."""
-    for use in USES:
-        _say(f"jars for {use}: ", end="")
-        _say(str(len(jars(use))))
-
-
-def compile_all() -> None:
+def compile_all() -> str:
     """Compiles also the loops that few pipelines need, in a process of its own, which may import what this module may
-    not.
+    not. Returns why it failed; empty where it did not.
     """
-    _say("loops that read records: ", end="")
     command = [sys.executable, "-c", "from frazil.ingest.warm_up import warm_up; warm_up(compiles_all=True)"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    _say("compiled" if ended.returncode == 0 else f"failed, the first start will compile them:\n{ended.stderr}")
+    return ended.stderr if ended.returncode else ""
 
 
-def record_start() -> None:
-    """Runs the small pipeline, unless the class archive exists."""
+def record_start() -> str:
+    """Runs the small pipeline, unless the class archive exists. Returns why there is no archive; empty where there is."""
     archive = class_archive(own_jars(needs_s3=False), JVM_OPTIONS)
     if archive.exists():
-        return
-    _say("a first run, for what later starts reuse: ", end="")
+        return ""
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         _produce(broker.bootstrap_servers)
         file = Path(folder) / "frazil.yaml"
@@ -59,8 +47,7 @@ def record_start() -> None:
         command = [sys.executable, "-m", "frazil.cli.main", "run", "-f", str(file), "--until-caught-up"]
         environment = {**os.environ, RECORD_VARIABLE: "1"}
         ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    is_done = ended.returncode == 0 and archive.exists()
-    _say("done" if is_done else f"failed, starts will be slower:\n{ended.stderr}")
+    return "" if archive.exists() else ended.stderr
 
 
 def _produce(servers: str) -> None:
@@ -70,17 +57,3 @@ def _produce(servers: str) -> None:
     for n in range(1000):
         producer.produce("events", f'{{"n":{n},"x":{{"y":[{n}.5]}},"s":"a\\\\n{n}","at":"2026-01-01T00:00:00Z"}}')
     producer.flush()
-
-
-def _say(text: str, end: str = "\n") -> None:
-    sys.stderr.write(text + end)
-    sys.stderr.flush()
-
-
-if __name__ == "__main__":
-    try:
-        fetch_all()
-        compile_all()
-        record_start()
-    except FrazilError as failure:
-        sys.exit(f"error: {failure}")

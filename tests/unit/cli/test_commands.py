@@ -35,7 +35,7 @@ def test_doctor_exits_one_and_names_the_remedy_when_something_is_missing(
     monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main(["doctor"]) == 1
-    assert "problem  jars for spark  not fetched yet; run frazil doctor --fetch\n" in capsys.readouterr().out
+    assert "problem  jars for spark  not fetched yet; run frazil setup\n" in capsys.readouterr().out
     assert main(["doctor", "--output", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False
@@ -48,6 +48,13 @@ def test_doctor_exits_zero_when_all_is_well(
     monkeypatch.setattr("frazil.cli.doctor.checks", lambda: [Check("java", True, "17")])
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out == "ok       java            17\n"
+
+
+def test_setup_takes_one_bundle_at_a_time(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["setup", "--bundle", "a.tar", "--from", "b.tar"]) == 2
+    assert "remedy: leave one of the two out" in capsys.readouterr().err
+    assert main(["setup", "--from", str(tmp_path / "b.tar")]) == 1
+    assert "error: the bundle cannot be read: No such file or directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -99,3 +99,20 @@ def test_a_current_directory_that_was_deleted_is_named(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "error: the current directory has been deleted" in done.stderr
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_only_a_terminal_that_shows_text_is_cleared() -> None:
+    written = []
+    for form, stream in (
+        (OutputFormat.text, Screen()),
+        (OutputFormat.text, io.StringIO()),
+        (OutputFormat.json, Screen()),
+    ):
+        Output(form, results=stream).clear()
+        written.append(stream.getvalue())
+    assert written == ["\x1b[H\x1b[2J", "", ""]

@@ -74,7 +74,7 @@ def test_a_cluster_gets_the_packages_whose_formats_are_used(example: Install) ->
     assert FORMATS.packages == set()
     FORMATS.get("logfmt")
     assert FORMATS.packages == {"frazil-logfmt"}
-    found = ship._closure((*ship._ROOTS, "frazil-logfmt"))
+    found = ship.closure((*ship._ROOTS, "frazil-logfmt"), ship._NOT_SHIPPED)
     assert {name for name, _ in ship._files_of(found) if "logfmt" in name} == {
         "frazil_logfmt.py",
         "frazil_logfmt-1.0.dist-info/METADATA",
@@ -95,7 +95,7 @@ def test_a_package_without_recorded_files_is_not_sent(
     with pytest.raises(UnavailableError) as caught:
         ship.packages_archive()
     assert caught.value.message == (
-        "the files of a package are not recorded, so it cannot be sent to the cluster: package=frazil-logfmt"
+        "the files of a package are not recorded, so it cannot be packed: package=frazil-logfmt"
     )
     assert caught.value.remedy == "install it from its wheel, and not as an editable package"
     record.write_text(complete)

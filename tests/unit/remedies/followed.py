@@ -98,6 +98,7 @@ FOLLOWED: Mapping[str, str] = {
         ),
         "unit/cli/test_operate.py::test_a_command_that_reaches_no_process_of_the_pipeline_reports_what_to_do",
     ),
+    "leave one of the two out": "unit/cli/test_commands.py::test_setup_takes_one_bundle_at_a_time",
     # Tables with a query.
     **dict.fromkeys(
         (
@@ -464,10 +465,12 @@ BY_PEOPLE: Mapping[str, str] = {
     "install Frazil's requirements": _INSTALL,
     "install openjdk-17-jre-headless or set JAVA_HOME to a Java 17 or 21": _INSTALL,
     "let this machine reach Maven Central, or name a mirror's Ivy settings in FRAZIL_IVY_SETTINGS, then run frazil"
-    " doctor --fetch": _INSTALL,
-    "make the folder writable, or name another in FRAZIL_CACHE": _INSTALL,
+    " setup; without a network run frazil setup --from a bundle": _INSTALL,
+    "free disk space and make the folder writable, or name another file": _INSTALL,
+    "install Frazil from the wheels of the bundle, or make a bundle with this version": _INSTALL,
+    "name a file that frazil setup --bundle has written, and compare its size with the original's": _INSTALL,
     "free disk space and make the folder writable, or name another in FRAZIL_CACHE": _INSTALL,
-    "remove the folder … and run frazil doctor --fetch; if the error returns, check what answers in place of the"
+    "remove the folder … and run frazil setup; if the error returns, check what answers in place of the"
     " repository, or what FRAZIL_IVY_SETTINGS names": _INSTALL,
     "run frazil doctor: the machine may lack memory": _INSTALL,
     "raise the limit: `ulimit -n …` in the shell, or LimitNOFILE= of a systemd service": _INSTALL,

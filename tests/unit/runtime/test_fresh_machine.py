@@ -69,31 +69,30 @@ def test_make_names_a_python_that_will_not_do_before_it_looks_for_java(no_java: 
     assert no_java not in answer.stderr
 
 
-@pytest.mark.parametrize("module", ["frazil.runtime.warm", "tests.fixtures.fetching"])
 def test_what_fetches_names_a_missing_java_and_shows_no_stack(
-    module: str, no_java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    no_java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "cache"))
-    answer = run(sys.executable, "-m", module)
+    answer = run(sys.executable, "-m", "tests.fixtures.fetching")
     assert answer.returncode == 1
     assert answer.stderr.endswith(no_java)
     assert "Traceback" not in answer.stderr
 
 
-@pytest.mark.parametrize("module", ["frazil.runtime.warm", "tests.fixtures.fetching"])
+@pytest.mark.parametrize("words", ["frazil.cli.main setup", "tests.fixtures.fetching"])
 def test_what_cannot_be_fetched_is_named_with_the_remedy(
-    module: str, fake_java: FakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str, fake_java: FakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_java(ending="echo '\t:: org.example#gone;1.0: not found'; exit 1")
     monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "cache"))
-    answer = run(sys.executable, "-m", module)
+    answer = run(sys.executable, "-m", *words.split())
     assert answer.returncode == 1
     assert "org.example#gone;1.0" in answer.stderr
     assert "let this machine reach Maven Central" in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
-@pytest.mark.parametrize("words", ["run", "demo --once", "dev broker"])
+@pytest.mark.parametrize("words", ["setup", "run", "demo --once", "dev broker"])
 def test_a_command_that_needs_java_reports_so_and_ends(words: str, no_java: str, tmp_path: Path) -> None:
     (tmp_path / "frazil.yaml").write_text(
         'pipeline: p\nkafka: {bootstrap.servers: "127.0.0.1:1"}\ntables: {s.a: {topic: a}}\n'

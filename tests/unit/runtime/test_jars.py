@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -9,10 +11,12 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
 from frazil.runtime import jars as jars_module
 from frazil.runtime.jars import USES, are_jars_present, cache_directory, jars
+from tests.fixtures.waiting import wait_until
 
 FakeJava = Callable[..., Path]
 
@@ -60,7 +64,7 @@ def test_a_fetch_that_fails_half_way_leaves_nothing_to_be_trusted(fake_java: Fak
     fake_java(ending="echo '\t:: org.example#gone;1.0: not found'; exit 1")
     with pytest.raises(UnavailableError, match=r"use=spark org\.example#gone;1\.0 not found") as caught:
         jars("spark")
-    assert "frazil doctor --fetch" in caught.value.remedy
+    assert "then run frazil setup" in caught.value.remedy
     assert not are_jars_present("spark")
     fake_java()
     assert [jar.read_text() for jar in jars("spark")] == ["one", "three"]
@@ -70,6 +74,33 @@ def test_a_failure_without_a_named_module_shows_the_last_words(fake_java: FakeJa
     fake_java(ending="echo 'no space left'; exit 1")
     with pytest.raises(UnavailableError, match="no space left"):
         jars("broker")
+
+
+def test_a_full_disk_is_named(fake_java: FakeJava) -> None:
+    fake_java(beginning="echo 'java.io.IOException: No space left on device' >&2; exit 1")
+    with pytest.raises(UnavailableError, match="the jars cannot be stored: No space left on device") as caught:
+        jars("spark")
+    assert caught.value.remedy.startswith("free disk space")
+
+
+def test_a_killed_fetch_is_waited_for_and_its_files_are_not_trusted(fake_java: FakeJava) -> None:
+    # Ivy outlives the killed process, and writes to the folder that the next process needs empty.
+    home = fake_java(
+        beginning='printf half > "$folder/first-1.jar"; while [ ! -e "$(dirname $0)/go" ]; do sleep 0.05; done'
+    )
+    killed = subprocess.Popen([sys.executable, "-c", "from frazil.runtime.jars import jars; jars('spark')"])
+    wait_until((home / "runs").exists, "the fetch has begun", 30)
+    killed.kill()
+    killed.wait()
+    second = threading.Thread(target=jars, args=("spark",))
+    with capture_logs() as events:
+        second.start()
+        wait_until(lambda: bool(events), "the second process waits", 10)
+        assert (events[0]["event"], runs(home)) == ("waiting_for_jars", 1)
+        (home / "bin/go").touch()
+        second.join()
+    assert [jar.read_text() for jar in jars("spark")] == ["one", "three"]
+    assert runs(home) == 2
 
 
 def test_two_at_once_fetch_once(fake_java: FakeJava) -> None:
@@ -117,8 +148,24 @@ def test_a_jar_that_is_another_than_the_listed_one_is_refused(tmp_path: Path) ->
     jar.write_bytes(b"another")
     with pytest.raises(UnavailableError, match="is not the one that Frazil was built with") as caught:
         jars_module.check_sums([jar])
-    assert (caught.value.where, "frazil doctor --fetch" in caught.value.remedy) == (str(jar), True)
+    assert (caught.value.where, "run frazil setup" in caught.value.remedy) == (str(jar), True)
     assert len(digest) == 64
+
+
+def test_a_wrong_jar_from_the_repository_is_not_kept(fake_java: FakeJava, cache: Path) -> None:
+    fake_java(ending='printf other > "$folder/first-1.jar"; exit 0')
+    with pytest.raises(UnavailableError, match=r"the jar first-1\.jar is not the one"):
+        jars("spark")
+    assert [path.suffix for path in (cache / "jars").iterdir()] == [".lock"]
+    fake_java()
+    assert [jar.read_text() for jar in jars("spark")] == ["one", "three"]
+
+
+def test_a_jar_that_is_not_listed_is_refused(tmp_path: Path) -> None:
+    jar = tmp_path / "stranger-1.jar"
+    jar.write_bytes(b"another")
+    with pytest.raises(UnavailableError, match=r"the jar stranger-1\.jar is not the one that Frazil was built with"):
+        jars_module.check_sums([jar])
 
 
 def test_every_jar_of_a_run_is_listed() -> None:

@@ -1,0 +1,173 @@
+"""The offline bundle: a tar file from which a machine without a network gets Frazil as it is installed here.
+
+It has a wheel of Frazil and of every package that Frazil requires, made from the installed files, so that their versions
+are those of this machine; the jars of every use; and the SHA-256 sum of each file. The wheels are for this platform and
+this version of Python. Commands of other packages, outside their library folder, are not part of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import io
+import platform
+import shutil
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+import frazil
+from frazil.errors import UnavailableError
+from frazil.runtime.jars import USES, Use, install_jars, jars, jars_directory
+from frazil.runtime.ship import check_recorded, closure
+
+_FOLDER = "frazil-bundle"
+_OF_THIS_INSTALLATION = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_FASTEST = 1
+_README = """\
+Frazil {version} for Python {python} on {platform}. To install it without a network, in this folder:
+
+    sha256sum --check SHA256SUMS
+    python{python} -m venv /opt/frazil
+    /opt/frazil/bin/pip install --no-index --find-links wheels frazil
+    /opt/frazil/bin/frazil setup --from {file}
+    /opt/frazil/bin/frazil doctor
+
+{file} is the bundle itself. Java 17 or 21 is not part of it.
+"""
+
+
+def write_bundle(file: Path) -> list[str]:
+    """Writes the bundle, and nothing where it fails; returns the names of its files.
+
+    Raises: UnavailableError where the file cannot be written, jars cannot be fetched, or a package cannot be packed.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix=".frazil-bundle-", dir=file.absolute().parent) as folder:
+            packed = Path(folder, "bundle.tar")
+            names = _pack(packed, file.name)
+            packed.replace(file)
+    except OSError as error:
+        raise UnavailableError(
+            f"the bundle cannot be written: {error.strerror or error}",
+            remedy="free disk space and make the folder writable, or name another file",
+            where=str(file),
+        ) from error
+    return names
+
+
+def install_bundle(file: Path) -> None:
+    """Puts the jars of the bundle into the cache, where it lacks them.
+
+    Raises: UnavailableError where the bundle cannot be read or is of another version, or jars cannot be stored.
+    """
+    try:
+        with tarfile.open(file, "r:") as bundle:
+            for use in USES:
+                _install(use, bundle, file)
+    except (OSError, tarfile.TarError) as error:
+        raise UnavailableError(
+            f"the bundle cannot be read: {getattr(error, 'strerror', None) or error}",
+            remedy="name a file that frazil setup --bundle has written, and compare its size with the original's",
+            where=str(file),
+        ) from error
+
+
+def _install(use: Use, bundle: tarfile.TarFile, file: Path) -> None:
+    prefix = PurePosixPath(_FOLDER, "jars", jars_directory(use).name)
+    members = [member for member in bundle if member.isfile() and PurePosixPath(member.name).parent == prefix]
+    if not members:
+        raise UnavailableError(
+            f"the bundle has other jars than Frazil {frazil.__version__} needs: use={use}",
+            remedy="install Frazil from the wheels of the bundle, or make a bundle with this version",
+            where=str(file),
+        )
+
+    def copy(folder: Path, _lock: IO[str]) -> None:
+        for member in members:
+            read = bundle.extractfile(member)
+            assert read is not None  # It is a file.
+            with read, (folder / PurePosixPath(member.name).name).open("wb") as target:
+                shutil.copyfileobj(read, target)
+
+    install_jars(use, copy)
+
+
+def _pack(target: Path, name: str) -> list[str]:
+    sums: dict[str, str] = {}
+    with tarfile.open(target, "w") as archive:
+        for inside, path in _files(target.parent):
+            with path.open("rb") as file:
+                sums[inside] = hashlib.file_digest(file, "sha256").hexdigest()
+                _add(archive, inside, file)
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        readme = _README.format(version=frazil.__version__, python=python, platform=platform.machine(), file=name)
+        listed = "".join(f"{digest}  {inside}\n" for inside, digest in sums.items())
+        _add(archive, "README", io.BytesIO(readme.encode()))
+        _add(archive, "SHA256SUMS", io.BytesIO(listed.encode()))
+    return list(sums)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yields the files of the bundle. A wheel is deleted once the next file is wanted."""
+    found = closure(["frazil"])
+    check_recorded(distribution for distribution in found if distribution.name != "frazil")
+    for distribution in found:
+        wheel = _wheel(distribution, folder)
+        yield f"wheels/{wheel.name}", wheel
+        wheel.unlink()
+    for use in USES:
+        for jar in jars(use):
+            yield f"jars/{jar.parent.name}/{jar.name}", jar
+
+
+def _add(archive: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
+    member = tarfile.TarInfo(f"{_FOLDER}/{name}")
+    member.size = content.seek(0, io.SEEK_END)
+    content.seek(0)
+    archive.addfile(member, content)
+
+
+def _wheel(distribution: importlib.metadata.Distribution, folder: Path) -> Path:
+    """Makes the wheel that a package was installed from (Python packaging, "Binary distribution format")."""
+    files = _recorded(distribution)
+    metadata = next(PurePosixPath(name).parent for name in files if name.endswith(".dist-info/METADATA"))
+    lines = (distribution.read_text("WHEEL") or "").splitlines()
+    tags = [line.removeprefix("Tag: ").split("-") for line in lines if line.startswith("Tag: ")]
+    tag = "-".join(".".join(sorted(set(part))) for part in zip(*tags, strict=True))
+    wheel = folder / f"{metadata.stem}-{tag}.whl"
+    record = []
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=_FASTEST) as archive:
+        for name, path in files.items():
+            content = path.read_bytes()
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            record.append(f'"{name}",sha256={digest},{len(content)}\n')
+            member = zipfile.ZipInfo(name, _EPOCH)
+            member.external_attr = (path.stat().st_mode & 0xFFFF) << 16  # Some packages have programs.
+            archive.writestr(member, content, zipfile.ZIP_DEFLATED, _FASTEST)
+        archive.writestr(zipfile.ZipInfo(f"{metadata}/RECORD", _EPOCH), "".join([*record, f"{metadata}/RECORD,,\n"]))
+    return wheel
+
+
+def _recorded(distribution: importlib.metadata.Distribution) -> dict[str, Path]:
+    """Returns the files of a package by their names in a wheel; those of Frazil itself also where it runs from a
+    checkout.
+    """
+    found = {path.as_posix(): Path(str(path.locate())) for path in distribution.files or () if _is_packed(path)}
+    if distribution.name == "frazil":
+        root = Path(frazil.__file__).parent
+        own = {f"frazil/{path.relative_to(root).as_posix()}": path for path in sorted(root.rglob("*"))}
+        found = {name: path for name, path in found.items() if ".dist-info/" in name}
+        found |= {name: path for name, path in own.items() if path.is_file() and _is_packed(PurePosixPath(name))}
+    return found
+
+
+def _is_packed(path: PurePosixPath) -> bool:
+    is_of_this_installation = path.parent.suffix == ".dist-info" and path.name in _OF_THIS_INSTALLATION
+    return not is_of_this_installation and not {"..", "__pycache__"}.intersection(path.parts)

@@ -1,0 +1,104 @@
+"""The wheel, in an environment of its own and away from the checkout: all that Frazil needs is in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+import frazil
+from docs.scan import ROOT
+from frazil.clock import new_id
+from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.jvms import QUICK_JVM
+from tests.fixtures.processes import plain_environment
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of an environment with the wheel. The packages that Frazil requires are those of the
+    tests' own environment, as to install them takes minutes.
+    """
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), directory=ROOT)
+    [wheel] = folder.glob("*.whl")
+    venv.create(folder / "venv", with_pip=False)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv"), "platbase": str(folder / "venv")}))
+    (site / "required.pth").write_text(f"{Path(pytest.__file__).parent.parent}\n")
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv/bin/python")]
+    run(*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel), directory=folder)
+    _take_compiled(site / "frazil")
+    return folder / "venv/bin"
+
+
+def _take_compiled(package: Path) -> None:
+    """Spares the test the half minute of compiling: numba takes the checkout's compiled loops, where each source has the
+    time of the one that they were compiled from.
+    """
+    checkout = Path(frazil.__file__).parent
+    for source in package.rglob("*.py"):
+        compiled = checkout / source.relative_to(package)
+        os.utime(source, ns=(compiled.stat().st_atime_ns, compiled.stat().st_mtime_ns))
+    for loop in checkout.rglob("*.nb[ic]"):
+        copy = package / loop.relative_to(checkout)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(loop, copy)
+
+
+def run(*words: str, directory: Path, **variables: str) -> str:
+    environment = {**plain_environment(), "JDK_JAVA_OPTIONS": QUICK_JVM, **variables}
+    ended = subprocess.run(
+        words, cwd=directory, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_the_installed_command_is_the_wheels_own_and_misses_nothing(installed: Path, tmp_path: Path) -> None:
+    where = run(str(installed / "python"), "-c", "import frazil; print(frazil.__file__)", directory=tmp_path)
+    assert Path(where.strip()).is_relative_to(installed.parent)
+    assert run(str(installed / "frazil"), "--version", directory=tmp_path).strip() == frazil.__version__
+    assert json.loads(run(str(installed / "frazil"), "doctor", "--output", "json", directory=tmp_path))["ok"] is True
+
+
+def test_the_installed_command_reads_a_topic_into_a_table(
+    installed: Path, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    topic = f"wheel_{new_id()}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(300):
+        producer.produce(topic, json.dumps({"id": number, "name": f"n{number}"}))
+    producer.flush()
+    (tmp_path / "frazil.yaml").write_text(
+        f"pipeline: wheel\nkafka: {{bootstrap.servers: '{broker.bootstrap_servers}'}}\ntables: {{a.b: {{topic: {topic}}}}}\n"
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service_manager:
+        service_manager.bind(str(tmp_path / "notify"))
+        answer = run(str(installed / "frazil"), "run", "--until-caught-up", directory=tmp_path, NOTIFY_SOCKET="notify")
+        assert service_manager.recv(100) == b"READY=1\nWATCHDOG=1"
+    assert answer.strip() == "a.b: 300 rows, 0 records behind"
+
+
+def test_the_wheel_has_every_file_of_the_package(installed: Path) -> None:
+    [package] = installed.parent.glob("lib/python*/site-packages/frazil")
+    checkout = Path(frazil.__file__).parent
+    assert _files(package) == _files(checkout)
+
+
+def _files(package: Path) -> set[str]:
+    compiled = {".pyc", ".nbi", ".nbc"}
+    return {
+        str(path.relative_to(package)) for path in package.rglob("*") if path.is_file() and path.suffix not in compiled
+    }

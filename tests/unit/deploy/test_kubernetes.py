@@ -1,0 +1,139 @@
+"""The chart and the plain manifests: valid for Kubernetes, and what matters about a pod of Frazil's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from docs.scan import ROOT
+from frazil.spec import load_spec
+from tests.fixtures.helm import helm
+
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm/frazil"
+_VERSIONS = ("1.29", "1.37")
+_TLS = 'http: {listen: "0.0.0.0:9000", tls: {certificate: a, key: b}}\n'
+
+
+def rendered(*words: str, pipeline: str = "", tmp_path: Path | None = None) -> str:
+    """What Helm makes of the chart, or its error."""
+    program = helm()
+    if program is None:
+        pytest.skip("there is no helm, and no Go to build it: make test-setup")
+    if tmp_path is not None:
+        (tmp_path / "frazil.yaml").write_text(pipeline)
+        words = (*words, "--set-file", f"pipeline={tmp_path / 'frazil.yaml'}")
+    # Of the person who runs the tests nothing is read: neither a cluster nor plugins.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "HELM"))}
+    command = [str(program), "template", "shop", str(CHART), "--namespace", "shop", *words]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return ended.stdout if ended.returncode == 0 else ended.stderr
+
+
+def objects(text: str) -> dict[str, Any]:
+    return {found["kind"]: found for found in yaml.safe_load_all(text) if found}
+
+
+def pod(found: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = found["Deployment"]["spec"]["template"]["spec"]
+    return spec
+
+
+PLAIN = (DEPLOY / "kubernetes/frazil.yaml").read_text()
+
+
+@pytest.mark.parametrize("version", _VERSIONS)
+def test_the_manifests_are_valid_for_kubernetes(version: str) -> None:
+    for found in objects(PLAIN).values():
+        kubernetes_validate.validate(found, version, strict=True)
+
+
+def test_the_manifests_are_what_the_chart_makes_of_their_values() -> None:
+    assert PLAIN.split("\n", 1)[1] == rendered("--values", str(DEPLOY / "kubernetes/frazil-values.yaml"))
+
+
+def test_the_pipeline_file_of_the_manifests_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "frazil.yaml"
+    text = objects(PLAIN)["ConfigMap"]["data"]["frazil.yaml"]
+    mounts = {mount["mountPath"] for mount in pod(objects(PLAIN))["containers"][0]["volumeMounts"]}
+    assert "${file:/run/secrets/kafka/password}" in text
+    assert "/run/secrets/kafka" in mounts
+    (tmp_path / "password").write_text("hush")
+    file.write_text(text.replace("/run/secrets/kafka", str(tmp_path)))
+    assert load_spec(file, {}).pipeline == "shop"
+
+
+def test_a_container_can_change_nothing_but_its_work_folder_and_has_no_rights() -> None:
+    found = pod(objects(PLAIN))
+    assert (found["securityContext"]["runAsNonRoot"], found["automountServiceAccountToken"]) == (True, False)
+    for container in (*found["initContainers"], *found["containers"]):
+        rights = container["securityContext"]
+        assert (rights["readOnlyRootFilesystem"], rights["allowPrivilegeEscalation"]) == (True, False)
+        assert rights["capabilities"] == {"drop": ["ALL"]}
+        assert container["resources"]["limits"]["memory"]
+    writable = {mount["mountPath"] for mount in found["containers"][0]["volumeMounts"] if not mount.get("readOnly")}
+    assert writable == {"/var/lib/frazil", "/tmp"}
+
+
+def test_secrets_are_references_only() -> None:
+    assert "Secret" not in objects(PLAIN)
+    container = pod(objects(PLAIN))["containers"][0]
+    assert "env" not in container
+    assert [volume["secret"]["secretName"] for volume in pod(objects(PLAIN))["volumes"] if "secret" in volume] == [
+        "kafka"
+    ]
+
+
+def test_a_pod_has_longer_to_end_than_a_batch_has_to_be_committed() -> None:
+    found = pod(objects(rendered("--set", "pipeline=a: b,graceSeconds=100")))
+    assert found["containers"][0]["args"][-2:] == ["--grace", "100s"]
+    assert found["terminationGracePeriodSeconds"] > 100
+
+
+def test_one_pod_ends_before_the_next_begins() -> None:
+    deployment = objects(PLAIN)["Deployment"]["spec"]
+    assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_probes_ask_inside_of_the_pod_while_the_service_listens_there_alone() -> None:
+    container = pod(objects(PLAIN))["containers"][0]
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert f'"http://127.0.0.1:8787{path}"' in container[probe]["exec"]["command"][-1]
+    assert "Service" not in objects(PLAIN)
+
+
+def test_probes_and_a_service_use_tls_where_the_pipeline_file_has_it(tmp_path: Path) -> None:
+    found = objects(rendered(pipeline=_TLS, tmp_path=tmp_path))
+    container = pod(found)["containers"][0]
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": "http", "scheme": "HTTPS"}
+    assert container["ports"] == [{"name": "http", "containerPort": 9000}]
+    assert found["Service"]["spec"]["ports"][0]["port"] == 9000
+    for one in found.values():
+        kubernetes_validate.validate(one, _VERSIONS[-1], strict=True)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "message"),
+    [
+        ("http: false\n", "the pod's probes need the HTTP service: leave `http: false` out of the pipeline file"),
+        ("a: [\n", "pipeline is no YAML"),
+        ("", "/pipeline"),
+    ],
+)
+def test_a_file_that_no_pod_can_run_is_refused(pipeline: str, message: str, tmp_path: Path) -> None:
+    assert message in rendered(pipeline=pipeline, tmp_path=tmp_path)
+
+
+def test_a_changed_pipeline_file_starts_another_pod() -> None:
+    sums = [
+        objects(rendered("--set", f"pipeline={text}"))["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+        for text in ("a: b", "a: c")
+    ]
+    assert sums[0] != sums[1]

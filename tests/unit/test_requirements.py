@@ -1,0 +1,39 @@
+"""What the wheel asks for is all that Frazil imports: a machine that has only the wheel has the rest from these names."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+from docs.scan import ROOT, SOURCE
+from frazil.runtime.ship import closure
+
+
+def test_every_import_is_of_a_package_that_the_wheel_requires() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = [found[0] for line in project["dependencies"] if (found := re.match(r"[\w.-]+", line))]
+    required = {distribution.name for distribution in closure(names)}
+    providers = importlib.metadata.packages_distributions()
+    assert [name for name in sorted(_imported(SOURCE)) if required.isdisjoint(providers[name])] == []
+
+
+def test_what_the_wheel_requires_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements/runtime.txt").read_text(), re.MULTILINE))
+    assert {re.split(r"[\[>]", line)[0] for line in project["dependencies"]} - locked == set()
+
+
+def _imported(folder: Path) -> set[str]:
+    """The packages that are imported anywhere, without Python's own and Frazil itself."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {name.name.split(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.split(".")[0])
+    return found - sys.stdlib_module_names - {"frazil"}
