@@ -9,7 +9,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from frazil.errors import FrazilError
 from frazil.http.api import Parameters, read_parameters, routes
@@ -24,7 +23,7 @@ from frazil.ops.running import RunningPipeline
 from frazil.spec.models import HttpSpec
 
 
-def make_app(pipeline: RunningPipeline, http: HttpSpec) -> ASGIApp:
+def make_app(pipeline: RunningPipeline, http: HttpSpec) -> Guard:
     """Returns the application."""
     plain: dict[str, Callable[[Request], Response]] = {
         "/healthz": lambda _: _healthz(pipeline),
@@ -50,7 +49,7 @@ def make_app(pipeline: RunningPipeline, http: HttpSpec) -> ASGIApp:
         exception_handlers=dict.fromkeys((HTTPException, FrazilError, TableStopped, Refused, Exception), refuse),
     )
     app.router.redirect_slashes = False
-    return Guard(app, http, pipeline.redact, console.login)
+    return Guard(app, http, pipeline.redact, console.login, console.stop)
 
 
 def _without_parameters(act: Callable[[Request], Response]) -> Callable[[Request], Response]:

@@ -47,12 +47,19 @@ class Guard:
     """Passes on requests that are allowed, with the rights of their caller in the scope: `read`, and `operate` to act."""
 
     def __init__(
-        self, app: ASGIApp, http: HttpSpec, redact: Callable[[Any], Any], login: Callable[[Request], Response]
+        self,
+        app: ASGIApp,
+        http: HttpSpec,
+        redact: Callable[[Any], Any],
+        login: Callable[[Request], Response],
+        stop: Callable[[], None],
     ) -> None:
+        """login: the page that asks for a token. stop: ends answers that never end by themselves."""
         self._app = app
         self._http = http
         self._redact = redact
         self._login = login
+        self.stop = stop
         self._headers = dict(_HEADERS)
         if http.tls is not None:
             self._headers["Strict-Transport-Security"] = "max-age=31536000"

@@ -120,7 +120,8 @@ def test_a_browser_logs_in_with_a_token(scene: RunningScene) -> None:
     tls = HttpSpec(listen=Address("0.0.0.0", 1), tokens=TOKENS.tokens, tls=HttpTlsSpec(certificate="c", key="k"))
     secure = scene.client(tls, "https://frazil.example").post("/login", data={"token": READ})
     assert secure.headers["Set-Cookie"].endswith("; Secure")
-    assert client.post("/login", content=b"x" * 5_000).status_code == 413
+    too_large = client.post("/login", content=b"x" * 5_000)
+    assert (too_large.status_code, too_large.json()["remedy"]) == (413, "send a token")
 
 
 def test_records_and_actions_need_the_right_to_operate(scene: RunningScene) -> None:
@@ -150,7 +151,9 @@ def test_problems_are_pages_for_people_and_json_for_programs(scene: RunningScene
         page_of(client, path, 404)
         assert json.loads(client.get(path).text)["status"] == 404
     page_of(client, "/tables/n.a/dead-letters?limit=x", 400)
-    assert client.get("/events?after=x").status_code == 400
+    refused = client.get("/events?after=x")
+    assert (refused.status_code, refused.json()["remedy"]) == (400, "leave it out")
+    assert client.get("/static/nothing").json()["remedy"] == "see the list of tables"
 
 
 def test_a_process_that_starts_shows_no_tables_yet(tmp_path: Path) -> None:

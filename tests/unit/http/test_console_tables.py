@@ -198,7 +198,9 @@ def test_an_idle_stream_sends_a_comment_and_fifty_are_enough(few: ManyTables, mo
         assert {await anext(one) for one in opened} == {"retry: 2000\n\n"}
         assert await anext(opened[0]) == ": ping\n\n"
         assert streams.is_full
+        streams.end()
         for one in opened:
-            await one.aclose()  # type: ignore[attr-defined]
+            assert [text async for text in one if text != ": ping\n\n"] == []
+        assert not streams.is_full
 
     in_a_loop(follow)

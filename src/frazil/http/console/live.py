@@ -102,20 +102,29 @@ class Streams:
         self._ticking: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._encoded: tuple[int, int, str] = (0, 0, "")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_ended = False
 
     @property
     def is_full(self) -> bool:
         """Whether no further stream may begin."""
         return self._count >= MOST_STREAMS
 
+    def end(self) -> None:
+        """Ends all streams, for a server that stops; any thread may call it."""
+        self._is_ended = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(lambda: self._changed.set())
+
     async def follow(self, after: int) -> AsyncIterator[str]:
         """Yields an event for each change since the version `after`, and a comment where there is none for a while."""
         self._count += 1
+        self._loop = asyncio.get_running_loop()
         try:
             if self._ticking is None:
                 self._ticking = asyncio.create_task(self._tick())
             yield "retry: 2000\n\n"
-            while True:
+            while not self._is_ended:
                 if self._tables.version > after:
                     text, after = self._event(after)
                     yield text

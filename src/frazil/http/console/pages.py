@@ -185,6 +185,10 @@ class Console:
 
     refuse = staticmethod(problem_page)
 
+    def stop(self) -> None:
+        """Ends the streams of changes."""
+        self._streams.end()
+
 
 def _may_operate(request: Request) -> bool:
     try:
