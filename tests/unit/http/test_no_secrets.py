@@ -10,7 +10,15 @@ from frazil.spec.models import HttpSpec, HttpTokensSpec
 from tests.unit.http.pages import BROWSER
 from tests.unit.http.running_scene import RunningScene, wait_for
 
-PAGES = ("/", "/tables/n.a", "/tables/n.a/dead-letters", "/tables/n.a/maintain", "/process", "/operations/x", "/nothing")
+PAGES = (
+    "/",
+    "/tables/n.a",
+    "/tables/n.a/dead-letters",
+    "/tables/n.a/maintain",
+    "/process",
+    "/operations/x",
+    "/nothing",
+)
 SECRETS = ("hunter2-of-the-broker", "s3cr3t-of-the-catalog", "t0ken" * 8)
 
 
