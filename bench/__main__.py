@@ -12,6 +12,7 @@ from typing import Any
 
 from bench import (
     connect,
+    console,
     freshness,
     idle,
     lakes,
@@ -45,6 +46,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "lakes": lakes.measure,
     "process": process.measure,
     "metrics": metrics.measure,
+    "console": console.measure,
     "maintenance": maintenance.measure,
 }
 

@@ -163,6 +163,8 @@ LOG_EVENTS: dict[str, str] = {
     "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",
     "grace_period_exceeded": "The batch in flight was not committed within `--grace` of SIGTERM: the batch is"
     " abandoned, and the next run reads it again.",
+    "history_unavailable": "The file with the console's history cannot be read or written: until it can, charts show the"
+    " last hours alone.",
     "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
     "http_request_failed": "A request to the HTTP service failed in an unforeseen way; the pipeline continues.",
     "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",

@@ -55,6 +55,17 @@ class Service:
         return None
 
 
+def check_plan_and_pages(service: Service, table: str) -> None:
+    """The plan, and pages of a real table: its metadata comes from Iceberg, its JVM's memory from the system."""
+    assert service.json("/api/v1/plan")["changes"] is False
+    pages = {path: service.get(path) for path in ("/", f"/tables/{table}", f"/tables/{table}/dead-letters", "/process")}
+    assert {path: text for path, (status, text) in pages.items() if status != 200} == {}
+    assert f'href="/tables/{table}"' in pages["/"][1]
+    for shown in ("<td>ingestion</td><td>append</td>", "<td>created</td>", "data files</caption>", '<th scope="row">'):
+        assert shown in pages[f"/tables/{table}"][1]
+    assert ">java<" in pages["/process"][1]
+
+
 def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipeline) -> None:
     table, topic = pipeline.add_fed_table("watched")
     port = free_port()
@@ -71,7 +82,7 @@ def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipel
     assert shown.keys() == printed.keys()
     same = ("state", "rows", "files", "lag_records", "topics", "last_commit_ms", "watermark_ms", "partition_spec")
     assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
-    assert service.json("/api/v1/plan")["changes"] is False
+    check_plan_and_pages(service, table)
 
     assert pipeline.command("pause", table)["state"] == "paused"
     pipeline.feed.produce(topic, events(50, 100))

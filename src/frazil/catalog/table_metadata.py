@@ -49,6 +49,10 @@ class Snapshot:
     is_staged: bool = False
     #: Whether table maintenance of some pipeline made it.
     is_maintenance: bool = False
+    #: Iceberg's summary.
+    summary: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: The id of the table's schema at the commit; None where it is not recorded.
+    schema_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,8 @@ class TableMetadata:
     rewritable_manifests: tuple[int, ...] = ()
     #: Paths of files that the newest progress of some pipeline names for other tables.
     pending_files: frozenset[str] = frozenset()
+    #: Every schema that the table had, as Iceberg's JSON, the oldest first.
+    schemas: tuple[Mapping[str, Any], ...] = ()
 
     def ancestors(self) -> Iterator[Snapshot]:
         """Yields the snapshots of the main branch, the newest first, as far as they exist."""
@@ -154,6 +160,7 @@ def read_table_metadata(
         manifests=tuple(size for size, _ in manifests),
         rewritable_manifests=tuple(size for size, spec in manifests if spec == metadata.get("default-spec-id", 0)),
         pending_files=frozenset(_pending_files(metadata)),
+        schemas=tuple(sorted(metadata.get("schemas", ()), key=lambda schema: int(schema["schema-id"]))),
     )
 
 
@@ -255,6 +262,8 @@ def _snapshot(document: Mapping[str, Any]) -> Snapshot:
         removes_files=any(int(summary.get(name, 0)) for name in _REMOVALS),
         is_staged="wap.id" in summary,
         is_maintenance=any(name.startswith("frazil.") and name.endswith(f".{MAINTENANCE_ID}") for name in summary),
+        summary=summary,
+        schema_id=document.get("schema-id"),
     )
 
 

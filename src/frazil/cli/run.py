@@ -185,13 +185,16 @@ def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServic
 def _served(running: RunningPipeline) -> Iterator[HttpServer | None]:
     """Serves the pipeline over HTTP, where the pipeline file wants that."""
     server = open_server(running.spec.http, "frazil.http.app:make_app", running)
-    if server is not None:
-        server.start()
+    if server is None:
+        yield None
+        return
+    server.start()
+    running.history.start()
     try:
         yield server
     finally:
-        if server is not None:
-            server.stop()
+        server.stop()
+        running.history.stop()
 
 
 def _publish(

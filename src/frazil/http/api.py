@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -34,6 +34,9 @@ class Parameters(BaseModel):
     """The parameters of a query; unknown ones are errors."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+
+_Kind = TypeVar("_Kind", bound=Parameters)
 
 
 class DryRun(Parameters):
@@ -244,9 +247,8 @@ ENDPOINTS = (
 )
 
 
-def routes(pipeline: RunningPipeline) -> list[Route]:
+def routes(pipeline: RunningPipeline, operations: Operations) -> list[Route]:
     """Returns the routes of all endpoints."""
-    operations = Operations()
     return [
         Route(one.path, _handler(one, pipeline, operations), methods=[one.method], name=one.name) for one in ENDPOINTS
     ]
@@ -269,7 +271,7 @@ def _handler(endpoint: Endpoint, pipeline: RunningPipeline, operations: Operatio
     return handle
 
 
-def read_parameters(request: Request, kind: type[Parameters]) -> Parameters:
+def read_parameters(request: Request, kind: type[_Kind]) -> _Kind:
     """Returns the parameters of the query. Raises: Refused for unknown, repeated and wrong ones."""
     given = request.query_params.multi_items()
     names = [name for name, _ in given]

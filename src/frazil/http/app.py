@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
+from starlette.routing import Route
 
 from frazil.errors import FrazilError
 from frazil.http.api import Parameters, read_parameters, routes
+from frazil.http.console.pages import Console
 from frazil.http.metrics import MEDIA_TYPE, render
 from frazil.http.openapi import openapi_document
+from frazil.http.operations import Operations
 from frazil.http.problems import Problem, Refused, answer, make_problem, problem_of
-from frazil.http.security import Guard
+from frazil.http.security import Guard, wants_page
 from frazil.ingest.failures import TableStopped
 from frazil.ops.running import RunningPipeline
 from frazil.spec.models import HttpSpec
 
 
-def make_app(pipeline: RunningPipeline, http: HttpSpec, more: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """Returns the application. more: further routes, such as pages."""
+def make_app(pipeline: RunningPipeline, http: HttpSpec) -> Guard:
+    """Returns the application."""
     plain: dict[str, Callable[[Request], Response]] = {
         "/healthz": lambda _: _healthz(pipeline),
         "/readyz": lambda _: _readyz(pipeline),
@@ -31,15 +32,24 @@ def make_app(pipeline: RunningPipeline, http: HttpSpec, more: Sequence[BaseRoute
         "/openapi.json": lambda _: JSONResponse(openapi_document()),
     }
 
-    async def refuse(_: Request, error: Exception) -> Response:
+    operations = Operations()
+    console = Console(pipeline, operations, http)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        if wants_page(request):
+            return console.refuse(request, _problem(error))
         return answer(_problem(error), pipeline.redact, getattr(error, "headers", None))
 
     app = Starlette(
-        routes=[*(Route(path, _without_parameters(act)) for path, act in plain.items()), *routes(pipeline), *more],
+        routes=[
+            *(Route(path, _without_parameters(act)) for path, act in plain.items()),
+            *routes(pipeline, operations),
+            *console.routes(),
+        ],
         exception_handlers=dict.fromkeys((HTTPException, FrazilError, TableStopped, Refused, Exception), refuse),
     )
     app.router.redirect_slashes = False
-    return Guard(app, http, pipeline.redact)
+    return Guard(app, http, pipeline.redact, console.login, console.stop)
 
 
 def _without_parameters(act: Callable[[Request], Response]) -> Callable[[Request], Response]:

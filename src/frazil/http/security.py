@@ -14,15 +14,20 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from frazil.http.problems import Refused, answer
-from frazil.spec.models import HttpSpec
+from frazil.spec.models import HttpSpec, HttpTokensSpec
 
 log = structlog.get_logger("frazil")
 
-PUBLIC = ("/healthz", "/readyz")
+LOGIN = "/login"
+"""Takes a token from a browser and answers with the cookie."""
+PUBLIC = ("/healthz", "/readyz", LOGIN)
 """Paths that need no token: they answer nothing but yes or no."""
+STATIC = "/static/"
+"""Begins the paths of style sheets and scripts, which need no token either."""
 COOKIE = "frazil_token"
 """A browser's token: scripts cannot read the cookie, and pages of other sites cannot send it."""
 RIGHTS = "frazil.rights"
@@ -31,7 +36,7 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action"
     " 'self'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -41,10 +46,20 @@ _HEADERS = {
 class Guard:
     """Passes on requests that are allowed, with the rights of their caller in the scope: `read`, and `operate` to act."""
 
-    def __init__(self, app: ASGIApp, http: HttpSpec, redact: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        http: HttpSpec,
+        redact: Callable[[Any], Any],
+        login: Callable[[Request], Response],
+        stop: Callable[[], None],
+    ) -> None:
+        """login: the page that asks for a token. stop: ends answers that never end by themselves."""
         self._app = app
         self._http = http
         self._redact = redact
+        self._login = login
+        self.stop = stop
         self._headers = dict(_HEADERS)
         if http.tls is not None:
             self._headers["Strict-Transport-Security"] = "max-age=31536000"
@@ -68,7 +83,10 @@ class Guard:
             self._check(scope)
             await self._app(scope, receive, send_with_headers)
         except Refused as refused:
-            await answer(refused.problem, self._redact, refused.headers)(scope, receive, send_with_headers)
+            request = Request(scope)
+            is_page = refused.problem.status == 401 and wants_page(request)
+            own = self._login(request) if is_page else answer(refused.problem, self._redact, refused.headers)
+            await own(scope, receive, send_with_headers)
         except Exception as error:
             log.error("http_request_failed", path=scope["path"], exc_info=error)
             if not is_answered:
@@ -81,7 +99,7 @@ class Guard:
         if request.method not in _SAFE:
             _check_origin(request)
         scope[RIGHTS] = rights = self._rights(request)
-        if request.url.path in PUBLIC:
+        if request.url.path in PUBLIC or request.url.path.startswith(STATIC):
             return
         if not rights:
             refused = Refused(
@@ -97,10 +115,19 @@ class Guard:
         if not (tokens.read or tokens.operate):
             return frozenset(("read", "operate"))
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        given = token.strip() if kind.lower() == "bearer" else request.cookies.get(COOKIE, "")
-        if _is_among(given, tokens.operate):
-            return frozenset(("read", "operate"))
-        return frozenset(("read",)) if _is_among(given, tokens.read) else frozenset()
+        return rights_of(token.strip() if kind.lower() == "bearer" else request.cookies.get(COOKIE, ""), tokens)
+
+
+def wants_page(request: Request) -> bool:
+    """Returns whether a person with a browser asks, and no program."""
+    return "text/html" in request.headers.get("accept", "")
+
+
+def rights_of(token: str, tokens: HttpTokensSpec) -> frozenset[str]:
+    """Returns the rights of the caller who has this token."""
+    if _is_among(token, tokens.operate):
+        return frozenset(("read", "operate"))
+    return frozenset(("read",)) if _is_among(token, tokens.read) else frozenset()
 
 
 def require_operate(request: Request) -> None:

@@ -35,6 +35,7 @@ class HttpServer:
         self._may_begin = threading.Event()
         self._is_ended = False
         self._server: Any = None
+        self._app: Any = None
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
 
     def start(self) -> None:
@@ -51,6 +52,7 @@ class HttpServer:
         self._may_begin.set()
         if self._server is not None:
             self._server.should_exit = True
+            self._app.stop()
         self._thread.join(_STOP_S)
         self._listener.close()
 
@@ -60,7 +62,7 @@ class HttpServer:
             return
         uvicorn = importlib.import_module("uvicorn")
         module, _, function = self._make_app.partition(":")
-        app = getattr(importlib.import_module(module), function)(self._subject, self._http)
+        self._app = app = getattr(importlib.import_module(module), function)(self._subject, self._http)
         tls = self._http.tls
         config = uvicorn.Config(
             app,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.port import Catalog
+from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock
 from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
@@ -36,6 +37,7 @@ from frazil.ops.dead_letters import (
     dead_letter_document,
     newest_dead_letters,
 )
+from frazil.ops.history import History, Sample, sample_of
 from frazil.ops.maintenance import load_upsert_tables, maintenance_report
 from frazil.ops.maintenance_rounds import chosen_tables, document_of_rounds, plan_rounds, run_rounds
 from frazil.ops.plan import ReadSample, plan_document, plan_tables
@@ -85,8 +87,13 @@ class RunningPipeline:
     redact: Callable[[Any], Any]
     #: None until the JVM and the catalog have answered.
     parts: Parts | None = None
+    history: History = field(init=False)
     _services: OwnServices | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        file = self.spec.state_dir / f"{self.spec.pipeline}.history.db"
+        self.history = History(file, self.clock, self._samples)
 
     # ---- reading
 
@@ -155,6 +162,13 @@ class RunningPipeline:
         return [
             dead_letter_document(one) for one in newest_dead_letters(self._own.catalog, dead_letters, selection, limit)
         ]
+
+    def metadata(self, name: str) -> TableMetadata | None:
+        """Returns the metadata of a table with its files, fresh from the catalog; None where it does not exist.
+
+        Raises: UnknownTable; UnavailableError where the catalog does not answer.
+        """
+        return self._own.table_maintenance.metadata(self.find(name).name, with_files=True)
 
     # ---- acting
 
@@ -228,6 +242,10 @@ class RunningPipeline:
     def _replayer(self) -> Replayer:
         own = self._own
         return Replayer(own.catalog, own.schemas, own.topics, own.queries)
+
+    def _samples(self) -> dict[str, Sample]:
+        now_ms = self.clock.now_ms()
+        return {} if self.parts is None else {table.name: sample_of(table, now_ms) for table in self.tables}
 
     def _copy(self, name: str) -> Table:
         """Returns a table of this name as a command has it, without anything that the loop knows.

@@ -7,8 +7,18 @@ from pathlib import Path
 from frazil.errors import UnavailableError
 from frazil.http.api import ENDPOINTS
 from frazil.spec.models import HttpSpec, HttpTokensSpec
+from tests.unit.http.pages import BROWSER
 from tests.unit.http.running_scene import RunningScene, wait_for
 
+PAGES = (
+    "/",
+    "/tables/n.a",
+    "/tables/n.a/dead-letters",
+    "/tables/n.a/maintain",
+    "/process",
+    "/operations/x",
+    "/nothing",
+)
 SECRETS = ("hunter2-of-the-broker", "s3cr3t-of-the-catalog", "t0ken" * 8)
 
 
@@ -33,6 +43,8 @@ def test_no_answer_has_a_secret(tmp_path: Path) -> None:
         service.requests.pause("n.a").result(10)
         for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/nothing"):
             answers += [client.get(path), client.get(path, headers=headers)]
+        for path in PAGES:
+            answers.append(client.get(path, headers={**headers, **BROWSER}))
         for endpoint in ENDPOINTS:
             for query in ("", "?dry_run=true", f"?{SECRETS[0]}=1", f"?topic={SECRETS[1]}"):
                 path = endpoint.path.replace("{table}", "n.a").replace("{operation}", SECRETS[0])

@@ -1,0 +1,120 @@
+"""What the console of a thousand tables costs: bytes and time of the list, and the CPU of live updates for one page."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.place import Place, Run, say
+from frazil.http.server import open_server
+from frazil.ingest.table import Table
+from frazil.spec.addresses import Address
+from frazil.spec.models import HttpSpec
+from tests.unit.http.many_tables import ManyTables
+from tests.unit.http.test_server import free
+
+TABLES = 1000
+_PAGES = 20
+_LIVE_S = 30
+_SERVING = ("http", "AnyIO worker thread", "history")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def measure(place: Place) -> None:
+    """The list of tables, and live updates with ten active tables and with all."""
+    if "frazil" not in place.settings.subjects:
+        return
+    with place.attempt("what the console costs"), tempfile.TemporaryDirectory() as folder:
+        runs = [run_of(Path(folder))]
+        say(json.dumps(runs[0]))
+        place.write_result("console", "frazil", f"{TABLES}-tables", runs)
+
+
+def run_of(folder: Path, tables: int = TABLES, live_s: float = _LIVE_S) -> Run:
+    """The milliseconds and the size of the page, and the share of a core that live updates take."""
+    with _served(folder, tables) as (many, address):
+        pages = sorted(_ask(address, "/") for _ in range(_PAGES))
+        few, few_bytes = _live(many, address, many.tables[:: max(1, tables // 10)], live_s)
+        every, every_bytes = _live(many, address, many.tables, live_s)
+        idle, _ = _live(many, address, [], live_s, is_watched=False)
+    return {
+        "tables": tables,
+        "page_ms": pages[len(pages) // 2][0],
+        "page_bytes": pages[0][1],
+        "live_ten_active_percent": few,
+        "live_ten_active_bytes_per_s": few_bytes,
+        "live_all_active_percent": every,
+        "live_all_active_bytes_per_s": every_bytes,
+        "history_alone_percent": idle,
+    }
+
+
+def _ask(address: Address, path: str) -> tuple[float, int]:
+    began_s = time.perf_counter()
+    request = urllib.request.Request(f"http://{address}{path}", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        size = len(answer.read())
+    return round((time.perf_counter() - began_s) * 1000, 1), size
+
+
+def _live(
+    many: ManyTables, address: Address, active: list[Table], live_s: float, is_watched: bool = True
+) -> tuple[float, int]:
+    """Lets the active tables commit each second; the percentage of a core that serving takes, and the bytes per second of
+    one stream.
+    """
+    read = [0]
+    is_over = threading.Event()
+    after = urllib.request.urlopen(f"http://{address}/").read().partition(b'data-live="')[2].partition(b'"')[0]
+    watching = threading.Thread(target=_watch, args=(address, after.decode(), read, is_over), daemon=True)
+    if is_watched:
+        watching.start()
+        time.sleep(2)
+    cpu, began_s, first = _cpu_s(), time.perf_counter(), read[0]
+    while time.perf_counter() < began_s + live_s:
+        many.commit(active, 20)
+        many.publish()
+        time.sleep(1)
+    wall_s = time.perf_counter() - began_s
+    is_over.set()
+    return round(100 * (_cpu_s() - cpu) / wall_s, 2), round((read[0] - first) / wall_s)
+
+
+def _watch(address: Address, after: str, read: list[int], is_over: threading.Event) -> None:
+    with urllib.request.urlopen(f"http://{address}/events?after={after}") as stream:
+        while not is_over.is_set():
+            read[0] += len(stream.readline())
+
+
+def _cpu_s() -> float:
+    """The CPU time of the threads that serve: what the loop itself does is not the console's."""
+    found = 0
+    for thread in threading.enumerate():
+        if thread.name.startswith(_SERVING):
+            fields = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()
+            found += int(fields[11]) + int(fields[12])
+    return found / _TICKS_PER_S
+
+
+@contextmanager
+def _served(folder: Path, tables: int) -> Iterator[tuple[ManyTables, Address]]:
+    many = ManyTables(folder, tables)
+    many.remember_an_hour()
+    address = free()
+    server = open_server(HttpSpec(listen=address), "frazil.http.app:make_app", many.pipeline)
+    assert server is not None
+    server.start()
+    server.begin()
+    many.pipeline.history.start()
+    try:
+        yield many, address
+    finally:
+        server.stop()
+        many.pipeline.history.stop()

@@ -1,0 +1,115 @@
+"""Charts as SVG, drawn here: a page needs no script to show them. Colours come from the style sheet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+
+Values = npt.NDArray[np.float32]
+_SPARK = Markup('<svg class="spark" viewBox="0 0 58 16" aria-hidden="true"><path d="{}"/></svg>')
+_SPARK_POINTS, _SPARK_HEIGHT = 30, 14
+_CHART = Markup(
+    '<svg class="chart" viewBox="0 0 600 120" role="img" aria-label="{label}"><path class="area" d="{area}"/>'
+    '<path d="{line}"/></svg>'
+)
+_POINTS, _HEIGHT, _WIDTH = 240, 110, 600
+_BAR = Markup('<svg class="bar" viewBox="0 0 300 12" aria-hidden="true"><rect width="{}"/></svg>')
+_BARS = 300
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart of the past, with what a reader of the page hears instead of seeing it."""
+
+    title: str
+    svg: Markup
+    now: str
+    highest: str
+    #: Time in seconds since the epoch, and the value as text, of at most a dozen moments.
+    rows: tuple[tuple[int, str], ...]
+
+
+def sparkline(values: Values, lowest_top: float) -> Markup:
+    """Returns a small chart of these values, NaN where nothing is known. lowest_top: the least value of its upper edge, so
+    that noise stays flat.
+    """
+    points = peaks(values, _SPARK_POINTS)
+    return _SPARK.format(_path(points, max(lowest_top, _top(points)), 2, _SPARK_HEIGHT))
+
+
+def chart(title: str, values: Values, end_s: int, step_s: int, text: Callable[[float], str]) -> Chart:
+    """Returns a chart of values, the last of which is of the time `end_s`. text: how a value reads."""
+    points = peaks(values, _POINTS)
+    top = _top(points)
+    x_step = _WIDTH / max(1, len(points) - 1)
+    line = _path(points, top or 1, x_step, _HEIGHT)
+    label = f"{title}: now {_text(points[-1:], text)}, highest {text(top) if _is_known(points) else 'unknown'}"
+    each = max(1, len(values) // 12)
+    rows = [(end_s - step_s * (len(values) - 1 - place), values[place]) for place in range(each - 1, len(values), each)]
+    return Chart(
+        title,
+        _CHART.format(label=label, line=line, area=_area(line)),
+        _text(points[-1:], text),
+        text(top) if _is_known(points) else "–",
+        tuple((at_s, "–" if np.isnan(value) else text(float(value))) for at_s, value in rows),
+    )
+
+
+def peaks(values: Values, count: int) -> Values:
+    """Returns the largest value of each of `count` equal stretches, so that no peak is lost; NaN where none is known."""
+    size = -(-len(values) // count)
+    padded = np.full(size * -(-len(values) // size), np.nan, np.float32)
+    padded[len(padded) - len(values) :] = values
+    stretches = padded.reshape(-1, size)
+    known = ~np.isnan(stretches)
+    largest = np.max(stretches, axis=1, where=known, initial=-np.inf)
+    return np.where(known.any(axis=1), largest, np.float32(np.nan)).astype(np.float32)
+
+
+def bars(counts: Sequence[int], labels: Sequence[str]) -> list[tuple[str, int, Markup]]:
+    """Returns a row of a histogram for each count: its label, the count, and a bar."""
+    most = max(counts, default=0) or 1
+    return [
+        (label, count, _BAR.format(f"{max(1.0, _BARS * count / most):.0f}" if count else "0"))
+        for label, count in zip(labels, counts, strict=True)
+    ]
+
+
+def _is_known(points: Values) -> bool:
+    return bool((~np.isnan(points)).any())
+
+
+def _top(points: Values) -> float:
+    return float(np.nanmax(points)) if _is_known(points) else 0.0
+
+
+def _text(points: Values, text: Callable[[float], str]) -> str:
+    return text(float(points[0])) if len(points) and not np.isnan(points[0]) else "–"
+
+
+def _path(points: Values, top: float, x_step: float, height: int) -> str:
+    """Returns the path of a line; a run of equal points is one stroke, a gap begins another line."""
+    ys = [None if np.isnan(value) else round(height + 1 - height * value / top) for value in points.tolist()]
+    parts: list[str] = []
+    for place, y in enumerate(ys):
+        if y is None:
+            continue
+        before = ys[place - 1] if place else None
+        after = ys[place + 1] if place + 1 < len(ys) else None
+        x = f"{place * x_step:.6g}"
+        if before is None:
+            parts.append(f"M{x} {y}" + ("h1" if after is None else ""))
+        elif not before == y == after:
+            parts.append(f"H{x}" if before == y else f"L{x} {y}")
+    return "".join(parts)
+
+
+def _area(line: str) -> str:
+    """Returns the area below a line, down to the lower edge."""
+    strokes = [stroke for stroke in line.split("M") if stroke]
+    bottom = _HEIGHT + 1
+    return "".join(f"M{stroke.split(' ')[0]} {bottom}L{stroke}V{bottom}Z" for stroke in strokes)

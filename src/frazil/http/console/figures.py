@@ -1,0 +1,206 @@
+"""What the list of tables shows of each: figures from what the loop published, their order, and their cells as HTML. Pure.
+
+A cell is the unit of live updates, so each is made here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from frazil.http.console.charts import sparkline
+from frazil.ops.history import Samples
+from frazil.ops.reports import NOTHING, count, duration
+
+LATE_S = 60.0
+"""From this lag on a table needs attention: a commit interval is seconds."""
+_RATE_SAMPLES = 6
+_DAY_MS = 86_400_000
+_IDLE = frozenset(("waiting", "running"))
+_RANKS = {"stopped": 0, "backing off": 1, "paused": 2}
+_LATE, _DEAD_LETTERS, _WELL = 3, 4, 5
+_STATE = Markup('<span class="state {kind}">{state}</span>{reason}')
+_REASON = Markup(' <span class="reason">{reason}</span> <span class="remedy">{remedy}</span>')
+_FRESHNESS = Markup("{spark} {now} <small>{most}</small>")
+_DEAD_LETTER_LINK = Markup('<a href="{url}">{number}</a>')
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One table as the list shows it; None for what is not known."""
+
+    name: str
+    state: str
+    reason: str
+    remedy: str
+    complete_to_ms: int | None
+    lag_records: int
+    lag_s: float | None
+    #: See `frazil.ops.history.freshness_of`.
+    freshness_s: float | None
+    worst_freshness_s: float | None
+    #: Records per second over the last minute.
+    rate: float | None
+    last_commit_ms: int | None
+    dead_letters: int
+    spark: Markup
+
+    @property
+    def rank(self) -> int:
+        """How urgently the table needs attention, the most urgent first."""
+        if self.state in _RANKS:
+            return _RANKS[self.state]
+        if (self.lag_s or 0) > LATE_S:
+            return _LATE
+        return _DEAD_LETTERS if self.dead_letters else _WELL
+
+
+def figures_of(name: str, entry: Mapping[str, Any], samples: Samples, now_ms: int) -> Figures:
+    """Returns the figures of one table. entry: what the loop published of it; samples: its last hour."""
+    lag, complete_to_ms = entry["lag_records"], entry["watermark_ms"]
+    lag_s = 0.0 if not lag else None if complete_to_ms is None else max(0.0, (now_ms - complete_to_ms) / 1000)
+    own_ms = entry["freshness_ms"]
+    fresh = samples[1]
+    return Figures(
+        name=name,
+        state=entry["state"],
+        reason=entry["reason"],
+        remedy=entry["remedy"],
+        complete_to_ms=complete_to_ms,
+        lag_records=lag,
+        lag_s=lag_s,
+        freshness_s=lag_s if lag else None if own_ms is None else own_ms / 1000,
+        worst_freshness_s=None if np.isnan(fresh).all() else float(np.nanmax(fresh)),
+        rate=_average(samples[2, -_RATE_SAMPLES:]),
+        last_commit_ms=entry["last_commit_ms"],
+        dead_letters=entry["dead_letters"] or 0,
+        spark=sparkline(fresh, 1.0),
+    )
+
+
+def _average(values: Samples) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else None
+
+
+# ---- cells
+
+
+def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
+    """Returns the HTML inside the cells of a table's row behind its name, in the order of `COLUMNS`."""
+    lag = count(figures.lag_records)
+    if figures.lag_s:
+        lag = f"{lag} · {duration(figures.lag_s)}"
+    most = NOTHING if figures.worst_freshness_s is None else f"max {duration(figures.worst_freshness_s)}"
+    found = (
+        state_cell(figures),
+        clock_time(figures.complete_to_ms, now_ms),
+        lag,
+        _FRESHNESS.format(spark=figures.spark, now=duration(figures.freshness_s), most=most),
+        rate_text(figures.rate),
+        clock_time(figures.last_commit_ms, now_ms),
+        _dead_letters(figures),
+    )
+    return tuple(str(escape(cell)) for cell in found)
+
+
+def state_cell(figures: Figures) -> Markup:
+    """Returns the state as text beside its shape, with the reason and what to do."""
+    kind, state = figures.state.replace(" ", "-"), figures.state
+    if figures.rank == _LATE:
+        kind, state = "late", f"{state}, late"
+    reason = _REASON.format(reason=figures.reason, remedy=figures.remedy) if figures.reason else ""
+    return _STATE.format(kind=kind, state=state, reason=reason)
+
+
+def _dead_letters(figures: Figures) -> str:
+    if not figures.dead_letters:
+        return "0"
+    return _DEAD_LETTER_LINK.format(url=f"{url_of(figures.name)}/dead-letters", number=count(figures.dead_letters))
+
+
+def url_of(name: str) -> str:
+    """Returns the path of a table's page."""
+    return f"/tables/{quote(name, safe='')}"
+
+
+def rate_text(rate: float | None) -> str:
+    """Returns a rate in records per second."""
+    if rate is None:
+        return NOTHING
+    return f"{rate:,.1f}/s" if 0 < rate < 9.95 else f"{rate:,.0f}/s"
+
+
+def clock_time(at_ms: int | None, now_ms: int | None = None) -> str:
+    """Returns a time in UTC, without its date on the day of `now_ms`. It is no age, which would change every second."""
+    if at_ms is None:
+        return NOTHING
+    is_today = now_ms is not None and at_ms // _DAY_MS == now_ms // _DAY_MS
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M:%S'}}"
+    except (OverflowError, ValueError, OSError):  # A record's timestamp can be anything.
+        return f"{at_ms} ms"
+
+
+# ---- order
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the list."""
+
+    key: str
+    title: str
+    #: What its rows are ordered by, the smallest first.
+    order: Callable[[Figures], Any]
+    is_number: bool = False
+
+
+def _largest_first(read: Callable[[Figures], float | None]) -> Callable[[Figures], float]:
+    return lambda figures: -(read(figures) or 0)
+
+
+COLUMNS = (
+    Column("name", "Table", lambda figures: figures.name),
+    Column("state", "State", lambda figures: (figures.rank, -(figures.lag_s or 0))),
+    Column("complete", "Complete until (UTC)", lambda figures: figures.complete_to_ms or 0),
+    Column("lag", "Lag", lambda figures: (-(figures.lag_s or 0), -figures.lag_records), True),
+    Column("freshness", "Freshness, last hour", _largest_first(lambda figures: figures.freshness_s), True),
+    Column("rate", "Rate", _largest_first(lambda figures: figures.rate), True),
+    Column("commit", "Last commit (UTC)", lambda figures: -(figures.last_commit_ms or 0)),
+    Column("dead_letters", "Dead letters", _largest_first(lambda figures: figures.dead_letters), True),
+)
+FILTERS: Mapping[str, Callable[[Figures], bool]] = {
+    "attention": lambda figures: figures.rank < _WELL,
+    "stopped": lambda figures: figures.state == "stopped",
+    "backing off": lambda figures: figures.state == "backing off",
+    "paused": lambda figures: figures.state == "paused",
+    "late": lambda figures: figures.rank == _LATE,
+    "with dead letters": lambda figures: figures.dead_letters > 0,
+    "active": lambda figures: bool(figures.rate),
+    "idle": lambda figures: not figures.rate and figures.state in _IDLE,
+}
+"""Which tables a filter keeps, by its name."""
+
+
+def chosen(every: Iterable[Figures], text: str, kept: str, column: str, is_reversed: bool) -> list[Figures]:
+    """Returns the tables whose name contains `text` and that the filter `kept` keeps, ordered by a column."""
+    words = text.lower().split()
+    keeps = FILTERS.get(kept)
+    found = [one for one in every if (keeps is None or keeps(one)) and all(word in one.name.lower() for word in words)]
+    orders = {one.key: one.order for one in COLUMNS}
+    by_name = sorted(found, key=lambda one: one.name)
+    return sorted(by_name, key=orders.get(column, orders["state"]), reverse=is_reversed)
+
+
+def summary_of(every: Iterable[Figures]) -> dict[str, int]:
+    """Returns how many tables each filter keeps, for those that ask for attention."""
+    known = list(every)
+    names = ("stopped", "backing off", "paused", "late", "with dead letters")
+    return {name: sum(map(FILTERS[name], known)) for name in names}

@@ -1,0 +1,161 @@
+"""The list of tables, kept current for every page that is open: one rendering and one encoding for all of them.
+
+Each cell has the number of the version that changed it. A page names the version it shows and gets the cells that are newer:
+a slow or returning reader misses nothing, and no stream has a queue. Nothing is computed while nobody looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from frazil.clock import Clock
+from frazil.http.console.figures import Figures, cells_of, figures_of
+from frazil.ops.history import History
+from frazil.ops.state_file import StateFile
+
+EVERY_S = 1.0
+PING_EVERY_S = 15.0
+MOST_STREAMS = 50
+
+
+@dataclass
+class Row:
+    """One table."""
+
+    figures: Figures
+    #: The HTML of its cells behind the name.
+    cells: tuple[str, ...]
+    #: The version that last changed each cell.
+    versions: list[int] = field(default_factory=list)
+    #: What the loop had published of it.
+    entry: Any = None
+    #: The number of samples that its history had.
+    sampled: int = -1
+
+
+class LiveTables:
+    """The rows of all tables. Any thread may ask."""
+
+    def __init__(self, state_file: StateFile, history: History, clock: Clock) -> None:
+        self._state_file = state_file
+        self._history = history
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.rows: dict[str, Row] = {}
+        #: Greater than every version of an earlier process.
+        self.version = clock.now_ms()
+
+    def refresh(self) -> int:
+        """Brings the rows up to date; returns their version."""
+        with self._lock:
+            tables, sampled, now_ms = self._tables(), self._history.sample_count, self._clock.now_ms()
+            version = self.version + 1
+            changed = [self._update(name, entry, sampled, now_ms, version) for name, entry in tables.items()]
+            gone = self.rows.keys() - tables.keys()
+            for name in gone:
+                del self.rows[name]
+            if any(changed):
+                self.version = version
+            return self.version
+
+    def _tables(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._state_file.document.get("tables", {})
+        return found
+
+    def _update(self, name: str, entry: Any, sampled: int, now_ms: int, version: int) -> bool:
+        row = self.rows.get(name)
+        # Only the lag of a table that is behind grows by itself.
+        if row is not None and row.sampled == sampled and row.entry == entry and not entry["lag_records"]:
+            return False
+        figures = figures_of(name, entry, self._history.last_hour(name), now_ms)
+        cells = cells_of(figures, now_ms)
+        if row is None:
+            self.rows[name] = Row(figures, cells, [version] * len(cells), entry, sampled)
+            return True
+        before, row.figures, row.cells, row.entry, row.sampled = row.cells, figures, cells, entry, sampled
+        row.versions = [version if old != new else at for at, old, new in zip(row.versions, before, cells, strict=True)]
+        return version in row.versions
+
+    def changes(self, after: int) -> dict[str, dict[int, str]]:
+        """Returns the cells that are newer than the version `after`, by table and column, 0 for the one behind the name."""
+        with self._lock:
+            found = {
+                name: {place: row.cells[place] for place, at in enumerate(row.versions) if at > after}
+                for name, row in self.rows.items()
+            }
+        return {name: cells for name, cells in found.items() if cells}
+
+
+class Streams:
+    """The open streams of changes, all on the event loop of the server."""
+
+    def __init__(self, tables: LiveTables) -> None:
+        self._tables = tables
+        self._count = 0
+        self._ticking: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._encoded: tuple[int, int, str] = (0, 0, "")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_ended = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further stream may begin."""
+        return self._count >= MOST_STREAMS
+
+    def end(self) -> None:
+        """Ends all streams, for a server that stops; any thread may call it."""
+        self._is_ended = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+    async def follow(self, after: int) -> AsyncIterator[str]:
+        """Yields an event for each change since the version `after`, and a comment where there is none for a while."""
+        self._count += 1
+        self._loop = asyncio.get_running_loop()
+        try:
+            if self._ticking is None:
+                self._ticking = asyncio.create_task(self._tick())
+            yield "retry: 2000\n\n"
+            while not self._is_ended:
+                if self._tables.version > after:
+                    text, after = self._event(after)
+                    yield text
+                changed = self._changed
+                try:
+                    await asyncio.wait_for(changed.wait(), PING_EVERY_S)
+                except TimeoutError:
+                    yield ": ping\n\n"
+        finally:
+            self._count -= 1
+            if not self._count and self._ticking is not None:
+                self._ticking.cancel()
+                self._ticking = None
+
+    async def _tick(self) -> None:
+        seen = 0
+        while True:
+            version = await run_in_threadpool(self._tables.refresh)
+            if version != seen:  # A page may have refreshed them meanwhile.
+                seen = version
+                changed, self._changed = self._changed, asyncio.Event()
+                changed.set()
+            await asyncio.sleep(EVERY_S)
+
+    def _event(self, after: int) -> tuple[str, int]:
+        """Returns the changes since a version as an event, and the version that they lead to."""
+        version = self._tables.version
+        if self._encoded[:2] != (after, version):
+            text = json.dumps(self._tables.changes(after), separators=(",", ":"))
+            self._encoded = (after, version, f"id: {version}\nevent: rows\ndata: {text}\n\n")
+        return self._encoded[2], version
