@@ -120,7 +120,7 @@ def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
 @contextmanager
 def open_queries(spec: PipelineSpec) -> Iterator[Queries | None]:
     """Opens what analyses the queries of tables, in a JVM of its own; None where no table has one."""
-    if not any(table.has_query for table in (*spec.tables, *filter(None, (spec.defaults,)))):
+    if not any(table.has_query for table in (*spec.tables, *spec.routes, *filter(None, (spec.defaults,)))):
         yield None
         return
     jvm = LightJvm(spark_conf(spec), needs_spark_jars=True)

@@ -46,7 +46,7 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
 
     Raises: UnavailableError where the registry does not answer.
     """
-    batch = _batch_of(records)
+    batch = batch_of(records)
     topic = min(table.offsets.topics, default="")
     for _ in range(_ROUNDS):
         target = target_of(table, schema)
@@ -68,7 +68,7 @@ def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas 
     for topic in sorted({record.topic for record in records}):
         mine = [record for record in records if record.topic == topic]
         for _ in range(_ROUNDS):
-            (share,) = shares_of([target_of(table)], topic, _batch_of(mine), {})
+            (share,) = shares_of([target_of(table)], topic, batch_of(mine), {})
             if not share.missing or schemas is None:
                 break
             table.schema.schemas |= schemas.fetch_for(table.spec, share.missing, topic)
@@ -80,7 +80,8 @@ def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas 
     return found
 
 
-def _batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
+def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
+    """Returns the records as a task receives them."""
     columns: dict[str, pa.Array] = {
         "value": pa.array([record.value for record in records], pa.binary()),
         "key": pa.array([record.key for record in records], pa.binary()),
@@ -88,6 +89,7 @@ def _batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
             [[{"key": key, "value": value} for key, value in record.headers] for record in records],
             arrow_type(METADATA_TYPES["headers"]),
         ),
+        "topic": pa.array([record.topic for record in records], pa.string()),
         "partition": pa.array([record.partition for record in records], pa.int32()),
         "offset": pa.array([record.offset for record in records], pa.int64()),
         "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
