@@ -33,6 +33,7 @@ from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.kernels.table import reason
 from frazil.process.program import Call, Field, Program, Project
 from frazil.process.protect import KEY, Protection, protecting
+from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import Steps, compile_steps
 from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
@@ -55,6 +56,12 @@ class Queries(Protocol):
         does not answer.
         """
 
+    def check(self, spec: TableSpec) -> None:
+        """Checks what of the table's query is wrong whatever fields the records have.
+
+        Raises: SpecError where it is no query, no condition, or has what queries may not have.
+        """
+
 
 class SparkQueries:
     """Implements `Queries` in a JVM with Spark's classes; thread-safe. Each query is analysed once for a schema."""
@@ -73,6 +80,15 @@ class SparkQueries:
             if place not in self._known:
                 self._known[place] = self._analysed(spec, records)
             return self._known[place]
+
+    def check(self, spec: TableSpec) -> None:
+        """See Queries."""
+        with self._lock:
+            catalyst = self._catalyst = self._catalyst or Catalyst(self._jvm())
+            if spec.select:
+                check_query(spec.select, catalyst.parse(spec.select))
+            for condition in filter(None, (spec.where, spec.filter)):
+                check_condition(condition, catalyst.parse_condition(condition).condition())
 
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
         self._catalyst = self._catalyst or Catalyst(self._jvm())
@@ -133,6 +149,14 @@ class QueryTables:
         if table.spec.mode != "upsert":
             return schema
         return with_identifiers(schema, table.spec.key_columns or columns_of_keys(query, key_columns))
+
+    def check(self, table: Table) -> None:
+        """Checks what of the table's query is wrong whatever fields the records have.
+
+        Raises: as `Queries.check`.
+        """
+        if self._queries is not None:
+            self._queries.check(table.spec)
 
     def known(self, table: Table) -> Query | None:
         """Returns the query of a loaded table for the known fields of its records; None where none are known yet.

@@ -22,7 +22,7 @@ from pyiceberg.types import (
 
 from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.decode.limits import read_bounded
+from frazil.decode.limits import plain_columns, read_bounded
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.shares import shares_of
 from frazil.ingest.table import Table
@@ -38,6 +38,7 @@ from frazil.write.target import METADATA_TYPES, TableTarget
 _ROUNDS = 3
 _TIMES = (DateType, TimestampType, TimestamptzType)
 _MOST = 20
+_KEYS = 100
 
 
 def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, schemas: Schemas | None) -> Decoded:
@@ -56,6 +57,16 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
             break
         table.schema.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
     return decoded
+
+
+def sampled_keys(table: Table, records: Sequence[ReadRecord], schema: Schema) -> tuple[str, ...]:
+    """Returns the fields of the records' keys, where these identify the rows of a table that does not know its key yet."""
+    target = target_of(table, schema)
+    if target.changes is None or target.changes.key_columns:
+        return ()
+    topic = min(table.offsets.topics, default="")
+    some = plain_columns(batch_of(records[:_KEYS]))
+    return read_upserts(target, topic, some, MAX_MISMATCHES).key_columns if records else ()
 
 
 def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas | None) -> list[ReadRecord]:

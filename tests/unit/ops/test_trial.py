@@ -3,52 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from py4j.java_gateway import JavaGateway
 from pyiceberg.types import LongType
 
 from frazil.decode.settings import WriterSchema
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.schemas import Schemas
-from frazil.kafka.port import ReadRecord
 from frazil.ops.trial import Trial, TriedTable
 from frazil.ops.tried import TriedRecord
 from frazil.registry.memory import MemoryRegistry
-from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import new_schema
-from frazil.types import OffsetRange
 from tests.unit.ops.conftest import Scenario
 from tests.unit.rows.test_writer_schemas import framed
 
 Try = Callable[..., TriedTable]
 
 
-@pytest.fixture(scope="module")
-def queries() -> Iterator[SparkQueries]:
-    jvm = LightJvm({}, needs_spark_jars=True)
-    gateway: JavaGateway = jvm.gateway
-    yield SparkQueries(lambda: gateway.jvm)
-    jvm.close()
-
-
 @pytest.fixture
 def run(scenario: Scenario, queries: SparkQueries) -> Try:
-    def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
-        return [
-            ReadRecord(r.topic, r.partition, one.offset, one.value, one.timestamp_ms, one.headers, one.key)
-            for r in ranges
-            for one in scenario.source.by_name[r.topic].partitions[r.partition]
-            if r.start <= one.offset < r.end
-        ]
-
     def tried(
         text: str, name: str = "s.a", count: int = 20, *, is_oldest: bool = False, schemas: Schemas | None = None
     ) -> TriedTable:
-        trial = Trial(scenario.spec(text), scenario.source, scenario.catalog, read, schemas, queries)
+        trial = Trial(scenario.spec(text), scenario.source, scenario.catalog, scenario.read, schemas, queries)
         return trial.run(name, count, is_oldest=is_oldest)
 
     return tried
