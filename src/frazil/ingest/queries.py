@@ -40,6 +40,7 @@ from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
+from frazil.spec.steps import metadata_names
 from frazil.types import FIRST_PLACEHOLDER_ID
 
 PROTECT_KEY_ID = "protect-key-id"
@@ -96,7 +97,8 @@ class SparkQueries:
         fields = Schema(*(field for field in records.fields if field.name not in metadata))
         try:
             steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
-            query = analyse(self._catalyst, spec.select or f"select * from {RECORDS}", records, spec.where, steps)
+            text = spec.select or f"select * from {RECORDS}"
+            query = analyse(self._catalyst, text, records, spec.where, steps, metadata)
         except UnknownColumn as error:
             if spec.unknown_fields != "add":
                 raise
@@ -128,6 +130,7 @@ def steps_of(spec: TableSpec) -> Steps:
         dict(spec.cast),
         dict(spec.add_fields),
         spec.filter or ("true" if spec.select else ""),
+        metadata_names(spec),
     )
 
 
