@@ -41,7 +41,7 @@ from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
 from frazil.spec.steps import metadata_names
-from frazil.types import FIRST_PLACEHOLDER_ID
+from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
 
 PROTECT_KEY_ID = "protect-key-id"
 """Property of a protected table: the id of the key of its newest rows."""
@@ -232,7 +232,9 @@ class QueryTables:
         self._catalog.mark(table.name, PROTECT_KEY_ID, protection.key.id)
 
     def _analysed(self, table: Table, records: Schema) -> Query:
-        fields = extend_schema(records, {(): declared_columns(table.records.spec)})
+        whole = extend_schema(records, {(): declared_columns(table.records.spec)})
+        # Rescued values are beside the columns of the records.
+        fields = Schema(*(one for one in whole.fields if one.name != RESCUED_COLUMN))
         protection = protection_of(table.spec)
         stage = protecting(fields, protection, _origins(table, fields)) if protection and table.spec.protect else None
         if not (table.spec.select or table.spec.where or table.spec.has_steps):

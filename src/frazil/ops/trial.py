@@ -28,6 +28,7 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.shares import shares_of
 from frazil.ingest.table import Table, set_key_columns
 from frazil.ingest.target import target_of
+from frazil.ingest.task import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import batch_of, routed_sample
 from frazil.ops.status import MissingTopics
@@ -187,12 +188,14 @@ class Trial:
 
     def _needs(self, table: Table, records: Sequence[ReadRecord]) -> Needs:
         target, needs = target_of(table), Needs()
+        fixed = (target.source or target).fixed
         for topic in sorted({one.topic for one in records}):
             batch = batch_of([one for one in records if one.topic == topic])
             read = partial(read_columns, target, topic)
-            for _, columns, found in read_bounded(batch, read, target.reading.columns_left):
-                needs.note(_decoded(target, topic, columns, found.decoded), [topic], (target.source or target).fixed)
-                needs.key_columns = needs.key_columns or (found.changes.key_columns if found.changes else ())
+            with quoting_no_record(Job({topic: target})):
+                for _, columns, found in read_bounded(batch, read, target.reading.columns_left):
+                    needs.note(_decoded(target, topic, columns, found.decoded), [topic], fixed)
+                    needs.key_columns = needs.key_columns or (found.changes.key_columns if found.changes else ())
         return needs
 
     def _create(self, table: Table, needs: Needs) -> None:

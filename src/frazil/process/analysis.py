@@ -33,6 +33,7 @@ from frazil.process.program import Call, Explode, Expression, Field, Filter, Pro
 from frazil.process.refusals import check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
+from frazil.schema.names import fold_case
 
 #: What a query may name besides the fields of the records; `*` stands for the fields alone.
 METADATA = ("_key", "_headers", "_topic", "_partition", "_offset", "_timestamp")
@@ -260,9 +261,10 @@ class _Stages:
             value = self.expressions.columns[column_id]
             name = value.name
             is_hidden = named is not None and column_id in self._metadata
-            if is_hidden and (name in columns or name.lower() not in (named or ())):
+            is_twin = fold_case(name) in map(fold_case, columns)
+            if is_hidden and (is_twin or name.lower() not in (named or ())):
                 continue
-            if name in columns:
+            if is_twin:
                 raise SpecError(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
             if value.kind is None:
                 raise _no_type(name, str(analysed.projectList().apply(n).dataType().sql()))

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 from py4j.java_gateway import JavaGateway
-from pyiceberg.types import DecimalType, UUIDType
+from pyiceberg.types import DecimalType, LongType, UUIDType
 
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.services import Services
@@ -133,6 +133,15 @@ def test_a_field_with_the_name_of_metadata_that_the_table_does_not_have_is_a_fie
     made.feed("a", {"id": 1, "_op": "c"})
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "_op": "c", "op": "C"}]
+
+
+def test_rescued_values_stay_beside_what_a_query_makes(scene: Any) -> None:
+    made = scene(where="id > 0", columns=(ColumnSpec(name="n", type=LongType()),), rescue=True)
+    made.feed("a", {"id": 1, "n": "text"}, {"id": 0, "n": 1})
+    made.catch_up()
+    [row] = made.rows("n.a")
+    assert (row["id"], row["n"]) == (1, None)
+    assert "text" in row["_rescued"]
 
 
 def test_a_query_reads_what_the_steps_leave(scene: Any) -> None:
