@@ -256,18 +256,20 @@ class _Stages:
         """
         kept: list[tuple[str, Expression]] = []
         columns: dict[str, Column] = {}
+        taken: set[str] = set()
         ids = ids_of(analysed.projectList())
         for n, (column_id, (_, expression)) in enumerate(zip(ids, self.result, strict=True)):
             value = self.expressions.columns[column_id]
             name = value.name
             is_hidden = named is not None and column_id in self._metadata
-            is_twin = fold_case(name) in map(fold_case, columns)
+            is_twin = fold_case(name) in taken
             if is_hidden and (is_twin or name.lower() not in (named or ())):
                 continue
             if is_twin:
                 raise SpecError(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
             if value.kind is None:
                 raise _no_type(name, str(analysed.projectList().apply(n).dataType().sql()))
+            taken.add(fold_case(name))
             columns[name] = Column(name, value.kind, value.is_required, value.sources)
             kept.append((name, expression))
         self.found[-1] = Project(tuple(kept))
