@@ -168,7 +168,7 @@ TABLES = [
     tables(
         "add_fields: {at: source.ts_ms}", "envelope: debezium, add_fields: {at: source.ts_ms}", "add_fields: {at: x}"
     ),
-    tables("envelope: debezium, add_fields: {t: source.tabel}", "envelope: debezium, add_fields: {t: source.table}"),
+    tables("envelope: debezium, add_fields: {t: source.tables}", "envelope: debezium, add_fields: {t: source.table}"),
     tables("topc: b", ""),
     tables("topics: [b]", ""),
     tables("interval: 1s", "commit: {interval: 1s}"),
